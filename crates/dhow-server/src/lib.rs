@@ -1,0 +1,1 @@
+//! dhow-server
