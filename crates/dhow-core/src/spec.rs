@@ -1,0 +1,49 @@
+//! What a user asks for: the deployment and its services, as the deployment file and the API's JSON have
+//! them. These types are plain values with their defaults; reading a file with positions is `dhow-wire`'s
+//! work, judging a spec is [`check`]'s. Nothing here touches the world.
+
+pub mod check;
+mod command;
+mod endpoint;
+mod health;
+pub mod json_text;
+mod placement;
+mod rollout;
+mod scale;
+mod service;
+mod storage;
+mod text_or_map;
+mod units;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use command::{CommandSpec, ImageSpec, PullPolicy, Resources, Runtime};
+pub use endpoint::{Endpoint, Expose, Protocol};
+pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
+pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
+pub use rollout::{OnFailure, Promote, RolloutSpec};
+pub use scale::{Condition, Dependency, OnTimeout, ReplicaGroup, ScaleSpec, ScaleTargets};
+pub use service::{Capabilities, RType, ServiceSpec, Ulimit};
+pub use storage::Storage;
+pub use units::{ByteSize, Cpu, TimeSpan, UnitError};
+
+use crate::ids::{DeploymentName, ServiceName};
+
+/// The version of the deployment file's language.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpecVersion {
+    #[default]
+    #[serde(rename = "v1")]
+    V1,
+}
+
+/// A whole deployment file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeploymentSpec {
+    pub version: SpecVersion,
+    pub deployment: DeploymentName,
+    pub services: BTreeMap<ServiceName, Arc<ServiceSpec>>,
+}

@@ -1,0 +1,110 @@
+//! How many replicas, in which roles, after whom.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{CommandSpec, ImageSpec, Resources};
+use super::placement::Affinity;
+use super::units::TimeSpan;
+use crate::ids::{RoleName, ServiceName};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "snake_case")]
+pub enum ScaleSpec {
+    Fixed {
+        replicas: u32,
+    },
+    Adaptive {
+        min: u32,
+        max: u32,
+        #[serde(default = "ScaleSpec::default_cooldown")]
+        cooldown: TimeSpan,
+        #[serde(default)]
+        targets: ScaleTargets,
+    },
+    Manual {},
+}
+
+impl ScaleSpec {
+    pub fn default_cooldown() -> TimeSpan {
+        TimeSpan::from_secs(30)
+    }
+
+    /// How many replicas a first deployment asks for.
+    pub fn desired_at_first(&self) -> u32 {
+        match self {
+            Self::Fixed { replicas } => *replicas,
+            Self::Adaptive { min, .. } => *min,
+            Self::Manual {} => 0,
+        }
+    }
+}
+
+impl Default for ScaleSpec {
+    fn default() -> Self {
+        Self::Fixed { replicas: 1 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScaleTargets {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rps: Option<f64>,
+}
+
+/// A role of a service with its own count, and what it has otherwise than the service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaGroup {
+    pub role: RoleName,
+    pub count: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    #[default]
+    Healthy,
+    Started,
+    Ready,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    #[default]
+    Fail,
+    Warn,
+    Continue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    pub service: ServiceName,
+    #[serde(default)]
+    pub condition: Condition,
+    #[serde(default = "Dependency::default_timeout")]
+    pub timeout: TimeSpan,
+    #[serde(default)]
+    pub on_timeout: OnTimeout,
+}
+
+impl Dependency {
+    pub fn default_timeout() -> TimeSpan {
+        TimeSpan::from_secs(300)
+    }
+}

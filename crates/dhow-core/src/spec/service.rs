@@ -1,0 +1,310 @@
+//! One service of a deployment, and the questions that the rest of the system asks of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{CommandSpec, ImageSpec, Resources, Runtime};
+use super::endpoint::Endpoint;
+use super::health::{HealthSpec, RestartSpec, StopSpec};
+use super::placement::{Affinity, NodeMode, NodeSelector, Platform, Reschedule};
+use super::rollout::RolloutSpec;
+use super::scale::{Dependency, ReplicaGroup, ScaleSpec};
+use super::storage::Storage;
+use crate::ids::RoleName;
+
+/// What kind of thing a service is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RType {
+    #[default]
+    Service,
+    /// Runs to completion.
+    Job,
+    /// A job on a schedule.
+    Cron,
+    /// One replica on every node that fits.
+    System,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ulimit {
+    pub soft: u64,
+    pub hard: u64,
+}
+
+fn default_priority() -> u8 {
+    50
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceSpec {
+    #[serde(default)]
+    pub rtype: RType,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub resources: Resources,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Endpoint>,
+    #[serde(default)]
+    pub scale: ScaleSpec,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replica_groups: Vec<ReplicaGroup>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends: Vec<Dependency>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthSpec>,
+    #[serde(default)]
+    pub restart: RestartSpec,
+    #[serde(default)]
+    pub rollout: RolloutSpec,
+    #[serde(default)]
+    pub stop: StopSpec,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<Storage>,
+    #[serde(default)]
+    pub node_selector: NodeSelector,
+    #[serde(default)]
+    pub affinity: Affinity,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_by: Option<String>,
+    #[serde(default)]
+    pub node_mode: NodeMode,
+    #[serde(default)]
+    pub platform: Platform,
+    #[serde(default)]
+    pub reschedule: Reschedule,
+    #[serde(default = "default_priority")]
+    pub priority: u8,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub read_only_root_fs: bool,
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ulimits: BTreeMap<String, Ulimit>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra_hosts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    #[serde(default)]
+    pub privileged: bool,
+    #[serde(default)]
+    pub init: bool,
+}
+
+impl Default for ServiceSpec {
+    fn default() -> Self {
+        Self {
+            rtype: RType::default(),
+            schedule: None,
+            runtime: None,
+            image: None,
+            command: None,
+            env: BTreeMap::new(),
+            resources: Resources::default(),
+            endpoints: Vec::new(),
+            scale: ScaleSpec::default(),
+            replica_groups: Vec::new(),
+            depends: Vec::new(),
+            health: None,
+            restart: RestartSpec::default(),
+            rollout: RolloutSpec::default(),
+            stop: StopSpec::default(),
+            storage: Vec::new(),
+            node_selector: NodeSelector::default(),
+            affinity: Affinity::default(),
+            spread_by: None,
+            node_mode: NodeMode::default(),
+            platform: Platform::default(),
+            reschedule: Reschedule::default(),
+            priority: default_priority(),
+            labels: BTreeMap::new(),
+            user: None,
+            read_only_root_fs: false,
+            capabilities: Capabilities::default(),
+            ulimits: BTreeMap::new(),
+            sysctls: BTreeMap::new(),
+            hostname: None,
+            dns: Vec::new(),
+            extra_hosts: Vec::new(),
+            devices: Vec::new(),
+            privileged: false,
+            init: false,
+        }
+    }
+}
+
+impl ServiceSpec {
+    /// How its replicas run: as the spec says, else by whether it has an image.
+    pub fn runtime(&self) -> Runtime {
+        match self.runtime {
+            Some(runtime) => runtime,
+            None if self.image.is_some() => Runtime::Container,
+            None => Runtime::Process,
+        }
+    }
+
+    /// Whether replicas end by themselves when their work is done.
+    pub fn runs_to_completion(&self) -> bool {
+        matches!(self.rtype, RType::Job | RType::Cron)
+    }
+
+    /// Whether a replica is bound to the node that keeps its volume.
+    pub fn has_named_storage(&self) -> bool {
+        self.storage
+            .iter()
+            .any(|storage| matches!(storage, Storage::Named { .. }))
+    }
+
+    /// The roles in the order of the spec; `default` alone without groups.
+    pub fn roles(&self) -> Vec<RoleName> {
+        if self.replica_groups.is_empty() {
+            return vec![RoleName::fallback()];
+        }
+        self.replica_groups
+            .iter()
+            .map(|group| group.role.clone())
+            .collect()
+    }
+
+    /// The group of a role, where the spec has groups.
+    pub fn group(&self, role: &RoleName) -> Option<&ReplicaGroup> {
+        self.replica_groups.iter().find(|group| group.role == *role)
+    }
+
+    /// How many replicas of a role a first deployment asks for.
+    pub fn desired_at_first(&self, role: &RoleName) -> u32 {
+        if self.replica_groups.is_empty() {
+            return if *role == RoleName::fallback() {
+                self.scale.desired_at_first()
+            } else {
+                0
+            };
+        }
+        self.group(role).map_or(0, |group| group.count)
+    }
+
+    /// How many replicas a first deployment asks for over all roles.
+    pub fn desired_total_at_first(&self) -> u32 {
+        if self.replica_groups.is_empty() {
+            return self.scale.desired_at_first();
+        }
+        self.replica_groups
+            .iter()
+            .fold(0, |sum, group| sum.saturating_add(group.count))
+    }
+
+    /// What one replica of a role reserves.
+    pub fn resources_of(&self, role: &RoleName) -> Resources {
+        self.group(role)
+            .and_then(|group| group.resources)
+            .unwrap_or(self.resources)
+    }
+
+    /// How replicas of a role lie to each other.
+    pub fn affinity_of(&self, role: &RoleName) -> Affinity {
+        let mut affinity = self
+            .group(role)
+            .and_then(|group| group.affinity.as_ref())
+            .unwrap_or(&self.affinity)
+            .clone();
+        affinity.spread_by = affinity.spread_by.or_else(|| self.spread_by.clone());
+        affinity
+    }
+
+    /// How many replicas more than promised a rollout may run. A volume cannot be in two places.
+    pub fn max_surge(&self) -> u32 {
+        self.rollout
+            .max_surge
+            .unwrap_or(if self.has_named_storage() { 0 } else { 1 })
+    }
+
+    /// How many replicas fewer than promised a rollout may leave.
+    pub fn max_unavailable(&self) -> u32 {
+        self.rollout
+            .max_unavailable
+            .unwrap_or(if self.has_named_storage() { 1 } else { 0 })
+    }
+
+    /// The spec as a replica of this role runs it: the group's own image, command, environment and
+    /// resources in place of the service's.
+    pub fn for_role(&self, role: &RoleName) -> ServiceSpec {
+        let mut spec = self.clone();
+        spec.replica_groups = Vec::new();
+        if let Some(group) = self.group(role) {
+            spec.image = group.image.clone().or(spec.image);
+            spec.command = group.command.clone().or(spec.command);
+            spec.env.extend(group.env.clone());
+            spec.resources = group.resources.unwrap_or(spec.resources);
+            spec.affinity = group.affinity.clone().unwrap_or(spec.affinity);
+        }
+        spec
+    }
+
+    /// Whether replacing `self` by `next` must replace running replicas, or can be taken over in place.
+    /// Counts, deadlines, checks, restart and stop rules, endpoints and priorities apply to what runs.
+    pub fn rolls_into(&self, next: &ServiceSpec) -> bool {
+        self.template() != next.template()
+    }
+
+    /// The spec without what can change under a running replica.
+    fn template(&self) -> ServiceSpec {
+        let plain = ServiceSpec::default();
+        let mut groups: Vec<ReplicaGroup> = self.replica_groups.clone();
+        for group in &mut groups {
+            group.count = 0;
+            group.affinity = None;
+        }
+        groups.sort_by(|a, b| a.role.cmp(&b.role));
+        // A group that only names its role runs what the service runs: adding one rolls nothing.
+        groups.retain(|group| {
+            group.image.is_some()
+                || group.command.is_some()
+                || group.resources.is_some()
+                || !group.env.is_empty()
+        });
+        ServiceSpec {
+            schedule: None,
+            scale: plain.scale,
+            replica_groups: groups,
+            depends: plain.depends,
+            health: plain.health,
+            restart: plain.restart,
+            rollout: plain.rollout,
+            stop: plain.stop,
+            endpoints: plain.endpoints,
+            affinity: plain.affinity,
+            spread_by: plain.spread_by,
+            reschedule: plain.reschedule,
+            priority: plain.priority,
+            ..self.clone()
+        }
+    }
+}
