@@ -5,5 +5,6 @@
 //! random number, and never iterates a hash map: the same log gives the same state everywhere.
 
 pub mod ids;
+pub mod lease;
 pub mod spec;
 pub mod time;
