@@ -4,6 +4,7 @@
 //! Called by every other crate. It never does I/O, never spawns, never reads a clock, an environment or a
 //! random number, and never iterates a hash map: the same log gives the same state everywhere.
 
+pub mod amount;
 pub mod ids;
 pub mod lease;
 pub mod spec;
