@@ -1,0 +1,29 @@
+//! Which replicas of a role a node is to have.
+
+use serde::{Deserialize, Serialize};
+
+/// The replicas `{service}-{role}-{index}` for each index.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleAssignment {
+    pub role: String,
+    pub indices: Vec<u32>,
+    /// Tells old and new of one index apart while a rollout surges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+}
+
+impl ScaleAssignment {
+    pub fn new(role: impl Into<String>, indices: Vec<u32>) -> Self {
+        Self {
+            role: role.into(),
+            indices,
+            generation: None,
+        }
+    }
+
+    #[must_use]
+    pub fn with_generation(mut self, generation: u32) -> Self {
+        self.generation = Some(generation);
+        self
+    }
+}

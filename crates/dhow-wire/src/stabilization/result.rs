@@ -1,0 +1,35 @@
+//! The answer to "is it stable?".
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StabilizationResult {
+    pub outcome: StabilizationOutcome,
+    /// Every service, whatever the outcome.
+    pub services: Vec<ServiceHealthSummary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StabilizationOutcome {
+    Ready,
+    TimedOut { message: String },
+}
+
+/// A service as the end of a deployment and `dhow status` show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceHealthSummary {
+    pub name: String,
+    pub running: u32,
+    pub desired: u32,
+    pub healthy: bool,
+    /// `scheme://localhost:port`.
+    pub endpoints: Vec<String>,
+}
+
+impl ServiceHealthSummary {
+    /// Whether the service holds up its deployment. One that is to have no replicas never does.
+    pub fn is_failing(&self) -> bool {
+        self.desired > 0 && (self.running != self.desired || !self.healthy)
+    }
+}

@@ -1,0 +1,13 @@
+//! The documents that listings print with `--json` and that the API answers: other tools rely on their keys.
+//!
+//! Written by the API, read by the command line. Keys may be added; none is renamed or dropped.
+
+mod cluster;
+mod deployment;
+mod node;
+mod replica;
+
+pub use cluster::{ClusterModeName, ClusterStatus};
+pub use deployment::{DeploymentState, DeploymentStatus};
+pub use node::{NodeRole, NodeState, NodeStatus};
+pub use replica::{ReplicaState, ReplicaStatus, UnknownReplicaState};

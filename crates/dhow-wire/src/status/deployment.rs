@@ -1,0 +1,29 @@
+//! `dhow status --json`: a deployment with its services.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stabilization::ServiceHealthSummary;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeploymentStatus {
+    pub deployment: String,
+    /// The deployment's own versions, counted from 1.
+    pub revision: u64,
+    pub state: DeploymentState,
+    pub services: Vec<ServiceHealthSummary>,
+    /// Why it is in this state, where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeploymentState {
+    Deploying,
+    Stable,
+    Degraded,
+    Reverting,
+    Reverted,
+    Failed,
+    Removing,
+}

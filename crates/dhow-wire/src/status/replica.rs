@@ -1,0 +1,93 @@
+//! `dhow ps --json`: a replica that is present.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    pub deployment: String,
+    pub service: String,
+    pub role: String,
+    pub replica: u32,
+    /// `{service}-{role}-{index}`.
+    pub id: String,
+    /// Null while no node has been found for it.
+    pub node_id: Option<u64>,
+    /// Null for a process, which has none.
+    pub image: Option<String>,
+    pub state: ReplicaState,
+    pub healthy: bool,
+    pub restarts: u32,
+    /// The workload's own on its host.
+    pub pid: Option<u32>,
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_unix_secs: Option<i64>,
+    /// Why it is in this state, where there is something to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplicaState {
+    Pending,
+    Pulling,
+    Starting,
+    Running,
+    Stopping,
+    Exited,
+    Failed,
+    Lost,
+}
+
+impl ReplicaState {
+    pub const ALL: [Self; 8] = [
+        Self::Pending,
+        Self::Pulling,
+        Self::Starting,
+        Self::Running,
+        Self::Stopping,
+        Self::Exited,
+        Self::Failed,
+        Self::Lost,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Pulling => "pulling",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Exited => "exited",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl fmt::Display for ReplicaState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A peer named a state that this version does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no state of a replica that this version knows; the peer may be newer")]
+pub struct UnknownReplicaState;
+
+impl FromStr for ReplicaState {
+    type Err = UnknownReplicaState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownReplicaState> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|state| state.as_str() == text)
+            .ok_or(UnknownReplicaState)
+    }
+}

@@ -1,0 +1,125 @@
+//! What a worker says of itself, and the answer that renews its lease.
+
+use std::net::IpAddr;
+
+use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::names::{WireNameError, role_name, service_key};
+use crate::status::ReplicaState;
+
+/// A heartbeat: all that the worker runs, and what it uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatusReport {
+    pub node_id: u64,
+    /// Unix nanoseconds on the worker's clock, for display only.
+    pub ts_ns: u64,
+    #[serde(default)]
+    pub containers: Vec<WorkerContainerStatus>,
+    pub resources: WorkerResourceUsage,
+    /// Which life of the worker's ledger speaks; a ledger that was lost begins a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
+    /// The newest entry of the ledger that this report tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// The newest assignment revision that the worker has applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+}
+
+/// One replica as its worker sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerContainerStatus {
+    pub service: String,
+    pub role: String,
+    pub replica: u32,
+    /// A [`ReplicaState`] in lower case; text, so that a newer worker's state is still readable.
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay_ip: Option<IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl WorkerContainerStatus {
+    /// The state, where this version knows it.
+    pub fn known_state(&self) -> Option<ReplicaState> {
+        self.state.parse().ok()
+    }
+
+    /// The service that the replica belongs to, as checked names.
+    pub fn service_key(&self) -> Result<ServiceKey, WireNameError> {
+        service_key(self.deployment.as_deref(), &self.service)
+    }
+}
+
+impl TryFrom<&WorkerContainerStatus> for ReplicaName {
+    type Error = WireNameError;
+
+    /// The replica as checked names. An old worker knows no generations: its replicas are generation 0.
+    fn try_from(status: &WorkerContainerStatus) -> Result<Self, WireNameError> {
+        let ServiceKey { deployment, service } = status.service_key()?;
+        Ok(Self {
+            deployment,
+            service,
+            role: role_name(&status.role)?,
+            index: status.replica,
+            generation: Generation(status.generation.unwrap_or(0)),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerResourceUsage {
+    /// Cores in use. What is not a number is written as 0, because JSON has no other way to say it.
+    #[serde(serialize_with = "finite")]
+    pub cpu_used: f64,
+    pub memory_used_bytes: u64,
+    pub gpu_used: u32,
+}
+
+fn finite<S: Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(if number.is_finite() { *number } else { 0.0 })
+}
+
+/// The answer to a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatusAck {
+    /// The worker reports again within this time.
+    pub next_ttl_secs: u32,
+    /// Everything up to here is on the servers' disks: the ledger may forget it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable_seq: Option<u64>,
+    /// The servers' picture differs: send the ledger again from this entry on, this one included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_from: Option<u64>,
+    /// Rollouts that are open for this worker, which seems to have lost its memory of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bootstrap: Vec<BootstrapRollout>,
+}
+
+/// An open rollout, handed to a worker that does not name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootstrapRollout {
+    pub rollout_id: String,
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+}
