@@ -14,7 +14,10 @@ pub struct Amount {
 }
 
 impl Amount {
-    pub const ZERO: Self = Self { cpu_milli: 0, memory_bytes: 0 };
+    pub const ZERO: Self = Self {
+        cpu_milli: 0,
+        memory_bytes: 0,
+    };
 
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -5,7 +5,13 @@
 //! random number, and never iterates a hash map: the same log gives the same state everywhere.
 
 pub mod amount;
+pub mod command;
 pub mod ids;
 pub mod lease;
+mod maps;
+pub mod plan;
+pub mod replica;
 pub mod spec;
+pub mod state;
+pub mod step;
 pub mod time;

@@ -1,0 +1,261 @@
+//! Everything that can be written into the log, closed. Times, ids and chosen nodes are inside, so that
+//! applying needs nothing else.
+
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use outcome::{Missing, Outcome, Refused, Stale};
+
+use crate::ids::{
+    DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleName, ServiceId,
+    ServiceName, Slot, Term,
+};
+use crate::replica::{Machine, ReplicaEvent};
+use crate::spec::DeploymentSpec;
+use crate::state::{Drain, NodeInfo, Request};
+use crate::time::ClusterTime;
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    pub time: ClusterTime,
+    /// The term of the leader that proposed it.
+    pub term: Term,
+    /// Whose request it is, where a retry must not do it twice.
+    pub request: Option<RequestId>,
+    pub command: Command,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestId {
+    pub request: Request,
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    Cluster(ClusterCommand),
+    Node(NodeCommand),
+    Deployment(DeploymentCommand),
+    /// The planner's, refused when the leader that planned it leads no more.
+    Plan(PlanCommand),
+    Agent(AgentCommand),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ClusterCommand {
+    /// The first entry of a new cluster.
+    Bootstrap {
+        cluster_id: Arc<str>,
+        feature_level: u32,
+    },
+    /// The first entry of a new leader.
+    TermBegan {
+        leader: NodeId,
+    },
+    IssueToken {
+        nonce: Arc<str>,
+        uses_allowed: u32,
+        expires_unix_secs: i64,
+    },
+    RevokeToken {
+        nonce: Arc<str>,
+    },
+    /// A worker joins with a token: counted and registered in one.
+    UseToken {
+        nonce: Arc<str>,
+        key_hash: Arc<str>,
+        now_unix_secs: i64,
+        wish: Option<NodeId>,
+        info: Arc<NodeInfo>,
+    },
+    SetSecret {
+        name: Arc<str>,
+        sealed: Arc<[u8]>,
+    },
+    RemoveSecret {
+        name: Arc<str>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum NodeCommand {
+    /// A new node, or news of a known one.
+    Register {
+        node: NodeId,
+        info: Arc<NodeInfo>,
+    },
+    Lost {
+        node: NodeId,
+    },
+    Back {
+        node: NodeId,
+    },
+    SetDrain {
+        node: NodeId,
+        drain: Drain,
+    },
+    Label {
+        node: NodeId,
+        set: BTreeMap<String, String>,
+        unset: Vec<String>,
+    },
+    Remove {
+        node: NodeId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum DeploymentCommand {
+    Deploy {
+        #[serde(with = "crate::spec::json_text")]
+        spec: Arc<DeploymentSpec>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
+    },
+    Remove {
+        deployment: DeploymentName,
+    },
+    Scale {
+        deployment: DeploymentName,
+        changes: Vec<ScaleChange>,
+    },
+    Restart {
+        deployment: DeploymentName,
+        service: Option<ServiceName>,
+    },
+    /// Back to a revision; to the last good one before the current where none is named.
+    Rollback {
+        deployment: DeploymentName,
+        to: Option<DeploymentRevision>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
+    },
+    /// A verified set of manifests: deploys what it has, removes what an earlier set brought and it lacks.
+    ApplyManifests {
+        version: crate::state::ManifestVersion,
+        specs: Vec<ManifestSpec>,
+        wall_unix_secs: i64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManifestSpec(#[serde(with = "crate::spec::json_text")] pub Arc<DeploymentSpec>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleChange {
+    pub service: ServiceName,
+    /// May be left out where the service has one role.
+    pub role: Option<RoleName>,
+    pub replicas: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PlanCommand {
+    /// Puts replicas of the service's target on nodes. Each is checked again when it is applied: those that
+    /// no longer fit are left out and named in the outcome.
+    Place {
+        service: ServiceId,
+        generation: Generation,
+        placements: Vec<Placement>,
+    },
+    Stop {
+        service: ServiceId,
+        generation: Generation,
+        replicas: Vec<ReplicaKey>,
+        why: StopReason,
+    },
+    /// Drops records of replicas that have ended.
+    Forget {
+        replicas: Vec<ReplicaKey>,
+    },
+    ForgetService {
+        service: ServiceId,
+    },
+    /// A new generation of the same template, so that a slot can be moved with the new replica first.
+    OpenGeneration {
+        service: ServiceId,
+        generation: Generation,
+    },
+    /// What the service depends on has let it start.
+    Release {
+        service: ServiceId,
+        generation: Generation,
+        /// Dependencies that it did not wait for to the end, in words.
+        without: Option<Arc<str>>,
+    },
+    MarkStable {
+        deployment: DeploymentName,
+        revision: DeploymentRevision,
+    },
+    Fail {
+        deployment: DeploymentName,
+        revision: DeploymentRevision,
+        service: ServiceId,
+        cause: Arc<str>,
+    },
+    DrainFinished {
+        node: NodeId,
+    },
+    CronFired {
+        service: ServiceId,
+        scheduled_unix_secs: i64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    pub slot: Slot,
+    pub node: NodeId,
+    /// The node's eligibility when the planner looked.
+    pub eligibility: Revision,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    ScaledDown,
+    Replaced,
+    Draining,
+    Removed,
+    /// A more important service needs the room.
+    Displaced {
+        by: ServiceId,
+    },
+    NodeUnfit,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AgentCommand {
+    /// What happened on a node, in the order of its ledger.
+    Report {
+        node: NodeId,
+        incarnation: u64,
+        /// The number of the first event; the others follow on.
+        first_seq: u64,
+        events: Vec<AgentEvent>,
+    },
+    /// Everything that a node has, after its ledger was lost or it was found to differ.
+    Inventory {
+        node: NodeId,
+        incarnation: u64,
+        seq: u64,
+        replicas: Vec<InventoryItem>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentEvent {
+    pub replica: ReplicaKey,
+    pub event: ReplicaEvent,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InventoryItem {
+    pub replica: ReplicaKey,
+    pub machine: Machine,
+}

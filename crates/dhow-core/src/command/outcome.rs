@@ -1,0 +1,137 @@
+//! What came of a command. A refusal is an answer, not a fault: it changes nothing and says why.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{
+    DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleName, ServiceId, ServiceName, Slot, Term,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Done,
+    /// `changed` is false where the cluster already had exactly this.
+    Deployed {
+        revision: DeploymentRevision,
+        changed: bool,
+    },
+    Registered {
+        node: NodeId,
+    },
+    /// What did not fit any more is named.
+    Placed {
+        placed: u32,
+        left_out: Vec<(Slot, Stale)>,
+    },
+    /// Replicas whose reported event cannot have happened to the mirror: their node should send all it has.
+    Reported {
+        durable_seq: u64,
+        diverged: Vec<ReplicaKey>,
+    },
+}
+
+/// What a plan read that has changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Stale {
+    #[error("the service has another target by now")]
+    Generation,
+    #[error("the node is gone")]
+    NodeGone,
+    #[error("the node has changed since it was chosen")]
+    NodeChanged,
+    #[error("the slot has a replica")]
+    SlotTaken,
+    #[error("the slot is not wanted any more")]
+    SlotUnwanted,
+    #[error("the node has no room left")]
+    NoRoom,
+    #[error("the node is taken by another service")]
+    Occupied,
+    #[error("the slot's volume is on another node")]
+    VolumeElsewhere,
+}
+
+/// What a command named that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Missing {
+    #[error("there is no deployment `{0}`")]
+    Deployment(DeploymentName),
+    #[error("deployment `{0}` has no service `{1}`")]
+    Service(DeploymentName, ServiceName),
+    #[error("service `{0}` has no role `{1}`")]
+    Role(ServiceName, RoleName),
+    #[error("deployment `{0}` has no revision {1}; `dhow history {0}` lists those that are kept")]
+    Revision(DeploymentName, DeploymentRevision),
+    #[error("there is no node {0}")]
+    Node(NodeId),
+    #[error("there is no service {0}")]
+    ServiceId(ServiceId),
+    #[error("this cluster has not given out that token")]
+    Token,
+    #[error("there is no secret `{0}`")]
+    Secret(Arc<str>),
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    #[error("the plan is out of date: {0}")]
+    Stale(#[from] Stale),
+    #[error("proposed in term {proposed}, the cluster is in term {current}")]
+    OldTerm { proposed: Term, current: Term },
+    #[error("the cluster already has an id")]
+    AlreadyBootstrapped,
+    #[error("this entry needs feature level {needed}, this version has {has}: upgrade this server first")]
+    FeatureLevel { needed: u32, has: u32 },
+    #[error("deployment `{0}` is being removed; deploy it again once it is gone")]
+    Removing(DeploymentName),
+    #[error("deployment `{0}` has no earlier good revision to go back to")]
+    NothingToRollBackTo(DeploymentName),
+    #[error("service `{service}` has several roles ({roles}); say which one")]
+    WhichRole { service: ServiceName, roles: String },
+    #[error("service `{service}` cannot be scaled: {why}")]
+    NotScalable { service: ServiceName, why: &'static str },
+    #[error("a service has at most {max} replicas, {asked} were asked")]
+    TooManyReplicas { asked: u64, max: u32 },
+    #[error("the cluster has {max} nodes, the most that it can have")]
+    TooManyNodes { max: usize },
+    #[error("node {0} still has replicas; drain it first")]
+    NodeInUse(NodeId),
+    #[error("node {0} was removed; its id is not given again")]
+    NodeIdUsed(NodeId),
+    #[error("this token has been used up ({0} uses)")]
+    TokenUsedUp(u32),
+    #[error("this token has expired")]
+    TokenExpired,
+    #[error("this token has been revoked")]
+    TokenRevoked,
+    #[error("this token is known already")]
+    TokenKnown,
+    #[error("events {expected} to {found} of node {node} are missing; send them again from {replay_from}")]
+    Gap {
+        node: NodeId,
+        expected: u64,
+        found: u64,
+        replay_from: u64,
+    },
+    #[error("node {node} speaks as incarnation {found}, known is {known}; it should send all it has")]
+    Incarnation { node: NodeId, known: u64, found: u64 },
+    #[error("the set of manifests has version {found}, version {known} was taken already")]
+    OldManifests { known: u64, found: u64 },
+    #[error("this idempotency key was used for another request; use a new one")]
+    KeyReused,
+    #[error("not now: {0}")]
+    NotNow(&'static str),
+    #[error("the spec cannot be carried out: {0}")]
+    BadSpec(String),
+}
+
+impl Refused {
+    /// Whether a planner that looks again will do the right thing by itself.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, Self::Stale(_) | Self::OldTerm { .. })
+    }
+}

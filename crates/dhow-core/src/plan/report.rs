@@ -1,0 +1,4 @@
+//! Why things were not done yet.
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanReport {}

@@ -1,0 +1,71 @@
+//! The state of the cluster: a value that `step` alone changes. Its maps are persistent and ordered, so a
+//! snapshot is a cheap clone that readers, the planner and the log's snapshots use without a lock.
+
+mod assignment;
+mod deployment;
+mod ended;
+mod hash;
+mod lookup;
+mod node;
+mod registry;
+mod replica;
+mod service;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
+pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
+pub use ended::EndedReplica;
+pub use hash::StateHash;
+pub use node::{Drain, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
+pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Token};
+pub use replica::{Replica, Wanted};
+pub use service::{GenerationInfo, Service};
+
+use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};
+use crate::time::ClusterTime;
+
+/// What all servers of a cluster agree on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Servers of mixed versions apply alike what this level has; a newer one is switched on by a command.
+    pub feature_level: u32,
+    pub cluster_id: Option<Arc<str>>,
+    /// The last entry that was applied, refused ones included.
+    pub revision: Revision,
+    pub time: ClusterTime,
+    pub term: Term,
+    pub nodes: OrdMap<NodeId, Arc<Node>>,
+    /// The highest id that any node has had: a removed node's id is not given again.
+    pub last_node_id: NodeId,
+    pub deployments: OrdMap<DeploymentName, Arc<Deployment>>,
+    pub services: OrdMap<ServiceId, Arc<Service>>,
+    pub service_ids: OrdMap<ServiceKey, ServiceId>,
+    pub next_service_id: ServiceId,
+    pub replicas: OrdMap<ReplicaKey, Arc<Replica>>,
+    /// Worker bootstrap tokens by nonce, with their uses.
+    pub tokens: OrdMap<Arc<str>, Arc<Token>>,
+    /// Secrets by name, sealed.
+    pub secrets: OrdMap<Arc<str>, Arc<Secret>>,
+    pub manifests: Option<ManifestVersion>,
+    /// Outcomes of writes that carried an idempotency key, the newest [`State::REQUESTS_MAX`].
+    pub requests: OrdMap<Request, Arc<RequestRecord>>,
+    pub request_order: OrdMap<Revision, Request>,
+}
+
+impl State {
+    /// The level of this version.
+    pub const FEATURE_LEVEL: u32 = 1;
+    /// A retried write comes within minutes; at 100 writes a second this remembers the last 100 seconds.
+    pub const REQUESTS_MAX: usize = 10_000;
+    /// Revisions of one deployment that are kept. The last good one is kept beyond.
+    pub const HISTORY_MAX: usize = 20;
+    /// Ended replicas that a service remembers for `ps --all`.
+    pub const ENDED_MAX: usize = 16;
+    /// Nodes of one cluster: 10,000 workers, the servers, and room for those being replaced.
+    pub const NODES_MAX: usize = 12_000;
+    /// Replicas of one service, the most that a spec or a scale may ask for.
+    pub const REPLICAS_PER_SERVICE_MAX: u32 = 1_000_000;
+}

@@ -1,0 +1,95 @@
+//! A deployment: its revisions, which of them was good, and how the current one is doing.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{DeploymentName, DeploymentRevision, ServiceId, ServiceName};
+use crate::spec::DeploymentSpec;
+use crate::time::ClusterTime;
+
+/// How the current revision is doing, as the log knows it. Whether a stable one is degraded at the moment
+/// is read off its replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Deploying,
+    Stable,
+    Reverting,
+    Reverted,
+    Failed,
+    Removing,
+}
+
+impl Phase {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Deploying => "deploying",
+            Self::Stable => "stable",
+            Self::Reverting => "reverting",
+            Self::Reverted => "reverted",
+            Self::Failed => "failed",
+            Self::Removing => "removing",
+        }
+    }
+}
+
+/// What became of a revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RevisionOutcome {
+    Rolling,
+    Good,
+    /// Replaced by a newer one before it was good.
+    Superseded,
+    /// Failed, and the last good one was put back.
+    Reverted {
+        cause: Arc<str>,
+    },
+    /// Failed, with nothing to go back to or told to pause.
+    Failed {
+        cause: Arc<str>,
+    },
+    /// Written by the losing half of a divided static cluster; kept for people to look at.
+    Conflicted,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RevisionRecord {
+    #[serde(with = "crate::spec::json_text")]
+    pub spec: Arc<DeploymentSpec>,
+    pub asked: ClusterTime,
+    /// For people; nothing is decided by it.
+    pub wall_unix_secs: i64,
+    pub author: Arc<str>,
+    pub outcome: RevisionOutcome,
+    /// The revision whose spec this one brings back.
+    pub brings_back: Option<DeploymentRevision>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deployment {
+    pub name: DeploymentName,
+    pub revision: DeploymentRevision,
+    pub history: OrdMap<DeploymentRevision, Arc<RevisionRecord>>,
+    pub last_good: Option<DeploymentRevision>,
+    pub phase: Phase,
+    pub services: OrdMap<ServiceName, ServiceId>,
+    /// Brought by a set of signed manifests: it goes when a newer set no longer has it.
+    pub from_manifests: bool,
+}
+
+impl Deployment {
+    pub fn current(&self) -> Option<&Arc<RevisionRecord>> {
+        self.history.get(&self.revision)
+    }
+
+    /// Whether the planner has still to bring its services to rest.
+    pub fn is_under_way(&self) -> bool {
+        match self.phase {
+            Phase::Deploying | Phase::Reverting | Phase::Failed => true,
+            Phase::Stable | Phase::Reverted | Phase::Removing => false,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A node as the cluster sees it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use imbl::OrdSet;
+use serde::{Deserialize, Serialize};
+
+use super::assignment::Assignments;
+use crate::amount::Amount;
+use crate::ids::{NodeId, ReplicaKey, Revision, ServiceId, Slot};
+use crate::spec::NodeMode;
+use crate::time::ClusterTime;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeRole {
+    Server,
+    Worker,
+    Peer,
+}
+
+/// What a node says of itself when it registers, and what people label it with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    pub role: NodeRole,
+    pub api_addr: Option<Arc<str>>,
+    pub os: Arc<str>,
+    pub arch: Arc<str>,
+    pub labels: Arc<BTreeMap<String, String>>,
+    pub capacity: Amount,
+    /// Servers of a worker tier run no replicas unless they are labelled to.
+    pub runs_replicas: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Liveness {
+    Ready,
+    Unreachable { since: ClusterTime },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drain {
+    #[default]
+    No,
+    /// Its replicas are being moved; `shutdown` also ends the node's process afterwards.
+    Draining {
+        shutdown: bool,
+    },
+    Drained {
+        shutdown: bool,
+    },
+}
+
+/// How far the node's own events have come: the agent's incarnation and the last sequence number applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub incarnation: u64,
+    pub seq: u64,
+}
+
+/// A service that shares its node with no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    pub service: ServiceId,
+    pub mode: NodeMode,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub id: NodeId,
+    pub info: Arc<NodeInfo>,
+    /// Labels set by people; they win over the node's own.
+    pub set_labels: Arc<BTreeMap<String, String>>,
+    pub liveness: Liveness,
+    pub drain: Drain,
+    /// Changes whenever what placement asks of the node does, load apart: plans carry it.
+    pub eligibility: Revision,
+    /// What its replicas reserve, those that are still stopping included.
+    pub used: Amount,
+    /// How many replicas reserve something here.
+    pub reserving: u32,
+    pub taken: Option<Taken>,
+    pub assignments: Assignments,
+    /// Replicas that are no longer assigned and have not ended yet.
+    pub stopping: OrdSet<ReplicaKey>,
+    pub session: Session,
+}
+
+impl Node {
+    pub fn new(id: NodeId, info: Arc<NodeInfo>, revision: Revision) -> Self {
+        Self {
+            id,
+            info,
+            set_labels: Arc::default(),
+            liveness: Liveness::Ready,
+            drain: Drain::No,
+            eligibility: revision,
+            used: Amount::ZERO,
+            reserving: 0,
+            taken: None,
+            assignments: Assignments::default(),
+            stopping: OrdSet::new(),
+            session: Session::default(),
+        }
+    }
+
+    /// The node's own labels and those that people set.
+    pub fn labels(&self) -> Arc<BTreeMap<String, String>> {
+        if self.set_labels.is_empty() {
+            return self.info.labels.clone();
+        }
+        let mut labels = self.info.labels.as_ref().clone();
+        labels.extend(
+            self.set_labels
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
+        Arc::new(labels)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.liveness == Liveness::Ready
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.drain != Drain::No
+    }
+
+    /// Whether new replicas may come here at all.
+    pub fn is_open(&self) -> bool {
+        self.is_ready() && !self.is_draining() && self.info.runs_replicas
+    }
+
+    /// The word that status documents use.
+    pub fn status_word(&self) -> &'static str {
+        match (self.liveness, self.drain) {
+            (Liveness::Unreachable { .. }, _) => "unreachable",
+            (Liveness::Ready, Drain::No) => "ready",
+            (Liveness::Ready, Drain::Draining { .. }) => "draining",
+            (Liveness::Ready, Drain::Drained { .. }) => "drained",
+        }
+    }
+
+    /// Every replica that the state has on this node.
+    pub fn replica_keys(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
+        let key = |service: ServiceId, slot: Slot, generation| ReplicaKey {
+            service,
+            slot,
+            generation,
+        };
+        let assigned = self.assignments.services().flat_map(move |(service, assigned)| {
+            assigned
+                .replicas
+                .iter()
+                .map(move |replica| key(service, replica.slot, replica.generation))
+        });
+        assigned.chain(self.stopping.iter().copied())
+    }
+
+    /// Whether nothing of the cluster's is on it any more.
+    pub fn is_empty(&self) -> bool {
+        self.assignments.is_empty() && self.stopping.is_empty()
+    }
+}

@@ -1,0 +1,48 @@
+//! Smaller things that a new leader must know: tokens' uses, secrets, manifest versions, answered requests.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+use crate::command::Outcome;
+use crate::ids::NodeId;
+
+/// A worker bootstrap token. The token itself is not here, only what its uses need.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Token {
+    pub uses_allowed: u32,
+    pub expires_unix_secs: i64,
+    pub revoked: bool,
+    /// Who used it: the hash of the key that asked, and the node id it was given.
+    pub uses: OrdMap<Arc<str>, NodeId>,
+}
+
+/// A secret as it is stored: sealed, never in clear.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret {
+    pub sealed: Arc<[u8]>,
+    pub version: u64,
+}
+
+/// The last set of signed manifests that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestVersion {
+    pub version: u64,
+    pub created_unix_secs: i64,
+    pub index_hash: [u8; 32],
+}
+
+/// Who asked, with which idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Request {
+    pub principal: Arc<str>,
+    pub key: Arc<str>,
+}
+
+/// How a request was answered: asked again, it gets the same answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRecord {
+    pub body_hash: [u8; 32],
+    pub outcome: Outcome,
+}

@@ -1,0 +1,123 @@
+//! A service inside the state: its roles, its generations and how many replicas it should have.
+
+use std::sync::Arc;
+
+use imbl::{OrdMap, Vector};
+use serde::{Deserialize, Serialize};
+
+use super::ended::EndedReplica;
+use crate::amount::Amount;
+use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, Slot, Template};
+use crate::spec::{RType, ServiceSpec};
+use crate::time::ClusterTime;
+
+/// What the replicas of one generation are made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationInfo {
+    pub template: Template,
+    #[serde(with = "crate::spec::json_text")]
+    pub spec: Arc<ServiceSpec>,
+    /// What one replica of each role reserves, by role.
+    pub demands: Arc<[Amount]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    pub id: ServiceId,
+    pub key: ServiceKey,
+    /// Only ever grows: a role's id is its place here.
+    pub roles: Arc<[RoleName]>,
+    /// Those that replicas still have, and the target.
+    pub generations: OrdMap<Generation, Arc<GenerationInfo>>,
+    /// What replicas should be of.
+    pub target: Generation,
+    pub next_template: Template,
+    /// How many replicas each role should have, by role.
+    pub counts: Arc<[u32]>,
+    /// Whether the services that it depends on have let its target start.
+    pub released: bool,
+    /// When the target was set.
+    pub asked: ClusterTime,
+    /// When its rollout last came nearer to its end.
+    pub progressed: ClusterTime,
+    /// A failed rollout with `on_failure: pause`: nothing more is replaced.
+    pub held: bool,
+    /// No longer in its deployment: it goes when its last replica has gone.
+    pub removing: bool,
+    /// Named volumes bind a slot to the node that keeps them.
+    pub volumes: OrdMap<Slot, NodeId>,
+    /// Where the current run of a cron service begins to count its replicas, and how many runs there were.
+    pub cron_runs: u32,
+    pub cron_base: u32,
+    pub ended: Vector<Arc<EndedReplica>>,
+}
+
+impl Service {
+    pub fn info(&self, generation: Generation) -> Option<&Arc<GenerationInfo>> {
+        self.generations.get(&generation)
+    }
+
+    /// The target's spec, roles' demands and template. The target is always among the generations.
+    pub fn target_info(&self) -> Option<&Arc<GenerationInfo>> {
+        self.generations.get(&self.target)
+    }
+
+    pub fn spec(&self) -> Option<&Arc<ServiceSpec>> {
+        self.target_info().map(|info| &info.spec)
+    }
+
+    pub fn role(&self, id: RoleId) -> Option<&RoleName> {
+        self.roles.get(usize::from(id.0))
+    }
+
+    pub fn role_id(&self, name: &RoleName) -> Option<RoleId> {
+        let place = self.roles.iter().position(|role| role == name)?;
+        u16::try_from(place).ok().map(RoleId)
+    }
+
+    pub fn count(&self, role: RoleId) -> u32 {
+        self.counts.get(usize::from(role.0)).copied().unwrap_or(0)
+    }
+
+    /// The sum of the counts of all roles. A system service's desired number is that of its nodes instead.
+    pub fn count_total(&self) -> u32 {
+        self.counts
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    pub fn rtype(&self) -> RType {
+        self.spec().map_or(RType::Service, |spec| spec.rtype)
+    }
+
+    /// Whether the slot should have a replica.
+    pub fn wants(&self, slot: Slot) -> bool {
+        let base = self.cron_base;
+        !self.removing && slot.index >= base && slot.index - base < self.count(slot.role)
+    }
+
+    /// The slots that should have a replica, in order.
+    pub fn wanted_slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        let roles = if self.removing { 0 } else { self.counts.len() };
+        (0..roles).flat_map(move |place| {
+            let role = RoleId(place as u16);
+            let first = self.cron_base;
+            (first..first.saturating_add(self.count(role))).map(move |index| Slot { role, index })
+        })
+    }
+
+    /// What one replica of a generation and role reserves.
+    pub fn demand(&self, generation: Generation, role: RoleId) -> Amount {
+        self.info(generation)
+            .and_then(|info| info.demands.get(usize::from(role.0)).copied())
+            .unwrap_or(Amount::ZERO)
+    }
+
+    /// Whether a generation runs the same thing as the target.
+    pub fn is_current(&self, generation: Generation) -> bool {
+        match (self.info(generation), self.target_info()) {
+            (Some(info), Some(target)) => info.template == target.template,
+            (None, _) | (_, None) => false,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Applies one entry to the state: total and deterministic. The cluster's reducer task is its only caller;
+//! it never reads a clock, never panics on input, and a refusal changes nothing but the revision and the time.
+
+mod agent;
+mod cluster;
+mod deployment;
+mod node;
+mod plan;
+mod replicas;
+mod rollout;
+mod service;
+
+use std::sync::Arc;
+
+use crate::command::{Command, Entry, Outcome, Refused, RequestId};
+use crate::state::{RequestRecord, State};
+
+/// Applies one entry.
+pub fn step(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
+    state.revision = state.revision.next();
+    state.time = state.time.max(entry.time);
+    if let Some(request) = &entry.request
+        && let Some(record) = state.requests.get(&request.request)
+    {
+        if record.body_hash != request.body_hash {
+            return Err(Refused::KeyReused);
+        }
+        return Ok(record.outcome.clone());
+    }
+    let outcome = apply(state, entry)?;
+    if let Some(request) = &entry.request {
+        remember(state, request, outcome.clone());
+    }
+    Ok(outcome)
+}
+
+fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
+    match &entry.command {
+        Command::Cluster(command) => cluster::apply(state, entry.term, command),
+        Command::Node(command) => node::apply(state, command),
+        Command::Deployment(command) => deployment::apply(state, command),
+        Command::Plan(command) => {
+            if entry.term != state.term {
+                return Err(Refused::OldTerm {
+                    proposed: entry.term,
+                    current: state.term,
+                });
+            }
+            plan::apply(state, command)
+        }
+        Command::Agent(command) => agent::apply(state, command),
+    }
+}
+
+/// Keeps the answer for a retry, and forgets the oldest beyond the limit.
+fn remember(state: &mut State, request: &RequestId, outcome: Outcome) {
+    let record = RequestRecord {
+        body_hash: request.body_hash,
+        outcome,
+    };
+    state.requests.insert(request.request.clone(), Arc::new(record));
+    state
+        .request_order
+        .insert(state.revision, request.request.clone());
+    while state.requests.len() > State::REQUESTS_MAX {
+        let Some((oldest, _)) = state.request_order.get_min().cloned() else {
+            break;
+        };
+        if let Some(request) = state.request_order.remove(&oldest) {
+            state.requests.remove(&request);
+        }
+    }
+}

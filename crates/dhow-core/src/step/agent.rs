@@ -1,0 +1,163 @@
+//! What nodes report of their replicas.
+
+use super::replicas;
+use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
+use crate::ids::{NodeId, ReplicaKey};
+use crate::replica::{Machine, ReplicaEvent, ReplicaState, RestartRule, step as step_machine};
+use crate::state::{Session, State, Wanted};
+
+pub(super) fn apply(state: &mut State, command: &AgentCommand) -> Result<Outcome, Refused> {
+    match command {
+        AgentCommand::Report {
+            node,
+            incarnation,
+            first_seq,
+            events,
+        } => report(state, *node, *incarnation, *first_seq, events),
+        AgentCommand::Inventory {
+            node,
+            incarnation,
+            seq,
+            replicas,
+        } => inventory(
+            state,
+            *node,
+            Session {
+                incarnation: *incarnation,
+                seq: *seq,
+            },
+            replicas,
+        ),
+    }
+}
+
+/// Applies events that are new, in their order: a repeated one counts once, a missing one is asked for.
+fn report(
+    state: &mut State,
+    id: NodeId,
+    incarnation: u64,
+    first_seq: u64,
+    events: &[AgentEvent],
+) -> Result<Outcome, Refused> {
+    let session = state.node(id).ok_or(Missing::Node(id))?.session;
+    if session.incarnation != incarnation {
+        return Err(Refused::Incarnation {
+            node: id,
+            known: session.incarnation,
+            found: incarnation,
+        });
+    }
+    let expected = session.seq.saturating_add(1);
+    if first_seq > expected {
+        return Err(Refused::Gap {
+            node: id,
+            expected,
+            found: first_seq,
+            replay_from: session.seq,
+        });
+    }
+    let known = usize::try_from(expected - first_seq).unwrap_or(usize::MAX);
+    let mut diverged = Vec::new();
+    let mut seq = session.seq;
+    for event in events.iter().skip(known) {
+        seq = seq.saturating_add(1);
+        if !apply_event(state, id, &event.replica, &event.event) {
+            diverged.push(event.replica);
+        }
+    }
+    if let Some(node) = replicas::node_mut(state, id) {
+        node.session.seq = seq;
+    }
+    Ok(Outcome::Reported {
+        durable_seq: seq,
+        diverged,
+    })
+}
+
+/// Moves the mirror. Events of a replica that has meanwhile gone elsewhere are late news and no divergence.
+fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &ReplicaEvent) -> bool {
+    let Some(replica) = state.replicas.get(key).filter(|replica| replica.node == node) else {
+        return true;
+    };
+    let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
+    let rule = rule_of(state, key);
+    let mut legal = true;
+    replicas::update(state, key, |replica| {
+        legal = step_machine(&mut replica.machine, event, &rule).is_ok();
+    });
+    settle(state, key, was_healthy, wanted);
+    legal
+}
+
+fn rule_of(state: &State, key: &ReplicaKey) -> RestartRule {
+    state
+        .service(key.service)
+        .and_then(|service| service.info(key.generation))
+        .map_or_else(RestartRule::default, |info| RestartRule::of(&info.spec))
+}
+
+/// What follows from a replica's new state: progress of its rollout, or its end.
+fn settle(state: &mut State, key: &ReplicaKey, was_healthy: bool, wanted: Wanted) {
+    let Some(replica) = state.replicas.get(key) else {
+        return;
+    };
+    let (healthy, ended) = (replica.is_healthy(), replica.machine.state.is_ended());
+    if wanted == Wanted::Stop && ended {
+        replicas::retire(state, key);
+        return;
+    }
+    if healthy && !was_healthy {
+        let now = state.time;
+        if let Some(service) = replicas::service_mut(state, key.service)
+            && service.is_current(key.generation)
+        {
+            service.progressed = now;
+        }
+    }
+}
+
+/// Takes a node's whole account of itself in place of what the mirror believed.
+fn inventory(
+    state: &mut State,
+    id: NodeId,
+    session: Session,
+    items: &[InventoryItem],
+) -> Result<Outcome, Refused> {
+    let node = state.node(id).ok_or(Missing::Node(id))?;
+    let keys: Vec<ReplicaKey> = node.replica_keys().collect();
+    let told: std::collections::BTreeMap<ReplicaKey, &Machine> =
+        items.iter().map(|item| (item.replica, &item.machine)).collect();
+    for key in keys {
+        let Some(replica) = state.replicas.get(&key) else {
+            continue;
+        };
+        let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
+        match (told.get(&key), wanted) {
+            (Some(machine), _) => {
+                replicas::update(state, &key, |replica| replica.machine = (*machine).clone());
+                settle(state, &key, was_healthy, wanted);
+            }
+            (None, Wanted::Stop) => replicas::retire(state, &key),
+            (None, Wanted::Run) => replicas::update(state, &key, begin_again),
+        }
+    }
+    if let Some(node) = replicas::node_mut(state, id) {
+        node.session = session;
+    }
+    Ok(Outcome::Reported {
+        durable_seq: session.seq,
+        diverged: Vec::new(),
+    })
+}
+
+/// A replica that its node knows nothing of starts from the beginning; one that had ended, or not begun, stays so.
+fn begin_again(replica: &mut crate::state::Replica) {
+    if replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Pending {
+        return;
+    }
+    let restarts = replica.machine.restarts.saturating_add(1);
+    replica.machine = Machine {
+        restarts,
+        ..Machine::default()
+    };
+}

@@ -1,0 +1,126 @@
+//! The cluster itself: its id, its leaders, tokens and secrets.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::command::{ClusterCommand, Missing, Outcome, Refused};
+use crate::ids::{NodeId, Term};
+use crate::state::{NodeInfo, Secret, State, Token};
+
+pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> Result<Outcome, Refused> {
+    match command {
+        ClusterCommand::Bootstrap {
+            cluster_id,
+            feature_level,
+        } => {
+            bootstrap(state, cluster_id, *feature_level)?;
+        }
+        ClusterCommand::TermBegan { .. } => {
+            if term < state.term {
+                return Err(Refused::OldTerm {
+                    proposed: term,
+                    current: state.term,
+                });
+            }
+            state.term = term;
+        }
+        ClusterCommand::IssueToken {
+            nonce,
+            uses_allowed,
+            expires_unix_secs,
+        } => {
+            if state.tokens.contains_key(nonce) {
+                return Err(Refused::TokenKnown);
+            }
+            let token = Token {
+                uses_allowed: *uses_allowed,
+                expires_unix_secs: *expires_unix_secs,
+                revoked: false,
+                uses: OrdMap::new(),
+            };
+            state.tokens.insert(nonce.clone(), Arc::new(token));
+        }
+        ClusterCommand::RevokeToken { nonce } => {
+            let token = state.tokens.get_mut(nonce).ok_or(Missing::Token)?;
+            Arc::make_mut(token).revoked = true;
+        }
+        ClusterCommand::UseToken {
+            nonce,
+            key_hash,
+            now_unix_secs,
+            wish,
+            info,
+        } => {
+            return use_token(state, nonce, key_hash, *now_unix_secs, *wish, info);
+        }
+        ClusterCommand::SetSecret { name, sealed } => {
+            let version = state
+                .secrets
+                .get(name)
+                .map_or(0, |secret| secret.version)
+                .saturating_add(1);
+            state.secrets.insert(
+                name.clone(),
+                Arc::new(Secret {
+                    sealed: sealed.clone(),
+                    version,
+                }),
+            );
+        }
+        ClusterCommand::RemoveSecret { name } => {
+            state
+                .secrets
+                .remove(name)
+                .ok_or_else(|| Missing::Secret(name.clone()))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn bootstrap(state: &mut State, cluster_id: &Arc<str>, feature_level: u32) -> Result<(), Refused> {
+    if state.cluster_id.is_some() {
+        return Err(Refused::AlreadyBootstrapped);
+    }
+    if feature_level > State::FEATURE_LEVEL {
+        return Err(Refused::FeatureLevel {
+            needed: feature_level,
+            has: State::FEATURE_LEVEL,
+        });
+    }
+    state.cluster_id = Some(cluster_id.clone());
+    state.feature_level = feature_level;
+    Ok(())
+}
+
+/// One use registers one worker: the same key asking again gets the same node.
+fn use_token(
+    state: &mut State,
+    nonce: &Arc<str>,
+    key_hash: &Arc<str>,
+    now_unix_secs: i64,
+    wish: Option<NodeId>,
+    info: &Arc<NodeInfo>,
+) -> Result<Outcome, Refused> {
+    let token = state.tokens.get(nonce).ok_or(Missing::Token)?.clone();
+    if token.revoked {
+        return Err(Refused::TokenRevoked);
+    }
+    if let Some(node) = token.uses.get(key_hash) {
+        super::node::register(state, *node, info)?;
+        return Ok(Outcome::Registered { node: *node });
+    }
+    if now_unix_secs > token.expires_unix_secs {
+        return Err(Refused::TokenExpired);
+    }
+    if token.uses.len() >= token.uses_allowed as usize {
+        return Err(Refused::TokenUsedUp(token.uses_allowed));
+    }
+    let fresh = state.last_node_id.next();
+    let node = wish.filter(|wish| *wish >= fresh).unwrap_or(fresh);
+    super::node::register(state, node, info)?;
+    if let Some(token) = state.tokens.get_mut(nonce) {
+        Arc::make_mut(token).uses.insert(key_hash.clone(), node);
+    }
+    Ok(Outcome::Registered { node })
+}

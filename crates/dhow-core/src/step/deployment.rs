@@ -1,0 +1,407 @@
+//! What people ask of deployments.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::{replicas, rollout, service};
+use crate::command::{DeploymentCommand, ManifestSpec, Missing, Outcome, Refused, ScaleChange};
+use crate::ids::{DeploymentName, DeploymentRevision, RoleId, ServiceId, ServiceName};
+use crate::spec::{DeploymentSpec, RType};
+use crate::state::{Deployment, ManifestVersion, Phase, RevisionOutcome, RevisionRecord, State};
+
+pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Outcome, Refused> {
+    match command {
+        DeploymentCommand::Deploy {
+            spec,
+            author,
+            wall_unix_secs,
+        } => {
+            let new = NewRevision {
+                spec,
+                author,
+                wall_unix_secs: *wall_unix_secs,
+                brings_back: None,
+            };
+            deploy(state, &new, false)
+        }
+        DeploymentCommand::Remove { deployment } => {
+            remove(state, deployment)?;
+            Ok(Outcome::Done)
+        }
+        DeploymentCommand::Scale { deployment, changes } => scale(state, deployment, changes),
+        DeploymentCommand::Restart { deployment, service } => restart(state, deployment, service.as_ref()),
+        DeploymentCommand::Rollback {
+            deployment,
+            to,
+            author,
+            wall_unix_secs,
+        } => {
+            let (back_to, spec) = rollback_target(state, deployment, *to)?;
+            let new = NewRevision {
+                spec: &spec,
+                author,
+                wall_unix_secs: *wall_unix_secs,
+                brings_back: Some(back_to),
+            };
+            deploy(state, &new, false)
+        }
+        DeploymentCommand::ApplyManifests {
+            version,
+            specs,
+            wall_unix_secs,
+        } => apply_manifests(state, version, specs, *wall_unix_secs),
+    }
+}
+
+/// A revision to be.
+pub(super) struct NewRevision<'a> {
+    pub spec: &'a Arc<DeploymentSpec>,
+    pub author: &'a Arc<str>,
+    pub wall_unix_secs: i64,
+    pub brings_back: Option<DeploymentRevision>,
+}
+
+/// Makes a revision of the spec and turns the deployment's services towards it.
+fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<Outcome, Refused> {
+    let name = &new.spec.deployment;
+    check_spec(new.spec)?;
+    let known = state.deployment(name).cloned();
+    if let Some(known) = &known {
+        if known.phase == Phase::Removing {
+            return Err(Refused::Removing(name.clone()));
+        }
+        if is_unchanged(state, known, new.spec) {
+            return Ok(Outcome::Deployed {
+                revision: known.revision,
+                changed: false,
+            });
+        }
+    }
+    let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
+    supersede(&mut deployment);
+    deployment.revision = deployment.revision.next();
+    deployment.phase = Phase::Deploying;
+    deployment.from_manifests = manifests;
+    let record = RevisionRecord {
+        spec: new.spec.clone(),
+        asked: state.time,
+        wall_unix_secs: new.wall_unix_secs,
+        author: new.author.clone(),
+        outcome: RevisionOutcome::Rolling,
+        brings_back: new.brings_back,
+    };
+    deployment.history.insert(deployment.revision, Arc::new(record));
+    trim_history(&mut deployment);
+    let revision = deployment.revision;
+    turn_services(state, deployment);
+    Ok(Outcome::Deployed {
+        revision,
+        changed: true,
+    })
+}
+
+fn fresh(name: &DeploymentName) -> Deployment {
+    Deployment {
+        name: name.clone(),
+        revision: DeploymentRevision(0),
+        history: OrdMap::new(),
+        last_good: None,
+        phase: Phase::Deploying,
+        services: OrdMap::new(),
+        from_manifests: false,
+    }
+}
+
+/// Counts that no plan could carry are refused here too: not everything comes through the file's reader.
+fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
+    for service in spec.services.values() {
+        let groups = service
+            .replica_groups
+            .iter()
+            .map(|group| u64::from(group.count))
+            .sum::<u64>();
+        let asked = groups.max(u64::from(service.scale.desired_at_first()));
+        if asked > u64::from(State::REPLICAS_PER_SERVICE_MAX) {
+            return Err(Refused::TooManyReplicas {
+                asked,
+                max: State::REPLICAS_PER_SERVICE_MAX,
+            });
+        }
+        if service.replica_groups.len() > usize::from(u16::MAX) {
+            return Err(Refused::BadSpec("a service has too many replica groups".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the cluster already has exactly this, counts included, and it did not fail.
+fn is_unchanged(state: &State, known: &Deployment, spec: &Arc<DeploymentSpec>) -> bool {
+    let same = known.current().is_some_and(|record| record.spec == *spec);
+    same && matches!(known.phase, Phase::Stable | Phase::Deploying)
+        && spec.services.iter().all(|(name, wanted)| {
+            state.service_named(&known.name, name).is_some_and(|found| {
+                service::counts_for(found.roles.as_ref(), wanted, Some(found)) == found.counts
+            })
+        })
+}
+
+/// A revision that was still rolling gives way to a newer one.
+pub(super) fn supersede(deployment: &mut Deployment) {
+    if let Some(record) = deployment.history.get_mut(&deployment.revision)
+        && record.outcome == RevisionOutcome::Rolling
+    {
+        Arc::make_mut(record).outcome = RevisionOutcome::Superseded;
+    }
+}
+
+/// Forgets the oldest revisions, never the current and the last good one.
+pub(super) fn trim_history(deployment: &mut Deployment) {
+    while deployment.history.len() > State::HISTORY_MAX {
+        let keep = [Some(deployment.revision), deployment.last_good];
+        let oldest = deployment
+            .history
+            .keys()
+            .find(|revision| !keep.contains(&Some(**revision)))
+            .copied();
+        let Some(oldest) = oldest else { break };
+        deployment.history.remove(&oldest);
+    }
+}
+
+/// Brings services in line with the deployment's current revision and stores the deployment.
+pub(super) fn turn_services(state: &mut State, mut deployment: Deployment) {
+    let Some(spec) = deployment.current().map(|record| record.spec.clone()) else {
+        return;
+    };
+    for (name, wanted) in &spec.services {
+        let id = service::turn(state, &deployment.name, name, wanted);
+        deployment.services.insert(name.clone(), id);
+    }
+    for (name, id) in &deployment.services {
+        if !spec.services.contains_key(name)
+            && let Some(service) = replicas::service_mut(state, *id)
+        {
+            service.removing = true;
+        }
+    }
+    state
+        .deployments
+        .insert(deployment.name.clone(), Arc::new(deployment));
+}
+
+fn remove(state: &mut State, name: &DeploymentName) -> Result<(), Refused> {
+    let found = state
+        .deployments
+        .get_mut(name)
+        .ok_or_else(|| Missing::Deployment(name.clone()))?;
+    let deployment = Arc::make_mut(found);
+    deployment.phase = Phase::Removing;
+    let services: Vec<ServiceId> = deployment.services.values().copied().collect();
+    if services.is_empty() {
+        state.deployments.remove(name);
+    }
+    for id in services {
+        if let Some(service) = replicas::service_mut(state, id) {
+            service.removing = true;
+        }
+    }
+    Ok(())
+}
+
+/// Finds a deployment that is not going away.
+fn present<'a>(state: &'a State, name: &DeploymentName) -> Result<&'a Arc<Deployment>, Refused> {
+    let found = state
+        .deployment(name)
+        .ok_or_else(|| Missing::Deployment(name.clone()))?;
+    if found.phase == Phase::Removing {
+        return Err(Refused::Removing(name.clone()));
+    }
+    Ok(found)
+}
+
+fn service_in(state: &State, deployment: &Deployment, name: &ServiceName) -> Result<ServiceId, Refused> {
+    let id = deployment.services.get(name).copied();
+    id.filter(|id| state.service(*id).is_some_and(|service| !service.removing))
+        .ok_or_else(|| Missing::Service(deployment.name.clone(), name.clone()).into())
+}
+
+/// All changes of one request, or none.
+fn scale(state: &mut State, name: &DeploymentName, changes: &[ScaleChange]) -> Result<Outcome, Refused> {
+    let deployment = present(state, name)?.clone();
+    let mut checked = Vec::with_capacity(changes.len());
+    for change in changes {
+        let id = service_in(state, &deployment, &change.service)?;
+        checked.push((id, role_to_scale(state, id, change)?, change.replicas));
+    }
+    let now = state.time;
+    let mut changed = false;
+    for (id, role, replicas) in checked {
+        let Some(service) = replicas::service_mut(state, id) else {
+            continue;
+        };
+        if service.count(role) == replicas {
+            continue;
+        }
+        let mut counts = service.counts.to_vec();
+        if let Some(count) = counts.get_mut(usize::from(role.0)) {
+            *count = replicas;
+        }
+        service.counts = counts.into();
+        service.asked = now;
+        service.progressed = now;
+        changed = true;
+    }
+    if changed {
+        rollout::begin_again(state, name);
+    }
+    Ok(Outcome::Deployed {
+        revision: deployment.revision,
+        changed,
+    })
+}
+
+fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?;
+    let name = || change.service.clone();
+    if change.replicas > State::REPLICAS_PER_SERVICE_MAX {
+        let asked = u64::from(change.replicas);
+        return Err(Refused::TooManyReplicas {
+            asked,
+            max: State::REPLICAS_PER_SERVICE_MAX,
+        });
+    }
+    match service.rtype() {
+        RType::Service | RType::Job => {}
+        RType::System => {
+            return Err(Refused::NotScalable {
+                service: name(),
+                why: "it runs once on every node that fits",
+            });
+        }
+        RType::Cron => {
+            return Err(Refused::NotScalable {
+                service: name(),
+                why: "its schedule starts its runs",
+            });
+        }
+    }
+    let roles = service.spec().map(|spec| spec.roles()).unwrap_or_default();
+    let role = match (&change.role, roles.as_slice()) {
+        (Some(role), roles) if roles.contains(role) => role,
+        (Some(role), _) => return Err(Missing::Role(name(), role.clone()).into()),
+        (None, [only]) => only,
+        (None, several) => {
+            let roles = several
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ");
+            return Err(Refused::WhichRole {
+                service: name(),
+                roles,
+            });
+        }
+    };
+    service
+        .role_id(role)
+        .ok_or_else(|| Missing::Role(name(), role.clone()).into())
+}
+
+fn restart(state: &mut State, name: &DeploymentName, only: Option<&ServiceName>) -> Result<Outcome, Refused> {
+    let deployment = present(state, name)?.clone();
+    let ids: Vec<ServiceId> = match only {
+        Some(service) => vec![service_in(state, &deployment, service)?],
+        None => deployment.services.values().copied().collect(),
+    };
+    for id in ids {
+        service::renew(state, id);
+    }
+    rollout::begin_again(state, name);
+    Ok(Outcome::Deployed {
+        revision: deployment.revision,
+        changed: true,
+    })
+}
+
+fn rollback_target(
+    state: &State,
+    name: &DeploymentName,
+    to: Option<DeploymentRevision>,
+) -> Result<(DeploymentRevision, Arc<DeploymentSpec>), Refused> {
+    let deployment = present(state, name)?;
+    let current = deployment.current().map(|record| &record.spec);
+    let back_to = match to {
+        Some(to) => to,
+        None => deployment
+            .history
+            .iter()
+            .rev()
+            .find(|(revision, record)| {
+                **revision != deployment.revision
+                    && record.outcome == RevisionOutcome::Good
+                    && Some(&record.spec) != current
+            })
+            .map(|(revision, _)| *revision)
+            .ok_or_else(|| Refused::NothingToRollBackTo(name.clone()))?,
+    };
+    let record = deployment
+        .history
+        .get(&back_to)
+        .ok_or_else(|| Missing::Revision(name.clone(), back_to))?;
+    Ok((back_to, record.spec.clone()))
+}
+
+fn apply_manifests(
+    state: &mut State,
+    version: &ManifestVersion,
+    specs: &[ManifestSpec],
+    wall_unix_secs: i64,
+) -> Result<Outcome, Refused> {
+    if let Some(known) = state.manifests
+        && known.version >= version.version
+    {
+        return Err(Refused::OldManifests {
+            known: known.version,
+            found: version.version,
+        });
+    }
+    for ManifestSpec(spec) in specs {
+        check_spec(spec)?;
+        if state
+            .deployment(&spec.deployment)
+            .is_some_and(|known| known.phase == Phase::Removing)
+        {
+            return Err(Refused::Removing(spec.deployment.clone()));
+        }
+    }
+    let author: Arc<str> = format!("manifests {}", version.version).into();
+    for ManifestSpec(spec) in specs {
+        deploy(
+            state,
+            &NewRevision {
+                spec,
+                author: &author,
+                wall_unix_secs,
+                brings_back: None,
+            },
+            true,
+        )?;
+    }
+    let dropped: Vec<DeploymentName> = state
+        .deployments
+        .values()
+        .filter(|known| known.from_manifests && known.phase != Phase::Removing)
+        .filter(|known| {
+            !specs
+                .iter()
+                .any(|ManifestSpec(spec)| spec.deployment == known.name)
+        })
+        .map(|known| known.name.clone())
+        .collect();
+    for name in dropped {
+        remove(state, &name)?;
+    }
+    state.manifests = Some(*version);
+    Ok(Outcome::Done)
+}

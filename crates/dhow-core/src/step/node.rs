@@ -1,0 +1,146 @@
+//! Nodes come, go, drain and are labelled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::replicas;
+use crate::command::{Missing, NodeCommand, Outcome, Refused};
+use crate::ids::{NodeId, ReplicaKey};
+use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
+use crate::state::{Drain, Liveness, Node, NodeInfo, State, Wanted};
+
+pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome, Refused> {
+    match command {
+        NodeCommand::Register { node, info } => {
+            register(state, *node, info)?;
+            return Ok(Outcome::Registered { node: *node });
+        }
+        NodeCommand::Lost { node } => lost(state, *node)?,
+        NodeCommand::Back { node } => {
+            change_eligibility(state, *node, |node| node.liveness = Liveness::Ready)?;
+        }
+        NodeCommand::SetDrain { node, drain } => {
+            change_eligibility(state, *node, |node| {
+                node.drain = match (*drain, node.is_empty()) {
+                    (Drain::No, _) => Drain::No,
+                    (Drain::Draining { shutdown } | Drain::Drained { shutdown }, true) => {
+                        Drain::Drained { shutdown }
+                    }
+                    (Drain::Draining { shutdown } | Drain::Drained { shutdown }, false) => {
+                        Drain::Draining { shutdown }
+                    }
+                };
+            })?;
+        }
+        NodeCommand::Label { node, set, unset } => label(state, *node, set, unset)?,
+        NodeCommand::Remove { node } => remove(state, *node)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// A new node, or a known one with what it says of itself now.
+pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> Result<(), Refused> {
+    let revision = state.revision;
+    if let Some(node) = replicas::node_mut(state, id) {
+        if node.info != *info {
+            node.info = info.clone();
+            node.eligibility = revision;
+        }
+        return Ok(());
+    }
+    // Fixed peers of raft and static clusters choose their ids; only ids of removed nodes are gone for good.
+    if id <= state.last_node_id && info.role == crate::state::NodeRole::Worker {
+        return Err(Refused::NodeIdUsed(id));
+    }
+    if state.nodes.len() >= State::NODES_MAX {
+        return Err(Refused::TooManyNodes {
+            max: State::NODES_MAX,
+        });
+    }
+    state.last_node_id = state.last_node_id.max(id);
+    state
+        .nodes
+        .insert(id, Arc::new(Node::new(id, info.clone(), revision)));
+    Ok(())
+}
+
+/// Changes what placement asks of a node; plans made before no longer count.
+fn change_eligibility(state: &mut State, id: NodeId, change: impl FnOnce(&mut Node)) -> Result<(), Refused> {
+    let revision = state.revision;
+    let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
+    change(node);
+    node.eligibility = revision;
+    Ok(())
+}
+
+fn lost(state: &mut State, id: NodeId) -> Result<(), Refused> {
+    let since = state.time;
+    if !state.node(id).ok_or(Missing::Node(id))?.is_ready() {
+        return Ok(());
+    }
+    change_eligibility(state, id, |node| node.liveness = Liveness::Unreachable { since })?;
+    let keys: Vec<ReplicaKey> = state
+        .node(id)
+        .map(|node| node.replica_keys().collect())
+        .unwrap_or_default();
+    for key in keys {
+        let Some(replica) = state.replicas.get(&key) else {
+            continue;
+        };
+        if replica.wanted == Wanted::Stop {
+            // It is not the node's any more: should the node come back, it will stop what it is not assigned.
+            replicas::retire(state, &key);
+            continue;
+        }
+        replicas::update(state, &key, |replica| {
+            // Every state takes this event, so there is no refusal to report.
+            let _ = step_machine(
+                &mut replica.machine,
+                &ReplicaEvent::NodeLost,
+                &RestartRule::default(),
+            );
+        });
+    }
+    Ok(())
+}
+
+fn label(
+    state: &mut State,
+    id: NodeId,
+    set: &BTreeMap<String, String>,
+    unset: &[String],
+) -> Result<(), Refused> {
+    change_eligibility(state, id, |node| {
+        let mut labels = node.set_labels.as_ref().clone();
+        unset.iter().for_each(|key| {
+            labels.remove(key);
+        });
+        labels.extend(set.iter().map(|(key, value)| (key.clone(), value.clone())));
+        node.set_labels = Arc::new(labels);
+    })
+}
+
+/// Only a node that has nothing, or cannot be reached: then what it had is given up.
+fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
+    let node = state.node(id).ok_or(Missing::Node(id))?.clone();
+    if node.is_ready() && !node.is_empty() {
+        return Err(Refused::NodeInUse(id));
+    }
+    let keys: Vec<ReplicaKey> = node.replica_keys().collect();
+    for key in keys {
+        replicas::retire(state, &key);
+    }
+    let bound: Vec<_> = state
+        .services
+        .iter()
+        .filter(|(_, service)| service.volumes.values().any(|on| *on == id))
+        .map(|(service, _)| *service)
+        .collect();
+    for service in bound {
+        if let Some(service) = replicas::service_mut(state, service) {
+            crate::maps::retain(&mut service.volumes, |_, on| *on != id);
+        }
+    }
+    state.nodes.remove(&id);
+    Ok(())
+}

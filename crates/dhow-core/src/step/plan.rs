@@ -1,0 +1,309 @@
+//! The planner's commands. What a plan read is checked again: unrelated traffic never makes a plan stale, and
+//! a stale one changes nothing.
+
+use std::sync::Arc;
+
+use super::{replicas, rollout, service};
+use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
+use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
+use crate::replica::ReplicaState;
+use crate::spec::{NodeMode, RType};
+use crate::state::{Drain, Node, Phase, Service, State, Wanted};
+
+pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome, Refused> {
+    match command {
+        PlanCommand::Place {
+            service,
+            generation,
+            placements,
+        } => {
+            return place(state, *service, *generation, placements);
+        }
+        PlanCommand::Stop {
+            service,
+            generation,
+            replicas,
+            why,
+        } => {
+            stop(state, *service, *generation, replicas, *why)?;
+        }
+        PlanCommand::Forget { replicas } => forget(state, replicas),
+        PlanCommand::ForgetService { service } => forget_service(state, *service)?,
+        PlanCommand::OpenGeneration { service, generation } => {
+            targeted(state, *service, *generation)?;
+            service::reopen(state, *service);
+        }
+        PlanCommand::Release {
+            service,
+            generation,
+            without: _,
+        } => {
+            targeted(state, *service, *generation)?;
+            let now = state.time;
+            if let Some(service) = replicas::service_mut(state, *service) {
+                service.released = true;
+                service.asked = now;
+                service.progressed = now;
+            }
+        }
+        PlanCommand::MarkStable { deployment, revision } => {
+            return rollout::mark_stable(state, deployment, *revision);
+        }
+        PlanCommand::Fail {
+            deployment,
+            revision,
+            service,
+            cause,
+        } => {
+            return rollout::fail(state, deployment, *revision, *service, cause);
+        }
+        PlanCommand::DrainFinished { node } => drain_finished(state, *node)?,
+        PlanCommand::CronFired { service, .. } => cron_fired(state, *service)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// The service, if the plan still speaks of its present target.
+fn targeted(state: &State, id: ServiceId, generation: Generation) -> Result<Arc<Service>, Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?;
+    if service.target != generation {
+        return Err(Stale::Generation.into());
+    }
+    Ok(service.clone())
+}
+
+fn place(
+    state: &mut State,
+    id: ServiceId,
+    generation: Generation,
+    placements: &[Placement],
+) -> Result<Outcome, Refused> {
+    let service = targeted(state, id, generation)?;
+    let spec = service.spec().cloned().ok_or(Stale::Generation)?;
+    let (mut placed, mut left_out) = (0u32, Vec::new());
+    let mut bound = Vec::new();
+    for placement in placements {
+        let key = ReplicaKey {
+            service: id,
+            slot: placement.slot,
+            generation,
+        };
+        if let Err(stale) = check_placement(state, &service, spec.node_mode, &key, placement) {
+            left_out.push((placement.slot, stale));
+            continue;
+        }
+        // A replica on a lost node is given up there: its record moves to the new one.
+        replicas::remove(state, &key);
+        replicas::put(state, key, placement.node, spec.node_mode);
+        placed += 1;
+        if spec.has_named_storage() {
+            bound.push((placement.slot, placement.node));
+        }
+    }
+    if placed == 0
+        && let Some((_, stale)) = left_out.first()
+    {
+        return Err((*stale).into());
+    }
+    let now = state.time;
+    if let Some(service) = replicas::service_mut(state, id) {
+        service.progressed = now;
+        service.volumes.extend(bound);
+    }
+    Ok(Outcome::Placed { placed, left_out })
+}
+
+fn check_placement(
+    state: &State,
+    service: &Service,
+    mode: NodeMode,
+    key: &ReplicaKey,
+    placement: &Placement,
+) -> Result<(), Stale> {
+    let wanted = match service.rtype() {
+        RType::Service | RType::Job | RType::Cron => service.wants(key.slot),
+        RType::System => !service.removing,
+    };
+    if !wanted {
+        return Err(Stale::SlotUnwanted);
+    }
+    if is_slot_taken(state, service, key) {
+        return Err(Stale::SlotTaken);
+    }
+    if service
+        .volumes
+        .get(&key.slot)
+        .is_some_and(|node| *node != placement.node)
+    {
+        return Err(Stale::VolumeElsewhere);
+    }
+    let node = state.node(placement.node).ok_or(Stale::NodeGone)?;
+    if node.eligibility != placement.eligibility || !node.is_open() {
+        return Err(Stale::NodeChanged);
+    }
+    if !is_shareable(node, service.id, mode) {
+        return Err(Stale::Occupied);
+    }
+    let free = node.info.capacity.minus(node.used);
+    if !free.covers(service.demand(key.generation, key.slot.role)) {
+        return Err(Stale::NoRoom);
+    }
+    Ok(())
+}
+
+/// A slot is open for a new replica where none of the target's template serves it, the one that does is on
+/// a lost node, or it is about to leave a node that drains.
+fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
+    let first = ReplicaKey {
+        generation: Generation(0),
+        ..*key
+    };
+    let last = ReplicaKey {
+        generation: Generation(u32::MAX),
+        ..*key
+    };
+    state.replicas.range(first..=last).any(|(other, replica)| {
+        let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
+        if other == key {
+            return !lost;
+        }
+        let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
+        service.is_current(other.generation) && replica.wanted == Wanted::Run && !lost && !leaving
+    })
+}
+
+/// Whether the node's present replicas and the new one bear each other.
+fn is_shareable(node: &Node, service: ServiceId, mode: NodeMode) -> bool {
+    let others_closed = match node.taken {
+        Some(taken) => taken.service != service || taken.mode == NodeMode::Exclusive,
+        None => false,
+    };
+    if others_closed {
+        return false;
+    }
+    match mode {
+        NodeMode::Shared => true,
+        NodeMode::Exclusive => node.reserving == 0,
+        NodeMode::Dedicated => {
+            node.taken.is_some_and(|taken| taken.service == service) || node.reserving == 0
+        }
+    }
+}
+
+/// Asks replicas to end. One that has ended, or is on a lost node, is gone at once.
+fn stop(
+    state: &mut State,
+    id: ServiceId,
+    generation: Generation,
+    keys: &[ReplicaKey],
+    why: StopReason,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
+    for key in keys.iter().filter(|key| key.service == id) {
+        let Some(replica) = state.replicas.get(key) else {
+            continue;
+        };
+        let over = replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Lost;
+        if over {
+            replicas::retire(state, key);
+        } else {
+            replicas::unassign(state, key);
+        }
+        if unbinds && let Some(service) = replicas::service_mut(state, id) {
+            service.volumes.remove(&key.slot);
+        }
+    }
+    Ok(())
+}
+
+/// Drops records of what has ended; what has not is left alone.
+fn forget(state: &mut State, keys: &[ReplicaKey]) {
+    for key in keys {
+        if state
+            .replicas
+            .get(key)
+            .is_some_and(|replica| replica.machine.state.is_ended())
+        {
+            replicas::retire(state, key);
+        }
+    }
+}
+
+fn forget_service(state: &mut State, id: ServiceId) -> Result<(), Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
+    if !service.removing || state.replicas_of(id).next().is_some() {
+        return Err(Refused::NotNow("the service still has replicas"));
+    }
+    state.services.remove(&id);
+    state.service_ids.remove(&service.key);
+    let name = &service.key.deployment;
+    if let Some(deployment) = state.deployments.get_mut(name) {
+        let deployment = Arc::make_mut(deployment);
+        deployment.services.remove(&service.key.service);
+        if deployment.phase == Phase::Removing && deployment.services.is_empty() {
+            state.deployments.remove(name);
+        }
+    }
+    Ok(())
+}
+
+fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
+    let revision = state.revision;
+    let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
+    match node.drain {
+        Drain::Draining { shutdown } if node.is_empty() => {
+            node.drain = Drain::Drained { shutdown };
+            node.eligibility = revision;
+            Ok(())
+        }
+        Drain::Draining { .. } => Err(Refused::NotNow("the node still has replicas")),
+        Drain::No | Drain::Drained { .. } => Err(Stale::NodeChanged.into()),
+    }
+}
+
+/// Starts a run of a cron service, unless the last one is still under way.
+fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
+    if service.removing || service.rtype() != RType::Cron {
+        return Err(Stale::SlotUnwanted.into());
+    }
+    let active = |(_, replica): (&ReplicaKey, &Arc<crate::state::Replica>)| !replica.machine.state.is_ended();
+    let waiting = service.cron_runs > 0
+        && service
+            .wanted_slots()
+            .any(|slot| !has_replica(state, &service, slot));
+    if waiting || state.replicas_of(id).any(active) {
+        return Err(Refused::NotNow("the last run of this schedule has not ended"));
+    }
+    let done: Vec<ReplicaKey> = state.replicas_of(id).map(|(key, _)| *key).collect();
+    for key in done {
+        replicas::retire(state, &key);
+    }
+    let Some(spec) = service.spec().cloned() else {
+        return Ok(());
+    };
+    let now = state.time;
+    if let Some(service) = replicas::service_mut(state, id) {
+        let width = service.counts.iter().copied().max().unwrap_or(0);
+        service.cron_base = service.cron_base.checked_add(width).unwrap_or(0);
+        service.cron_runs = service.cron_runs.saturating_add(1);
+        service.counts = service
+            .roles
+            .iter()
+            .map(|role| spec.desired_at_first(role))
+            .collect();
+        service.asked = now;
+        service.progressed = now;
+    }
+    Ok(())
+}
+
+fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
+    let key = |generation| ReplicaKey {
+        service: service.id,
+        slot,
+        generation: Generation(generation),
+    };
+    state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
+}

@@ -1,0 +1,156 @@
+//! The only code that adds, changes and removes replicas, so that a node's load, its assignments and the
+//! replicas themselves always tell the same story.
+
+use std::sync::Arc;
+
+use crate::amount::Amount;
+use crate::ids::{NodeId, ReplicaKey};
+use crate::replica::Machine;
+use crate::spec::NodeMode;
+use crate::state::{AssignedReplica, EndedReplica, Node, Replica, Service, State, Taken, Wanted};
+
+pub(super) fn node_mut(state: &mut State, id: NodeId) -> Option<&mut Node> {
+    state.nodes.get_mut(&id).map(Arc::make_mut)
+}
+
+pub(super) fn service_mut(state: &mut State, id: crate::ids::ServiceId) -> Option<&mut Service> {
+    state.services.get_mut(&id).map(Arc::make_mut)
+}
+
+fn assigned(key: &ReplicaKey) -> AssignedReplica {
+    AssignedReplica {
+        slot: key.slot,
+        generation: key.generation,
+    }
+}
+
+fn demand(state: &State, key: &ReplicaKey) -> Amount {
+    state.service(key.service).map_or(Amount::ZERO, |service| {
+        service.demand(key.generation, key.slot.role)
+    })
+}
+
+/// Makes a new replica on a node that was checked before.
+pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMode) {
+    let (revision, now) = (state.revision, state.time);
+    let amount = demand(state, &key);
+    let replica = Replica {
+        node,
+        wanted: Wanted::Run,
+        machine: Machine::default(),
+        placed: now,
+        since: now,
+        healthy_since: None,
+    };
+    state.replicas.insert(key, Arc::new(replica));
+    if let Some(node) = node_mut(state, node) {
+        node.assignments.add(key.service, assigned(&key), revision);
+        reserve(node, amount);
+        if mode != NodeMode::Shared {
+            node.taken = Some(Taken {
+                service: key.service,
+                mode,
+            });
+        }
+    }
+}
+
+fn reserve(node: &mut Node, amount: Amount) {
+    node.used = node.used.plus(amount);
+    node.reserving = node.reserving.saturating_add(1);
+}
+
+fn release(node: &mut Node, key: &ReplicaKey, amount: Amount) {
+    node.used = node.used.minus(amount);
+    node.reserving = node.reserving.saturating_sub(1);
+    // A node that a service has to itself has only that service's replicas: it is free when none is left.
+    if node.taken.is_some_and(|taken| taken.service == key.service) && node.reserving == 0 {
+        node.taken = None;
+    }
+}
+
+/// Takes a replica off its node's assignment; it goes on being known until it has ended.
+pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
+    let revision = state.revision;
+    let Some(replica) = state.replicas.get_mut(key) else {
+        return;
+    };
+    let replica = Arc::make_mut(replica);
+    if replica.wanted == Wanted::Stop {
+        return;
+    }
+    replica.wanted = Wanted::Stop;
+    let node = replica.node;
+    if let Some(node) = node_mut(state, node) {
+        node.assignments.remove(key.service, assigned(key), revision);
+        node.stopping.insert(*key);
+    }
+}
+
+/// Changes a replica; what it reserves follows from its state before and after.
+pub(super) fn update(state: &mut State, key: &ReplicaKey, change: impl FnOnce(&mut Replica)) {
+    let amount = demand(state, key);
+    let now = state.time;
+    let Some(replica) = state.replicas.get_mut(key) else {
+        return;
+    };
+    let replica = Arc::make_mut(replica);
+    let before = (replica.machine.state, replica.reserves());
+    change(replica);
+    if replica.machine.state != before.0 {
+        replica.since = now;
+    }
+    replica.healthy_since = match (replica.is_healthy(), replica.healthy_since) {
+        (true, Some(since)) => Some(since),
+        (true, None) => Some(now),
+        (false, _) => None,
+    };
+    let (node, reserves) = (replica.node, replica.reserves());
+    if before.1 == reserves {
+        return;
+    }
+    if let Some(node) = node_mut(state, node) {
+        match reserves {
+            true => reserve(node, amount),
+            false => release(node, key, amount),
+        }
+    }
+}
+
+/// Forgets a replica and frees what it had.
+pub(super) fn remove(state: &mut State, key: &ReplicaKey) {
+    let (revision, amount) = (state.revision, demand(state, key));
+    let Some(replica) = state.replicas.remove(key) else {
+        return;
+    };
+    if let Some(node) = node_mut(state, replica.node) {
+        node.assignments.remove(key.service, assigned(key), revision);
+        node.stopping.remove(key);
+        if replica.reserves() {
+            release(node, key, amount);
+        }
+    }
+}
+
+/// Forgets a replica that has ended, and notes it among the service's last ones.
+pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
+    let Some(replica) = state.replicas.get(key).cloned() else {
+        return;
+    };
+    let ended = EndedReplica {
+        slot: key.slot,
+        generation: key.generation,
+        node: replica.node,
+        exit: replica.machine.exit,
+        restarts: replica.machine.restarts,
+        ended: state.time,
+        message: replica.machine.message.clone(),
+    };
+    remove(state, key);
+    if let Some(service) = service_mut(state, key.service) {
+        service.ended.push_back(Arc::new(ended));
+        while service.ended.len() > State::ENDED_MAX {
+            service.ended.pop_front();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How a deployment's revision ends: good, reverted, failed.
+
+use std::sync::Arc;
+
+use super::deployment::{supersede, trim_history, turn_services};
+use super::{replicas, service};
+use crate::command::{Missing, Outcome, Refused, Stale};
+use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
+use crate::spec::OnFailure;
+use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State};
+
+/// A scale or a restart of the current revision: it has to become stable again.
+pub(super) fn begin_again(state: &mut State, name: &DeploymentName) {
+    if let Some(deployment) = state.deployments.get_mut(name) {
+        Arc::make_mut(deployment).phase = Phase::Deploying;
+    }
+}
+
+/// The deployment, if the plan still speaks of its present revision.
+fn planned(
+    state: &State,
+    name: &DeploymentName,
+    revision: DeploymentRevision,
+) -> Result<Deployment, Refused> {
+    let found = state
+        .deployment(name)
+        .ok_or_else(|| Missing::Deployment(name.clone()))?;
+    if found.revision != revision || !found.is_under_way() {
+        return Err(Stale::Generation.into());
+    }
+    Ok(found.as_ref().clone())
+}
+
+fn set_outcome(deployment: &mut Deployment, outcome: RevisionOutcome) {
+    if let Some(record) = deployment.history.get_mut(&deployment.revision) {
+        Arc::make_mut(record).outcome = outcome;
+    }
+}
+
+pub(super) fn mark_stable(
+    state: &mut State,
+    name: &DeploymentName,
+    revision: DeploymentRevision,
+) -> Result<Outcome, Refused> {
+    let mut deployment = planned(state, name, revision)?;
+    deployment.phase = match deployment.phase {
+        Phase::Reverting => Phase::Reverted,
+        Phase::Deploying | Phase::Failed | Phase::Stable | Phase::Reverted | Phase::Removing => Phase::Stable,
+    };
+    set_outcome(&mut deployment, RevisionOutcome::Good);
+    deployment.last_good = Some(revision);
+    let services: Vec<ServiceId> = deployment.services.values().copied().collect();
+    state.deployments.insert(name.clone(), Arc::new(deployment));
+    for id in services {
+        service::prune(state, id);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Puts the last good revision back, or says that there is none.
+pub(super) fn fail(
+    state: &mut State,
+    name: &DeploymentName,
+    revision: DeploymentRevision,
+    failed: ServiceId,
+    cause: &Arc<str>,
+) -> Result<Outcome, Refused> {
+    let mut deployment = planned(state, name, revision)?;
+    if deployment.phase == Phase::Failed {
+        return Err(Stale::Generation.into());
+    }
+    let pause = state
+        .service(failed)
+        .and_then(|service| service.spec())
+        .is_some_and(|spec| spec.rollout.on_failure == OnFailure::Pause);
+    // Only a revision that was never good is taken back: a scale or a restart has nothing to go back to.
+    let rolling = deployment
+        .current()
+        .is_some_and(|record| record.outcome == RevisionOutcome::Rolling);
+    let good = deployment
+        .last_good
+        .and_then(|good| Some((good, deployment.history.get(&good)?.clone())));
+    match good {
+        Some((good, record)) if rolling && !pause && deployment.phase == Phase::Deploying => {
+            set_outcome(
+                &mut deployment,
+                RevisionOutcome::Reverted { cause: cause.clone() },
+            );
+            supersede(&mut deployment);
+            deployment.revision = deployment.revision.next();
+            deployment.phase = Phase::Reverting;
+            let back = RevisionRecord {
+                asked: state.time,
+                author: "revert".into(),
+                outcome: RevisionOutcome::Rolling,
+                brings_back: Some(good),
+                ..record.as_ref().clone()
+            };
+            deployment.history.insert(deployment.revision, Arc::new(back));
+            trim_history(&mut deployment);
+            turn_services(state, deployment);
+        }
+        Some(_) | None => {
+            if rolling {
+                set_outcome(&mut deployment, RevisionOutcome::Failed { cause: cause.clone() });
+            }
+            deployment.phase = Phase::Failed;
+            hold(state, &deployment, pause);
+            state.deployments.insert(name.clone(), Arc::new(deployment));
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn hold(state: &mut State, deployment: &Deployment, pause: bool) {
+    for id in deployment.services.values() {
+        if let Some(service) = replicas::service_mut(state, *id) {
+            service.held = pause;
+        }
+    }
+}
