@@ -4,6 +4,7 @@
 //! Used by every crate but the core. It translates between bytes and the core's types: it never opens a file
 //! or a socket, never reads a clock, and never decides what happens.
 
+pub mod log_form;
 pub mod names;
 pub mod problem;
 pub mod scale;
