@@ -9,6 +9,7 @@ pub mod command;
 pub mod ids;
 pub mod lease;
 mod maps;
+pub mod placement;
 pub mod plan;
 pub mod replica;
 pub mod spec;
