@@ -10,6 +10,7 @@ pub mod ids;
 pub mod lease;
 mod maps;
 pub mod mirror;
+pub mod placement;
 pub mod plan;
 pub mod replica;
 pub mod spec;
