@@ -8,6 +8,7 @@ pub mod config;
 pub mod deployment;
 pub mod document;
 mod hex;
+pub mod manifest;
 pub mod names;
 pub mod problem;
 pub mod scale;
@@ -23,6 +24,7 @@ pub use config::{
 };
 pub use deployment::parse_deployment;
 pub use document::{Finding, Findings};
+pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};
 pub use names::WireNameError;
 pub use problem::{Problem, ProblemCode};
 pub use scale::{
