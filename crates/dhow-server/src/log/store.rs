@@ -17,12 +17,14 @@ mod frame;
 mod group;
 mod identity;
 pub mod limits;
+mod listing;
 mod lock;
 mod manifest;
 mod options;
 mod reader;
 mod record;
 mod recovery;
+mod repair;
 mod scan;
 mod sector;
 mod segment;
@@ -54,7 +56,6 @@ pub use snapshot::{SnapshotReader, SnapshotWriter, Snapshots};
 
 use batch::Request;
 use limits::{MAX_QUEUED_BYTES, MAX_QUEUED_REQUESTS};
-use lock::DirLock;
 use shared::Shared;
 
 /// A handle of an open store; clones are cheap. The store closes when the last one is dropped, after what was
@@ -95,8 +96,6 @@ struct Inner {
     /// Taken when the store closes, which ends the writer.
     sender: Option<SyncSender<Request>>,
     writer: Option<JoinHandle<()>>,
-    /// Given back after the writer has ended.
-    _lock: DirLock,
 }
 
 impl SegmentStore {

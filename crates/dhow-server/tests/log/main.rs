@@ -2,6 +2,11 @@
 //!
 //! `DHOW_TEST_LONG=1` makes the rounds longer; the seed of every random choice is printed.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on should stop where it is"
+)]
+
 mod faults;
 mod flips;
 mod golden;
@@ -9,6 +14,7 @@ mod group;
 mod kill;
 mod local;
 mod model;
+mod power;
 mod refuse;
 mod snapshots;
 mod support;

@@ -52,7 +52,7 @@ impl ChainPoint {
     /// Where the frame after this one stands.
     pub fn after(self, seal: Seal) -> ChainPoint {
         ChainPoint {
-            seq: self.seq + 1,
+            seq: self.seq.saturating_add(1),
             prev: seal,
         }
     }

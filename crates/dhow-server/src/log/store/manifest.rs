@@ -4,7 +4,8 @@
 //! file does: it is replaced, whole and durable, before the first frame goes into a new segment, and before
 //! the first segment is deleted.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::damage::{What, damaged_file};
@@ -43,11 +44,14 @@ impl Manifest {
     /// Reads the manifest; `None` when there is no such file.
     pub fn read(dir: &Path) -> Result<Option<Manifest>, StoreError> {
         let path = Manifest::path(dir);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
+        let mut bytes = Vec::new();
+        // One byte more than it may have, so that a longer file is noticed and not read.
+        let read = File::open(&path).and_then(|file| file.take(BYTES as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io(Action::Read, &path, error)),
-        };
+        }
         let refuse = || damaged_file(&path, What::ManifestChecksum);
         let bytes: [u8; BYTES] = bytes.try_into().map_err(|_| refuse())?;
         if crc32fast::hash(&bytes[..60]).to_le_bytes() != bytes[60..] || bytes[..8] != MAGIC {

@@ -1,21 +1,23 @@
-//! Opens what is on disk: reads everything, judges it as a whole, and only then repairs.
+//! Reads everything that is on disk and judges it as a whole.
 //!
-//! Called once, when a store is opened. It must never change a file before all of them were found sound: a
+//! Called once, when a store is opened. It changes nothing: what has to be mended is only noted, so that a
 //! directory that is refused is left as it was.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::damage::{What, damaged, damaged_file};
-use super::disk::Disk;
 use super::error::{Action, StoreError};
 use super::frame::{ChainPoint, Frame};
 use super::identity::StoreId;
-use super::limits::SECTOR_BYTES;
+use super::limits::{MAX_SEGMENT_BYTES, SECTOR_BYTES};
+use super::listing::Listing;
 use super::manifest::Manifest;
 use super::record::{LogPosition, Record};
 use super::scan::{Next, SegmentScan};
@@ -77,6 +79,8 @@ pub struct Loaded {
     pub segments: BTreeMap<u64, Segment>,
     /// Where the writer goes on.
     pub tail: Tail,
+    /// The bytes of the last segment that hold the last frame, where there is one.
+    pub last_frame: Option<Range<u64>>,
     /// Frames that were read.
     pub frames: u64,
     /// What has to be mended.
@@ -85,40 +89,9 @@ pub struct Loaded {
     pub leftovers: Vec<PathBuf>,
 }
 
-/// What a directory contains.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// Segments by their first frame.
-    pub segments: BTreeSet<u64>,
-    /// Files of unfinished steps.
-    pub passing: Vec<PathBuf>,
-    /// Whether there is any snapshot.
-    pub has_snapshots: bool,
-}
-
-/// Lists a directory. Names that are not the store's are left alone.
-pub fn list(dir: &Path) -> Result<Listing, StoreError> {
-    let cannot = |error| StoreError::io(Action::List, dir, error);
-    let mut listing = Listing::default();
-    for entry in std::fs::read_dir(dir).map_err(cannot)? {
-        let entry = entry.map_err(cannot)?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if name.ends_with(".tmp") {
-            listing.passing.push(entry.path());
-        } else if let Some(first) = segment::first_of(name) {
-            listing.segments.insert(first);
-        } else if super::snapshot::index_of(name).is_some() {
-            listing.has_snapshots = true;
-        }
-    }
-    listing.passing.sort();
-    Ok(listing)
-}
-
 /// Reads and judges everything; `None` for a directory in which no store was ever finished being made.
 pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
-    let listing = list(dir)?;
+    let listing = Listing::read(dir)?;
     let Some(manifest) = Manifest::read(dir)? else {
         return match unfinished_creation(dir, &listing)? {
             true => Ok(None),
@@ -127,13 +100,16 @@ pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
     };
     let mut leftovers = listing.passing;
     let (first, last) = (manifest.first_segment, manifest.last_segment);
+    if first > last {
+        return Err(damaged_file(&Manifest::path(dir), What::ManifestChecksum));
+    }
     for unlisted in listing
         .segments
         .iter()
         .filter(|segment| **segment < first || **segment > last)
     {
         let path = segment::path_of(dir, *unlisted);
-        if *unlisted > last && holds_frames(&path)? {
+        if *unlisted > last && holds_frames(&path, manifest.segment_size_bytes)? {
             return Err(damaged_file(&path, What::SegmentUnlisted));
         }
         leftovers.push(path);
@@ -158,52 +134,30 @@ pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
     Ok(Some(load.finish(leftovers)))
 }
 
-/// Carries out the repairs of a directory that was found sound.
-pub fn repair(disk: &Disk, dir: &Path, loaded: &Loaded) -> Result<(), StoreError> {
-    if let (Some(repair), Some(segment)) =
-        (&loaded.repair, loaded.segments.get(&loaded.manifest.last_segment))
-    {
-        let path = &segment.path;
-        let end = if repair.was_short {
-            loaded.manifest.segment_size_bytes
-        } else {
-            repair.offset + repair.torn_bytes
-        };
-        disk.write_zeros(&segment.file, path, repair.offset, end)
-            .map_err(|error| StoreError::making(Action::Write, path, end - repair.offset, error))?;
-        disk.sync(&segment.file, path)
-            .map_err(|error| StoreError::io(Action::Sync, path, error))?;
-    }
-    remove_all(disk, dir, &loaded.leftovers)
-}
-
-/// Deletes files and makes that durable.
-pub fn remove_all(disk: &Disk, dir: &Path, paths: &[PathBuf]) -> Result<(), StoreError> {
-    if paths.is_empty() {
-        return Ok(());
-    }
-    for path in paths {
-        disk.remove(path)
-            .map_err(|error| StoreError::io(Action::Remove, path, error))?;
-    }
-    disk.sync_dir(dir)
-        .map_err(|error| StoreError::io(Action::Sync, dir, error))
-}
-
 /// Whether a directory without a manifest is one in which making a store was cut off: the manifest comes
 /// last, so nothing can have been written into the first segment.
 fn unfinished_creation(dir: &Path, listing: &Listing) -> Result<bool, StoreError> {
     let genesis = ChainPoint::GENESIS.seq;
-    if listing.has_snapshots || listing.segments.iter().any(|segment| *segment != genesis) {
+    if !listing.snapshots.is_empty() || listing.segments.iter().any(|segment| *segment != genesis) {
         return Ok(false);
     }
-    Ok(listing.segments.is_empty() || !holds_frames(&segment::path_of(dir, genesis))?)
+    Ok(listing.segments.is_empty() || !holds_frames(&segment::path_of(dir, genesis), MAX_SEGMENT_BYTES)?)
 }
 
 /// Whether anything stands after the header of a segment.
-fn holds_frames(path: &Path) -> Result<bool, StoreError> {
-    let bytes = std::fs::read(path).map_err(|error| StoreError::io(Action::Read, path, error))?;
-    Ok(bytes.iter().skip(SECTOR_BYTES).any(|byte| *byte != 0))
+fn holds_frames(path: &Path, limit_bytes: u64) -> Result<bool, StoreError> {
+    let (bytes, length) = read_file(path, limit_bytes)?;
+    Ok(length > limit_bytes || bytes.iter().skip(SECTOR_BYTES).any(|byte| *byte != 0))
+}
+
+/// Reads a file, but not more of it than it may have; also returns the length it has.
+fn read_file(path: &Path, limit_bytes: u64) -> Result<(Vec<u8>, u64), StoreError> {
+    let cannot = |error| StoreError::io(Action::Read, path, error);
+    let file = File::open(path).map_err(cannot)?;
+    let length = file.metadata().map_err(cannot)?.len();
+    let mut bytes = Vec::with_capacity(length.min(limit_bytes) as usize);
+    file.take(limit_bytes).read_to_end(&mut bytes).map_err(cannot)?;
+    Ok((bytes, length))
 }
 
 struct Load<'a> {
@@ -213,6 +167,7 @@ struct Load<'a> {
     state: LogState,
     segments: BTreeMap<u64, Segment>,
     tail: Option<Tail>,
+    last_frame: Option<Range<u64>>,
     frames: u64,
     repair: Option<Repair>,
 }
@@ -226,6 +181,7 @@ impl<'a> Load<'a> {
             state: LogState::default(),
             segments: BTreeMap::new(),
             tail: None,
+            last_frame: None,
             frames: 0,
             repair: None,
         }
@@ -241,6 +197,7 @@ impl<'a> Load<'a> {
             state: self.state,
             segments: self.segments,
             tail,
+            last_frame: self.last_frame,
             frames: self.frames,
             repair: self.repair,
             leftovers,
@@ -260,11 +217,10 @@ impl<'a> Load<'a> {
             let offset = (tail.sector * SECTOR_BYTES) as u64;
             return Err(damaged(&before.path, offset, what, offset));
         }
-        let bytes = std::fs::read(&path).map_err(|error| StoreError::io(Action::Read, &path, error))?;
         let store: StoreId = self.manifest.store;
         let size = self.manifest.segment_size_bytes;
         let is_last = first == self.manifest.last_segment;
-        let length = bytes.len() as u64;
+        let (bytes, length) = read_file(&path, size)?;
         let at = segment::decode_header(&path, &bytes, &store, size, first)?;
         if length > size || (length < size && !is_last) {
             let what = What::SegmentLength {
@@ -320,6 +276,7 @@ impl<'a> Load<'a> {
         mut at: ChainPoint,
     ) -> Result<(Tail, usize), StoreError> {
         let mut sector = 1;
+        self.last_frame = None;
         loop {
             match scan.next(sector, at)? {
                 Next::Frame(frame, after) => {
@@ -329,6 +286,7 @@ impl<'a> Load<'a> {
                         damaged(path, offset, What::Record { frame: at.seq }, offset)
                     })?;
                     self.frames += 1;
+                    self.last_frame = Some((sector * SECTOR_BYTES) as u64..(after * SECTOR_BYTES) as u64);
                     sector = after;
                     at = at.after(seal);
                 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::cache::EntryCache;
 use super::error::StoreError;
+use super::lock::DirLock;
 use super::options::StoreOptions;
 use super::sector::SectorCodec;
 use super::segment::Segment;
@@ -52,11 +53,19 @@ pub struct Shared {
     /// Counters.
     pub counters: Counters,
     view: Mutex<View>,
+    /// Given back when the writer has ended and the last handle is gone, whichever is later.
+    _lock: Arc<DirLock>,
 }
 
 impl Shared {
     /// Puts the parts together.
-    pub fn new(dir: PathBuf, options: StoreOptions, codec: SectorCodec, view: View) -> Self {
+    pub fn new(
+        dir: PathBuf,
+        options: StoreOptions,
+        codec: SectorCodec,
+        view: View,
+        lock: Arc<DirLock>,
+    ) -> Self {
         Shared {
             dir,
             options,
@@ -66,6 +75,7 @@ impl Shared {
             queued_bytes: AtomicUsize::new(0),
             counters: Counters::default(),
             view: Mutex::new(view),
+            _lock: lock,
         }
     }
 

@@ -20,6 +20,8 @@ use super::disk::Disk;
 use super::error::{Action, StoreError};
 use super::identity::StoreId;
 use super::limits::KEPT_SNAPSHOTS;
+use super::listing::Listing;
+use super::lock::DirLock;
 use super::record::LogPosition;
 
 const PREFIX: &str = "snapshot-";
@@ -59,16 +61,19 @@ pub(super) struct Inner {
     passing: AtomicU64,
     /// Held while a snapshot gets its name and older ones are deleted.
     naming: Mutex<()>,
+    /// A snapshot that is still being written keeps other processes out too.
+    _lock: Arc<DirLock>,
 }
 
 impl Snapshots {
-    pub(super) fn new(dir: PathBuf, store: StoreId, disk: Disk) -> Self {
+    pub(super) fn new(dir: PathBuf, store: StoreId, disk: Disk, lock: Arc<DirLock>) -> Self {
         let inner = Inner {
             dir,
             store,
             disk,
             passing: AtomicU64::new(0),
             naming: Mutex::new(()),
+            _lock: lock,
         };
         Snapshots {
             inner: Arc::new(inner),
@@ -157,7 +162,7 @@ impl Inner {
             .iter()
             .map(|index| path_of(&self.dir, *index))
             .collect();
-        if let Err(error) = super::recovery::remove_all(&self.disk, &self.dir, &paths) {
+        if let Err(error) = super::repair::remove_all(&self.disk, &self.dir, &paths) {
             // The new snapshot is in force all the same; the next one tries again.
             tracing::warn!(%error, "an old snapshot could not be deleted");
         }
@@ -167,14 +172,7 @@ impl Inner {
 
 /// Indexes of the snapshots in a directory, ascending.
 fn list(dir: &Path) -> Result<Vec<u64>, StoreError> {
-    let cannot = |error| StoreError::io(Action::List, dir, error);
-    let mut indexes = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(cannot)? {
-        let name = entry.map_err(cannot)?.file_name();
-        indexes.extend(name.to_str().and_then(index_of));
-    }
-    indexes.sort_unstable();
-    Ok(indexes)
+    Ok(Listing::read(dir)?.snapshots.into_iter().collect())
 }
 
 /// Tells what can be done about a damaged newest snapshot: the log may reach back to the one before it, but

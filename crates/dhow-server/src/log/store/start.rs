@@ -10,6 +10,7 @@ use super::damage::What;
 use super::error::{Action, StoreError};
 use super::frame::ChainPoint;
 use super::identity::StoreId;
+use super::listing::Listing;
 use super::lock::DirLock;
 use super::manifest::Manifest;
 use super::options::StoreOptions;
@@ -20,26 +21,31 @@ use super::shared::{Shared, View};
 use super::snapshot::{self, Snapshots, Verified};
 use super::spare::SpareMaker;
 use super::writer::Writer;
-use super::{Inner, SegmentStore, segment};
+use super::{Inner, SegmentStore, repair, segment};
 
 /// See [`SegmentStore::open`].
 pub fn open(dir: &Path, mut options: StoreOptions) -> Result<(SegmentStore, Recovery), StoreError> {
     options.check()?;
     make_dir(&options, dir)?;
-    let lock = DirLock::take(dir)?;
+    let lock = Arc::new(DirLock::take(dir)?);
     let (loaded, created) = match recovery::load(dir)? {
         Some(loaded) => (loaded, false),
         None => (create(dir, &options)?, true),
     };
     options.segment_size_bytes = loaded.manifest.segment_size_bytes;
     options.check()?;
-    let snapshots = Snapshots::new(dir.to_owned(), loaded.manifest.store, options.disk.clone());
+    let snapshots = Snapshots::new(
+        dir.to_owned(),
+        loaded.manifest.store,
+        options.disk.clone(),
+        Arc::clone(&lock),
+    );
     let log_first = loaded.state.bounds.first_index();
     let verified = snapshots.verify(log_first)?;
     if options.purged_needs_snapshot {
         check_history(dir, &loaded, &verified)?;
     }
-    recovery::repair(&options.disk, dir, &loaded)?;
+    repair::repair(&options.disk, dir, &loaded)?;
     let report = Recovery {
         created,
         frames: loaded.frames,
@@ -62,7 +68,7 @@ fn start(
     options: StoreOptions,
     loaded: Loaded,
     snapshots: Snapshots,
-    lock: DirLock,
+    lock: Arc<DirLock>,
 ) -> Result<SegmentStore, StoreError> {
     let manifest = loaded.manifest;
     let last = segment::path_of(dir, manifest.last_segment);
@@ -85,7 +91,7 @@ fn start(
         segments: loaded.segments,
     };
     let codec = SectorCodec::new(&manifest.store);
-    let shared = Arc::new(Shared::new(dir.to_owned(), options, codec, view));
+    let shared = Arc::new(Shared::new(dir.to_owned(), options, codec, view, lock));
     let (sender, requests) = Inner::queue();
     let writer = Writer::new(
         Arc::clone(&shared),
@@ -104,7 +110,6 @@ fn start(
         snapshots,
         sender: Some(sender),
         writer: Some(thread),
-        _lock: lock,
     };
     Ok(SegmentStore {
         inner: Arc::new(inner),
@@ -129,13 +134,13 @@ fn make_dir(options: &StoreOptions, dir: &Path) -> Result<(), StoreError> {
 /// Makes a new store: the first segment, then the manifest, which is what makes it count.
 fn create(dir: &Path, options: &StoreOptions) -> Result<Loaded, StoreError> {
     let disk = &options.disk;
-    let listing = recovery::list(dir)?;
+    let listing = Listing::read(dir)?;
     let begun: Vec<PathBuf> = listing
         .passing
         .into_iter()
         .chain(listing.segments.iter().map(|first| segment::path_of(dir, *first)))
         .collect();
-    recovery::remove_all(disk, dir, &begun)?;
+    repair::remove_all(disk, dir, &begun)?;
 
     let at = ChainPoint::GENESIS;
     let store = options.store_id.unwrap_or_else(StoreId::random);
