@@ -19,6 +19,7 @@ mod node_table;
 mod pack;
 mod place;
 mod rank;
+mod requirement;
 mod share;
 mod tag_index;
 #[cfg(test)]

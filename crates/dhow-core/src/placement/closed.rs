@@ -7,7 +7,7 @@ use crate::ids::ServiceId;
 use crate::spec::NodeMode;
 
 /// Why a node is closed to an ask, however much room it has; the first that holds, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Closed {
     NotItsNode,
     RunsNone,

@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 
 use super::ask::Ask;
 use super::closed::{Tenancy, closed};
-use super::marks::{Mark, Marks, requirements};
+use super::marks::{Mark, Marks};
 use super::node_row::NodeRow;
 use super::node_table::NodeTable;
+use super::requirement::Requirement;
 use super::share::Share;
 use crate::amount::Amount;
 use crate::ids::{NodeId, ReplicaKey};
@@ -51,7 +52,7 @@ impl NodeTable {
         running: &dyn Fn(NodeId) -> Vec<Candidate>,
     ) -> Option<Displacement> {
         let ceiling = priority.checked_sub(DISPLACE_PRIORITY_GAP)?;
-        let required = requirements(ask.spec);
+        let required = Requirement::count(ask.spec);
         let mut best: Option<(Cost, Vec<ReplicaKey>)> = None;
         for (row, mark) in self.marked_rows(ask) {
             let node = self.node(row);

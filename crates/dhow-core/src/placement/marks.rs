@@ -2,6 +2,7 @@
 
 use super::ask::Ask;
 use super::node_table::NodeTable;
+use super::requirement::Requirement;
 use crate::ids::NodeId;
 use crate::spec::ServiceSpec;
 
@@ -15,7 +16,7 @@ pub(super) struct Mark {
     pub(super) own: u32,
     /// How many preferred labels the node has.
     pub(super) liked: u32,
-    /// How many of the requirements on labels and platform the node meets.
+    /// How many requirements the node meets before the first that it does not.
     pub(super) met: u32,
     pub(super) zone: u32,
     pub(super) avoided: bool,
@@ -25,27 +26,18 @@ impl Mark {
     /// The mark of a single row, for an ask that can use no other. Its zone makes no difference then.
     pub(super) fn of_one(table: &NodeTable, row: u32, ask: &Ask<'_>) -> Self {
         let node = table.node(row);
-        let has = |(key, value): (&String, &String)| node.labels.get(key) == Some(value);
-        let count = |labels: usize| u32::try_from(labels).unwrap_or(u32::MAX);
-        let selector = &ask.spec.node_selector;
-        let platform = &ask.spec.platform;
-        let os_met = platform.os.as_deref() == Some(&*node.os);
-        let arch_met = platform.arch.as_deref() == Some(&*node.arch);
-        let labels_met = count(selector.labels.iter().filter(|label| has(*label)).count());
+        let has = |(key, value): &(&String, &String)| node.labels.get(*key) == Some(*value);
+        let count = |some: usize| u32::try_from(some).unwrap_or(u32::MAX);
+        let met = Requirement::all(ask.spec).take_while(|requirement| requirement.is_met_by(node));
+        let preferred = ask.spec.node_selector.prefer_labels.iter();
         Self {
             own: ask.present_on(node.id),
-            liked: count(selector.prefer_labels.iter().filter(|label| has(*label)).count()),
-            met: labels_met + u32::from(os_met) + u32::from(arch_met),
+            liked: count(preferred.filter(has).count()),
+            met: count(met.count()),
             zone: ZONE_UNLABELLED,
             avoided: ask.avoid.contains(&node.id),
         }
     }
-}
-
-/// How many requirements on labels and platform a spec has.
-pub(super) fn requirements(spec: &ServiceSpec) -> u32 {
-    let platform = usize::from(spec.platform.os.is_some()) + usize::from(spec.platform.arch.is_some());
-    u32::try_from(spec.node_selector.labels.len() + platform).unwrap_or(u32::MAX)
 }
 
 /// The marks of all rows and the counts of the zones. The table keeps one of these, so that an ask allocates
@@ -80,13 +72,10 @@ impl Marks {
 
     fn set_labels(&mut self, table: &NodeTable, spec: &ServiceSpec) {
         let tags = table.tags();
-        let labels = spec.node_selector.labels.iter();
-        let with_labels = labels.map(|(key, value)| tags.with_label(key, value));
-        let with_os = spec.platform.os.iter().map(|os| tags.with_os(os));
-        let with_arch = spec.platform.arch.iter().map(|arch| tags.with_arch(arch));
-        for posting in with_labels.chain(with_os).chain(with_arch) {
-            for row in posting {
-                self.rows[*row as usize].met += 1;
+        for (requirement, before) in Requirement::all(spec).zip(0..) {
+            for row in requirement.rows(tags) {
+                let met = &mut self.rows[*row as usize].met;
+                *met += u32::from(*met == before);
             }
         }
         for (key, value) in &spec.node_selector.prefer_labels {
@@ -123,6 +112,10 @@ impl Marks {
 
     pub(super) fn zone_counts(&self) -> &[u64] {
         &self.zone_counts
+    }
+
+    pub(super) fn zone_count(&self, zone: u32) -> u64 {
+        self.zone_counts[zone as usize]
     }
 
     /// One more of this service's replicas is on the row.

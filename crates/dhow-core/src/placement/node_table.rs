@@ -98,8 +98,7 @@ impl NodeTable {
         let gone = self.rows.swap_remove(row as usize);
         self.tags.remove(row, &gone.node);
         if let Some(moved) = self.rows.get(row as usize) {
-            let before = self.rows.len() as u32;
-            self.tags.remove(before, &moved.node);
+            self.tags.remove(self.count(), &moved.node);
             self.tags.add(row, &moved.node);
             if let Ok(at) = self.order.binary_search_by_key(&moved.node.id, |(id, _)| *id) {
                 self.order[at].1 = row;
@@ -135,8 +134,12 @@ impl NodeTable {
 
     /// Every row number, in no particular order.
     pub(super) fn row_numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        // `upsert` keeps the number of rows within 32 bits.
-        0..self.rows.len() as u32
+        0..self.count()
+    }
+
+    /// How many rows there are; `upsert` keeps that within 32 bits.
+    pub(super) fn count(&self) -> u32 {
+        self.rows.len() as u32
     }
 
     pub(super) fn tags(&self) -> &TagIndex {

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::ask::Ask;
-use super::marks::{Marks, requirements};
+use super::marks::Marks;
 use super::node_table::NodeTable;
+use super::requirement::Requirement;
 use super::share::Share;
 use crate::ids::NodeId;
 
@@ -49,7 +50,7 @@ impl NodeTable {
     }
 
     fn bins(&self, ask: &Ask<'_>, marks: &Marks) -> Vec<Bin> {
-        let required = requirements(ask.spec);
+        let required = Requirement::count(ask.spec);
         let feasible = self
             .row_numbers()
             .filter(|row| self.fits(ask, required, *row, marks.of(*row)));

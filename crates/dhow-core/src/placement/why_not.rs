@@ -4,30 +4,35 @@ use std::collections::BTreeMap;
 
 use super::ask::Ask;
 use super::closed::{Closed, Tenancy, closed};
-use super::marks::{Mark, Marks, requirements};
+use super::marks::{Mark, Marks};
 use super::node_row::NodeRow;
 use super::node_table::NodeTable;
+use super::requirement::Requirement;
 use super::unplaced::{Bound, Hindrance, Reason, Unplaced};
 use crate::ids::NodeId;
-use crate::spec::{RType, ServiceSpec};
+use crate::spec::RType;
 
 impl NodeTable {
     /// Why the next replica cannot be placed: each node counts under the first reason that holds for it.
     /// Where some node fits, the value says so.
     pub fn why_not(&self, ask: &Ask<'_>) -> Unplaced {
         let mut tally = Tally::default();
-        let nodes = count(self.len());
+        let nodes = self.count();
+        let required = Requirement::count(ask.spec);
         match ask.bound_to.map(|bound| self.find(bound)) {
             None => {
                 let marks = Marks::new(self, ask, None);
                 for row in self.row_numbers() {
-                    tally.add(self.hindrance(ask, row, marks.of(row)), 1);
+                    tally.add(self.obstacle(ask, required, row, marks.of(row)), 1);
                 }
             }
-            Some(None) => tally.add(Some(Reason::NotItsNode), nodes),
+            Some(None) => tally.add(Some(Obstacle::Closed(Closed::NotItsNode)), nodes),
             Some(Some(row)) => {
-                tally.add(Some(Reason::NotItsNode), nodes.saturating_sub(1));
-                tally.add(self.hindrance(ask, row, &Mark::of_one(self, row, ask)), 1);
+                tally.add(Some(Obstacle::Closed(Closed::NotItsNode)), nodes - 1);
+                tally.add(
+                    self.obstacle(ask, required, row, &Mark::of_one(self, row, ask)),
+                    1,
+                );
             }
         }
         let bound = ask.bound_to.map(|node| match ask.spec.rtype {
@@ -37,7 +42,7 @@ impl NodeTable {
         Unplaced {
             nodes,
             fitting: tally.fitting,
-            hindrances: tally.into_hindrances(),
+            hindrances: tally.into_hindrances(ask),
             bound,
         }
     }
@@ -46,134 +51,132 @@ impl NodeTable {
     /// count: where it already runs, its room is its own.
     pub fn fitting(&self, ask: &Ask<'_>) -> Vec<NodeId> {
         let marks = Marks::new(self, ask, None);
-        let required = requirements(ask.spec);
-        let mut fitting: Vec<NodeId> = self
-            .row_numbers()
-            .filter_map(|row| {
-                let (node, mark) = (self.node(row), marks.of(row));
-                let tenancy = Tenancy::of(node, mark.own).without(ask.service);
-                let has_room = mark.own > 0 || node.free().covers(ask.demand);
-                (has_room && closed(ask, required, node, mark, tenancy).is_none()).then_some(node.id)
-            })
-            .collect();
+        let required = Requirement::count(ask.spec);
+        let fits = |row: &u32| {
+            let (node, mark) = (self.node(*row), marks.of(*row));
+            let tenancy = Tenancy::of(node, mark.own).without(ask.service);
+            let has_room = mark.own > 0 || node.free().covers(ask.demand);
+            has_room && closed(ask, required, node, mark, tenancy).is_none()
+        };
+        let rows = self.row_numbers().filter(fits);
+        let mut fitting: Vec<NodeId> = rows.map(|row| self.node(row).id).collect();
         fitting.sort_unstable();
         fitting
     }
 
     /// What keeps the ask off a row; none where it fits.
-    fn hindrance(&self, ask: &Ask<'_>, row: u32, mark: &Mark) -> Option<Reason> {
+    fn obstacle(&self, ask: &Ask<'_>, required: u32, row: u32, mark: &Mark) -> Option<Obstacle> {
         let node = self.node(row);
-        match closed(
-            ask,
-            requirements(ask.spec),
-            node,
-            mark,
-            Tenancy::of(node, mark.own),
-        ) {
-            Some(Closed::NotItsNode) => Some(Reason::NotItsNode),
-            Some(Closed::RunsNone) => Some(Reason::RunsNone),
-            Some(Closed::Unsuitable) => Some(unsuitable(ask.spec, node)),
-            Some(Closed::Unreachable) => Some(Reason::Unreachable),
-            Some(Closed::Draining) => Some(Reason::Draining),
-            Some(Closed::Avoided) => Some(Reason::Avoided),
-            Some(Closed::HeldExclusively) => Some(Reason::HeldExclusively),
-            Some(Closed::DedicatedToAnother) => Some(Reason::DedicatedToAnother),
-            Some(Closed::RunsOthers) => Some(Reason::RunsOthers),
-            Some(Closed::RunsAny) => Some(Reason::RunsAny),
+        match closed(ask, required, node, mark, Tenancy::of(node, mark.own)) {
+            Some(Closed::Unsuitable) => Some(Obstacle::Unmet(mark.met)),
+            Some(other) => Some(Obstacle::Closed(other)),
             None => lacks_room(ask, node),
         }
     }
 }
 
-/// Which requirement the node does not meet: the platform, else the first label by name.
-fn unsuitable(spec: &ServiceSpec, node: &NodeRow) -> Reason {
-    let meets = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-    let platform = &spec.platform;
-    let mut labels = spec.node_selector.labels.iter();
-    match labels.find(|(key, value)| node.labels.get(*key) != Some(value)) {
-        Some((key, value)) if meets(&platform.os, &node.os) && meets(&platform.arch, &node.arch) => {
-            Reason::LacksLabel {
-                key: key.clone(),
-                value: value.clone(),
-            }
-        }
-        Some(_) | None => Reason::Platform {
-            os: platform.os.clone(),
-            arch: platform.arch.clone(),
-        },
-    }
+/// What keeps an ask off one node, without any text: there may be ten thousand of them.
+#[derive(Clone, Copy, Debug)]
+enum Obstacle {
+    Closed(Closed),
+    /// The requirement at this place of the list.
+    Unmet(u32),
+    Cpu {
+        free_milli: u64,
+    },
+    Memory {
+        free_bytes: u64,
+    },
 }
 
-fn lacks_room(ask: &Ask<'_>, node: &NodeRow) -> Option<Reason> {
-    let (free, asked) = (node.free(), ask.demand);
-    if free.cpu_milli < asked.cpu_milli {
-        return Some(Reason::Cpu {
+fn lacks_room(ask: &Ask<'_>, node: &NodeRow) -> Option<Obstacle> {
+    let free = node.free();
+    if free.cpu_milli < ask.demand.cpu_milli {
+        return Some(Obstacle::Cpu {
             free_milli: free.cpu_milli,
-            asked_milli: asked.cpu_milli,
         });
     }
-    (free.memory_bytes < asked.memory_bytes).then_some(Reason::Memory {
+    (free.memory_bytes < ask.demand.memory_bytes).then_some(Obstacle::Memory {
         free_bytes: free.memory_bytes,
-        asked_bytes: asked.memory_bytes,
     })
 }
 
-fn count(nodes: usize) -> u32 {
-    u32::try_from(nodes).unwrap_or(u32::MAX)
+/// Nodes with the same obstacle, and the most that is free on one of them where room is the obstacle.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    nodes: u32,
+    free: u64,
 }
 
-/// Counts nodes by reason. Reasons of room are one each, with the most that is free.
+/// Counts nodes by what keeps the ask off them.
 #[derive(Default)]
 struct Tally {
     fitting: u32,
-    plain: BTreeMap<Reason, u32>,
-    cpu: Option<Hindrance>,
-    memory: Option<Hindrance>,
+    closed: BTreeMap<Closed, Group>,
+    unmet: BTreeMap<u32, Group>,
+    cpu: Group,
+    memory: Group,
 }
 
 impl Tally {
-    fn add(&mut self, reason: Option<Reason>, nodes: u32) {
-        let Some(reason) = reason else {
-            self.fitting += nodes;
-            return;
-        };
-        if nodes == 0 {
-            return;
-        }
-        let roomier = match &reason {
-            Reason::Cpu { .. } => &mut self.cpu,
-            Reason::Memory { .. } => &mut self.memory,
-            Reason::NotItsNode
-            | Reason::RunsNone
-            | Reason::Platform { .. }
-            | Reason::LacksLabel { .. }
-            | Reason::Unreachable
-            | Reason::Draining
-            | Reason::Avoided
-            | Reason::HeldExclusively
-            | Reason::DedicatedToAnother
-            | Reason::RunsOthers
-            | Reason::RunsAny => {
-                *self.plain.entry(reason).or_default() += nodes;
+    fn add(&mut self, obstacle: Option<Obstacle>, nodes: u32) {
+        let (group, free) = match obstacle {
+            None => {
+                self.fitting += nodes;
                 return;
             }
+            Some(Obstacle::Closed(closed)) => (self.closed.entry(closed).or_default(), 0),
+            Some(Obstacle::Unmet(at)) => (self.unmet.entry(at).or_default(), 0),
+            Some(Obstacle::Cpu { free_milli }) => (&mut self.cpu, free_milli),
+            Some(Obstacle::Memory { free_bytes }) => (&mut self.memory, free_bytes),
         };
-        let before = roomier.take();
-        *roomier = Some(match before {
-            None => Hindrance { nodes, reason },
-            // What is asked is the same for all, so the larger reason is the one with more free.
-            Some(before) => Hindrance {
-                nodes: before.nodes + nodes,
-                reason: before.reason.max(reason),
-            },
-        });
+        group.nodes += nodes;
+        group.free = group.free.max(free);
     }
 
-    fn into_hindrances(self) -> Vec<Hindrance> {
-        let plain = self
-            .plain
-            .into_iter()
-            .map(|(reason, nodes)| Hindrance { nodes, reason });
-        plain.chain(self.cpu).chain(self.memory).collect()
+    /// In the order in which the reasons are tried, which is that of `Reason`.
+    fn into_hindrances(self, ask: &Ask<'_>) -> Vec<Hindrance> {
+        // The operating system and the architecture are two requirements and one reason.
+        let mut nodes: BTreeMap<Reason, u32> = BTreeMap::new();
+        let mut count = |reason: Reason, group: Group| *nodes.entry(reason).or_default() += group.nodes;
+        for (requirement, at) in Requirement::all(ask.spec).zip(0..) {
+            count(
+                requirement.reason(ask.spec),
+                self.unmet.get(&at).copied().unwrap_or_default(),
+            );
+        }
+        for (closed, group) in self.closed {
+            if let Some(reason) = closed_reason(closed) {
+                count(reason, group);
+            }
+        }
+        let cpu = Reason::Cpu {
+            free_milli: self.cpu.free,
+            asked_milli: ask.demand.cpu_milli,
+        };
+        let memory = Reason::Memory {
+            free_bytes: self.memory.free,
+            asked_bytes: ask.demand.memory_bytes,
+        };
+        count(cpu, self.cpu);
+        count(memory, self.memory);
+        let found = nodes.into_iter().filter(|(_, nodes)| *nodes > 0);
+        found.map(|(reason, nodes)| Hindrance { nodes, reason }).collect()
+    }
+}
+
+/// The reason to tell; none for a requirement, whose place in the list tells more.
+fn closed_reason(closed: Closed) -> Option<Reason> {
+    match closed {
+        Closed::NotItsNode => Some(Reason::NotItsNode),
+        Closed::RunsNone => Some(Reason::RunsNone),
+        Closed::Unsuitable => None,
+        Closed::Unreachable => Some(Reason::Unreachable),
+        Closed::Draining => Some(Reason::Draining),
+        Closed::Avoided => Some(Reason::Avoided),
+        Closed::HeldExclusively => Some(Reason::HeldExclusively),
+        Closed::DedicatedToAnother => Some(Reason::DedicatedToAnother),
+        Closed::RunsOthers => Some(Reason::RunsOthers),
+        Closed::RunsAny => Some(Reason::RunsAny),
     }
 }
