@@ -2,12 +2,14 @@
 //! without listing it. The agent makes the text from its own machines, the reducer from the state; where the two
 //! differ, one of them has missed something. Pure; it never says which of the two is right.
 
+mod changed;
 mod rollout_id;
 
 use crate::ids::{NodeId, ReplicaName};
 use crate::replica::{Machine, ReplicaState};
 use crate::state::State;
 
+pub use changed::changed_nodes;
 pub use rollout_id::{BadRolloutId, RolloutId};
 
 /// The digest of what the state believes of a node: its assigned replicas and those that are still stopping.

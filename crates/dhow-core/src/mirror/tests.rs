@@ -106,3 +106,56 @@ fn rollouts_are_named_by_deployment_and_revision() {
         Err(BadRolloutId::Deployment(_))
     ));
 }
+
+#[test]
+fn only_nodes_with_something_else_to_do_have_changed() {
+    use crate::command::{Command, Entry, NodeCommand};
+    use crate::ids::{Revision, Term};
+    use crate::state::{Drain, NodeInfo, NodeRole};
+    use crate::time::ClusterTime;
+
+    let mut state = State::default();
+    let mut apply = |command| {
+        let before = state.clone();
+        let entry = Entry {
+            time: ClusterTime(0),
+            term: Term(0),
+            request: None,
+            command: Command::Node(command),
+        };
+        crate::step::step(&mut state, &entry).unwrap();
+        let changed = changed_nodes(&before, &state);
+        assert!(changed.values().all(|revision| *revision == state.revision));
+        changed.into_keys().collect::<Vec<_>>()
+    };
+    let info = NodeInfo {
+        role: NodeRole::Peer,
+        api_addr: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Default::default(),
+        capacity: crate::amount::Amount::ZERO,
+        runs_replicas: true,
+    };
+    for node in 1..=100 {
+        let info = std::sync::Arc::new(info.clone());
+        let register = NodeCommand::Register {
+            node: NodeId(node),
+            info,
+        };
+        assert_eq!(apply(register), [NodeId(node)]);
+    }
+    let label = NodeCommand::Label {
+        node: NodeId(7),
+        set: [("disk".to_owned(), "ssd".to_owned())].into(),
+        unset: Vec::new(),
+    };
+    assert!(apply(label).is_empty(), "a label gives a node nothing else to do");
+    let drain = NodeCommand::SetDrain {
+        node: NodeId(42),
+        drain: Drain::Draining { shutdown: true },
+    };
+    assert_eq!(apply(drain), [NodeId(42)]);
+    assert_eq!(apply(NodeCommand::Remove { node: NodeId(9) }), [NodeId(9)]);
+    assert_eq!(state.revision, Revision(103));
+}
