@@ -13,6 +13,7 @@ mod store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dhow_core::time::ClusterTime;
 use tokio::sync::{mpsc, oneshot};
 
 pub use reader::{EventReader, EventsGone, ReadEventsError};
@@ -26,6 +27,14 @@ use super::limits::EVENT_CHUNKS_MAX;
 use super::shutdown::ShutdownToken;
 use crate::clock::Clock;
 
+/// Events that are missing on disk.
+#[derive(Clone, Copy)]
+struct Unwritten {
+    /// The place of the first one, which the note of the gap takes.
+    at: EventId,
+    count: u64,
+}
+
 /// See the module.
 pub(super) struct EventLogWriter {
     messages: mpsc::Receiver<Message>,
@@ -35,7 +44,9 @@ pub(super) struct EventLogWriter {
     clock: Arc<dyn Clock>,
     /// The last record, so that notes get a place behind it and repeated ones are left out.
     last: EventId,
-    last_time: dhow_core::time::ClusterTime,
+    last_time: ClusterTime,
+    /// What was shown and could not be written.
+    unwritten: Option<Unwritten>,
     /// The last failure that was logged, so that a full disk does not fill the log too.
     told: Option<String>,
 }
@@ -55,7 +66,8 @@ impl EventLogWriter {
             hub,
             clock,
             last,
-            last_time: dhow_core::time::ClusterTime::default(),
+            last_time: ClusterTime::default(),
+            unwritten: None,
             told: None,
         }
     }
@@ -63,7 +75,9 @@ impl EventLogWriter {
     /// Writes what a replay found and the store missed, then runs until the reducer has ended and everything that
     /// it sent is written.
     pub async fn run(mut self, replayed: Vec<Arc<EventRecord>>, mut token: ShutdownToken) {
-        self.take(vec![Message::Applied(replayed)]).await;
+        if !replayed.is_empty() {
+            self.take(vec![Message::Applied(replayed)]).await;
+        }
         let mut waiting = Vec::with_capacity(EVENT_CHUNKS_MAX);
         loop {
             tokio::select! {
@@ -104,8 +118,7 @@ impl EventLogWriter {
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let gap = Event::new(EventKind::Gap).with_message(format!("{lost} events were not written"));
-            records.push(self.note(gap));
+            records.push(self.note(gap(lost)));
         }
         self.write(records).await;
         if !flushes.is_empty() {
@@ -119,9 +132,13 @@ impl EventLogWriter {
 
     fn note(&mut self, event: Event) -> Arc<EventRecord> {
         self.last = self.last.next_part();
+        self.record(self.last, event)
+    }
+
+    fn record(&self, at: EventId, event: Event) -> Arc<EventRecord> {
         Arc::new(EventRecord {
-            revision: self.last.revision,
-            part: self.last.part,
+            revision: at.revision,
+            part: at.part,
             time_ms: self.last_time,
             wall_unix_ms: Some(self.clock.wall_unix_ms()),
             event,
@@ -129,17 +146,26 @@ impl EventLogWriter {
     }
 
     async fn write(&mut self, records: Vec<Arc<EventRecord>>) {
-        if records.is_empty() {
+        let Some(first) = records.first() else {
             return;
+        };
+        let (at, count) = (first.id(), records.len() as u64);
+        let mut lines: Vec<_> = self.gap_record().into_iter().collect();
+        lines.extend(records.iter().cloned());
+        match self.with_store(move |store| store.append(&lines)).await {
+            Ok(()) => self.unwritten = None,
+            Err(error) => {
+                self.tell(&error);
+                self.unwritten.get_or_insert(Unwritten { at, count: 0 }).count += count;
+            }
         }
-        let shown = records.clone();
-        let count = records.len() as u64;
-        let written = self.with_store(move |store| store.append(&records)).await;
-        if let Err(error) = written {
-            self.tell(&error);
-            self.lost.fetch_add(count, Ordering::Relaxed);
-        }
-        self.hub.publish(shown);
+        self.hub.publish(records);
+    }
+
+    /// What the store is told of events that it missed, as soon as it takes something again.
+    fn gap_record(&self) -> Option<Arc<EventRecord>> {
+        let Unwritten { at, count } = self.unwritten?;
+        Some(self.record(at, gap(count)))
     }
 
     async fn sync(&mut self) {
@@ -178,6 +204,10 @@ impl EventLogWriter {
             self.told = Some(text);
         }
     }
+}
+
+fn gap(count: u64) -> Event {
+    Event::new(EventKind::Gap).with_message(format!("{count} events were not written"))
 }
 
 #[cfg(test)]

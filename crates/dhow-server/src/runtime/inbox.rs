@@ -43,6 +43,11 @@ impl InputSender {
         })
     }
 
+    /// Waits until nothing is taken any more: the server is shutting down.
+    pub async fn closed(&self) {
+        self.inbox.closed().await;
+    }
+
     /// Asks for a change and waits until it is durable and applied, or refused. Where the wait is given up, the
     /// outcome is unknown to the caller.
     pub async fn write(&self, command: Command, request: Option<RequestId>) -> Result<Applied, WriteError> {

@@ -1,0 +1,176 @@
+//! A directory of signed deployment files is followed, and nothing else gets in that way.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dhow_core::ids::DeploymentRevision;
+use dhow_wire::manifest::{ReceivedSet, sign_set};
+use ed25519_dalek::SigningKey;
+use tempfile::TempDir;
+
+use super::support::{Server, WALL_UNIX_MS, shop};
+use crate::runtime::ManifestSource;
+use crate::runtime::limits::MANIFEST_POLL_MS;
+
+const NOW_UNIX_SECS: i64 = WALL_UNIX_MS / 1_000;
+
+fn key() -> SigningKey {
+    SigningKey::from_bytes(&[5; 32])
+}
+
+fn shop_yaml(replicas: u32) -> String {
+    format!(
+        "version: v1\ndeployment: shop\nservices:\n  web:\n    image: nginx:1.27\n    scale: {{ mode: fixed, replicas: {replicas} }}\n"
+    )
+}
+
+fn set(version: u64, created_unix_secs: i64, files: &[(&str, String)]) -> ReceivedSet {
+    let files: BTreeMap<String, Vec<u8>> = files
+        .iter()
+        .map(|(path, text)| ((*path).to_owned(), text.clone().into_bytes()))
+        .collect();
+    sign_set(&key(), version, created_unix_secs, files).unwrap()
+}
+
+fn put(dir: &Path, set: &ReceivedSet) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(path).unwrap(),
+            false => std::fs::remove_file(path).unwrap(),
+        }
+    }
+    for (path, bytes) in &set.files {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    std::fs::write(dir.join("index.json"), &set.index).unwrap();
+    std::fs::write(dir.join("index.json.sig"), &set.signature).unwrap();
+}
+
+/// A server that follows a directory, and the polls of it.
+struct Followed {
+    server: Server,
+    dir: TempDir,
+}
+
+impl Followed {
+    fn start(first: &ReceivedSet) -> Self {
+        let dir = TempDir::new().unwrap();
+        put(dir.path(), first);
+        let source = ManifestSource::new(dir.path().to_owned(), key().verifying_key());
+        let server = Server::start_volatile(|options| options.manifests = Some(source));
+        Self { server, dir }
+    }
+
+    /// Lets the task look once more, and waits until it has.
+    async fn poll(&self) {
+        // The poll and the plan tick sleep between two looks.
+        self.server.clock.wait_for_sleepers(2).await;
+        self.server.clock.advance(MANIFEST_POLL_MS);
+        self.server.clock.wait_for_sleepers(2).await;
+        // What it sent is proposed and applied by now, or after this.
+        self.server.handle.input().read().await.unwrap();
+        self.server.handle.input().read().await.unwrap();
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.server.state().manifests.map(|known| known.version)
+    }
+}
+
+#[tokio::test]
+async fn a_good_set_is_put_in_force_and_an_unchanged_one_is_left_alone() {
+    let first = set(1, NOW_UNIX_SECS, &[("a/shop.yaml", shop_yaml(2))]);
+    let followed = Followed::start(&first);
+    let mut states = followed.server.handle.view().states();
+    // The first look may come before this server leads.
+    if states.borrow().manifests.is_none() {
+        followed.poll().await;
+    }
+    let state = states
+        .wait_for(|state| state.manifests.is_some())
+        .await
+        .unwrap()
+        .clone();
+    let deployment = state.deployment(&shop()).unwrap();
+    assert!(deployment.from_manifests);
+    assert_eq!(followed.version(), Some(1));
+
+    let revision = followed.server.state().revision;
+    followed.poll().await;
+    followed.poll().await;
+    assert_eq!(followed.server.state().revision, revision, "nothing is proposed");
+
+    put(
+        followed.dir.path(),
+        &set(2, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]),
+    );
+    followed.poll().await;
+    let state = states
+        .wait_for(|state| state.manifests.is_some_and(|known| known.version == 2))
+        .await;
+    let revision = state.unwrap().deployment(&shop()).unwrap().revision;
+    assert_eq!(revision, DeploymentRevision(2));
+    assert!(followed.server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn refused_sets_change_nothing() {
+    let good = set(5, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]);
+    let followed = Followed::start(&good);
+    followed.poll().await;
+    followed.server.wait_for(|state| state.manifests.is_some()).await;
+    let hash = followed.server.state().hash();
+
+    let mut tampered = set(6, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]);
+    tampered
+        .files
+        .insert("shop.yaml".into(), shop_yaml(9).into_bytes());
+    let mut unsigned = set(6, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]);
+    unsigned.signature = vec![b'0'; 128];
+    let mut extra = set(6, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]);
+    extra.files.insert("more.yaml".into(), shop_yaml(1).into_bytes());
+    let refused = [
+        tampered,
+        unsigned,
+        extra,
+        set(4, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(1))]),
+        set(5, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(1))]),
+        set(6, NOW_UNIX_SECS + 3_600, &[("shop.yaml", shop_yaml(3))]),
+        set(6, NOW_UNIX_SECS - 3_600, &[("shop.yaml", shop_yaml(3))]),
+        set(
+            6,
+            NOW_UNIX_SECS,
+            &[("shop.yaml", "version: v1\nwrong: true\n".to_owned())],
+        ),
+    ];
+    for set in refused {
+        put(followed.dir.path(), &set);
+        followed.poll().await;
+        assert_eq!(followed.server.state().hash(), hash);
+    }
+    std::fs::remove_file(followed.dir.path().join("index.json")).unwrap();
+    followed.poll().await;
+    assert_eq!(followed.version(), Some(5));
+    assert!(followed.server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_link_is_never_followed() {
+    let outside = TempDir::new().unwrap();
+    std::fs::write(outside.path().join("shop.yaml"), shop_yaml(2)).unwrap();
+    let signed = set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]);
+    let followed = Followed::start(&signed);
+    std::fs::remove_file(followed.dir.path().join("shop.yaml")).unwrap();
+    std::os::unix::fs::symlink(
+        outside.path().join("shop.yaml"),
+        followed.dir.path().join("shop.yaml"),
+    )
+    .unwrap();
+    followed.poll().await;
+    followed.poll().await;
+    assert_eq!(followed.version(), None);
+    assert!(followed.server.stop().await.is_clean());
+}
