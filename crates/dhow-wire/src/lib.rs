@@ -15,6 +15,8 @@ pub mod scale;
 mod signing;
 pub mod stabilization;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod worker;
 

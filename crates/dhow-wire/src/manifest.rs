@@ -8,12 +8,14 @@
 
 mod error;
 mod index;
+mod parse;
 mod received;
 mod sign;
 mod verified;
 
 pub use error::{IndexReadError, ManifestError};
 pub use index::{FileHash, INDEX_BYTES_MAX, ManifestFile, ManifestIndex};
+pub use parse::parse_manifest;
 pub use received::{
     FILE_BYTES_MAX, FILES_MAX, INDEX_NAME, ParseManifest, ReceivedSet, SET_BYTES_MAX, SIGNATURE_NAME,
     SIGNATURE_TEXT_BYTES_MAX,

@@ -11,3 +11,6 @@ pub use cluster::{ClusterModeName, ClusterStatus};
 pub use deployment::{DeploymentState, DeploymentStatus};
 pub use node::{NodeRole, NodeState, NodeStatus};
 pub use replica::{ReplicaState, ReplicaStatus, UnknownReplicaState};
+
+#[cfg(test)]
+mod tests;

@@ -388,3 +388,26 @@ fn deployments_are_read_strictly_and_once() {
         }
     );
 }
+
+/// With the reader that the cluster uses.
+#[test]
+fn real_deployment_files() {
+    let verify = |text: &str| {
+        let set = sign_set(&key(), 1, NOW, files(&[("shop.yaml", text)])).unwrap();
+        set.verify(&key().verifying_key(), None, NOW, SKEW_SECS, &parse_manifest)
+    };
+    let text = "version: v1\ndeployment: shop\nservices:\n  web:\n    image: nginx:1.27\n";
+    let verified = newer(verify(text).unwrap());
+    assert_eq!(verified.deployments()["shop"].services.len(), 1);
+    let wrong = verify(&text.replace("image", "imagge")).unwrap_err();
+    assert!(
+        wrong
+            .to_string()
+            .starts_with("shop.yaml is not a valid deployment file:\n"),
+        "{wrong}"
+    );
+    assert!(wrong.to_string().contains("imagge"), "{wrong}");
+    // A signed set means the same everywhere: no host's environment has a say in it.
+    let borrowed = verify(&format!("{text}    env: {{ A: \"$E:PATH\" }}\n")).unwrap_err();
+    assert!(borrowed.to_string().contains("PATH"), "{borrowed}");
+}
