@@ -35,7 +35,7 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState, NodeStatus,
-    ReplicaState, ReplicaStatus,
+    ReplicaStateName, ReplicaStatus,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

@@ -21,7 +21,7 @@ pub use received::{
     SIGNATURE_TEXT_BYTES_MAX,
 };
 pub use sign::sign_set;
-pub use verified::{SetMark, Verdict, VerifiedSet};
+pub use verified::{Verdict, VerifiedSet};
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,21 @@ use std::sync::Arc;
 
 use dhow_core::spec::{ImageSpec, ScaleSpec, ServiceSpec};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// The same cases each time; many more of them in a long round.
+pub fn config() -> ProptestConfig {
+    let long = std::env::var_os("DHOW_TEST_LONG").is_some_and(|value| value == "1");
+    ProptestConfig {
+        cases: if long { 20_000 } else { 200 },
+        rng_seed: RngSeed::Fixed(3669),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 /// Keys whose values are maps that people fill, or documents with rules of their own.
 const NOT_MESSAGES: &[&str] = &["labels", "specs", "spec"];

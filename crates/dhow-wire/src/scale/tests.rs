@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{
-    check_golden, check_reads, check_refused, check_round_trip, some_spec, some_specs, spec, text,
+    check_golden, check_reads, check_refused, check_round_trip, config, some_spec, some_specs, spec, text,
 };
 
 #[test]
@@ -179,6 +179,8 @@ fn nodes_are_summed() {
 }
 
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn scale_messages_read_back(
         (service, replicas, deployment, epoch) in (text(), any::<u32>(), any::<Option<String>>(), any::<Option<u64>>()),

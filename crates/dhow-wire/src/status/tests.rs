@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use dhow_core::replica::ReplicaState;
+use dhow_core::state::{Drain, Liveness, Phase};
+use dhow_core::time::ClusterTime;
+
 use super::*;
 use crate::stabilization::ServiceHealthSummary;
 use crate::testing::check_golden;
@@ -55,7 +59,7 @@ fn replicas() {
         id: "web-default-2".into(),
         node_id: None,
         image: None,
-        state: ReplicaState::Pending,
+        state: ReplicaStateName::Pending,
         healthy: false,
         restarts: 0,
         pid: None,
@@ -80,14 +84,14 @@ fn replicas() {
         r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"started_unix_secs":5,"message":"m"}"#,
     );
     assert_eq!(
-        words(&ReplicaState::ALL),
+        words(&ReplicaStateName::ALL),
         r#"["pending","pulling","starting","running","stopping","exited","failed","lost"]"#
     );
-    for state in ReplicaState::ALL {
+    for state in ReplicaStateName::ALL {
         assert_eq!(state.to_string().parse(), Ok(state));
         assert_eq!(words(&[state]), format!("[\"{state}\"]"));
     }
-    assert_eq!("Running".parse::<ReplicaState>(), Err(UnknownReplicaState));
+    assert_eq!("Running".parse::<ReplicaStateName>(), Err(UnknownReplicaState));
 }
 
 #[test]
@@ -155,4 +159,34 @@ fn clusters() {
         ClusterModeName::WorkerTier,
     ];
     assert_eq!(words(&modes), r#"["single-node","raft","static","worker-tier"]"#);
+}
+
+/// What the core says of itself in words is what the documents say.
+#[test]
+fn the_names_are_those_of_the_core() {
+    for state in ReplicaState::ALL {
+        assert_eq!(ReplicaStateName::from(state).as_str(), state.word());
+    }
+    for phase in [
+        Phase::Deploying,
+        Phase::Stable,
+        Phase::Reverting,
+        Phase::Reverted,
+        Phase::Failed,
+        Phase::Removing,
+    ] {
+        assert_eq!(
+            words(&[DeploymentState::from(phase)]),
+            format!("[\"{}\"]", phase.word())
+        );
+    }
+    let away = Liveness::Unreachable {
+        since: ClusterTime(0),
+    };
+    let draining = Drain::Draining { shutdown: false };
+    assert_eq!(NodeState::of(away, draining), NodeState::Unreachable);
+    assert_eq!(NodeState::of(Liveness::Ready, draining), NodeState::Draining);
+    assert_eq!(NodeState::of(Liveness::Ready, Drain::No), NodeState::Ready);
+    let drained = Drain::Drained { shutdown: true };
+    assert_eq!(NodeState::of(Liveness::Ready, drained), NodeState::Drained);
 }

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::scale::ScaleAssignment;
-use crate::status::ReplicaState;
+use crate::status::ReplicaStateName;
 use crate::testing::{
-    check_golden, check_reads, check_refused, check_round_trip, some_spec, some_specs, text,
+    check_golden, check_reads, check_refused, check_round_trip, config, some_spec, some_specs, text,
 };
 
 fn profile() -> WorkerProfile {
@@ -252,7 +252,7 @@ fn status_reports() {
         (name.to_string().as_str(), name.generation.0),
         ("shop/web-default-2", 4)
     );
-    assert_eq!(status.known_state(), Some(ReplicaState::Running));
+    assert_eq!(status.known_state(), Some(ReplicaStateName::Running));
     let odd = WorkerContainerStatus {
         state: "hibernating".into(),
         role: "Not A Role".into(),
@@ -408,6 +408,8 @@ fn some_status() -> impl Strategy<Value = WorkerContainerStatus> {
 }
 
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn registrations_read_back(
         (token, desired_node_id, profile, csr_pem) in (text(), any::<Option<u64>>(), some_profile(), any::<Option<String>>()),
