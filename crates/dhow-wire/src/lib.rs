@@ -39,7 +39,7 @@ pub use status::{
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{
-    BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerPollRequest, WorkerPollResponse,
-    WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse, WorkerResourceUsage, WorkerStatusAck,
-    WorkerStatusReport,
+    AdaptiveTtlConfig, BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerLease,
+    WorkerPollRequest, WorkerPollResponse, WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse,
+    WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
 };

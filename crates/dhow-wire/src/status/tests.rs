@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use dhow_core::replica::ReplicaState;
 use dhow_core::state::{Drain, Liveness, Phase};
 use dhow_core::time::ClusterTime;
+use proptest::prelude::*;
 
 use super::*;
+use crate::problem::{Problem, ProblemCode};
 use crate::stabilization::ServiceHealthSummary;
-use crate::testing::check_golden;
+use crate::stabilization::{StabilizationOutcome, StabilizationResult};
+use crate::testing::{check_golden, check_round_trip, config, text};
 
 /// The words of a closed enum, as JSON has them.
 fn words<T: serde::Serialize>(values: &[T]) -> String {
@@ -189,4 +192,47 @@ fn the_names_are_those_of_the_core() {
     assert_eq!(NodeState::of(Liveness::Ready, Drain::No), NodeState::Ready);
     let drained = Drain::Drained { shutdown: true };
     assert_eq!(NodeState::of(Liveness::Ready, drained), NodeState::Drained);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn documents_read_back(
+        (deployment, service, role, message) in (text(), text(), text(), proptest::option::of(text())),
+        (revision, node_id, replica, restarts) in any::<(u64, Option<u64>, u32, u32)>(),
+        (pid, exit_code, generation, started) in any::<(Option<u32>, Option<i32>, Option<u32>, Option<i64>)>(),
+        (state, healthy, labels) in (
+            proptest::sample::select(&ReplicaStateName::ALL),
+            any::<bool>(),
+            proptest::collection::btree_map(text(), text(), 0..3),
+        ),
+        code in proptest::sample::select(ProblemCode::ALL),
+    ) {
+        let summary = ServiceHealthSummary {
+            name: service.clone(), running: replica, desired: restarts, healthy, endpoints: vec![role.clone()],
+        };
+        check_round_trip(&StabilizationResult {
+            outcome: StabilizationOutcome::TimedOut { message: deployment.clone() },
+            services: vec![summary.clone()],
+        });
+        check_round_trip(&DeploymentStatus {
+            deployment: deployment.clone(), revision, state: DeploymentState::Degraded, services: vec![summary],
+            message: message.clone(),
+        });
+        check_round_trip(&NodeStatus {
+            node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
+            replicas: replica, os: message.clone(), arch: None, api_addr: message.clone(),
+        });
+        check_round_trip(&ClusterStatus {
+            mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
+            term: revision, revision, nodes: replica,
+        });
+        check_round_trip(&Problem::new(code, deployment.clone()).with_findings(vec![role.clone()]));
+        check_round_trip(&ReplicaStatus {
+            id: format!("{service}-{role}-{replica}"), deployment, service, role, replica, node_id,
+            image: message.clone(), state, healthy, restarts, pid, exit_code, generation,
+            started_unix_secs: started, message,
+        });
+    }
 }

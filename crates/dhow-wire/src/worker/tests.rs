@@ -415,6 +415,14 @@ proptest! {
         (token, desired_node_id, profile, csr_pem) in (text(), any::<Option<u64>>(), some_profile(), any::<Option<String>>()),
         (node_id, cluster_id, ttl, grace) in (any::<u64>(), text(), any::<u32>(), any::<u32>()),
     ) {
+        check_round_trip(&WorkerLease {
+            node_id,
+            profile: profile.clone(),
+            acquired_unix_secs: i64::from(ttl) - i64::from(grace),
+            renewed_unix_secs: -i64::from(ttl),
+            ttl_secs: ttl,
+            grace_secs: grace,
+        });
         check_round_trip(&WorkerRegisterRequest { token: token.clone(), desired_node_id, profile, csr_pem });
         check_round_trip(&WorkerRegisterResponse {
             node_id,
