@@ -7,8 +7,10 @@
 pub mod amount;
 pub mod command;
 pub mod ids;
+pub mod invariants;
 pub mod lease;
 mod maps;
+pub mod placement;
 pub mod plan;
 pub mod replica;
 pub mod spec;
