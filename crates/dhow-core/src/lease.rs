@@ -1,14 +1,22 @@
 //! Liveness as pure code: how often a node reports, how long its lease lives, and which leases have run out.
 //!
-//! Called by the leader's gateway, which keeps leases in memory, and by workers, which ask when to
-//! report next. Times come in as parameters; what the leader acts on is monotonic, never
+//! Called by the leader's gateway, which owns one [`LeaseTable`] in memory, and by workers, which ask when to
+//! report next. Times come in as parameters: the table runs on its caller's monotonic milliseconds and never
 //! on wall time. It must never expire a node because a clock ran backwards, and it never decides what happens
 //! to the replicas of an expired node.
 
 mod adaptive_ttl;
+mod alarm;
+mod report_delay;
+mod table;
+mod valve;
+mod wheel;
 mod worker_lease;
 mod worker_profile;
 
 pub use adaptive_ttl::AdaptiveTtlConfig;
+pub use alarm::LeaseAlarm;
+pub use report_delay::report_delay_ms;
+pub use table::{LeaseTable, Renewal, Ticked};
 pub use worker_lease::WorkerLease;
 pub use worker_profile::WorkerProfile;

@@ -4,13 +4,27 @@
 //! Used by every crate but the core. It translates between bytes and the core's types: it never opens a file
 //! or a socket, never reads a clock, and never decides what happens.
 
+pub mod config;
+pub mod deployment;
+pub mod document;
+mod hex;
+pub mod manifest;
 pub mod names;
 pub mod problem;
 pub mod scale;
+mod signing;
 pub mod stabilization;
 pub mod status;
+pub mod token;
 pub mod worker;
 
+pub use config::{
+    ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer, Setting, StaticPeer,
+    WorkerTierRole, load_config, parse_config,
+};
+pub use deployment::parse_deployment;
+pub use document::{Finding, Findings};
+pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};
 pub use names::WireNameError;
 pub use problem::{Problem, ProblemCode};
 pub use scale::{
@@ -21,6 +35,7 @@ pub use status::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState, NodeStatus,
     ReplicaState, ReplicaStatus,
 };
+pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{
     BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerPollRequest, WorkerPollResponse,
     WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse, WorkerResourceUsage, WorkerStatusAck,

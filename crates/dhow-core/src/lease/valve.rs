@@ -1,0 +1,70 @@
+//! The safety valve: it remembers who fell silent within the last grace, and says when that is so many that
+//! the one who listens must be ill.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::alarm::LeaseAlarm;
+use crate::ids::NodeId;
+
+/// Below this many nodes half of them may well be one machine.
+const NODES_MIN: usize = 20;
+/// A grace of less would make every timer late and every window empty.
+const GRACE_MIN_MS: u64 = 1_000;
+
+/// Evidence that stands: not answered by a heartbeat, and not older than a grace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Valve {
+    noticed_ms: BTreeMap<NodeId, u64>,
+    by_time: BTreeSet<(u64, NodeId)>,
+    /// Those of them whose lease has ended: they have left the table and still count.
+    ended: BTreeSet<NodeId>,
+}
+
+impl Valve {
+    /// Records that evidence on a node came in at `now_ms`.
+    pub fn notice(&mut self, node: NodeId, now_ms: u64) {
+        self.forget(node);
+        self.noticed_ms.insert(node, now_ms);
+        self.by_time.insert((now_ms, node));
+    }
+
+    /// Takes evidence back: the node is heard, or gone for good.
+    pub fn forget(&mut self, node: NodeId) {
+        if let Some(noticed_ms) = self.noticed_ms.remove(&node) {
+            self.by_time.remove(&(noticed_ms, node));
+            self.ended.remove(&node);
+        }
+    }
+
+    /// The lease of the node has run out.
+    pub fn end(&mut self, node: NodeId) {
+        if self.noticed_ms.contains_key(&node) {
+            self.ended.insert(node);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether more than half of at least twenty nodes have fallen silent within one grace; `live` counts
+    /// those that still have a lease.
+    pub fn many_silent(&mut self, live: usize, now_ms: u64, grace_ms: u64) -> Option<LeaseAlarm> {
+        let oldest_ms = now_ms.saturating_sub(grace_ms.max(GRACE_MIN_MS));
+        while let Some(&(noticed_ms, node)) = self.by_time.first() {
+            if noticed_ms >= oldest_ms {
+                break;
+            }
+            self.forget(node);
+        }
+        let silent = self.noticed_ms.len();
+        let nodes = live + self.ended.len();
+        (nodes >= NODES_MIN && silent > nodes / 2).then_some(LeaseAlarm::ManySilent { silent, nodes })
+    }
+
+    /// Whether a timer that was due at `due_ms` fires so late that heartbeats may have been missed.
+    pub fn late_timer(due_ms: u64, now_ms: u64, grace_ms: u64) -> Option<LeaseAlarm> {
+        let late_ms = now_ms.saturating_sub(due_ms);
+        (late_ms > grace_ms.max(GRACE_MIN_MS) / 2).then_some(LeaseAlarm::LateTimer { late_ms })
+    }
+}

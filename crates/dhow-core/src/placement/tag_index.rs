@@ -1,0 +1,79 @@
+//! Which rows have a label, an operating system or an architecture: an inverted index, kept up as rows come,
+//! change and go. An ask looks each of its labels up once here and then works with row numbers; the values
+//! of a label are its zones.
+
+use std::collections::BTreeMap;
+
+use super::node_row::NodeRow;
+
+/// Rows in ascending order; never empty while it is in the index.
+type Posting = Vec<u32>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TagIndex {
+    labels: BTreeMap<String, BTreeMap<String, Posting>>,
+    os: BTreeMap<String, Posting>,
+    arch: BTreeMap<String, Posting>,
+}
+
+impl TagIndex {
+    pub(super) fn add(&mut self, row: u32, node: &NodeRow) {
+        for (key, value) in node.labels.iter() {
+            add_to(self.labels.entry(key.clone()).or_default(), value, row);
+        }
+        add_to(&mut self.os, &node.os, row);
+        add_to(&mut self.arch, &node.arch, row);
+    }
+
+    pub(super) fn remove(&mut self, row: u32, node: &NodeRow) {
+        for (key, value) in node.labels.iter() {
+            let Some(values) = self.labels.get_mut(key) else {
+                continue;
+            };
+            remove_from(values, value, row);
+            if values.is_empty() {
+                self.labels.remove(key);
+            }
+        }
+        remove_from(&mut self.os, &node.os, row);
+        remove_from(&mut self.arch, &node.arch, row);
+    }
+
+    pub(super) fn with_label(&self, key: &str, value: &str) -> &[u32] {
+        let posting = self.labels.get(key).and_then(|values| values.get(value));
+        posting.map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn with_os(&self, os: &str) -> &[u32] {
+        self.os.get(os).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn with_arch(&self, arch: &str) -> &[u32] {
+        self.arch.get(arch).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows of each value of a label, in the order of the values.
+    pub(super) fn zones(&self, key: &str) -> impl Iterator<Item = &[u32]> {
+        let values = self.labels.get(key).into_iter();
+        values.flat_map(|values| values.values().map(Vec::as_slice))
+    }
+}
+
+fn add_to(postings: &mut BTreeMap<String, Posting>, value: &str, row: u32) {
+    let posting = postings.entry(value.to_owned()).or_default();
+    if let Err(at) = posting.binary_search(&row) {
+        posting.insert(at, row);
+    }
+}
+
+fn remove_from(postings: &mut BTreeMap<String, Posting>, value: &str, row: u32) {
+    let Some(posting) = postings.get_mut(value) else {
+        return;
+    };
+    if let Ok(at) = posting.binary_search(&row) {
+        posting.remove(at);
+    }
+    if posting.is_empty() {
+        postings.remove(value);
+    }
+}

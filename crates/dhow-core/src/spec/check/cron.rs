@@ -1,0 +1,248 @@
+//! The five-field cron expression: minute, hour, day of month, month, day of week. Only its form is checked
+//! here, and that it can ever come true; when it fires is decided where there is a calendar.
+
+use super::suggest::nearest;
+use super::words::quoted;
+
+/// Why a text is not a schedule.
+#[derive(Debug)]
+pub(super) struct CronProblem {
+    pub message: String,
+    pub hint: String,
+}
+
+struct Field {
+    name: &'static str,
+    min: u8,
+    max: u8,
+    /// Names that stand for numbers, the first for `min`.
+    names: &'static [&'static str],
+}
+
+const MONTHS: &[&str] = &[
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+];
+const DAYS: &[&str] = &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+const FIELDS: [Field; 5] = [
+    Field {
+        name: "minute",
+        min: 0,
+        max: 59,
+        names: &[],
+    },
+    Field {
+        name: "hour",
+        min: 0,
+        max: 23,
+        names: &[],
+    },
+    Field {
+        name: "day of month",
+        min: 1,
+        max: 31,
+        names: &[],
+    },
+    Field {
+        name: "month",
+        min: 1,
+        max: 12,
+        names: MONTHS,
+    },
+    // Sunday is 0 and 7.
+    Field {
+        name: "day of week",
+        min: 0,
+        max: 7,
+        names: DAYS,
+    },
+];
+
+const MACROS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// The longest month of each, February in a leap year.
+const DAYS_IN_MONTH: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+pub(super) fn check(schedule: &str) -> Result<(), CronProblem> {
+    if let Some((_, fields)) = MACROS.iter().find(|(name, _)| *name == schedule.trim()) {
+        return Err(problem(
+            format!("{} is not one of the five fields of a schedule", quoted(schedule)),
+            format!("write `\"{fields}\"`"),
+        ));
+    }
+    let words: Vec<&str> = schedule.split_ascii_whitespace().collect();
+    if words.len() != FIELDS.len() {
+        let hint = match words.len() {
+            6 => "seconds and years have no field: minute, hour, day of month, month, day of week",
+            _ => "minute, hour, day of month, month, day of week, such as `\"*/15 8-18 * * MON-FRI\"`",
+        };
+        let found = match words.len() {
+            0 => "the schedule is empty".to_owned(),
+            1 => format!("a schedule has five fields, {} is one", quoted(schedule)),
+            count => format!("a schedule has five fields, {} has {count}", quoted(schedule)),
+        };
+        return Err(problem(found, hint.into()));
+    }
+    let mut sets = [0u64; 5];
+    for ((word, field), set) in words.iter().zip(&FIELDS).zip(&mut sets) {
+        *set = read_list(word, field)?;
+    }
+    let [_, _, days, months, _] = sets;
+    // With a day of week given too, either of the two days fires, as in every cron.
+    let weekday_is_open = words[4].starts_with('*');
+    if weekday_is_open && !ever_comes(days, months) {
+        return Err(problem(
+            format!("{} never comes: no such month has that day", quoted(schedule)),
+            "change the day of month or the month".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn ever_comes(days: u64, months: u64) -> bool {
+    (1u32..=12).any(|month| {
+        let last = u32::from(DAYS_IN_MONTH[month as usize - 1]);
+        months & (1 << month) != 0 && (1..=last).any(|day| days & (1 << day) != 0)
+    })
+}
+
+fn problem(message: String, hint: String) -> CronProblem {
+    CronProblem { message, hint }
+}
+
+/// `1,5-10,*/2` as a set of bits.
+fn read_list(word: &str, field: &Field) -> Result<u64, CronProblem> {
+    let mut set = 0;
+    for item in word.split(',') {
+        set |= read_item(item, field)?;
+    }
+    Ok(set)
+}
+
+fn read_item(item: &str, field: &Field) -> Result<u64, CronProblem> {
+    let (range, step) = match item.split_once('/') {
+        None => (item, None),
+        Some((range, step)) => (range, Some(read_step(step, field)?)),
+    };
+    let (from, to) = match range.split_once('-') {
+        _ if range == "*" => (field.min, field.max),
+        Some((from, to)) => (read_number(from, field)?, read_number(to, field)?),
+        // `5/15` means from 5 to the end in steps of 15.
+        None => {
+            let from = read_number(range, field)?;
+            (from, if step.is_some() { field.max } else { from })
+        }
+    };
+    if from > to {
+        return Err(problem(
+            format!("the range {} of the {} runs backwards", quoted(range), field.name),
+            format!("write `{from}-{},{}-{to}`", field.max, field.min),
+        ));
+    }
+    let steps = (from..=to).step_by(usize::from(step.unwrap_or(1)));
+    Ok(steps.fold(0, |set, number| set | 1 << number))
+}
+
+fn read_step(step: &str, field: &Field) -> Result<u8, CronProblem> {
+    let wrong = |hint: String| {
+        problem(
+            format!("{} is not a step of the {}", quoted(step), field.name),
+            hint,
+        )
+    };
+    match step.parse::<u8>() {
+        Ok(step) if (1..=field.max).contains(&step) => Ok(step),
+        Ok(_) | Err(_) => Err(wrong(format!("a step is 1 to {}, such as `*/5`", field.max))),
+    }
+}
+
+fn read_number(text: &str, field: &Field) -> Result<u8, CronProblem> {
+    let upper = text.to_ascii_uppercase();
+    if let Some(position) = field.names.iter().position(|name| *name == upper) {
+        return Ok(field.min + position as u8);
+    }
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u8>() {
+        Ok(number) if is_number && (field.min..=field.max).contains(&number) => return Ok(number),
+        Ok(_) | Err(_) => {}
+    }
+    let allowed = match field.names {
+        [] => format!("it is {} to {}", field.min, field.max),
+        [first, .., last] | [first @ last] => {
+            format!("it is {} to {} or {first} to {last}", field.min, field.max)
+        }
+    };
+    let hint = match nearest(&upper, field.names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("{allowed}; `*` is every one, `,` joins, `-` is a range, `/` a step"),
+    };
+    let message = if text.is_empty() {
+        format!("the {} has an empty part", field.name)
+    } else if is_number {
+        format!("{} is no {}: {allowed}", quoted(text), field.name)
+    } else {
+        format!("{} is no {}", quoted(text), field.name)
+    };
+    Err(problem(message, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn schedules_that_are_fine() {
+        for schedule in [
+            "* * * * *",
+            "*/15 8-18 * * MON-FRI",
+            "0 0 1 1 *",
+            "5,10-20/2 3 * feb-apr 7",
+            "0 0 29 2 *",
+            "  0  3 * * *  ",
+            "0 0 31 2 MON",
+            "3/5 * * * *",
+            "0 0 * * sun",
+        ] {
+            assert!(check(schedule).is_ok(), "{schedule}: {:?}", check(schedule));
+        }
+    }
+
+    #[test]
+    fn schedules_that_are_not() {
+        for (schedule, message) in [
+            ("", "the schedule is empty"),
+            ("@daily", "`@daily` is not one of the five fields of a schedule"),
+            ("* * * *", "a schedule has five fields, `* * * *` has 4"),
+            ("0 * * * * *", "a schedule has five fields, `0 * * * * *` has 6"),
+            ("60 * * * *", "`60` is no minute: it is 0 to 59"),
+            ("* 24 * * *", "`24` is no hour: it is 0 to 23"),
+            ("* * 0 * *", "`0` is no day of month: it is 1 to 31"),
+            ("* * * * 8", "`8` is no day of week: it is 0 to 7 or SUN to SAT"),
+            ("* * * * MOO", "`MOO` is no day of week"),
+            ("+5 * * * *", "`+5` is no minute"),
+            ("1,,2 * * * *", "the minute has an empty part"),
+            ("*/0 * * * *", "`0` is not a step of the minute"),
+            ("*/x * * * *", "`x` is not a step of the minute"),
+            ("* 22-2 * * *", "the range `22-2` of the hour runs backwards"),
+            (
+                "0 0 30 2 *",
+                "`0 0 30 2 *` never comes: no such month has that day",
+            ),
+            ("0 0 L * *", "`L` is no day of month"),
+            (
+                "999999999999 * * * *",
+                "`999999999999` is no minute: it is 0 to 59",
+            ),
+        ] {
+            assert_eq!(check(schedule).unwrap_err().message, message);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Where a service is reached: ports that clash, names, roles and routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::{FieldPath, SpecFinding};
+use super::host::hostname_problem;
+use super::limits::NAME_MAX_BYTES;
+use super::suggest::did_you_mean;
+use super::words::{name_of, quoted};
+use crate::ids::RoleName;
+use crate::spec::{DeploymentSpec, Endpoint, Protocol, ServiceSpec};
+
+/// A wrong role is compared with this many of the service's own to suggest one.
+const ROLES_COMPARED_MAX: usize = 64;
+
+pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
+    let list = at.key("endpoints");
+    let roles: BTreeSet<RoleName> = spec.roles().into_iter().collect();
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for (position, endpoint) in spec.endpoints.iter().enumerate() {
+        let place = list.index(position);
+        check_name(&place, endpoint, findings);
+        match names.get(endpoint.name.as_str()) {
+            Some(first) => findings.push(
+                SpecFinding::at(
+                    place.key("name"),
+                    format!("the endpoint {} is there twice", quoted(&endpoint.name)),
+                )
+                .also(list.index(*first).key("name"), "first here")
+                .hint("give each endpoint its own name"),
+            ),
+            None => {
+                names.insert(&endpoint.name, position);
+            }
+        }
+        check_numbers(&place, endpoint, findings);
+        check_route(&place, endpoint, findings);
+        if let Some(role) = &endpoint.target_role
+            && !roles.contains(role)
+        {
+            let known = roles.iter().take(ROLES_COMPARED_MAX).map(|role| role.as_str());
+            let hint = did_you_mean(role.as_str(), known).unwrap_or_else(|| {
+                if spec.replica_groups.is_empty() {
+                    "without `replica_groups` the one role is `default`".into()
+                } else {
+                    let shown: Vec<String> = roles.iter().take(5).map(|role| format!("`{role}`")).collect();
+                    format!("its roles are {}", shown.join(", "))
+                }
+            });
+            findings.push(
+                SpecFinding::at(
+                    place.key("target_role"),
+                    format!("the service has no role `{role}`"),
+                )
+                .because(at.key("replica_groups"))
+                .hint(hint),
+            );
+        }
+    }
+}
+
+fn check_name(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding>) {
+    let name = &endpoint.name;
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let message = if name.is_empty() {
+        "the endpoint's name is empty".to_owned()
+    } else if name.len() > NAME_MAX_BYTES {
+        format!(
+            "an endpoint's name has at most {NAME_MAX_BYTES} characters, this one has {}",
+            name.chars().count()
+        )
+    } else if let Some(c) = name.chars().find(|c| !fits(*c)) {
+        format!("an endpoint's name holds no {}", name_of(c))
+    } else {
+        return;
+    };
+    let hint = "use letters, digits, `-`, `_` and `.`, such as `http`";
+    findings.push(SpecFinding::at(at.key("name"), message).hint(hint));
+}
+
+fn check_numbers(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding>) {
+    let ports = [
+        ("port", Some(endpoint.port)),
+        ("target_port", endpoint.target_port),
+    ];
+    for (field, _) in ports.into_iter().filter(|(_, port)| *port == Some(0)) {
+        findings.push(
+            SpecFinding::at(at.key(field), "0 is not a port")
+                .hint("a port is 1 to 65535; callers have to know it, so it cannot be left to chance"),
+        );
+    }
+}
+
+/// Whether a protocol tells its requests apart by host and path.
+fn is_routed(protocol: Protocol) -> bool {
+    match protocol {
+        Protocol::Http | Protocol::Https | Protocol::Websocket => true,
+        Protocol::Tcp | Protocol::Udp => false,
+    }
+}
+
+fn check_route(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding>) {
+    let scheme = endpoint.protocol.scheme();
+    for (field, value) in [("path", &endpoint.path), ("host", &endpoint.host)] {
+        let Some(value) = value else { continue };
+        if !is_routed(endpoint.protocol) {
+            findings.push(
+                SpecFinding::at(at.key(field), format!("a {scheme} endpoint has no `{field}`"))
+                    .because(at.key("protocol"))
+                    .hint("only http, https and websocket requests name one"),
+            );
+            continue;
+        }
+        let problem = match field {
+            "path" => path_problem(value),
+            _ => hostname_problem(value.strip_prefix("*.").unwrap_or(value)),
+        };
+        if let Some((message, hint)) = problem {
+            findings.push(SpecFinding::at(at.key(field), message).hint(hint));
+        }
+    }
+}
+
+fn path_problem(path: &str) -> Option<(String, String)> {
+    if !path.starts_with('/') {
+        let hint = format!("did you mean {}?", quoted(&format!("/{path}")));
+        return Some((format!("the path {} does not start with `/`", quoted(path)), hint));
+    }
+    let bad = path
+        .chars()
+        .find(|c| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#'));
+    bad.map(|c| {
+        let message = format!("a path holds no {}", name_of(c));
+        (
+            message,
+            "write the plain start of the path, such as `/api`".into(),
+        )
+    })
+}
+
+/// What one listening port already serves.
+struct Holder {
+    place: FieldPath,
+    service: String,
+    protocol: Protocol,
+    routes: BTreeMap<Route, (FieldPath, String)>,
+}
+
+type Route = (Option<String>, Option<String>);
+
+/// Ports are the deployment's, not the service's: two endpoints on one port clash, unless requests can be
+/// told apart by host or path.
+pub(super) fn check_ports(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>) {
+    let mut holders: BTreeMap<(bool, u16), Holder> = BTreeMap::new();
+    for (service, spec) in &deployment.services {
+        let list = FieldPath::of("services")
+            .key(service.to_string())
+            .key("endpoints");
+        for (position, endpoint) in spec
+            .endpoints
+            .iter()
+            .enumerate()
+            .filter(|(_, endpoint)| endpoint.port != 0)
+        {
+            let place = list.index(position).key("port");
+            let route = (endpoint.host.clone(), endpoint.path.clone());
+            let key = (endpoint.protocol == Protocol::Udp, endpoint.port);
+            let Some(holder) = holders.get_mut(&key) else {
+                let routes = BTreeMap::from([(route, (place.clone(), service.to_string()))]);
+                let (service, protocol) = (service.to_string(), endpoint.protocol);
+                holders.insert(
+                    key,
+                    Holder {
+                        place,
+                        service,
+                        protocol,
+                        routes,
+                    },
+                );
+                continue;
+            };
+            findings.extend(clash(holder, endpoint, service.as_str(), &place, route));
+        }
+    }
+}
+
+fn clash(
+    holder: &mut Holder,
+    endpoint: &Endpoint,
+    service: &str,
+    place: &FieldPath,
+    route: Route,
+) -> Option<SpecFinding> {
+    let port = endpoint.port;
+    let by = |other: &str| {
+        if other == service {
+            "this service".to_owned()
+        } else {
+            format!("`{other}`")
+        }
+    };
+    let shareable = is_routed(endpoint.protocol)
+        && is_routed(holder.protocol)
+        && (endpoint.protocol == Protocol::Https) == (holder.protocol == Protocol::Https);
+    if !shareable {
+        return Some(
+            SpecFinding::at(
+                place.clone(),
+                format!("port {port} is already taken by {}", by(&holder.service)),
+            )
+            .also(holder.place.clone(), "taken here")
+            .hint("give one of the two another port; `target_port` can stay as it is"),
+        );
+    }
+    if let Some((first, owner)) = holder.routes.get(&route) {
+        return Some(
+            SpecFinding::at(
+                place.clone(),
+                format!("port {port} is already taken by {}", by(owner)),
+            )
+            .also(first.clone(), "taken here")
+            .hint("give one of the two another port, or tell them apart by `host` or `path`"),
+        );
+    }
+    holder.routes.insert(route, (place.clone(), service.into()));
+    None
+}

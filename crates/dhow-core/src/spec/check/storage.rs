@@ -1,0 +1,101 @@
+//! What is mounted, and where.
+
+use std::collections::BTreeMap;
+
+use super::finding::{FieldPath, SpecFinding};
+use super::limits::{MEMORY_MAX_BYTES, NAME_MAX_BYTES};
+use super::words::{name_of, path_problem, quoted};
+use crate::spec::{ByteSize, ServiceSpec, Storage};
+
+/// Mounting over these would take the workload's own kernel files away.
+const RESERVED_TARGETS: [&str; 4] = ["/", "/proc", "/sys", "/dev"];
+
+pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
+    let list = at.key("storage");
+    let mut targets: BTreeMap<String, usize> = BTreeMap::new();
+    for (position, mount) in spec.storage.iter().enumerate() {
+        let place = list.index(position);
+        check_target(&place.key("target"), mount.target(), findings);
+        if let Some(first) = targets.insert(plain(mount.target()), position) {
+            findings.push(
+                SpecFinding::at(
+                    place.key("target"),
+                    format!("{} is mounted twice", quoted(&plain(mount.target()))),
+                )
+                .also(list.index(first).key("target"), "first here")
+                .hint("give each its own target"),
+            );
+        }
+        check_mount(&place, mount, findings);
+    }
+}
+
+/// The path without what makes no difference: `/data//` is `/data`.
+fn plain(path: &str) -> String {
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .collect();
+    format!("/{}", parts.join("/"))
+}
+
+fn check_target(at: &FieldPath, target: &str, findings: &mut Vec<SpecFinding>) {
+    if let Some((message, hint)) = path_problem(target, "the target") {
+        findings.push(SpecFinding::at(at.clone(), message).hint(hint));
+    } else if RESERVED_TARGETS.contains(&plain(target).as_str()) {
+        findings.push(
+            SpecFinding::at(
+                at.clone(),
+                format!("nothing can be mounted over {}", quoted(target)),
+            )
+            .hint("choose a directory below it, or another one"),
+        );
+    }
+}
+
+fn check_mount(at: &FieldPath, mount: &Storage, findings: &mut Vec<SpecFinding>) {
+    match mount {
+        Storage::Bind { source, .. } => {
+            if let Some((message, hint)) = path_problem(source, "the source") {
+                findings.push(SpecFinding::at(at.key("source"), message).hint(hint));
+            }
+        }
+        Storage::Named { name, .. } => {
+            if let Some(message) = volume_name_problem(name) {
+                let hint = "use letters, digits, `-`, `_` and `.`, such as `pgdata`";
+                findings.push(SpecFinding::at(at.key("name"), message).hint(hint));
+            }
+        }
+        Storage::Tmpfs {
+            size: Some(ByteSize(bytes)),
+            ..
+        } => {
+            if *bytes == 0 || *bytes > MEMORY_MAX_BYTES {
+                let message = format!("a tmpfs of {} cannot be made", ByteSize(*bytes));
+                let hint = "such as `64Mi`, or leave it out for half of the memory";
+                findings.push(SpecFinding::at(at.key("size"), message).hint(hint));
+            }
+        }
+        Storage::Tmpfs { size: None, .. } => {}
+    }
+}
+
+fn volume_name_problem(name: &str) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() {
+        Some("the volume has no name".into())
+    } else if name.len() > NAME_MAX_BYTES {
+        Some(format!(
+            "a volume's name has at most {NAME_MAX_BYTES} characters, this one has {}",
+            name.chars().count()
+        ))
+    } else if name.starts_with('/') {
+        Some(format!("{} is a path, a `named` volume has a name", quoted(name)))
+    } else if let Some(c) = name.chars().find(|c| !fits(*c)) {
+        Some(format!("a volume's name holds no {}", name_of(c)))
+    } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        Some("a volume's name starts with a letter or a digit".into())
+    } else {
+        None
+    }
+}

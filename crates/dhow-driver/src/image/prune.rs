@@ -1,0 +1,201 @@
+//! Removing images, and the layers and blobs that nothing needs any more.
+//!
+//! Nothing is removed that the caller says is in use or that a lease names. Each removal happens under the
+//! lock of its digest, after a fresh look at leases and then at records: a pull writes its lease before it
+//! looks for anything and its record before it gives the lease back, so it is seen either way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::clock;
+use super::digest::Digest;
+use super::error::{ImageError, Subject};
+use super::images::Images;
+use super::reference::ImageRef;
+use super::store::{LockKind, Store, StoreError};
+
+/// What may go.
+#[derive(Clone, Debug, Default)]
+pub struct PruneOptions {
+    /// Images (as [`super::Image::digest`] names them) that replicas on this node use.
+    pub in_use: BTreeSet<Digest>,
+    /// Only images that nobody used for this long.
+    pub unused_for: Duration,
+}
+
+/// What went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PruneReport {
+    pub images: Vec<Digest>,
+    pub layers: usize,
+    pub blobs: usize,
+    /// Of layers and blobs.
+    pub freed_bytes: u64,
+}
+
+impl Images {
+    /// Removes every image that is not in use, and what it alone needed.
+    pub async fn prune(&self, options: &PruneOptions) -> Result<PruneReport, ImageError> {
+        let mut report = PruneReport::default();
+        let now = clock::now();
+        for image in self.at_store(|store| store.images()).await? {
+            let is_candidate = !options.in_use.contains(&image) && self.is_unused(&image, options, now);
+            if is_candidate && self.remove_record(image).await? {
+                report.images.push(image);
+            }
+        }
+        self.sweep(&mut report).await?;
+        Ok(report)
+    }
+
+    /// Removes a reference, and the image when that was its last one.
+    pub async fn remove(
+        &self,
+        reference: &ImageRef,
+        in_use: &BTreeSet<Digest>,
+    ) -> Result<PruneReport, ImageError> {
+        let subject = Subject::of(reference);
+        let index = self.at_store(|store| store.references()).await?;
+        let named = reference.digest().or_else(|| index.get(reference));
+        let known = self.at_store(|store| store.images()).await?;
+        let Some(image) = named.filter(|image| known.contains(image)) else {
+            return Err(ImageError::NotHere { image: subject.image });
+        };
+        let others: Vec<_> = index
+            .of_image(&image)
+            .into_iter()
+            .filter(|other| other != reference)
+            .collect();
+        // A digest means the image itself, however many names it has.
+        let is_last = others.is_empty() || reference.digest().is_some();
+        if is_last && in_use.contains(&image) {
+            return Err(ImageError::InUse { image: subject.image });
+        }
+        let mut report = PruneReport::default();
+        if !is_last {
+            let gone = reference.clone();
+            self.at_store(move |store| store.change_references(|index| index.remove(&gone)))
+                .await?;
+            return Ok(report);
+        }
+        if !self.remove_record(image).await? {
+            return Err(ImageError::InUse { image: subject.image });
+        }
+        report.images.push(image);
+        self.sweep(&mut report).await?;
+        Ok(report)
+    }
+
+    fn is_unused(&self, image: &Digest, options: &PruneOptions, now: SystemTime) -> bool {
+        let last_used = self.inner.store.last_used(image);
+        // A time in the future, from a clock that was wrong, is as good as now.
+        last_used.is_some_and(|used| now.duration_since(used).unwrap_or_default() >= options.unused_for)
+    }
+
+    /// Removes the record of an image unless a lease names it; says whether it did.
+    async fn remove_record(&self, image: Digest) -> Result<bool, ImageError> {
+        let store = &self.inner.store;
+        let lock = store
+            .locks
+            .acquire(LockKind::Image, &image)
+            .await
+            .map_err(ImageError::Catalogue)?;
+        self.at_store(move |store| {
+            let _lock = lock;
+            if store.leased()?.contains(&image) {
+                return Ok(false);
+            }
+            store.change_references(|index| index.remove_image(&image))?;
+            store.remove_record(&image)?;
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Removes layers and blobs that no image and no lease needs.
+    async fn sweep(&self, report: &mut PruneReport) -> Result<(), ImageError> {
+        let (layers, blobs) = self
+            .at_store(|store| {
+                let live = live(store)?;
+                let dead = |all: Vec<Digest>| all.into_iter().filter(|digest| !live.contains(digest));
+                Ok((
+                    dead(store.layers()?).collect::<Vec<_>>(),
+                    dead(store.blobs()?).collect::<Vec<_>>(),
+                ))
+            })
+            .await?;
+        for layer in layers {
+            let freed = self.remove_dead(LockKind::Layer, layer, |store, layer| {
+                let size_bytes = store
+                    .layer_meta(layer)
+                    .ok()
+                    .flatten()
+                    .map_or(0, |meta| meta.size_bytes);
+                store.remove_layer(layer).map(|()| size_bytes)
+            });
+            if let Some(freed) = freed.await? {
+                report.layers += 1;
+                report.freed_bytes += freed;
+            }
+        }
+        for blob in blobs {
+            let freed = self.remove_dead(LockKind::Blob, blob, |store, blob| {
+                let size_bytes = std::fs::metadata(store.blob_path(blob)).map_or(0, |meta| meta.len());
+                store.remove_blob(blob).map(|()| size_bytes)
+            });
+            if let Some(freed) = freed.await? {
+                report.blobs += 1;
+                report.freed_bytes += freed;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one thing under its lock if it still is dead then; returns what that freed.
+    async fn remove_dead(
+        &self,
+        kind: LockKind,
+        digest: Digest,
+        remove: impl FnOnce(&Store, &Digest) -> Result<u64, StoreError> + Send + 'static,
+    ) -> Result<Option<u64>, ImageError> {
+        let store = &self.inner.store;
+        let lock = store
+            .locks
+            .acquire(kind, &digest)
+            .await
+            .map_err(ImageError::Catalogue)?;
+        self.at_store(move |store| {
+            let _lock = lock;
+            if live(store)?.contains(&digest) {
+                return Ok(None);
+            }
+            remove(store, &digest).map(Some)
+        })
+        .await
+    }
+
+    async fn at_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, ImageError> {
+        let store = Arc::clone(&self.inner.store);
+        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        let done = done.map_err(|error| ImageError::Setup {
+            detail: error.to_string(),
+        })?;
+        done.map_err(ImageError::Catalogue)
+    }
+}
+
+/// Everything that a lease or a record needs, in that order of looking.
+fn live(store: &Store) -> Result<BTreeSet<Digest>, StoreError> {
+    let mut live = store.leased()?;
+    for image in store.images()? {
+        live.insert(image);
+        if let Some(record) = store.record(&image)? {
+            live.extend(record.needs());
+        }
+    }
+    Ok(live)
+}

@@ -1,0 +1,355 @@
+//! One pull from beginning to end: what the reference means, the manifest for this platform, all layers at
+//! once, and the record that makes the image exist.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::task::JoinSet;
+
+use super::config::{self, ImageConfig};
+use super::digest::Digest;
+use super::error::{ImageError, Subject};
+use super::images::{Image, Inner};
+use super::manifest::{Descriptor, Document, Manifest, ManifestError};
+use super::progress::ProgressSender;
+use super::reference::ImageRef;
+use super::rootfs;
+use super::source::{LayerRequest, Source, blocking};
+use super::store::{DigestLock, ImageRecord, LayerRecord, Lease, LockKind, RECORD_VERSION};
+use super::unpack::{LayerInput, LayerMeta, UnpackJob, unpack};
+
+/// A pull with all it needs.
+pub(crate) struct Job {
+    pub inner: Arc<Inner>,
+    pub reference: ImageRef,
+    pub progress: ProgressSender,
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// What the manifest and the configuration say.
+struct Plan {
+    manifest: Digest,
+    config_digest: Digest,
+    config: ImageConfig,
+    /// Each layer as transferred and as unpacked, bottom first.
+    layers: Vec<(Descriptor, Digest)>,
+}
+
+impl Job {
+    pub async fn run(self) -> Result<Image, ImageError> {
+        let subject = Subject::of(&self.reference);
+        self.inner.privilege.check().map_err(|_| ImageError::NotRoot {
+            image: subject.image.clone(),
+        })?;
+        let lease = Arc::new(self.inner.store.lease().map_err(|error| subject.store(error))?);
+        // A pinned image that is here needs nobody's help.
+        if let Some(digest) = self.reference.digest()
+            && let Some(image) = self
+                .inner
+                .load(&self.reference, digest, Arc::clone(&lease))
+                .await?
+        {
+            return self.done(image, &subject).await;
+        }
+        let source = Source::open(&self.reference, &self.inner.client, &self.inner.store).await?;
+        let digest = source.resolve(&subject).await?;
+        if let Some(image) = self
+            .inner
+            .load(&self.reference, digest, Arc::clone(&lease))
+            .await?
+        {
+            return self.done(image, &subject).await;
+        }
+        let plan = self.plan(&source, digest, &lease, &subject).await?;
+        self.progress.start(
+            plan.layers.len(),
+            plan.layers.iter().map(|(layer, _)| layer.size).sum(),
+        );
+        let metas = self.layers(source, &plan, &subject).await?;
+        self.record(digest, plan, metas, &subject).await?;
+        // Read back under the lease: the image that is returned is the one on disk.
+        let image = self.inner.load(&self.reference, digest, lease).await?;
+        self.done(image.ok_or_else(|| subject.not_found())?, &subject)
+            .await
+    }
+
+    /// Notes the reference, which may be new for an image that was there, and the use.
+    async fn done(&self, image: Image, subject: &Subject) -> Result<Image, ImageError> {
+        let store = Arc::clone(&self.inner.store);
+        let (reference, digest, about) = (self.reference.clone(), image.digest(), subject.clone());
+        blocking(subject, move || {
+            let noted = store.change_references(|index| index.set(&reference, digest));
+            noted.map_err(|error| about.store(error))
+        })
+        .await?;
+        image.mark_used()?;
+        self.progress.complete();
+        Ok(image)
+    }
+
+    async fn plan(
+        &self,
+        source: &Source,
+        digest: Digest,
+        lease: &Lease,
+        subject: &Subject,
+    ) -> Result<Plan, ImageError> {
+        let (manifest_digest, manifest) = self.manifest(source, digest, lease, subject).await?;
+        let config_digest = manifest.config.digest;
+        lease
+            .protect([config_digest])
+            .map_err(|error| subject.store(error))?;
+        let bytes = match self.kept(config_digest, subject).await? {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = source.config(&manifest.config, subject).await?;
+                self.keep(config_digest, bytes, subject).await?
+            }
+        };
+        let (config, diff_ids) = config::parse(&bytes).map_err(|error| {
+            let detail = format!("its configuration cannot be read: {error}");
+            subject.manifest(ManifestError::Malformed { detail })
+        })?;
+        self.check_platform(&config, subject)?;
+        if diff_ids.len() != manifest.layers.len() {
+            let (diff_ids, layers) = (diff_ids.len(), manifest.layers.len());
+            return Err(subject.manifest(ManifestError::LayerCount { diff_ids, layers }));
+        }
+        let blobs = manifest.layers.iter().map(|layer| layer.digest);
+        let named = blobs.chain(diff_ids.iter().copied());
+        lease.protect(named).map_err(|error| subject.store(error))?;
+        let layers = manifest.layers.into_iter().zip(diff_ids).collect();
+        Ok(Plan {
+            manifest: manifest_digest,
+            config_digest,
+            config,
+            layers,
+        })
+    }
+
+    /// The manifest for this platform, through a list where there is one.
+    async fn manifest(
+        &self,
+        source: &Source,
+        digest: Digest,
+        lease: &Lease,
+        subject: &Subject,
+    ) -> Result<(Digest, Manifest), ImageError> {
+        let index = match self.document(source, digest, lease, subject).await? {
+            Document::Manifest(manifest) => return Ok((digest, manifest)),
+            Document::Index(index) => index,
+        };
+        let chosen = index
+            .choose(&self.inner.platform)
+            .map_err(|offered| ImageError::NoPlatform {
+                image: subject.image.clone(),
+                origin: subject.origin.clone(),
+                wanted: self.inner.platform.clone(),
+                offered,
+            })?;
+        match self.document(source, chosen.digest, lease, subject).await? {
+            Document::Manifest(manifest) => Ok((chosen.digest, manifest)),
+            Document::Index(_) => {
+                let detail = "a list of manifests that names another list".to_owned();
+                Err(subject.manifest(ManifestError::Malformed { detail }))
+            }
+        }
+    }
+
+    async fn document(
+        &self,
+        source: &Source,
+        digest: Digest,
+        lease: &Lease,
+        subject: &Subject,
+    ) -> Result<Document, ImageError> {
+        lease.protect([digest]).map_err(|error| subject.store(error))?;
+        let bytes = match self.kept(digest, subject).await? {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = source.manifest(digest, subject).await?;
+                self.keep(digest, bytes, subject).await?
+            }
+        };
+        Document::parse(&bytes).map_err(|error| subject.manifest(error))
+    }
+
+    async fn kept(&self, digest: Digest, subject: &Subject) -> Result<Option<Vec<u8>>, ImageError> {
+        let (store, about) = (Arc::clone(&self.inner.store), subject.clone());
+        blocking(subject, move || {
+            store.read_blob(&digest).map_err(|error| about.store(error))
+        })
+        .await
+    }
+
+    async fn keep(&self, digest: Digest, bytes: Vec<u8>, subject: &Subject) -> Result<Vec<u8>, ImageError> {
+        let (store, about) = (Arc::clone(&self.inner.store), subject.clone());
+        blocking(subject, move || {
+            store
+                .write_blob(&digest, &bytes)
+                .map_err(|error| about.store(error))?;
+            Ok(bytes)
+        })
+        .await
+    }
+
+    fn check_platform(&self, config: &ImageConfig, subject: &Subject) -> Result<(), ImageError> {
+        let (found, wanted) = (&config.platform, &self.inner.platform);
+        if !found.os.is_empty() && found.os != wanted.os {
+            return Err(ImageError::NoPlatform {
+                image: subject.image.clone(),
+                origin: subject.origin.clone(),
+                wanted: wanted.clone(),
+                offered: vec![found.clone()],
+            });
+        }
+        if !found.architecture.is_empty() && found.architecture != wanted.architecture {
+            // The host may run it through an emulator; only the user knows.
+            tracing::warn!(image = %subject.image, %found, %wanted, "the image is for another architecture");
+        }
+        Ok(())
+    }
+
+    /// Brings all layers into the store, several at a time; the first failure ends the rest.
+    async fn layers(
+        &self,
+        source: Source,
+        plan: &Plan,
+        subject: &Subject,
+    ) -> Result<Vec<LayerMeta>, ImageError> {
+        let source = Arc::new(source);
+        let mut tasks = JoinSet::new();
+        for (at, (descriptor, diff_id)) in plan.layers.iter().enumerate() {
+            let layer = LayerJob {
+                inner: Arc::clone(&self.inner),
+                source: Arc::clone(&source),
+                descriptor: descriptor.clone(),
+                diff_id: *diff_id,
+                progress: self.progress.clone(),
+                cancelled: Arc::clone(&self.cancelled),
+                subject: subject.clone(),
+            };
+            tasks.spawn(async move { (at, layer.run().await) });
+        }
+        let mut metas = vec![LayerMeta::default(); plan.layers.len()];
+        while let Some(ended) = tasks.join_next().await {
+            let (at, meta) = ended.map_err(|_| subject.cancelled())?;
+            metas[at] = meta?;
+        }
+        Ok(metas)
+    }
+
+    async fn record(
+        &self,
+        digest: Digest,
+        plan: Plan,
+        metas: Vec<LayerMeta>,
+        subject: &Subject,
+    ) -> Result<(), ImageError> {
+        let store = Arc::clone(&self.inner.store);
+        let lock = store.locks.acquire(LockKind::Image, &digest).await;
+        let lock = lock.map_err(|error| subject.store(error))?;
+        let about = subject.clone();
+        blocking(subject, move || {
+            let _lock = lock;
+            let layers = plan
+                .layers
+                .iter()
+                .zip(&metas)
+                .map(|((_, diff_id), meta)| LayerRecord {
+                    diff_id: *diff_id,
+                    size_bytes: meta.size_bytes,
+                    opaque_root: meta.opaque_root,
+                });
+            let mut record = ImageRecord {
+                version: RECORD_VERSION,
+                manifest: plan.manifest,
+                config_digest: plan.config_digest,
+                config: plan.config,
+                layers: layers.collect(),
+                fixes: Vec::new(),
+            };
+            record.fixes = rootfs::fixes(&store, &record).map_err(|error| about.store(error))?;
+            store
+                .write_record(&digest, &record)
+                .map_err(|error| about.store(error))
+        })
+        .await
+    }
+}
+
+/// One layer of one pull.
+struct LayerJob {
+    inner: Arc<Inner>,
+    source: Arc<Source>,
+    descriptor: Descriptor,
+    diff_id: Digest,
+    progress: ProgressSender,
+    cancelled: Arc<AtomicBool>,
+    subject: Subject,
+}
+
+impl LayerJob {
+    async fn run(self) -> Result<LayerMeta, ImageError> {
+        let store = &self.inner.store;
+        let failed = |error| self.subject.store(error);
+        let lock = store
+            .locks
+            .acquire(LockKind::Layer, &self.diff_id)
+            .await
+            .map_err(failed)?;
+        if let Some(meta) = store.layer_meta(&self.diff_id).map_err(failed)? {
+            self.progress.add_bytes(self.descriptor.size);
+            self.progress.layer_done();
+            return Ok(meta);
+        }
+        let input = {
+            let _slot = self
+                .inner
+                .transfers
+                .acquire()
+                .await
+                .map_err(|_| self.subject.cancelled())?;
+            let request = LayerRequest {
+                descriptor: self.descriptor.clone(),
+                store: Arc::clone(store),
+                progress: self.progress.clone(),
+                subject: self.subject.clone(),
+                cancelled: Arc::clone(&self.cancelled),
+            };
+            self.source.layer(request).await?
+        };
+        let meta = self.unpack(input, lock).await?;
+        self.progress.layer_done();
+        Ok(meta)
+    }
+
+    /// Unpacks on a blocking thread, which holds the lock and the slot to its end whatever becomes of us.
+    async fn unpack(&self, input: LayerInput, lock: DigestLock) -> Result<LayerMeta, ImageError> {
+        let slot = Arc::clone(&self.inner.unpacks).acquire_owned().await;
+        let slot = slot.map_err(|_| self.subject.cancelled())?;
+        let (inner, subject) = (Arc::clone(&self.inner), self.subject.clone());
+        let (diff_id, blob) = (self.diff_id, self.descriptor.digest);
+        let cancelled = Arc::clone(&self.cancelled);
+        let leaves_blob = self.source.leaves_blobs();
+        blocking(&self.subject, move || {
+            let _held = (lock, slot);
+            let job = UnpackJob {
+                limits: &inner.limits,
+                privilege: inner.privilege,
+                diff_id,
+                cancelled: &cancelled,
+            };
+            let made = inner
+                .store
+                .make_layer(&diff_id, |target| unpack(input, target, &job));
+            let meta = made.map_err(|error| subject.layer(diff_id, error))?;
+            if leaves_blob && inner.store.remove_blob(&blob).is_err() {
+                // The layer is there; a blob that stays is only space, which `prune` takes back.
+                tracing::debug!(%blob, "the transferred layer was not removed");
+            }
+            Ok(meta)
+        })
+        .await
+    }
+}

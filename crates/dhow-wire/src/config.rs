@@ -1,0 +1,29 @@
+//! The daemon's configuration: file, environment and flags become one checked value, or everything that is
+//! wrong with them.
+//!
+//! Called by `dhow daemon` and by whoever runs a node inside another process. Precedence is flag, environment,
+//! file, default; what is malformed is refused, never replaced by a default. It opens no file, looks up no
+//! name and binds nothing.
+
+mod check;
+mod cluster_mode;
+mod daemon_config;
+mod effective;
+mod log;
+mod modes;
+mod peer;
+mod read;
+mod seconds;
+mod servers;
+mod setting;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster_mode::{ClusterMode, WorkerTierRole};
+pub use daemon_config::{DaemonConfig, NodeResources};
+pub use effective::{ConfigSources, DEFAULT_DATA_DIR, load_config, parse_config};
+pub use log::{LogConfig, LogFormat, LogLevel};
+pub use peer::{RaftPeer, StaticPeer};
+pub use setting::Setting;

@@ -1,0 +1,66 @@
+//! The configuration that a daemon runs with: every value known, defaults filled in.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use dhow_core::spec::{ByteSize, Cpu};
+use serde::Serialize;
+
+use super::cluster_mode::ClusterMode;
+use super::log::LogConfig;
+
+/// What this node offers; what is left open is what the host has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeResources {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+}
+
+/// The effective configuration. Its serialised form is a configuration file that gives the same value again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DaemonConfig {
+    /// All state; one daemon per directory.
+    pub data_dir: PathBuf,
+    /// The API's Unix socket.
+    pub socket: PathBuf,
+    pub api_addr: SocketAddr,
+    pub cluster: ClusterMode,
+    pub cluster_key_file: PathBuf,
+    /// The node's labels, those of its mode included.
+    pub labels: BTreeMap<String, String>,
+    pub resources: NodeResources,
+    pub log: LogConfig,
+}
+
+impl DaemonConfig {
+    /// Where a worker keeps its certificate: as configured, else inside the data directory.
+    pub fn worker_identity_dir(&self) -> PathBuf {
+        match &self.cluster {
+            ClusterMode::WorkerTier {
+                identity_dir: Some(dir),
+                ..
+            } => dir.into(),
+            ClusterMode::WorkerTier { .. }
+            | ClusterMode::SingleNode {}
+            | ClusterMode::Raft { .. }
+            | ClusterMode::Static { .. } => self.data_dir.join("worker/identity"),
+        }
+    }
+
+    /// Where a server keeps the workers' CA: as configured, else inside the data directory.
+    pub fn worker_ca_dir(&self) -> PathBuf {
+        match &self.cluster {
+            ClusterMode::WorkerTier {
+                worker_ca_dir: Some(dir),
+                ..
+            } => dir.into(),
+            ClusterMode::WorkerTier { .. }
+            | ClusterMode::SingleNode {}
+            | ClusterMode::Raft { .. }
+            | ClusterMode::Static { .. } => self.data_dir.join("cluster"),
+        }
+    }
+}

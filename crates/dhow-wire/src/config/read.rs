@@ -1,0 +1,131 @@
+//! The file's own values, before anything else is taken into account.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::cluster_mode::ClusterMode;
+use super::daemon_config::NodeResources;
+use super::log::{LogFormat, LogLevel};
+use super::modes;
+use super::values::{self, Wrong};
+use crate::document::{Decoder, Fields, Kind, Node, cpu, loose_text, size, text, text_map};
+
+/// What the file says; what it leaves out stays open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ConfigFile {
+    pub data_dir: Option<String>,
+    pub socket: Option<String>,
+    pub api_addr: Option<SocketAddr>,
+    pub cluster: Option<ClusterMode>,
+    pub cluster_key_file: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub resources: NodeResources,
+    pub log_level: Option<LogLevel>,
+    pub log_format: Option<LogFormat>,
+}
+
+pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
+    let mut fields = Fields::open(
+        decoder,
+        root,
+        "the configuration",
+        "`key: value` lines, such as `data_dir: /var/lib/dhow`",
+    )?;
+    fields.elsewhere(&[
+        ("mode", "it belongs inside: `cluster: { mode: raft, … }`"),
+        ("peers", "it belongs inside `cluster`"),
+        ("node_id", "it belongs inside `cluster`"),
+        ("raft", "write `cluster: { mode: raft, … }`"),
+        ("static", "write `cluster: { mode: static, … }`"),
+        ("log_level", "write `log: { level: info }`"),
+        ("log_format", "write `log: { format: json }`"),
+        ("logging", "write `log: { level: info, format: text }`"),
+        ("listen", "write `api_addr`"),
+        ("bind_addr", "write `api_addr`"),
+        (
+            "deployment",
+            "this looks like a deployment file: `dhow validate` and `dhow deploy` take those",
+        ),
+        (
+            "services",
+            "this looks like a deployment file: `dhow validate` and `dhow deploy` take those",
+        ),
+    ]);
+    let mut file = ConfigFile {
+        data_dir: fields.optional("data_dir", path),
+        socket: fields.optional("socket", path),
+        api_addr: fields.optional("api_addr", address),
+        cluster: fields.optional_or_say("cluster", ONLY_ABSENT, modes::cluster),
+        cluster_key_file: fields.optional("cluster_key_file", path),
+        labels: fields.optional("labels", text_map).unwrap_or_default(),
+        resources: fields.optional("resources", resources).unwrap_or_default(),
+        log_level: None,
+        log_format: None,
+    };
+    if let Some((level, format)) = fields.optional("log", log) {
+        (file.log_level, file.log_format) = (level, format);
+    }
+    fields.close();
+    Some(file)
+}
+
+const ONLY_ABSENT: &str =
+    "only an absent `cluster` means single-node: remove the line, or write `cluster: { mode: single-node }`";
+
+/// Reads a text with one of the rules that variables and flags share.
+fn with<T>(decoder: &mut Decoder, node: &Node, rule: impl FnOnce(&str) -> Result<T, Wrong>) -> Option<T> {
+    let text = loose_text(decoder, node)?;
+    match rule(&text) {
+        Ok(value) => Some(value),
+        Err((message, hint)) => decoder.fail(node.span, message, hint),
+    }
+}
+
+pub(super) fn address(decoder: &mut Decoder, node: &Node) -> Option<SocketAddr> {
+    match node.kind() {
+        Kind::List | Kind::Map => {
+            let hint = "write `10.0.0.1:3669`; an IPv6 address goes into quotes: `\"[::1]:3669\"`";
+            decoder.wrong_type(node, "an IP address and a port", hint)
+        }
+        Kind::Integer => {
+            let hint = "write the IP address too, such as `127.0.0.1:3669`";
+            decoder.wrong_type(node, "an IP address and a port", hint)
+        }
+        Kind::Nothing | Kind::Boolean | Kind::Float | Kind::Text => with(decoder, node, values::address),
+    }
+}
+
+pub(super) fn path(decoder: &mut Decoder, node: &Node) -> Option<String> {
+    let text = text(decoder, node)?;
+    match values::path(&text) {
+        Ok(path) => Some(path),
+        Err((message, hint)) => decoder.fail(node.span, message, hint),
+    }
+}
+
+fn resources(decoder: &mut Decoder, node: &Node) -> Option<NodeResources> {
+    let mut fields = Fields::open(decoder, node, "`resources`", "`{ cpu: 4, memory: 8Gi }`")?;
+    fields.elsewhere(&[("cpus", "write `cpu`"), ("mem", "write `memory`")]);
+    let resources = NodeResources {
+        cpu: fields.optional("cpu", cpu),
+        memory: fields.optional("memory", size),
+    };
+    fields.close();
+    Some(resources)
+}
+
+fn log(decoder: &mut Decoder, node: &Node) -> Option<(Option<LogLevel>, Option<LogFormat>)> {
+    let mut fields = Fields::open(decoder, node, "`log`", "`{ level: info, format: text }`")?;
+    let level = fields.optional("level", |decoder, node| {
+        with(decoder, node, |text| {
+            values::word(text, values::LEVEL, &LogLevel::ALL, values::LEVEL_SYNONYMS)
+        })
+    });
+    let format = fields.optional("format", |decoder, node| {
+        with(decoder, node, |text| {
+            values::word(text, values::FORMAT, &LogFormat::ALL, values::FORMAT_SYNONYMS)
+        })
+    });
+    fields.close();
+    Some((level, format))
+}

@@ -1,0 +1,154 @@
+//! The deployment file: from text to a checked spec, or to everything that is wrong with it.
+//!
+//! Called by the commands that take a file and by the API, whose bodies are the same language. Reading is
+//! strict; `$E:NAME` is resolved here, from the environment that the caller passes in, and `$S:name` is left for
+//! the node. It never opens a file and never resolves a secret.
+
+mod endpoint;
+mod env;
+mod health;
+mod host;
+mod names;
+mod placement;
+mod rollout;
+mod scale;
+mod service;
+mod storage;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_core::ids::{DeploymentName, ServiceName};
+use dhow_core::spec::check::{FieldPath, PathPart, SpecFinding, check_deployment};
+use dhow_core::spec::{DeploymentSpec, ServiceSpec, SpecVersion};
+
+use crate::document::{
+    Decoder, Fields, Finding, Findings, Node, Source, Value, choice, findings_of, loose_text, parse,
+};
+
+/// What the readers of one file share.
+pub(crate) struct Reading<'e> {
+    env: &'e dyn Fn(&str) -> Option<String>,
+    /// Rules that need to know what was written rather than what it means.
+    found: Vec<SpecFinding>,
+}
+
+/// Reads a deployment file. `env` gives the client's environment for `$E:NAME`.
+pub fn parse_deployment(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<DeploymentSpec, Findings> {
+    let source = Source::new(file_name, text);
+    let mut findings = Findings::of(source.clone());
+    let Some(document) = parse(&source, &mut findings) else {
+        return Err(findings);
+    };
+    let Some(root) = document.root else {
+        findings.add(
+            Finding::at(&source, source.span_at(0), "the file is empty")
+                .with_hint("a deployment has `version: v1`, `deployment: <name>` and `services:`"),
+        );
+        return Err(findings);
+    };
+    let mut decoder = Decoder::new(source, findings);
+    let mut reading = Reading {
+        env,
+        found: Vec::new(),
+    };
+    let Some(spec) = read_deployment(&mut decoder, &root, &mut reading) else {
+        return Err(decoder.into_findings());
+    };
+    let mut judged = check_deployment(&spec);
+    judged.append(&mut reading.found);
+    judged.retain(|finding| is_decided(&decoder, finding));
+    findings_of(decoder, &root, judged).or(spec)
+}
+
+fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>) -> Option<DeploymentSpec> {
+    const EXAMPLE: &str = "`version: v1`, `deployment: <name>` and `services:`";
+    let mut fields = Fields::open(decoder, root, "a deployment file", EXAMPLE)?;
+    fields.elsewhere(&[
+        ("name", "the deployment's name is `deployment: <name>`"),
+        (
+            "kind",
+            "this is not a Kubernetes object: write `version: v1`, `deployment` and `services`",
+        ),
+        ("apiVersion", "the version of this language is `version: v1`"),
+        (
+            "volumes",
+            "volumes need no declaration: a service's `storage` names them",
+        ),
+        ("networks", "services reach each other without one: remove it"),
+        (
+            "secrets",
+            "secrets are kept by `dhow secret set`; `env` refers to them as `$S:name`",
+        ),
+        ("configs", "mount a file with a service's `storage`"),
+    ]);
+    let version = fields.required("version", "version: v1", |decoder, node| {
+        choice(
+            decoder,
+            node,
+            &[("v1", SpecVersion::V1)],
+            &[("1", "v1"), ("1.0", "v1")],
+        )
+    });
+    let deployment = fields.required("deployment", "deployment: shop", |decoder, node| {
+        let text = loose_text(decoder, node)?;
+        names::checked(decoder, node.span, &text, DeploymentName::new)
+    });
+    let services = fields.required("services", "services:", |decoder, node| {
+        read_services(decoder, node, reading)
+    });
+    fields.close();
+    Some(DeploymentSpec {
+        version: version.unwrap_or_default(),
+        deployment: deployment.unwrap_or_else(DeploymentName::fallback),
+        services: services.unwrap_or_default(),
+    })
+}
+
+fn read_services(
+    decoder: &mut Decoder,
+    node: &Node,
+    reading: &mut Reading<'_>,
+) -> Option<BTreeMap<ServiceName, Arc<ServiceSpec>>> {
+    const HOW: &str = "write each service below its name: `web: { image: nginx:1.27 }`";
+    let Value::Mapping(mapping) = &node.value else {
+        return decoder.wrong_type(node, "a map of names and services", HOW);
+    };
+    let mut services = BTreeMap::new();
+    for entry in &mapping.entries {
+        let part = PathPart::Key(entry.key.to_string().into());
+        let read = decoder.within(part, |decoder| {
+            let name = names::checked(decoder, entry.key_span, &entry.key, ServiceName::new);
+            let spec = service::read(decoder, &entry.value, reading);
+            name.zip(spec)
+        });
+        if let Some((name, spec)) = read {
+            services.insert(name, Arc::new(spec));
+        }
+    }
+    Some(services)
+}
+
+/// Whether what a finding rests on is known: a service whose kind could not be read is not judged, and while a
+/// service's name is wrong nobody can say who depends on something that is not there.
+fn is_decided(decoder: &Decoder, finding: &SpecFinding) -> bool {
+    let parts = finding.path.parts();
+    let [PathPart::Key(root), PathPart::Key(name), rest @ ..] = parts else {
+        return true;
+    };
+    if root != "services" {
+        return true;
+    }
+    let service = FieldPath::of("services").key(name.clone());
+    let kind_failed = ["rtype", "runtime", "image"]
+        .iter()
+        .any(|field| decoder.has_failed(&service.key(*field)));
+    let about_others = rest.first() == Some(&PathPart::Key("depends".into()));
+    let names_failed = about_others && decoder.any_failed(|path| path.parts().len() == 2);
+    !kind_failed && !names_failed
+}

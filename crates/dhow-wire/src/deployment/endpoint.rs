@@ -1,0 +1,84 @@
+//! The endpoints of a service.
+
+use dhow_core::ids::RoleName;
+use dhow_core::spec::{Endpoint, Expose, Protocol};
+
+use super::names;
+use crate::document::{Decoder, Fields, Kind, Node, choice, list, port, text};
+
+const EXAMPLE: &str = "`{ name: http, protocol: http, port: 8080 }`";
+
+pub(super) fn endpoints(decoder: &mut Decoder, node: &Node) -> Option<Vec<Endpoint>> {
+    list(
+        decoder,
+        node,
+        "a list",
+        "write `- ` and the fields of each endpoint",
+        endpoint,
+    )
+}
+
+fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
+    if node.kind() == Kind::Text || node.kind() == Kind::Integer {
+        let hint = format!("write {EXAMPLE}");
+        return decoder.wrong_type(node, "a map", hint);
+    }
+    let mut fields = Fields::open(decoder, node, "an endpoint", EXAMPLE)?;
+    fields.elsewhere(&[
+        ("published", "write `port`"),
+        ("containerPort", "write `target_port`"),
+        ("targetPort", "write `target_port`"),
+        ("target", "write `target_port`"),
+    ]);
+    let name = fields.required("name", "name: http", text);
+    let protocol = fields.required("protocol", "protocol: http", protocol);
+    let number = fields.required("port", "port: 8080", port);
+    let endpoint = Endpoint {
+        name: name.unwrap_or_default(),
+        protocol: protocol.unwrap_or(Protocol::Tcp),
+        port: number.unwrap_or(0),
+        target_port: fields.optional("target_port", port),
+        expose: fields.or("expose", Expose::default(), expose),
+        path: fields.optional("path", text),
+        host: fields.optional("host", text),
+        target_role: fields.optional("target_role", role),
+    };
+    fields.close();
+    Some(endpoint)
+}
+
+pub(super) fn role(decoder: &mut Decoder, node: &Node) -> Option<RoleName> {
+    let name = text(decoder, node)?;
+    names::checked(decoder, node.span, &name, RoleName::new)
+}
+
+fn protocol(decoder: &mut Decoder, node: &Node) -> Option<Protocol> {
+    let allowed = [
+        ("http", Protocol::Http),
+        ("https", Protocol::Https),
+        ("tcp", Protocol::Tcp),
+        ("udp", Protocol::Udp),
+        ("websocket", Protocol::Websocket),
+    ];
+    choice(
+        decoder,
+        node,
+        &allowed,
+        &[("ws", "websocket"), ("http2", "http"), ("grpc", "tcp")],
+    )
+}
+
+fn expose(decoder: &mut Decoder, node: &Node) -> Option<Expose> {
+    let allowed = [("internal", Expose::Internal), ("public", Expose::Public)];
+    choice(
+        decoder,
+        node,
+        &allowed,
+        &[
+            ("external", "public"),
+            ("private", "internal"),
+            ("true", "public"),
+            ("false", "internal"),
+        ],
+    )
+}

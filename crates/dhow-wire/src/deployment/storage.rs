@@ -1,0 +1,100 @@
+//! What is mounted.
+
+use dhow_core::spec::Storage;
+
+use crate::document::{Decoder, Fields, Kind, Node, choice, flag, list, size, text};
+
+/// The kinds of storage, as `type` names them.
+#[derive(Clone, Copy)]
+enum Type {
+    Bind,
+    Named,
+    Tmpfs,
+}
+
+const EXAMPLE: &str = "`{ type: named, name: data, target: /data }`";
+
+pub(super) fn storage(decoder: &mut Decoder, node: &Node) -> Option<Vec<Storage>> {
+    list(
+        decoder,
+        node,
+        "a list",
+        "write `- ` and the fields of each mount",
+        mount,
+    )
+}
+
+fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
+    if node.kind() == Kind::Text {
+        return decoder.wrong_type(node, "a map", format!("write {EXAMPLE}"));
+    }
+    let mut fields = Fields::open(decoder, node, "a mount", EXAMPLE)?;
+    let example = match (fields.has("source"), fields.has("name")) {
+        (true, _) => "type: bind",
+        (false, true) => "type: named",
+        (false, false) => "type: tmpfs",
+    };
+    let kind = fields.required("type", example, |decoder, node| {
+        let allowed = [
+            ("bind", Type::Bind),
+            ("named", Type::Named),
+            ("tmpfs", Type::Tmpfs),
+        ];
+        choice(
+            decoder,
+            node,
+            &allowed,
+            &[
+                ("volume", "named"),
+                ("host", "bind"),
+                ("hostpath", "bind"),
+                ("memory", "tmpfs"),
+            ],
+        )
+    });
+    fields.elsewhere(&[
+        ("path", "the place inside is `target`"),
+        ("destination", "the place inside is `target`"),
+        ("mount", "the place inside is `target`"),
+        ("readonly", "only `bind` has it, as `read_only: true`"),
+    ]);
+    let storage = match kind {
+        None => {
+            fields.ignore_rest();
+            None
+        }
+        Some(Type::Bind) => {
+            fields.call("a `bind` mount");
+            let source = fields.required("source", "source: /srv/data", text);
+            let target = fields.required("target", "target: /data", text);
+            Some(Storage::Bind {
+                source: source.unwrap_or_default(),
+                target: target.unwrap_or_default(),
+                read_only: fields.or("read_only", false, flag),
+            })
+        }
+        Some(Type::Named) => {
+            fields.call("a `named` mount");
+            fields.elsewhere(&[(
+                "source",
+                "the volume is called by `name`; a directory of the host is `type: bind`",
+            )]);
+            let name = fields.required("name", "name: data", text);
+            let target = fields.required("target", "target: /data", text);
+            Some(Storage::Named {
+                name: name.unwrap_or_default(),
+                target: target.unwrap_or_default(),
+            })
+        }
+        Some(Type::Tmpfs) => {
+            fields.call("a `tmpfs` mount");
+            let target = fields.required("target", "target: /tmp", text);
+            Some(Storage::Tmpfs {
+                target: target.unwrap_or_default(),
+                size: fields.optional("size", size),
+            })
+        }
+    };
+    fields.close();
+    storage
+}

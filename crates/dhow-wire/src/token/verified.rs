@@ -1,0 +1,50 @@
+//! A token that has been proven. Only `WorkerBootstrapToken::verify` makes one.
+
+use std::collections::BTreeMap;
+
+use super::claims::{TokenClaims, TokenNonce};
+use super::error::TokenError;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedToken {
+    claims: TokenClaims,
+}
+
+impl VerifiedToken {
+    pub(super) fn new(claims: TokenClaims) -> Self {
+        Self { claims }
+    }
+
+    pub fn claims(&self) -> &TokenClaims {
+        &self.claims
+    }
+
+    /// What State counts uses by.
+    pub fn nonce(&self) -> TokenNonce {
+        self.claims.nonce
+    }
+
+    /// How many workers may join with it.
+    pub fn uses(&self) -> u32 {
+        self.claims.uses
+    }
+
+    /// Whether a worker with this token may carry these labels.
+    pub fn check_labels(&self, labels: &BTreeMap<String, String>) -> Result<(), TokenError> {
+        let Some(allowed) = &self.claims.allowed_labels else {
+            return Ok(());
+        };
+        let is_allowed = |key: &String, value: &String| {
+            allowed
+                .get(key)
+                .is_some_and(|values| values.is_empty() || values.contains(value))
+        };
+        match labels.iter().find(|(key, value)| !is_allowed(key, value)) {
+            None => Ok(()),
+            Some((key, value)) => Err(TokenError::LabelNotAllowed {
+                key: key.clone(),
+                value: value.clone(),
+            }),
+        }
+    }
+}
