@@ -47,11 +47,17 @@ fn check_replicas(state: &State, found: &mut Found) {
             found.expect(false, || format!("{key:?} belongs to no service"));
             continue;
         };
-        found.expect(service.info(key.generation).is_some(), || format!("{key:?} has an unknown generation"));
-        found.expect(service.role(key.slot.role).is_some(), || format!("{key:?} has an unknown role"));
+        found.expect(service.info(key.generation).is_some(), || {
+            format!("{key:?} has an unknown generation")
+        });
+        found.expect(service.role(key.slot.role).is_some(), || {
+            format!("{key:?} has an unknown role")
+        });
         check_on_node(state, key, replica, found);
         let healthy = replica.is_healthy() == replica.healthy_since.is_some();
-        found.expect(healthy, || format!("{key:?} does not know since when it is healthy"));
+        found.expect(healthy, || {
+            format!("{key:?} does not know since when it is healthy")
+        });
         if stays(state, service, key, replica) {
             serving.entry((key.service, key.slot)).or_default().push(key);
         }
@@ -72,10 +78,15 @@ fn stays(state: &State, service: &Service, key: &ReplicaKey, replica: &Replica) 
 
 fn check_on_node(state: &State, key: &ReplicaKey, replica: &Replica, found: &mut Found) {
     let Some(node) = state.node(replica.node) else {
-        found.expect(false, || format!("{key:?} is on node {}, which is not there", replica.node));
+        found.expect(false, || {
+            format!("{key:?} is on node {}, which is not there", replica.node)
+        });
         return;
     };
-    let assigned = AssignedReplica { slot: key.slot, generation: key.generation };
+    let assigned = AssignedReplica {
+        slot: key.slot,
+        generation: key.generation,
+    };
     let is_assigned = node.assignments.contains(key.service, &assigned);
     let is_stopping = node.stopping.contains(key);
     let expected = match replica.wanted {
@@ -83,7 +94,10 @@ fn check_on_node(state: &State, key: &ReplicaKey, replica: &Replica, found: &mut
         Wanted::Stop => (false, true),
     };
     found.expect((is_assigned, is_stopping) == expected, || {
-        format!("{key:?} is wanted {:?}, assigned {is_assigned}, stopping {is_stopping}", replica.wanted)
+        format!(
+            "{key:?} is wanted {:?}, assigned {is_assigned}, stopping {is_stopping}",
+            replica.wanted
+        )
     });
 }
 
@@ -100,13 +114,21 @@ fn check_nodes(state: &State, found: &mut Found) {
     for (id, node) in &state.nodes {
         let (used, count) = load.get(id).copied().unwrap_or_default();
         found.expect((node.used, node.reserving) == (used, count), || {
-            format!("node {id} believes {} for {}, has {used} for {count}", node.used, node.reserving)
+            format!(
+                "node {id} believes {} for {}, has {used} for {count}",
+                node.used, node.reserving
+            )
         });
         for key in node.replica_keys() {
-            let known = state.replicas.get(&key).is_some_and(|replica| replica.node == *id);
+            let known = state
+                .replicas
+                .get(&key)
+                .is_some_and(|replica| replica.node == *id);
             found.expect(known, || format!("node {id} has {key:?}, which is not there"));
         }
-        found.expect(*id <= state.last_node_id, || format!("node {id} is above the last id"));
+        found.expect(*id <= state.last_node_id, || {
+            format!("node {id} is above the last id")
+        });
         check_tenants(state, node, found);
     }
 }
@@ -119,19 +141,32 @@ fn check_tenants(state: &State, node: &Node, found: &mut Found) {
         .filter(|key| state.replicas.get(key).is_some_and(|replica| replica.reserves()))
         .collect();
     let own = tenants.iter().all(|key| key.service == taken.service);
-    found.expect(own, || format!("node {} is service {}'s alone and has {tenants:?}", node.id, taken.service));
+    found.expect(own, || {
+        format!(
+            "node {} is service {}'s alone and has {tenants:?}",
+            node.id, taken.service
+        )
+    });
     let alone = taken.mode != NodeMode::Exclusive || tenants.len() <= 1;
-    found.expect(alone, || format!("node {} is for one replica and has {tenants:?}", node.id));
+    found.expect(alone, || {
+        format!("node {} is for one replica and has {tenants:?}", node.id)
+    });
 }
 
 fn check_services(state: &State, found: &mut Found) {
     for (id, service) in &state.services {
-        found.expect(state.service_ids.get(&service.key) == Some(id), || format!("{} is not indexed", service.key));
-        found.expect(service.target_info().is_some(), || format!("{} has no target", service.key));
+        found.expect(state.service_ids.get(&service.key) == Some(id), || {
+            format!("{} is not indexed", service.key)
+        });
+        found.expect(service.target_info().is_some(), || {
+            format!("{} has no target", service.key)
+        });
         let lengths = service.counts.len() == service.roles.len();
         found.expect(lengths, || format!("{} has counts for other roles", service.key));
         let newest = service.generations.get_max().map(|(generation, _)| *generation);
-        found.expect(newest == Some(service.target), || format!("{}'s target is not its newest", service.key));
+        found.expect(newest == Some(service.target), || {
+            format!("{}'s target is not its newest", service.key)
+        });
         let known = state
             .deployment(&service.key.deployment)
             .is_some_and(|deployment| deployment.services.get(&service.key.service) == Some(id));
@@ -143,19 +178,29 @@ fn check_services(state: &State, found: &mut Found) {
 
 fn check_deployments(state: &State, found: &mut Found) {
     for (name, deployment) in &state.deployments {
-        found.expect(deployment.current().is_some(), || format!("{name} has no current revision"));
-        found.expect(deployment.history.len() <= State::HISTORY_MAX + 1, || format!("{name} keeps too much"));
-        let good = deployment.last_good.is_none_or(|good| deployment.history.contains_key(&good));
+        found.expect(deployment.current().is_some(), || {
+            format!("{name} has no current revision")
+        });
+        found.expect(deployment.history.len() <= State::HISTORY_MAX + 1, || {
+            format!("{name} keeps too much")
+        });
+        let good = deployment
+            .last_good
+            .is_none_or(|good| deployment.history.contains_key(&good));
         found.expect(good, || format!("{name} has forgotten its last good revision"));
         for id in deployment.services.values() {
-            found.expect(state.service(*id).is_some(), || format!("{name} has service {id}, not there"));
+            found.expect(state.service(*id).is_some(), || {
+                format!("{name} has service {id}, not there")
+            });
         }
     }
 }
 
 fn check_requests(state: &State, found: &mut Found) {
     let bounded = state.requests.len() <= State::REQUESTS_MAX;
-    found.expect(bounded, || format!("{} requests are remembered", state.requests.len()));
+    found.expect(bounded, || {
+        format!("{} requests are remembered", state.requests.len())
+    });
     let matched = state.requests.len() == state.request_order.len();
     found.expect(matched, || "requests and their order differ".into());
 }

@@ -71,7 +71,11 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
     planner.finish_drains();
     let commands = planner.commands;
     cache.take_back_reservations();
-    Plan { commands, report: cache.report(), wake: cache.next_wake(now) }
+    Plan {
+        commands,
+        report: cache.report(),
+        wake: cache.next_wake(),
+    }
 }
 
 /// One run of the planner.

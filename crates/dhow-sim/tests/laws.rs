@@ -14,7 +14,7 @@ use dhow_sim::lab::Lab;
 use ops::{Op, Script};
 use proptest::prelude::*;
 
-/// 10,000 sequences where the time is given for it, a tenth otherwise.
+/// 10,000 sequences where the time is given for it, fewer otherwise.
 fn cases(short: u32) -> ProptestConfig {
     let long = std::env::var_os("DHOW_TEST_LONG").is_some();
     ProptestConfig {
@@ -29,7 +29,7 @@ fn assert_sound(state: &State, after: &impl std::fmt::Debug) {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(cases(150))]
 
     #[test]
     fn clusters_keep_every_law(script in ops::script()) {

@@ -31,6 +31,7 @@ pub struct PlanCache {
     pub(super) draining: BTreeSet<NodeId>,
     /// Nodes with replicas that are about to end: room to come.
     pub(super) stopping: BTreeSet<NodeId>,
+    now: ClusterTime,
     timers: BTreeSet<(ClusterTime, ServiceId)>,
     timer_of: BTreeMap<ServiceId, ClusterTime>,
     reports: OrdMap<ServiceId, ServiceReport>,
@@ -82,11 +83,16 @@ impl PlanCache {
     }
 
     pub(super) fn report(&self) -> PlanReport {
-        PlanReport { services: self.reports.clone() }
+        PlanReport {
+            services: self.reports.clone(),
+        }
     }
 
-    /// Looks at a service again at `at`, or earlier.
+    /// Looks at a service again at `at`, or earlier. What has passed already was looked at just now.
     pub(super) fn wake_at(&mut self, id: ServiceId, at: ClusterTime) {
+        if at <= self.now {
+            return;
+        }
         match self.timer_of.get(&id) {
             Some(set) if *set <= at => return,
             Some(_) | None => self.clear_timer(id),
@@ -102,6 +108,7 @@ impl PlanCache {
     }
 
     pub(super) fn take_due_timers(&mut self, now: ClusterTime) {
+        self.now = now;
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, id));
             self.timer_of.remove(&id);
@@ -109,8 +116,8 @@ impl PlanCache {
         }
     }
 
-    pub(super) fn next_wake(&self, now: ClusterTime) -> Option<ClusterTime> {
-        self.timers.first().map(|(at, _)| (*at).max(now))
+    pub(super) fn next_wake(&self) -> Option<ClusterTime> {
+        self.timers.first().map(|(at, _)| *at)
     }
 
     pub(super) fn take_back_reservations(&mut self) {

@@ -26,16 +26,25 @@ impl Planner<'_> {
         }
         let without = (!without.is_empty())
             .then(|| format!("started without waiting any longer for {}", without.join(", ")).into());
-        self.push(PlanCommand::Release { service: service.id, generation: service.target, without });
+        self.push(PlanCommand::Release {
+            service: service.id,
+            generation: service.target,
+            without,
+        });
         false
     }
 
     pub(super) fn dependencies(&self, service: &Service) -> Vec<Dependency> {
-        service.spec().map(|spec| spec.depends.clone()).unwrap_or_default()
+        service
+            .spec()
+            .map(|spec| spec.depends.clone())
+            .unwrap_or_default()
     }
 
     pub(super) fn is_met(&self, service: &Service, dependency: &Dependency) -> bool {
-        let other = self.state.service_named(&service.key.deployment, &dependency.service);
+        let other = self
+            .state
+            .service_named(&service.key.deployment, &dependency.service);
         other.is_some_and(|other| meets(self.state, other, dependency.condition, self.now))
     }
 
@@ -46,8 +55,12 @@ impl Planner<'_> {
             if self.is_met(service, &dependency) {
                 continue;
             }
-            self.cache.wake_at(service.id, service.asked.after(dependency.timeout));
-            let why = Why::WaitsFor { service: dependency.service, condition: dependency.condition };
+            self.cache
+                .wake_at(service.id, service.asked.after(dependency.timeout));
+            let why = Why::WaitsFor {
+                service: dependency.service,
+                condition: dependency.condition,
+            };
             for slot in service.wanted_slots().take(1) {
                 let Slot { role, .. } = slot;
                 let Some(role) = service.role(role) else { continue };

@@ -19,7 +19,9 @@ impl Planner<'_> {
     pub(super) fn make_room(&mut self, view: &View<'_>, ask: &Ask<'_>, missing: usize) -> Option<u32> {
         let mut used: BTreeSet<NodeId> = self.room_to_come(ask);
         while used.len() < missing.min(DISPLACEMENTS_PER_PLAN_MAX) {
-            let Some((node, victims)) = self.victims(ask, view.spec().priority, &used) else { break };
+            let Some((node, victims)) = self.victims(ask, view.spec().priority, &used) else {
+                break;
+            };
             used.insert(node);
             self.push_victims(view, &victims);
         }
@@ -29,7 +31,9 @@ impl Planner<'_> {
     /// Nodes that will take the replica once what is ending there has ended.
     fn room_to_come(&self, ask: &Ask<'_>) -> BTreeSet<NodeId> {
         let fits = |id: &&NodeId| {
-            let Some(node) = self.state.node(**id) else { return false };
+            let Some(node) = self.state.node(**id) else {
+                return false;
+            };
             let mut row = node_row(node);
             for key in &node.stopping {
                 let Some(replica) = self.state.replicas.get(key).filter(|replica| replica.reserves()) else {
@@ -65,7 +69,9 @@ impl Planner<'_> {
 
     /// What runs on a node, with its importance.
     fn candidates(&self, id: NodeId) -> Vec<Candidate> {
-        let Some(node) = self.state.node(id) else { return Vec::new() };
+        let Some(node) = self.state.node(id) else {
+            return Vec::new();
+        };
         node.assignments
             .services()
             .filter_map(|(id, assigned)| Some((self.state.service(id)?, assigned)))
@@ -82,14 +88,19 @@ impl Planner<'_> {
                 })
             })
             .filter(|candidate| {
-                self.state.replicas.get(&candidate.key).is_some_and(|replica| replica.reserves())
+                self.state
+                    .replicas
+                    .get(&candidate.key)
+                    .is_some_and(|replica| replica.reserves())
             })
             .collect()
     }
 
     fn push_victims(&mut self, view: &View<'_>, victims: &[ReplicaKey]) {
         for key in victims {
-            let Some(service) = self.state.service(key.service) else { continue };
+            let Some(service) = self.state.service(key.service) else {
+                continue;
+            };
             let command = PlanCommand::Stop {
                 service: key.service,
                 generation: service.target,
@@ -102,6 +113,8 @@ impl Planner<'_> {
 
     fn demand(&self, key: &ReplicaKey) -> crate::amount::Amount {
         let service = self.state.service(key.service);
-        service.map_or(crate::amount::Amount::ZERO, |service| service.demand(key.generation, key.slot.role))
+        service.map_or(crate::amount::Amount::ZERO, |service| {
+            service.demand(key.generation, key.slot.role)
+        })
     }
 }

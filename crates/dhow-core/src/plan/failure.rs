@@ -18,9 +18,19 @@ impl Planner<'_> {
     /// Judges a service that is not settled.
     pub(super) fn judge(&mut self, view: &View<'_>, all_placed: bool, report: &ServiceReport) {
         let service = view.service;
-        let Some(deployment) = self.judged(service) else { return };
-        let failures_max = if can_revert(&deployment) { FAILURES_TO_REVERT } else { FAILURES_TO_FAIL };
-        let fresh = view.slots.iter().filter(|(slot, _)| view.wants(*slot)).flat_map(|(_, slot)| &slot.fresh);
+        let Some(deployment) = self.judged(service) else {
+            return;
+        };
+        let failures_max = if can_revert(&deployment) {
+            FAILURES_TO_REVERT
+        } else {
+            FAILURES_TO_FAIL
+        };
+        let fresh = view
+            .slots
+            .iter()
+            .filter(|(slot, _)| view.wants(*slot))
+            .flat_map(|(_, slot)| &slot.fresh);
         let mut cause = None;
         for seen in fresh {
             cause = cause.or_else(|| self.failing(view, seen, failures_max));
@@ -31,8 +41,16 @@ impl Planner<'_> {
         }
         let deadline = service.progressed.after(view.spec().rollout.progress_deadline);
         if cause.is_none() && self.now >= deadline {
-            let why = report.waiting.first().map(|waiting| format!(": {}", waiting.why)).unwrap_or_default();
-            let what = if all_placed { "is not done" } else { "is not placed" };
+            let why = report
+                .waiting
+                .first()
+                .map(|waiting| format!(": {}", waiting.why))
+                .unwrap_or_default();
+            let what = if all_placed {
+                "is not done"
+            } else {
+                "is not placed"
+            };
             cause = Some(format!(
                 "`{}` {what} and nothing has moved for {}{why}",
                 service.key.service,
@@ -47,7 +65,9 @@ impl Planner<'_> {
 
     /// Judges a service that waits for others.
     pub(super) fn judge_waiting(&mut self, service: &Service) {
-        let Some(deployment) = self.judged(service) else { return };
+        let Some(deployment) = self.judged(service) else {
+            return;
+        };
         for dependency in self.dependencies(service) {
             let waited = self.now >= service.asked.after(dependency.timeout);
             if waited && dependency.on_timeout == OnTimeout::Fail && !self.is_met(service, &dependency) {
@@ -81,7 +101,10 @@ impl Planner<'_> {
             return Some(format!("`{id}` on node {node} failed{what}"));
         }
         if machine.failures >= failures_max {
-            return Some(format!("`{id}` on node {node} failed {} times in a row{what}", machine.failures));
+            return Some(format!(
+                "`{id}` on node {node} failed {} times in a row{what}",
+                machine.failures
+            ));
         }
         let rollout = &view.spec().rollout;
         let late = self.now >= seen.replica.placed.after(rollout.healthy_deadline);
@@ -89,7 +112,10 @@ impl Planner<'_> {
         // A replica that was healthy and has a hiccup late in a long rollout is not a late one.
         let never_healthy = seen.replica.healthy_since.is_none();
         (late && unfinished && never_healthy).then(|| {
-            format!("`{id}` on node {node} was not healthy within {}{what}", rollout.healthy_deadline)
+            format!(
+                "`{id}` on node {node} was not healthy within {}{what}",
+                rollout.healthy_deadline
+            )
         })
     }
 
@@ -106,6 +132,8 @@ impl Planner<'_> {
 
 /// Whether giving the revision up brings a good one back.
 fn can_revert(deployment: &Deployment) -> bool {
-    let rolling = deployment.current().is_some_and(|record| record.outcome == RevisionOutcome::Rolling);
+    let rolling = deployment
+        .current()
+        .is_some_and(|record| record.outcome == RevisionOutcome::Rolling);
     rolling && deployment.last_good.is_some() && deployment.phase == Phase::Deploying
 }

@@ -23,7 +23,11 @@ impl Planner<'_> {
         while let Some(first) = rest.first() {
             let bound = view.service.volumes.get(first).copied();
             let same = |slot: &&Slot| slot.role == first.role && !view.service.volumes.contains_key(*slot);
-            let length = if bound.is_some() { 1 } else { rest.iter().take_while(same).count().max(1) };
+            let length = if bound.is_some() {
+                1
+            } else {
+                rest.iter().take_while(same).count().max(1)
+            };
             let (batch, after) = rest.split_at(length);
             rest = after;
             let placed = self.place_batch(view, batch, bound, &mut present, &mut placements);
@@ -46,16 +50,26 @@ impl Planner<'_> {
         present: &mut Vec<(NodeId, u32)>,
         placements: &mut Vec<Placement>,
     ) -> usize {
-        let Some(role) = batch.first().and_then(|slot| view.service.role(slot.role)) else { return 0 };
-        let wanted = u32::try_from(batch.len()).unwrap_or(u32::MAX).min(self.placements_left);
+        let Some(role) = batch.first().and_then(|slot| view.service.role(slot.role)) else {
+            return 0;
+        };
+        let wanted = u32::try_from(batch.len())
+            .unwrap_or(u32::MAX)
+            .min(self.placements_left);
         let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
         let ask = ask(view, role_id, role, present, bound_to);
         let chosen = self.cache.table.place(&ask, wanted);
         self.cache.reserved |= !chosen.is_empty();
         self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);
         for (slot, node) in batch.iter().zip(&chosen) {
-            let Some(found) = self.state.node(*node) else { continue };
-            placements.push(Placement { slot: *slot, node: *node, eligibility: found.eligibility });
+            let Some(found) = self.state.node(*node) else {
+                continue;
+            };
+            placements.push(Placement {
+                slot: *slot,
+                node: *node,
+                eligibility: found.eligibility,
+            });
         }
         let placed = chosen.len();
         add_present(present, chosen);
@@ -71,7 +85,9 @@ impl Planner<'_> {
         report: &mut ServiceReport,
     ) {
         let Some(first) = left.first() else { return };
-        let Some(role) = view.service.role(first.role) else { return };
+        let Some(role) = view.service.role(first.role) else {
+            return;
+        };
         self.cache.blocked.insert(view.service.id);
         let ask = ask(view, first.role, role, present, bound);
         let why = match self.make_room(view, &ask, left.len()) {

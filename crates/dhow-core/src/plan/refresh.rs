@@ -15,7 +15,7 @@ impl PlanCache {
     pub(super) fn refresh(&mut self, state: &State, now: ClusterTime) {
         let seen = std::mem::take(&mut self.seen);
         let nodes_changed = self.follow_nodes(&seen, state);
-        self.follow_services(&seen, state);
+        let services_changed = self.follow_services(&seen, state);
         self.follow_deployments(&seen, state);
         for item in seen.replicas.diff(&state.replicas) {
             let (DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. }) =
@@ -23,13 +23,20 @@ impl PlanCache {
             self.dirty.insert(key.service);
         }
         if nodes_changed {
-            self.dirty.extend(self.blocked.iter().copied());
             self.dirty.extend(self.system.iter().copied());
+        }
+        if nodes_changed || services_changed {
+            // A node has room, or a service has become less important than one that waits for its room.
+            self.dirty.extend(self.blocked.iter().copied());
         }
         self.take_due_timers(now);
         self.wake_dependents(state);
-        let gone: Vec<ServiceId> =
-            self.dirty.iter().filter(|id| !state.services.contains_key(*id)).copied().collect();
+        let gone: Vec<ServiceId> = self
+            .dirty
+            .iter()
+            .filter(|id| !state.services.contains_key(*id))
+            .copied()
+            .collect();
         gone.into_iter().for_each(|id| self.drop_service(id));
         self.seen = state.clone();
     }
@@ -40,7 +47,10 @@ impl PlanCache {
             changed = true;
             match item {
                 DiffItem::Add(_, node) => self.follow_node(None, node),
-                DiffItem::Update { old: (_, old), new: (_, node) } => self.follow_node(Some(old), node),
+                DiffItem::Update {
+                    old: (_, old),
+                    new: (_, node),
+                } => self.follow_node(Some(old), node),
                 DiffItem::Remove(id, node) => {
                     self.table.remove(*id);
                     self.forget_node(*id);
@@ -72,13 +82,19 @@ impl PlanCache {
     }
 
     fn touch_services_on(&mut self, node: &Node) {
-        self.dirty.extend(node.assignments.services().map(|(service, _)| service));
+        self.dirty
+            .extend(node.assignments.services().map(|(service, _)| service));
     }
 
-    fn follow_services(&mut self, seen: &State, state: &State) {
+    fn follow_services(&mut self, seen: &State, state: &State) -> bool {
+        let mut changed = false;
         for item in seen.services.diff(&state.services) {
+            changed = true;
             match item {
-                DiffItem::Add(id, service) | DiffItem::Update { new: (id, service), .. } => {
+                DiffItem::Add(id, service)
+                | DiffItem::Update {
+                    new: (id, service), ..
+                } => {
                     self.follow_service(*id, service);
                 }
                 DiffItem::Remove(id, service) => {
@@ -88,6 +104,7 @@ impl PlanCache {
                 }
             }
         }
+        changed
     }
 
     fn follow_service(&mut self, id: ServiceId, service: &Service) {
@@ -108,7 +125,10 @@ impl PlanCache {
         for item in seen.deployments.diff(&state.deployments) {
             match item {
                 DiffItem::Add(name, deployment) => self.follow_deployment(name, None, deployment),
-                DiffItem::Update { old: (_, old), new: (name, deployment) } => {
+                DiffItem::Update {
+                    old: (_, old),
+                    new: (name, deployment),
+                } => {
                     self.follow_deployment(name, Some(old), deployment);
                 }
                 DiffItem::Remove(name, _) => {
@@ -149,8 +169,12 @@ impl PlanCache {
             .filter_map(|id| state.service(*id))
             .map(|service| service.key.deployment.clone())
             .collect();
-        let woken: Vec<ServiceId> =
-            self.waiting.iter().filter(|(name, _)| touched.contains(name)).map(|(_, id)| *id).collect();
+        let woken: Vec<ServiceId> = self
+            .waiting
+            .iter()
+            .filter(|(name, _)| touched.contains(name))
+            .map(|(_, id)| *id)
+            .collect();
         self.dirty.extend(woken);
     }
 }

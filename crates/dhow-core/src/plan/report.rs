@@ -40,7 +40,10 @@ pub enum Why {
     /// Replicas of less important services are ending to make room.
     RoomToCome { nodes: u32 },
     /// A service that it depends on is not there yet.
-    WaitsFor { service: ServiceName, condition: Condition },
+    WaitsFor {
+        service: ServiceName,
+        condition: Condition,
+    },
     /// The replica before it has not ended yet.
     OldStopping { node: NodeId },
     /// Its node is lost, and it is given time to come back.
@@ -69,7 +72,12 @@ impl ServiceReport {
             last.slots = last.slots.saturating_add(1);
             return;
         }
-        self.waiting.push(Waiting { role: role.clone(), first: slot, slots: 1, why });
+        self.waiting.push(Waiting {
+            role: role.clone(),
+            first: slot,
+            slots: 1,
+            why,
+        });
     }
 }
 
@@ -78,7 +86,11 @@ impl fmt::Display for Why {
         match self {
             Self::Unplaced { unplaced } => unplaced.fmt(f),
             Self::RoomToCome { nodes } => {
-                write!(f, "room is being made for it on {nodes} node{}", if *nodes == 1 { "" } else { "s" })
+                write!(
+                    f,
+                    "room is being made for it on {nodes} node{}",
+                    if *nodes == 1 { "" } else { "s" }
+                )
             }
             Self::WaitsFor { service, condition } => {
                 let word = match condition {
@@ -95,7 +107,10 @@ impl fmt::Display for Why {
                 write!(f, "node {node} is lost and may come back until {until}")
             }
             Self::NotRescheduled { node } => {
-                write!(f, "node {node} is lost and the spec says not to start it elsewhere")
+                write!(
+                    f,
+                    "node {node} is lost and the spec says not to start it elsewhere"
+                )
             }
             Self::VolumeLost { node } => write!(f, "its volume is on node {node}, which is lost"),
             Self::TurnToCome => f.write_str("its turn in the rollout has not come"),

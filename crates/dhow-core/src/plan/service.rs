@@ -26,14 +26,25 @@ impl Planner<'_> {
             self.system_service(service);
             return;
         }
-        let Some(view) = View::of(state, service, self.now) else { return };
+        let Some(view) = View::of(state, service, self.now) else {
+            return;
+        };
         let decisions = decide(state, &view);
         self.carry_out(&view, decisions);
     }
 
     fn carry_out(&mut self, view: &View<'_>, decisions: Decisions) {
         let service = view.service;
-        let Decisions { surplus, replaced, draining, missing, reopen, wake, waiting, settled } = decisions;
+        let Decisions {
+            surplus,
+            replaced,
+            draining,
+            missing,
+            reopen,
+            wake,
+            waiting,
+            settled,
+        } = decisions;
         self.stop(service, surplus, StopReason::ScaledDown);
         self.stop(service, replaced, StopReason::Replaced);
         self.stop(service, draining, StopReason::Draining);
@@ -44,7 +55,10 @@ impl Planner<'_> {
             }
         }
         if reopen {
-            self.push(PlanCommand::OpenGeneration { service: service.id, generation: service.target });
+            self.push(PlanCommand::OpenGeneration {
+                service: service.id,
+                generation: service.target,
+            });
         }
         let all_placed = reopen || self.place_missing(view, &missing, &mut report);
         if let Some(at) = wake {

@@ -16,7 +16,9 @@ pub(super) fn meets(state: &State, service: &Service, condition: Condition, now:
     if service.rtype() == RType::System {
         return meets_everywhere(state, service, condition, now);
     }
-    let Some(view) = View::of(state, service, now) else { return false };
+    let Some(view) = View::of(state, service, now) else {
+        return false;
+    };
     let wanted = view.slots.iter().filter(|(slot, _)| service.wants(*slot));
     wanted.into_iter().all(|(_, slot)| {
         slot.fresh.iter().any(|seen| {
@@ -49,13 +51,24 @@ impl Planner<'_> {
     pub(super) fn finish_deployments(&mut self) {
         let names: Vec<DeploymentName> = self.cache.under_way.iter().cloned().collect();
         for name in names {
-            let Some(deployment) = self.state.deployment(&name) else { continue };
-            let at_rest = deployment.services.values().all(|id| self.cache.settled.contains(id));
+            let Some(deployment) = self.state.deployment(&name) else {
+                continue;
+            };
+            let at_rest = deployment
+                .services
+                .values()
+                .all(|id| self.cache.settled.contains(id));
             let held = deployment.phase == Phase::Failed
-                && deployment.services.values().any(|id| self.state.service(*id).is_some_and(|s| s.held));
+                && deployment
+                    .services
+                    .values()
+                    .any(|id| self.state.service(*id).is_some_and(|s| s.held));
             if at_rest && !held && !self.failed.contains(&name) {
                 let revision = deployment.revision;
-                self.push(PlanCommand::MarkStable { deployment: name, revision });
+                self.push(PlanCommand::MarkStable {
+                    deployment: name,
+                    revision,
+                });
             }
         }
     }
@@ -67,9 +80,9 @@ impl Planner<'_> {
             .draining
             .iter()
             .filter(|id| {
-                self.state.node(**id).is_some_and(|node| {
-                    matches!(node.drain, Drain::Draining { .. }) && node.is_empty()
-                })
+                self.state
+                    .node(**id)
+                    .is_some_and(|node| matches!(node.drain, Drain::Draining { .. }) && node.is_empty())
             })
             .copied()
             .collect();

@@ -48,11 +48,20 @@ struct Budget {
 
 impl Budget {
     fn of(view: &View<'_>) -> Self {
-        let wanted: Vec<&SlotView<'_>> =
-            view.slots.iter().filter(|(slot, _)| view.wants(*slot)).map(|(_, view)| view).collect();
-        let doubled = wanted.iter().filter(|slot| !slot.fresh.is_empty() && !slot.old.is_empty()).count();
+        let wanted: Vec<&SlotView<'_>> = view
+            .slots
+            .iter()
+            .filter(|(slot, _)| view.wants(*slot))
+            .map(|(_, view)| view)
+            .collect();
+        let doubled = wanted
+            .iter()
+            .filter(|slot| !slot.fresh.is_empty() && !slot.old.is_empty())
+            .count();
         let available = wanted.iter().filter(|slot| slot.is_available()).count();
-        let promised = wanted.len().saturating_sub(view.spec().max_unavailable() as usize);
+        let promised = wanted
+            .len()
+            .saturating_sub(view.spec().max_unavailable() as usize);
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
@@ -62,12 +71,18 @@ impl Budget {
 }
 
 pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
-    let mut decisions = Decisions { settled: true, ..Decisions::default() };
+    let mut decisions = Decisions {
+        settled: true,
+        wake: view.trusted_from(),
+        ..Decisions::default()
+    };
     let mut budget = Budget::of(view);
     let mut turns = Vec::new();
     for (slot, seen) in &view.slots {
         if !view.wants(*slot) {
-            decisions.surplus.extend(seen.fresh.iter().chain(&seen.old).map(|seen| seen.key));
+            decisions
+                .surplus
+                .extend(seen.fresh.iter().chain(&seen.old).map(|seen| seen.key));
             decisions.settled &= seen.fresh.is_empty() && seen.old.is_empty();
             continue;
         }
@@ -95,7 +110,12 @@ fn open_slot(view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut D
         .iter()
         .find(|stopping| one_at_a_time || stopping.key.generation == view.service.target);
     match in_the_way {
-        Some(stopping) => decisions.wait(slot, Why::OldStopping { node: stopping.replica.node }),
+        Some(stopping) => decisions.wait(
+            slot,
+            Why::OldStopping {
+                node: stopping.replica.node,
+            },
+        ),
         None => decisions.missing.push(slot),
     }
 }
@@ -103,7 +123,11 @@ fn open_slot(view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut D
 /// A fresh replica has the slot: see that it lives, and send the others away once it can be relied on.
 fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
     let best = best_of(&seen.fresh);
-    let spare = seen.fresh.iter().filter(|other| other.key != best.key).map(|other| other.key);
+    let spare = seen
+        .fresh
+        .iter()
+        .filter(|other| other.key != best.key)
+        .map(|other| other.key);
     decisions.replaced.extend(spare);
     if seen.fresh.len() > 1 {
         decisions.settled = false;
@@ -117,9 +141,6 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
         decisions.settled &= seen.old.is_empty();
     } else {
         decisions.settled = false;
-        if let Some(since) = best.replica.healthy_since {
-            decisions.wake_at(since.after(view.spec().rollout.min_healthy));
-        }
     }
 }
 
@@ -134,7 +155,13 @@ fn is_done(view: &View<'_>, seen: &Seen<'_>) -> bool {
 
 /// The one to keep: available before not, then the older, which disturbs least.
 fn best_of<'s, 'a>(fresh: &'s [Seen<'a>]) -> &'s Seen<'a> {
-    let rank = |seen: &&Seen<'_>| (!seen.available, seen.is_lost() || seen.has_ended(), seen.key.generation);
+    let rank = |seen: &&Seen<'_>| {
+        (
+            !seen.available,
+            seen.is_lost() || seen.has_ended(),
+            seen.key.generation,
+        )
+    };
     // The caller has at least one.
     fresh.iter().min_by_key(rank).unwrap_or(&fresh[0])
 }
@@ -161,7 +188,10 @@ fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: 
     if seen.key.generation != view.service.target {
         decisions.replaced.push(seen.key);
     }
-    debug_assert!(state.node(node).is_none_or(|node| !node.is_ready()), "a lost replica is on a lost node");
+    debug_assert!(
+        state.node(node).is_none_or(|node| !node.is_ready()),
+        "a lost replica is on a lost node"
+    );
     decisions.missing.push(slot);
 }
 
@@ -182,7 +212,12 @@ fn replace(
     let by_drain = seen.old.iter().any(|old| is_leaving(state, view, old));
     let serving = seen.is_available();
     if serving && budget.surge > 0 {
-        if seen.old.iter().chain(&seen.stopping).any(|old| old.key.generation == view.service.target) {
+        if seen
+            .old
+            .iter()
+            .chain(&seen.stopping)
+            .any(|old| old.key.generation == view.service.target)
+        {
             decisions.reopen = true;
         } else {
             budget.surge -= 1;
@@ -206,5 +241,7 @@ fn replace(
 /// It has to go for its node's sake, not for its template's.
 fn is_leaving(state: &State, view: &View<'_>, seen: &Seen<'_>) -> bool {
     view.service.is_current(seen.key.generation)
-        && state.node(seen.replica.node).is_some_and(|node| node.is_draining())
+        && state
+            .node(seen.replica.node)
+            .is_some_and(|node| node.is_draining())
 }

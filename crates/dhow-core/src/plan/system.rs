@@ -23,14 +23,24 @@ pub(crate) fn system_nodes(state: &State, service: &Service) -> u32 {
     let present: Vec<(NodeId, u32)> = present(state, service);
     let role = RoleName::fallback();
     let demand = service.demand(service.target, RoleId(0));
-    let ask =
-        Ask { service: service.id, spec, role: &role, demand, present: &present, bound_to: None, avoid: &[] };
+    let ask = Ask {
+        service: service.id,
+        spec,
+        role: &role,
+        demand,
+        present: &present,
+        bound_to: None,
+        avoid: &[],
+    };
     u32::try_from(table.fitting(&ask).len()).unwrap_or(u32::MAX)
 }
 
 fn present(state: &State, service: &Service) -> Vec<(NodeId, u32)> {
     let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
-    for (_, replica) in state.replicas_of(service.id).filter(|(_, replica)| replica.reserves()) {
+    for (_, replica) in state
+        .replicas_of(service.id)
+        .filter(|(_, replica)| replica.reserves())
+    {
         *counts.entry(replica.node).or_default() += 1;
     }
     counts.into_iter().collect()
@@ -39,7 +49,9 @@ fn present(state: &State, service: &Service) -> Vec<(NodeId, u32)> {
 impl Planner<'_> {
     pub(super) fn system_service(&mut self, service: &Service) {
         let state = self.state;
-        let Some(view) = View::of(state, service, self.now) else { return };
+        let Some(view) = View::of(state, service, self.now) else {
+            return;
+        };
         let present = present(state, service);
         let role = RoleName::fallback();
         let demand = service.demand(service.target, RoleId(0));
@@ -53,32 +65,46 @@ impl Planner<'_> {
             avoid: &[],
         };
         let fitting: BTreeSet<NodeId> = self.cache.table.fitting(&ask).into_iter().collect();
-        let seen: Vec<Seen<'_>> =
-            view.slots.iter().flat_map(|(_, slot)| slot.fresh.iter().chain(&slot.old)).copied().collect();
+        let seen: Vec<Seen<'_>> = view
+            .slots
+            .iter()
+            .flat_map(|(_, slot)| slot.fresh.iter().chain(&slot.old))
+            .copied()
+            .collect();
         let unfit = self.unfit(&seen, &fitting);
         let outdated = self.outdated(&view, &seen, &fitting);
         let done = unfit.is_empty() && outdated.is_empty();
         self.stop(service, unfit, StopReason::NodeUnfit);
         self.stop(service, outdated, StopReason::Replaced);
-        let open: Vec<NodeId> =
-            fitting.iter().filter(|id| !present.iter().any(|(node, _)| node == *id)).copied().collect();
+        let open: Vec<NodeId> = fitting
+            .iter()
+            .filter(|id| !present.iter().any(|(node, _)| node == *id))
+            .copied()
+            .collect();
         self.place_on(&view, &open, demand);
         let on_fitting = seen.iter().filter(|seen| fitting.contains(&seen.replica.node));
-        let settled = done && open.is_empty() && on_fitting.into_iter().all(|seen| seen.fresh && seen.available);
+        let settled =
+            done && open.is_empty() && on_fitting.into_iter().all(|seen| seen.fresh && seen.available);
         if settled {
             self.cache.settled.insert(service.id);
         } else {
-            self.wake_for_health(&view, &seen);
+            if let Some(at) = view.trusted_from() {
+                self.cache.wake_at(service.id, at);
+            }
             self.judge_system(&view);
         }
     }
 
     /// Replicas on nodes that no longer fit. On a draining node they leave last: others may need them.
     fn unfit(&self, seen: &[Seen<'_>], fitting: &BTreeSet<NodeId>) -> Vec<crate::ids::ReplicaKey> {
-        let unfit = seen.iter().filter(|seen| !fitting.contains(&seen.replica.node) && !seen.is_lost());
+        let unfit = seen
+            .iter()
+            .filter(|seen| !fitting.contains(&seen.replica.node) && !seen.is_lost());
         unfit
             .filter(|seen| {
-                let Some(node) = self.state.node(seen.replica.node) else { return true };
+                let Some(node) = self.state.node(seen.replica.node) else {
+                    return true;
+                };
                 if !node.is_draining() {
                     return true;
                 }
@@ -103,12 +129,16 @@ impl Planner<'_> {
             return Vec::new();
         }
         let down_max = view.spec().max_unavailable().max(1) as usize;
-        let available = seen.iter().filter(|seen| seen.available && fitting.contains(&seen.replica.node));
+        let available = seen
+            .iter()
+            .filter(|seen| seen.available && fitting.contains(&seen.replica.node));
         let down = fitting.len().saturating_sub(available.count());
         let mut budget = down_max.saturating_sub(down);
         let mut old: Vec<&Seen<'_>> = seen
             .iter()
-            .filter(|seen| !view.service.is_current(seen.key.generation) && fitting.contains(&seen.replica.node))
+            .filter(|seen| {
+                !view.service.is_current(seen.key.generation) && fitting.contains(&seen.replica.node)
+            })
             .collect();
         old.sort_by_key(|seen| (seen.available, seen.key));
         let mut keys = Vec::new();
@@ -148,20 +178,20 @@ impl Planner<'_> {
             }
             self.cache.reserved = true;
             self.placements_left -= 1;
-            let (Some(index), Some(node)) = (free.next(), self.state.node(*id)) else { continue };
-            let slot = Slot { role: RoleId(0), index };
-            placements.push(Placement { slot, node: *id, eligibility: node.eligibility });
+            let (Some(index), Some(node)) = (free.next(), self.state.node(*id)) else {
+                continue;
+            };
+            let slot = Slot {
+                role: RoleId(0),
+                index,
+            };
+            placements.push(Placement {
+                slot,
+                node: *id,
+                eligibility: node.eligibility,
+            });
         }
         self.push_placements(service, &placements);
-    }
-
-    fn wake_for_health(&mut self, view: &View<'_>, seen: &[Seen<'_>]) {
-        for seen in seen.iter().filter(|seen| seen.fresh && !seen.available) {
-            if let Some(since) = seen.replica.healthy_since {
-                let at = since.after(view.spec().rollout.min_healthy);
-                self.cache.wake_at(view.service.id, at);
-            }
-        }
     }
 
     fn judge_system(&mut self, view: &View<'_>) {

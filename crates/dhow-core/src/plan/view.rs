@@ -55,13 +55,19 @@ pub(super) struct View<'a> {
     /// How many replicas that are to run are on which node, ascending by node.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
+    /// How long a fresh replica must have been healthy to be relied on.
+    trust: TimeSpan,
 }
 
 impl<'a> View<'a> {
     /// None for a service whose target is missing, which the invariants exclude.
     pub fn of(state: &'a State, service: &'a Service, now: ClusterTime) -> Option<Self> {
         let info = service.target_info()?.clone();
-        let trust = if service.rolling { info.spec.rollout.min_healthy } else { TimeSpan::ZERO };
+        let trust = if service.rolling {
+            info.spec.rollout.min_healthy
+        } else {
+            TimeSpan::ZERO
+        };
         let mut wanted = service.wanted_slots().peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
@@ -73,7 +79,9 @@ impl<'a> View<'a> {
             if slots.last().is_none_or(|(slot, _)| *slot != key.slot) {
                 slots.push((key.slot, SlotView::default()));
             }
-            let Some((_, view)) = slots.last_mut() else { continue };
+            let Some((_, view)) = slots.last_mut() else {
+                continue;
+            };
             let seen = look(state, service, &info, *key, replica, trust, now);
             match (replica.wanted, seen.fresh) {
                 (Wanted::Stop, _) => view.stopping.push(seen),
@@ -85,11 +93,27 @@ impl<'a> View<'a> {
             }
         }
         slots.extend(wanted.map(|slot| (slot, SlotView::default())));
-        Some(Self { service, info, slots, present: count(on_nodes), now })
+        Some(Self {
+            service,
+            info,
+            slots,
+            present: count(on_nodes),
+            now,
+            trust,
+        })
     }
 
     pub fn spec(&self) -> &ServiceSpec {
         &self.info.spec
+    }
+
+    /// When the next healthy replica will have been so for long enough.
+    pub fn trusted_from(&self) -> Option<ClusterTime> {
+        let seen = self.slots.iter().flat_map(|(_, slot)| &slot.fresh);
+        seen.filter(|seen| !seen.available)
+            .filter_map(|seen| seen.replica.healthy_since)
+            .map(|since| since.after(self.trust))
+            .min()
     }
 
     /// Whether the slot should have a replica. Those of a system service are its nodes' own: any will do.
@@ -116,10 +140,17 @@ fn look<'a>(
         RType::Service | RType::Job | RType::System => service.is_current(key.generation),
     };
     let leaving = !replica.machine.state.is_ended()
-        && state.node(replica.node).is_none_or(|node| node.is_ready() && node.is_draining());
+        && state
+            .node(replica.node)
+            .is_none_or(|node| node.is_ready() && node.is_draining());
     let fresh = same && !leaving;
     let trust = if fresh { trust } else { TimeSpan::ZERO };
-    Seen { key, replica, fresh, available: replica.is_healthy_for(trust, now) }
+    Seen {
+        key,
+        replica,
+        fresh,
+        available: replica.is_healthy_for(trust, now),
+    }
 }
 
 fn count(mut nodes: Vec<NodeId>) -> Vec<(NodeId, u32)> {
