@@ -15,6 +15,8 @@ pub mod scale;
 mod signing;
 pub mod stabilization;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod worker;
 
@@ -33,7 +35,7 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState, NodeStatus,
-    ReplicaState, ReplicaStatus,
+    ReplicaStateName, ReplicaStatus,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

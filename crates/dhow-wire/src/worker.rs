@@ -17,3 +17,6 @@ pub use register::{WorkerRegisterRequest, WorkerRegisterResponse};
 pub use report::{
     BootstrapRollout, WorkerContainerStatus, WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
 };
+
+#[cfg(test)]
+mod tests;
