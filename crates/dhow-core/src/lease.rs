@@ -9,6 +9,8 @@ mod adaptive_ttl;
 mod alarm;
 mod report_delay;
 mod table;
+#[cfg(test)]
+mod testing;
 mod valve;
 mod wheel;
 mod worker_lease;

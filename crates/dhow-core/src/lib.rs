@@ -7,6 +7,7 @@
 pub mod amount;
 pub mod command;
 pub mod ids;
+pub mod invariants;
 pub mod lease;
 mod maps;
 pub mod mirror;

@@ -26,6 +26,7 @@ mod store;
 #[cfg(test)]
 mod test_tar;
 mod unpack;
+mod work;
 
 pub use config::{ExposedPort, ImageConfig, PortProtocol};
 pub use digest::{Digest, DigestError};

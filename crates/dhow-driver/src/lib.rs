@@ -1,1 +1,12 @@
-//! dhow-driver
+//! How a replica runs on a host: images, the driver trait and its drivers, the shim.
+//!
+//! Called by `dhow-agent`. It must never decide what runs where: that is the control plane's.
+
+pub mod cgroup;
+pub mod conformance;
+pub mod driver;
+pub mod fake;
+pub mod image;
+pub mod logs;
+pub mod process;
+pub mod shim;

@@ -99,9 +99,11 @@ fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>
         let text = loose_text(decoder, node)?;
         names::checked(decoder, node.span, &text, DeploymentName::new)
     });
-    let services = fields.required("services", "services:", |decoder, node| {
-        read_services(decoder, node, reading)
-    });
+    let services = fields.required(
+        "services",
+        "services: { web: { image: nginx:1.27 } }",
+        |decoder, node| read_services(decoder, node, reading),
+    );
     fields.close();
     Some(DeploymentSpec {
         version: version.unwrap_or_default(),

@@ -16,6 +16,8 @@ pub mod scale;
 mod signing;
 pub mod stabilization;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod worker;
 
@@ -34,11 +36,11 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState, NodeStatus,
-    ReplicaState, ReplicaStatus,
+    ReplicaStateName, ReplicaStatus,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{
-    BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerPollRequest, WorkerPollResponse,
-    WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse, WorkerResourceUsage, WorkerStatusAck,
-    WorkerStatusReport,
+    AdaptiveTtlConfig, BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerLease,
+    WorkerPollRequest, WorkerPollResponse, WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse,
+    WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
 };

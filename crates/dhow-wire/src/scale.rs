@@ -11,3 +11,6 @@ pub(crate) mod specs_by_generation;
 pub use assignment::ScaleAssignment;
 pub use node_state::{ClusterContainerSummary, NodeServiceState};
 pub use request::{InternalScaleRequest, REPLICAS_PER_REQUEST_MAX, ScaleError};
+
+#[cfg(test)]
+mod tests;

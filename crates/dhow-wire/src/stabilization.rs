@@ -11,3 +11,6 @@ mod result;
 pub use message::{LOG_LINES_SHOWN_MAX, timed_out_message};
 pub use observation::{Evaluation, ServiceLogs, ServiceObservation, evaluate};
 pub use result::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
+
+#[cfg(test)]
+mod tests;

@@ -9,5 +9,9 @@ mod replica;
 
 pub use cluster::{ClusterModeName, ClusterStatus};
 pub use deployment::{DeploymentState, DeploymentStatus};
-pub use node::{NodeRole, NodeState, NodeStatus};
-pub use replica::{ReplicaState, ReplicaStatus, UnknownReplicaState};
+pub use dhow_core::state::NodeRole;
+pub use node::{NodeState, NodeStatus};
+pub use replica::{ReplicaStateName, ReplicaStatus, UnknownReplicaState};
+
+#[cfg(test)]
+mod tests;

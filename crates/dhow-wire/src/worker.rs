@@ -10,10 +10,13 @@ mod poll;
 mod register;
 mod report;
 
-pub use dhow_core::lease::WorkerProfile;
+pub use dhow_core::lease::{AdaptiveTtlConfig, WorkerLease, WorkerProfile};
 pub use event::WorkerAssignmentEvent;
 pub use poll::{WORKER_POLL_WAIT_MAX_SECS, WorkerPollRequest, WorkerPollResponse};
 pub use register::{WorkerRegisterRequest, WorkerRegisterResponse};
 pub use report::{
     BootstrapRollout, WorkerContainerStatus, WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
 };
+
+#[cfg(test)]
+mod tests;

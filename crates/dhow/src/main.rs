@@ -1,1 +1,17 @@
-fn main() {}
+//! The `dhow` binary: one verb per file below `commands`. It parses the command line, calls the libraries and
+//! turns their answers into output and an exit code. It decides nothing that another crate could.
+
+mod cli;
+mod commands;
+mod exit;
+mod input;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    commands::run(cli).into()
+}

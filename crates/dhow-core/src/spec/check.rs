@@ -35,7 +35,7 @@ pub use names::secret_name_problem;
 pub use placement::{arch_hint, architectures, operating_systems, os_hint};
 pub use scale::beside_groups;
 pub use suggest::{did_you_mean, nearest};
-pub use words::{label_problem, quoted};
+pub use words::{label_finding, quoted};
 
 use super::{DeploymentSpec, ServiceSpec};
 

@@ -31,6 +31,10 @@ impl ScaleSpec {
         TimeSpan::from_secs(30)
     }
 
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// How many replicas a first deployment asks for.
     pub fn desired_at_first(&self) -> u32 {
         match self {

@@ -63,7 +63,8 @@ pub struct ServiceSpec {
     pub resources: Resources,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
-    #[serde(default)]
+    /// Left out where it is the default, so that a written spec with groups has no `scale` beside them.
+    #[serde(default, skip_serializing_if = "ScaleSpec::is_default")]
     pub scale: ScaleSpec,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replica_groups: Vec<ReplicaGroup>,

@@ -164,12 +164,12 @@ mod tests {
     fn resuming_from_any_revision_gives_the_whole() {
         let mut assignments = Assignments::default();
         let mut snapshots = vec![(Revision(0), assignments.clone())];
-        for n in 1..400u64 {
-            let (service, index) = (ServiceId((n % 90) as u32), (n % 7) as u32);
-            if n % 3 == 0 {
-                assignments.remove(service, replica((n / 3 % 7) as u32), Revision(n));
-            } else {
-                assignments.add(service, replica(index), Revision(n));
+        for n in 1..=400u64 {
+            // Waves of arrivals and departures over 100 services: more leave than are remembered.
+            let (service, wave) = (ServiceId((n % 100) as u32), n / 100);
+            match wave % 2 {
+                0 => assignments.add(service, replica((n % 7) as u32), Revision(n)),
+                _ => assignments.remove(service, replica(((n - 100) % 7) as u32), Revision(n)),
             }
             snapshots.push((Revision(n), assignments.clone()));
         }

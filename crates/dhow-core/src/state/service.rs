@@ -40,6 +40,8 @@ pub struct Service {
     pub asked: ClusterTime,
     /// When its rollout last came nearer to its end.
     pub progressed: ClusterTime,
+    /// Replicas of an older template are being replaced: new ones must prove themselves.
+    pub rolling: bool,
     /// A failed rollout with `on_failure: pause`: nothing more is replaced.
     pub held: bool,
     /// No longer in its deployment: it goes when its last replica has gone.

@@ -141,7 +141,7 @@ fn check_placement(
     if node.eligibility != placement.eligibility || !node.is_open() {
         return Err(Stale::NodeChanged);
     }
-    if !is_shareable(node, service.id, mode) {
+    if !is_shareable(state, node, service.id, mode) {
         return Err(Stale::Occupied);
     }
     let free = node.info.capacity.minus(node.used);
@@ -173,7 +173,7 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
 }
 
 /// Whether the node's present replicas and the new one bear each other.
-fn is_shareable(node: &Node, service: ServiceId, mode: NodeMode) -> bool {
+fn is_shareable(state: &State, node: &Node, service: ServiceId, mode: NodeMode) -> bool {
     let others_closed = match node.taken {
         Some(taken) => taken.service != service || taken.mode == NodeMode::Exclusive,
         None => false,
@@ -184,9 +184,7 @@ fn is_shareable(node: &Node, service: ServiceId, mode: NodeMode) -> bool {
     match mode {
         NodeMode::Shared => true,
         NodeMode::Exclusive => node.reserving == 0,
-        NodeMode::Dedicated => {
-            node.taken.is_some_and(|taken| taken.service == service) || node.reserving == 0
-        }
+        NodeMode::Dedicated => replicas::tenants(state, node).all(|key| key.service == service),
     }
 }
 

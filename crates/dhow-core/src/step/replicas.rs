@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::amount::Amount;
-use crate::ids::{NodeId, ReplicaKey};
+use crate::ids::{NodeId, ReplicaKey, ServiceId};
 use crate::replica::Machine;
 use crate::spec::NodeMode;
 use crate::state::{AssignedReplica, EndedReplica, Node, Replica, Service, State, Taken, Wanted};
@@ -13,7 +13,7 @@ pub(super) fn node_mut(state: &mut State, id: NodeId) -> Option<&mut Node> {
     state.nodes.get_mut(&id).map(Arc::make_mut)
 }
 
-pub(super) fn service_mut(state: &mut State, id: crate::ids::ServiceId) -> Option<&mut Service> {
+pub(super) fn service_mut(state: &mut State, id: ServiceId) -> Option<&mut Service> {
     state.services.get_mut(&id).map(Arc::make_mut)
 }
 
@@ -60,13 +60,32 @@ fn reserve(node: &mut Node, amount: Amount) {
     node.reserving = node.reserving.saturating_add(1);
 }
 
-fn release(node: &mut Node, key: &ReplicaKey, amount: Amount) {
+fn release(state: &mut State, id: NodeId, key: &ReplicaKey, amount: Amount) {
+    let Some(node) = node_mut(state, id) else { return };
     node.used = node.used.minus(amount);
     node.reserving = node.reserving.saturating_sub(1);
-    // A node that a service has to itself has only that service's replicas: it is free when none is left.
-    if node.taken.is_some_and(|taken| taken.service == key.service) && node.reserving == 0 {
-        node.taken = None;
+    if node.taken.is_some_and(|taken| taken.service == key.service) {
+        let taken = claim(state, id, key.service);
+        if let Some(node) = node_mut(state, id) {
+            node.taken = taken;
+        }
     }
+}
+
+/// The replicas that reserve something on a node.
+pub(super) fn tenants<'a>(state: &'a State, node: &'a Node) -> impl Iterator<Item = ReplicaKey> + 'a {
+    node.replica_keys()
+        .filter(|key| state.replicas.get(key).is_some_and(|replica| replica.reserves()))
+}
+
+/// What is left of a service's claim to have a node for itself: its mode may have changed meanwhile.
+fn claim(state: &State, id: NodeId, service: ServiceId) -> Option<Taken> {
+    let (node, found) = (state.node(id)?, state.service(service)?);
+    let modes = tenants(state, node)
+        .filter(|key| key.service == service)
+        .filter_map(|key| Some(found.info(key.generation)?.spec.node_mode));
+    let mode = modes.max().unwrap_or_default();
+    (mode != NodeMode::Shared).then_some(Taken { service, mode })
 }
 
 /// Takes a replica off its node's assignment; it goes on being known until it has ended.
@@ -109,11 +128,13 @@ pub(super) fn update(state: &mut State, key: &ReplicaKey, change: impl FnOnce(&m
     if before.1 == reserves {
         return;
     }
-    if let Some(node) = node_mut(state, node) {
-        match reserves {
-            true => reserve(node, amount),
-            false => release(node, key, amount),
+    match reserves {
+        true => {
+            if let Some(node) = node_mut(state, node) {
+                reserve(node, amount);
+            }
         }
+        false => release(state, node, key, amount),
     }
 }
 
@@ -126,9 +147,9 @@ pub(super) fn remove(state: &mut State, key: &ReplicaKey) {
     if let Some(node) = node_mut(state, replica.node) {
         node.assignments.remove(key.service, assigned(key), revision);
         node.stopping.remove(key);
-        if replica.reserves() {
-            release(node, key, amount);
-        }
+    }
+    if replica.reserves() {
+        release(state, replica.node, key, amount);
     }
 }
 

@@ -53,6 +53,11 @@ pub(super) fn mark_stable(
     state.deployments.insert(name.clone(), Arc::new(deployment));
     for id in services {
         service::prune(state, id);
+        if let Some(service) = replicas::service_mut(state, id)
+            && service.rolling
+        {
+            service.rolling = false;
+        }
     }
     Ok(Outcome::Done)
 }

@@ -63,6 +63,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         released: spec.depends.is_empty(),
         asked: state.time,
         progressed: state.time,
+        rolling: false,
         held: false,
         removing: false,
         volumes: OrdMap::new(),
@@ -158,9 +159,8 @@ fn retarget(service: &mut Service, spec: &Arc<ServiceSpec>, now: crate::time::Cl
         service.next_template = template.next();
         service.released = spec.depends.is_empty();
     }
-    service.target = service.target.next();
-    let made = info(template, spec, &service.roles);
-    service.generations.insert(service.target, Arc::new(made));
+    add_generation(service, template, spec);
+    service.rolling = true;
     service.asked = now;
     service.progressed = now;
     false
@@ -198,6 +198,7 @@ pub(super) fn renew(state: &mut State, id: ServiceId) {
     let template = service.next_template;
     service.next_template = template.next();
     add_generation(service, template, &target.spec);
+    service.rolling = true;
     service.held = false;
     service.asked = now;
     service.progressed = now;

@@ -17,6 +17,7 @@ use super::rootfs;
 use super::source::{LayerRequest, Source, blocking};
 use super::store::{DigestLock, ImageRecord, LayerRecord, Lease, LockKind, RECORD_VERSION};
 use super::unpack::{LayerInput, LayerMeta, UnpackJob, unpack};
+use super::work::{Work, WorkScope};
 
 /// A pull with all it needs.
 pub(crate) struct Job {
@@ -99,13 +100,8 @@ impl Job {
         lease
             .protect([config_digest])
             .map_err(|error| subject.store(error))?;
-        let bytes = match self.kept(config_digest, subject).await? {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = source.config(&manifest.config, subject).await?;
-                self.keep(config_digest, bytes, subject).await?
-            }
-        };
+        let fetch = source.config(&manifest.config, subject);
+        let bytes = self.small_blob(config_digest, fetch, subject).await?;
         let (config, diff_ids) = config::parse(&bytes).map_err(|error| {
             let detail = format!("its configuration cannot be read: {error}");
             subject.manifest(ManifestError::Malformed { detail })
@@ -164,28 +160,34 @@ impl Job {
         subject: &Subject,
     ) -> Result<Document, ImageError> {
         lease.protect([digest]).map_err(|error| subject.store(error))?;
-        let bytes = match self.kept(digest, subject).await? {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = source.manifest(digest, subject).await?;
-                self.keep(digest, bytes, subject).await?
-            }
-        };
+        let bytes = self
+            .small_blob(digest, source.manifest(digest, subject), subject)
+            .await?;
         Document::parse(&bytes).map_err(|error| subject.manifest(error))
     }
 
-    async fn kept(&self, digest: Digest, subject: &Subject) -> Result<Option<Vec<u8>>, ImageError> {
-        let (store, about) = (Arc::clone(&self.inner.store), subject.clone());
+    /// A manifest or configuration: from the store, or fetched once for all who want it.
+    async fn small_blob(
+        &self,
+        digest: Digest,
+        fetch: impl Future<Output = Result<Vec<u8>, ImageError>>,
+        subject: &Subject,
+    ) -> Result<Vec<u8>, ImageError> {
+        let store = &self.inner.store;
+        let lock = store.locks.acquire(LockKind::Blob, &digest).await;
+        let lock = lock.map_err(|error| subject.store(error))?;
+        let (reader, about) = (Arc::clone(store), subject.clone());
+        let kept = blocking(subject, move || {
+            reader.read_blob(&digest).map_err(|error| about.store(error))
+        });
+        if let Some(bytes) = kept.await? {
+            return Ok(bytes);
+        }
+        let bytes = fetch.await?;
+        let (writer, about) = (Arc::clone(store), subject.clone());
         blocking(subject, move || {
-            store.read_blob(&digest).map_err(|error| about.store(error))
-        })
-        .await
-    }
-
-    async fn keep(&self, digest: Digest, bytes: Vec<u8>, subject: &Subject) -> Result<Vec<u8>, ImageError> {
-        let (store, about) = (Arc::clone(&self.inner.store), subject.clone());
-        blocking(subject, move || {
-            store
+            let _lock = lock;
+            writer
                 .write_blob(&digest, &bytes)
                 .map_err(|error| about.store(error))?;
             Ok(bytes)
@@ -218,6 +220,7 @@ impl Job {
         subject: &Subject,
     ) -> Result<Vec<LayerMeta>, ImageError> {
         let source = Arc::new(source);
+        let scope = WorkScope::new(Arc::clone(&self.cancelled));
         let mut tasks = JoinSet::new();
         for (at, (descriptor, diff_id)) in plan.layers.iter().enumerate() {
             let layer = LayerJob {
@@ -226,15 +229,24 @@ impl Job {
                 descriptor: descriptor.clone(),
                 diff_id: *diff_id,
                 progress: self.progress.clone(),
-                cancelled: Arc::clone(&self.cancelled),
+                work: scope.work(),
                 subject: subject.clone(),
             };
             tasks.spawn(async move { (at, layer.run().await) });
         }
         let mut metas = vec![LayerMeta::default(); plan.layers.len()];
         while let Some(ended) = tasks.join_next().await {
-            let (at, meta) = ended.map_err(|_| subject.cancelled())?;
-            metas[at] = meta?;
+            let ended = ended
+                .map_err(|_| subject.cancelled())
+                .and_then(|(at, meta)| Ok((at, meta?)));
+            match ended {
+                Ok((at, meta)) => metas[at] = meta,
+                Err(error) => {
+                    tasks.shutdown().await;
+                    scope.cancel().await;
+                    return Err(error);
+                }
+            }
         }
         Ok(metas)
     }
@@ -285,7 +297,7 @@ struct LayerJob {
     descriptor: Descriptor,
     diff_id: Digest,
     progress: ProgressSender,
-    cancelled: Arc<AtomicBool>,
+    work: Work,
     subject: Subject,
 }
 
@@ -315,7 +327,7 @@ impl LayerJob {
                 store: Arc::clone(store),
                 progress: self.progress.clone(),
                 subject: self.subject.clone(),
-                cancelled: Arc::clone(&self.cancelled),
+                work: self.work.clone(),
             };
             self.source.layer(request).await?
         };
@@ -330,7 +342,7 @@ impl LayerJob {
         let slot = slot.map_err(|_| self.subject.cancelled())?;
         let (inner, subject) = (Arc::clone(&self.inner), self.subject.clone());
         let (diff_id, blob) = (self.diff_id, self.descriptor.digest);
-        let cancelled = Arc::clone(&self.cancelled);
+        let work = self.work.clone();
         let leaves_blob = self.source.leaves_blobs();
         blocking(&self.subject, move || {
             let _held = (lock, slot);
@@ -338,7 +350,7 @@ impl LayerJob {
                 limits: &inner.limits,
                 privilege: inner.privilege,
                 diff_id,
-                cancelled: &cancelled,
+                cancelled: work.cancelled(),
             };
             let made = inner
                 .store

@@ -7,7 +7,6 @@ mod layout;
 mod layout_files;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::digest::Digest;
 use super::error::{ImageError, Subject};
@@ -17,6 +16,7 @@ use super::reference::ImageRef;
 use super::registry::{RegistryClient, Repository};
 use super::store::Store;
 use super::unpack::LayerInput;
+use super::work::Work;
 use archive::ArchiveSource;
 use layout::LayoutSource;
 
@@ -96,7 +96,7 @@ impl Source {
                 let local = Arc::clone(local);
                 let subject = request.subject.clone();
                 blocking(&subject, move || {
-                    let input = local.layer(&request.descriptor, &request.cancelled)?;
+                    let input = local.layer(&request.descriptor, &request.work)?;
                     request.progress.add_bytes(request.descriptor.size);
                     Ok(input)
                 })
@@ -120,7 +120,7 @@ pub(crate) struct LayerRequest {
     pub store: Arc<Store>,
     pub progress: ProgressSender,
     pub subject: Subject,
-    pub cancelled: Arc<AtomicBool>,
+    pub work: Work,
 }
 
 impl LocalSource {
@@ -155,10 +155,10 @@ impl LocalSource {
         }
     }
 
-    fn layer(&self, descriptor: &Descriptor, cancelled: &AtomicBool) -> Result<LayerInput, ImageError> {
+    fn layer(&self, descriptor: &Descriptor, work: &Work) -> Result<LayerInput, ImageError> {
         match self {
-            Self::Layout(layout) => layout.layer(descriptor, cancelled),
-            Self::Archive(archive) => archive.layer(descriptor, cancelled),
+            Self::Layout(layout) => layout.layer(descriptor, work),
+            Self::Archive(archive) => archive.layer(descriptor, work),
         }
     }
 }

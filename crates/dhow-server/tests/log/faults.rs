@@ -167,3 +167,35 @@ fn a_failed_deletion_costs_room_and_is_made_up_for() {
         })
     );
 }
+
+#[test]
+fn a_store_opens_on_a_full_disk_and_syncs_what_it_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), small());
+    commit_one(&store, payload(0, 700));
+    drop(store);
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&steps);
+    let hook = move |op: DiskOp, path: &Path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        seen.lock().unwrap().push((op, name.starts_with("segment")));
+        match op {
+            DiskOp::Allocate => Err(io::Error::from_raw_os_error(NO_SPACE)),
+            DiskOp::Write | DiskOp::Sync | DiskOp::Rename | DiskOp::SyncDir | DiskOp::Remove => Ok(()),
+        }
+    };
+    let options = StoreOptions {
+        disk: Disk::with_hook(Arc::new(hook)),
+        ..small()
+    };
+    let store = open(dir.path(), options);
+    // A process that was killed may have left the last frame in memory alone, and the names too.
+    let wanted = [
+        (DiskOp::Write, true),
+        (DiskOp::Sync, true),
+        (DiskOp::SyncDir, false),
+    ];
+    assert_eq!(*steps.lock().unwrap(), wanted);
+    assert_eq!(read_all(&store).len(), 1);
+    assert_eq!(commit_one(&store, payload(1, 700)), 1);
+}

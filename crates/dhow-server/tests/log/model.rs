@@ -126,34 +126,7 @@ fn run(dir: &std::path::Path, steps: Vec<Step>) {
                     .collect();
                 store.commit(Batch::new(ops)).unwrap();
             }
-            Step::AppendAt { ahead } => {
-                let entry = Entry {
-                    index: model.next + 1 + ahead,
-                    term: 1,
-                    payload: Bytes::new(),
-                };
-                let expected = model.next;
-                let got = entry.index;
-                match store.commit(Batch::new(vec![append_here(&model), Op::Append(entry.clone())])) {
-                    // One of the two is wrong unless the second follows the first: then neither may stay.
-                    Err(StoreError::NotNext {
-                        expected: wanted,
-                        got: found,
-                    }) => {
-                        assert_eq!((wanted, found), (expected + 1, got));
-                    }
-                    Ok(_) => {
-                        let first = Entry {
-                            index: expected,
-                            term: 9,
-                            payload: Bytes::new(),
-                        };
-                        model.entries.extend([(expected, first), (got, entry)]);
-                        model.next = got + 1;
-                    }
-                    Err(other) => panic!("{other}"),
-                }
-            }
+            Step::AppendAt { ahead } => append_at(&store, &mut model, ahead),
             Step::Truncate { back } => drop(store.commit(Batch::of(model.truncate(back))).unwrap()),
             Step::Purge { ahead } => drop(store.commit(Batch::of(model.purge(ahead))).unwrap()),
             Step::Meta { key, len } => {
@@ -189,12 +162,32 @@ fn run(dir: &std::path::Path, steps: Vec<Step>) {
     check(&open(dir, options()), &model);
 }
 
-fn append_here(model: &Model) -> Op {
-    Op::Append(Entry {
-        index: model.next,
+/// Appends two entries of which the second follows the first only where `ahead` is 0; else neither may stay.
+fn append_at(store: &SegmentStore, model: &mut Model, ahead: u64) {
+    let entry = |index| Entry {
+        index,
         term: 9,
         payload: Bytes::new(),
-    })
+    };
+    let first = entry(model.next);
+    let second = entry(model.next + 1 + ahead);
+    match store.commit(Batch::new(vec![
+        Op::Append(first.clone()),
+        Op::Append(second.clone()),
+    ])) {
+        Ok(_) => {
+            assert_eq!(ahead, 0);
+            model.next = second.index + 1;
+            model
+                .entries
+                .extend([(first.index, first), (second.index, second)]);
+        }
+        Err(StoreError::NotNext { expected, got }) => {
+            assert_ne!(ahead, 0);
+            assert_eq!((expected, got), (first.index + 1, second.index));
+        }
+        Err(other) => panic!("{other}"),
+    }
 }
 
 proptest! {

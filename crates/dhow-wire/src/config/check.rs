@@ -7,7 +7,7 @@ mod worker_tier;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dhow_core::spec::check::{FieldPath, SpecFinding, label_problem, os_hint, quoted};
+use dhow_core::spec::check::{FieldPath, SpecFinding, label_finding, os_hint, quoted};
 
 use super::cluster_mode::ClusterMode;
 use super::effective::Draft;
@@ -99,11 +99,11 @@ pub(super) fn check_labels(
     labels: &BTreeMap<String, String>,
     findings: &mut Vec<SpecFinding>,
 ) {
-    for (key, value) in labels {
-        if let Some((message, hint)) = label_problem(key, value) {
-            findings.push(SpecFinding::at(at.key(key.clone()), message).hint(hint));
-        }
-    }
+    findings.extend(
+        labels
+            .iter()
+            .filter_map(|(key, value)| label_finding(at, key, value)),
+    );
 }
 
 fn check_heartbeat(at: &FieldPath, interval: Duration, threshold: Duration, findings: &mut Vec<SpecFinding>) {

@@ -6,7 +6,7 @@ use super::cluster_mode::{ClusterMode, WorkerTierRole};
 use super::peer::{RaftPeer, StaticPeer};
 use super::read::{address, path};
 use crate::document::{
-    Decoder, Fields, Kind, Node, choice, integer, list, scalar_text, text, text_map, whole_seconds,
+    Decoder, Fields, Kind, Node, choice, integer, list, list_of, scalar_text, text, text_map, whole_seconds,
 };
 
 #[derive(Clone, Copy)]
@@ -115,6 +115,11 @@ fn raft_peers(decoder: &mut Decoder, node: &Node) -> Option<Vec<RaftPeer>> {
         node,
         "a list of peers",
         "write `- ` and the fields of each",
+        || RaftPeer {
+            id: 0,
+            raft_addr: UNREAD,
+            api_addr: UNREAD,
+        },
         |decoder, node| {
             let mut fields = Fields::open(decoder, node, "a raft peer", EXAMPLE)?;
             fields.elsewhere(&[
@@ -155,6 +160,12 @@ fn static_peers(fields: &mut Fields<'_, '_>) -> ClusterMode {
             node,
             "a list of peers",
             "write `- ` and the fields of each",
+            || StaticPeer {
+                id: 0,
+                api_addr: UNREAD,
+                os: StaticPeer::default_os(),
+                labels: Default::default(),
+            },
             |decoder, node| {
                 let mut fields = Fields::open(decoder, node, "a static peer", EXAMPLE)?;
                 fields.elsewhere(&[
@@ -192,6 +203,7 @@ fn static_peers(fields: &mut Fields<'_, '_>) -> ClusterMode {
 }
 
 fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
+    const HOW: &str = "such as `[10.0.0.1:3670, 10.0.0.2:3670]`";
     fields.call("`cluster` with `mode: worker-tier`");
     fields.elsewhere(&[
         ("id", "write `node_id`"),
@@ -228,7 +240,6 @@ fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
             ],
         )
     });
-    let how = "such as `[10.0.0.1:3670, 10.0.0.2:3670]`";
     let cluster = ClusterMode::WorkerTier {
         role: role.unwrap_or(WorkerTierRole::Server),
         node_id: fields.optional("node_id", id),
@@ -238,11 +249,7 @@ fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
             ClusterMode::default_worker_grpc_addr(),
             address,
         ),
-        servers: fields
-            .optional("servers", |decoder, node| {
-                list(decoder, node, "a list of addresses", how, text)
-            })
-            .unwrap_or_default(),
+        servers: fields.or("servers", Vec::new(), list_of("a list of addresses", HOW)),
         token_file: fields.optional("token_file", path),
         identity_dir: fields.optional("identity_dir", path),
         worker_ca_dir: fields.optional("worker_ca_dir", path),

@@ -43,6 +43,10 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         ("listen", "write `api_addr`"),
         ("bind_addr", "write `api_addr`"),
         (
+            "version",
+            "this looks like a deployment file: `dhow validate` and `dhow deploy` take those",
+        ),
+        (
             "deployment",
             "this looks like a deployment file: `dhow validate` and `dhow deploy` take those",
         ),

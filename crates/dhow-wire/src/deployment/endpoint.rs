@@ -14,8 +14,23 @@ pub(super) fn endpoints(decoder: &mut Decoder, node: &Node) -> Option<Vec<Endpoi
         node,
         "a list",
         "write `- ` and the fields of each endpoint",
+        unread,
         endpoint,
     )
+}
+
+/// Stands in for an endpoint that could not be read.
+fn unread() -> Endpoint {
+    Endpoint {
+        name: String::new(),
+        protocol: Protocol::Tcp,
+        port: 0,
+        target_port: None,
+        expose: Expose::default(),
+        path: None,
+        host: None,
+        target_role: None,
+    }
 }
 
 fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
@@ -36,6 +51,7 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
     let endpoint = Endpoint {
         name: name.unwrap_or_default(),
         protocol: protocol.unwrap_or(Protocol::Tcp),
+        // No rule about clashing ports looks at 0.
         port: number.unwrap_or(0),
         target_port: fields.optional("target_port", port),
         expose: fields.or("expose", Expose::default(), expose),

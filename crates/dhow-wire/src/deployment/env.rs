@@ -44,7 +44,10 @@ fn resolve(decoder: &mut Decoder, span: Span, value: String, reading: &Reading<'
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !starts || !name.chars().all(fits) {
-        let message = format!("{} is not the name of a variable", quoted(name));
+        let message = match name {
+            "" => "`$E:` needs the name of a variable".to_owned(),
+            name => format!("{} is not the name of a variable", quoted(name)),
+        };
         return decoder.fail(
             span,
             message,

@@ -98,7 +98,9 @@ fn check(decoder: &mut Decoder, node: &Node) -> Option<Check> {
             let url = fields.required("url", "url: /healthz", text);
             Some(Check::Http {
                 url: url.unwrap_or_default(),
-                expect_status: fields.or("expect_status", 200, port),
+                expect_status: fields.or("expect_status", 200, |decoder, node| {
+                    integer(decoder, node, 100, 599).map(|status| status as u16)
+                }),
             })
         }
         Some(Type::Command) => {

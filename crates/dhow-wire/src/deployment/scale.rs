@@ -1,6 +1,7 @@
 //! How many, in which groups, after whom.
 
 use dhow_core::ids::{RoleName, ServiceName};
+use dhow_core::spec::check::limits::SERVICE_REPLICAS_MAX;
 use dhow_core::spec::{Condition, Dependency, OnTimeout, ReplicaGroup, ScaleSpec, ScaleTargets};
 
 use super::{Reading, endpoint, env, names, placement, workload};
@@ -17,7 +18,7 @@ enum Mode {
 }
 
 fn count(decoder: &mut Decoder, node: &Node) -> Option<u32> {
-    integer(decoder, node, 0, u64::from(u32::MAX)).map(|count| count as u32)
+    integer(decoder, node, 0, u64::from(SERVICE_REPLICAS_MAX)).map(|count| count as u32)
 }
 
 pub(super) fn scale(decoder: &mut Decoder, node: &Node) -> Option<ScaleSpec> {
@@ -117,9 +118,22 @@ pub(super) fn groups(
     reading: &mut Reading<'_>,
 ) -> Option<Vec<ReplicaGroup>> {
     let hint = "write `- role: primary` and its `count`";
-    list(decoder, node, "a list", hint, |decoder, node| {
+    list(decoder, node, "a list", hint, unread_group, |decoder, node| {
         group(decoder, node, reading)
     })
+}
+
+/// Stands in for a group that could not be read.
+fn unread_group() -> ReplicaGroup {
+    ReplicaGroup {
+        role: RoleName::fallback(),
+        count: 0,
+        image: None,
+        env: Default::default(),
+        command: None,
+        resources: None,
+        affinity: None,
+    }
 }
 
 fn group(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>) -> Option<ReplicaGroup> {
@@ -145,7 +159,18 @@ fn group(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>) -> Optio
 
 pub(super) fn depends(decoder: &mut Decoder, node: &Node) -> Option<Vec<Dependency>> {
     let hint = "write `- { service: db, condition: healthy }`";
-    list(decoder, node, "a list", hint, dependency)
+    list(decoder, node, "a list", hint, unread_dependency, dependency)
+}
+
+/// Stands in for a dependency that could not be read.
+fn unread_dependency() -> Dependency {
+    Dependency {
+        // This text is a name by the rules above it: it cannot fail.
+        service: ServiceName::new("unread").expect("a valid name"),
+        condition: Condition::default(),
+        timeout: Dependency::default_timeout(),
+        on_timeout: OnTimeout::default(),
+    }
 }
 
 fn dependency(decoder: &mut Decoder, node: &Node) -> Option<Dependency> {
@@ -192,7 +217,7 @@ fn dependency(decoder: &mut Decoder, node: &Node) -> Option<Dependency> {
     });
     fields.close();
     Some(Dependency {
-        service: service?,
+        service: service.unwrap_or_else(|| unread_dependency().service),
         condition,
         timeout,
         on_timeout,

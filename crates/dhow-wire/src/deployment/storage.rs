@@ -20,6 +20,10 @@ pub(super) fn storage(decoder: &mut Decoder, node: &Node) -> Option<Vec<Storage>
         node,
         "a list",
         "write `- ` and the fields of each mount",
+        || Storage::Tmpfs {
+            target: String::new(),
+            size: None,
+        },
         mount,
     )
 }

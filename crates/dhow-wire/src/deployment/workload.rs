@@ -1,5 +1,6 @@
 //! What runs: kind, runtime, image, command, resources.
 
+use dhow_core::spec::check::limits::PIDS_MAX;
 use dhow_core::spec::{CommandSpec, ImageSpec, PullPolicy, RType, Resources, Runtime};
 
 use crate::document::{Decoder, Fields, Kind, Node, choice, cpu, integer, list_of, size, text};
@@ -115,7 +116,7 @@ pub(super) fn resources(decoder: &mut Decoder, node: &Node) -> Option<Resources>
         cpu: fields.optional("cpu", cpu),
         memory: fields.optional("memory", size),
         pids: fields.optional("pids", |decoder, node| {
-            integer(decoder, node, 0, u64::from(u32::MAX)).map(|pids| pids as u32)
+            integer(decoder, node, 1, u64::from(PIDS_MAX)).map(|pids| pids as u32)
         }),
     };
     fields.close();

@@ -21,6 +21,9 @@ pub struct Fields<'d, 'n> {
     known: Vec<&'static str>,
     /// Names that other tools or other forms use, with what to write here.
     elsewhere: Vec<(&'static str, &'static str)>,
+    /// Required fields that are not there, each with an example. They are reported at the end: a field with a
+    /// slip in its name is there after all.
+    missing: Vec<(&'static str, String)>,
     ignores_rest: bool,
 }
 
@@ -49,6 +52,7 @@ impl<'d, 'n> Fields<'d, 'n> {
             what: what.into(),
             known: Vec::new(),
             elsewhere: Vec::new(),
+            missing: Vec::new(),
             ignores_rest: false,
         })
     }
@@ -126,24 +130,27 @@ impl<'d, 'n> Fields<'d, 'n> {
     ) -> Option<T> {
         if !self.has(name) {
             self.known.push(name);
-            let message = format!("{} needs `{name}`", self.what);
+            self.missing.push((name, example.into()));
             let path = self.decoder.path().key(name);
-            return self
-                .decoder
-                .fail_at(path, self.span, message, format!("add `{example}`"));
+            self.decoder.mark_failed(path);
+            return None;
         }
-        self.optional(name, read)
+        self.optional_or_say(name, &format!("such as `{example}`"), read)
     }
 
-    /// Reports the fields that nobody asked for.
-    pub fn close(self) {
-        if self.ignores_rest {
-            return;
-        }
-        for entry in &self.mapping.entries {
-            if self.known.contains(&&*entry.key) {
-                continue;
-            }
+    /// Reports the fields that nobody asked for, and those that were asked for in vain.
+    pub fn close(mut self) {
+        let unknown = self
+            .mapping
+            .entries
+            .iter()
+            .filter(|entry| !self.known.contains(&&*entry.key));
+        let unknown: Vec<&Entry> = if self.ignores_rest {
+            Vec::new()
+        } else {
+            unknown.collect()
+        };
+        for entry in unknown {
             if self.decoder.findings.is_full() {
                 self.decoder.findings.count_only();
                 continue;
@@ -152,36 +159,35 @@ impl<'d, 'n> Fields<'d, 'n> {
             let message = format!("{} is not a field of {}", quoted(&entry.key), self.what);
             let path = self.decoder.path().key(entry.key.to_string());
             let _: Option<()> = self.decoder.fail_at(path, entry.key_span, message, hint);
-            if let Some(meant) = meant {
+            for meant in meant {
+                self.missing.retain(|(name, _)| *name != meant);
                 let path = self.decoder.path().key(meant);
                 self.decoder.mark_failed(path);
             }
         }
+        for (name, example) in std::mem::take(&mut self.missing) {
+            let message = format!("{} needs `{name}`", self.what);
+            let path = self.decoder.path().key(name);
+            let _: Option<()> = self
+                .decoder
+                .fail_at(path, self.span, message, format!("add `{example}`"));
+        }
     }
 
-    /// What to do about an unknown field, and the known one that was meant.
-    fn hint(&self, key: &str) -> (String, Option<&'static str>) {
-        let unused = self
-            .known
-            .iter()
-            .copied()
-            .filter(|name| self.mapping.get(name).is_none());
+    /// Known fields that were not written.
+    fn unused(&self) -> impl Iterator<Item = &'static str> {
+        self.known.iter().copied().filter(|name| !self.has(name))
+    }
+
+    /// What to do about an unknown field, and the known ones that were meant.
+    fn hint(&self, key: &str) -> (String, Vec<&'static str>) {
         let exact = self.elsewhere.iter().find(|(name, _)| *name == key);
         if let Some((_, hint)) = exact {
-            let meant = self
-                .known
-                .iter()
-                .copied()
-                .find(|name| hint.contains(&format!("`{name}")));
-            return ((*hint).into(), meant);
+            let meant = self.unused().filter(|name| hint.contains(&format!("`{name}")));
+            return ((*hint).into(), meant.collect());
         }
-        let known: Vec<&'static str> = unused.collect();
-        if let Some(meant) = known
-            .iter()
-            .copied()
-            .find(|name| Some(*name) == nearest(key, known.iter().copied()))
-        {
-            return (format!("did you mean `{meant}`?"), Some(meant));
+        if let Some(meant) = nearest(key, self.unused()) {
+            return (format!("did you mean `{meant}`?"), vec![meant]);
         }
         let mut list = String::new();
         for name in &self.known {
@@ -193,9 +199,9 @@ impl<'d, 'n> Fields<'d, 'n> {
             list = format!("{list}{separator}`{name}`");
         }
         match self.known.as_slice() {
-            [] => ("it has no fields: remove this one".into(), None),
-            [_] => (format!("its one field is {list}"), None),
-            _ => (format!("its fields are {list}"), None),
+            [] => ("it has no fields: remove this one".into(), Vec::new()),
+            [_] => (format!("its one field is {list}"), Vec::new()),
+            _ => (format!("its fields are {list}"), Vec::new()),
         }
     }
 }

@@ -24,12 +24,12 @@ pub fn findings_of(decoder: Decoder, root: &Node, judged: Vec<SpecFinding>) -> F
             findings.count_only();
             continue;
         }
-        let mut finding =
-            Finding::at(&source, root.locate(&judged.path), judged.message).with_path(&judged.path);
+        let mut finding = Finding::at(&source, root.locate(&judged.path, judged.on_key), judged.message)
+            .with_path(&judged.path);
         finding.hint = judged.hint;
         for related in judged.related {
             if let Some(note) = related.note {
-                finding = finding.with_note(root.locate(&related.path), note);
+                finding = finding.with_note(root.locate(&related.path, false), note);
             }
         }
         findings.add(finding);

@@ -116,15 +116,20 @@ impl Node {
 
     /// The place of a path below this node, or of the nearest part of it that is there. A key that a short form
     /// leaves out (`command: [a]` for `command: { args: [a] }`) is passed over.
-    pub fn locate(&self, path: &FieldPath) -> Span {
+    pub fn locate(&self, path: &FieldPath, on_key: bool) -> Span {
+        let last = path.parts().len().saturating_sub(1);
         let mut node = self;
         let mut span = self.span;
-        for part in path.parts() {
+        for (position, part) in path.parts().iter().enumerate() {
             match (part, &node.value) {
                 (PathPart::Key(key), Value::Mapping(mapping)) => match mapping.get(key) {
                     Some(entry) => {
                         node = &entry.value;
-                        span = point_of(entry);
+                        span = if on_key && position == last {
+                            entry.key_span
+                        } else {
+                            point_of(entry)
+                        };
                     }
                     None => return span,
                 },

@@ -37,9 +37,12 @@ pub fn text(decoder: &mut Decoder, node: &Node) -> Option<String> {
             let hint = format!("put it into quotes: `\"{}\"`", cut(&scalar.text));
             decoder.wrong_type(node, "text", hint)
         }
-        _ => decoder.wrong_type(node, "text", ""),
+        _ => decoder.wrong_type(node, "text", AS_TEXT),
     }
 }
+
+const AS_TEXT: &str = "write it as one value, in quotes if it holds marks of YAML";
+const AS_NUMBER: &str = "write it in digits alone, such as `3`";
 
 fn cut(text: &str) -> String {
     text.chars().take(24).collect()
@@ -49,7 +52,7 @@ fn cut(text: &str) -> String {
 pub fn loose_text(decoder: &mut Decoder, node: &Node) -> Option<String> {
     match scalar_text(node) {
         Some(scalar) => Some(scalar.text.to_string()),
-        None => decoder.wrong_type(node, "text", ""),
+        None => decoder.wrong_type(node, "text", AS_TEXT),
     }
 }
 
@@ -58,13 +61,12 @@ pub fn flag(decoder: &mut Decoder, node: &Node) -> Option<bool> {
     match (node.kind(), text.to_ascii_lowercase().as_str()) {
         (Kind::Boolean, "true") => Some(true),
         (Kind::Boolean, _) => Some(false),
-        (_, "true" | "yes" | "on" | "1") => {
-            decoder.wrong_type(node, "`true` or `false`", "did you mean `true`?")
+        (_, "true" | "false") => {
+            decoder.wrong_type(node, "`true` or `false`", format!("remove the quotes: `{text}`"))
         }
-        (_, "false" | "no" | "off" | "0") => {
-            decoder.wrong_type(node, "`true` or `false`", "did you mean `false`?")
-        }
-        _ => decoder.wrong_type(node, "`true` or `false`", ""),
+        (_, "yes" | "on" | "1") => decoder.wrong_type(node, "`true` or `false`", "did you mean `true`?"),
+        (_, "no" | "off" | "0") => decoder.wrong_type(node, "`true` or `false`", "did you mean `false`?"),
+        _ => decoder.wrong_type(node, "`true` or `false`", "write one of the two"),
     }
 }
 
@@ -86,19 +88,18 @@ pub fn integer(decoder: &mut Decoder, node: &Node, min: u64, max: u64) -> Option
                 .split('.')
                 .next()
                 .filter(|whole| whole.parse::<u64>().is_ok());
-            let hint = whole.map_or(String::new(), |whole| {
+            let hint = whole.map_or(AS_NUMBER.to_owned(), |whole| {
                 format!("write it without a fraction, such as `{whole}`")
             });
             return decoder.wrong_type(node, "a whole number", hint);
         }
         Kind::Nothing | Kind::Boolean | Kind::Text | Kind::List | Kind::Map => {
-            return decoder.wrong_type(node, "a whole number", "");
+            return decoder.wrong_type(node, "a whole number", AS_NUMBER);
         }
     }
-    let bounds = match (min, max) {
-        (0, u64::MAX) => "it is 0 or more, below 2^64".to_owned(),
-        (0, u64::MIN..) => format!("it is at most {max}"),
-        (1.., _) => format!("it is {min} to {max}"),
+    let bounds = match max {
+        u64::MAX => format!("it is {min} or more, below 2^64"),
+        max => format!("it is {min} to {max}"),
     };
     let subject = decoder.subject();
     let wrong = |what: &str| format!("{subject} is {}, which is {what}", quoted(text));
@@ -132,7 +133,7 @@ fn parse_integer(text: &str) -> Option<i128> {
 }
 
 pub fn port(decoder: &mut Decoder, node: &Node) -> Option<u16> {
-    integer(decoder, node, 0, u64::from(u16::MAX)).map(|port| port as u16)
+    integer(decoder, node, 1, u64::from(u16::MAX)).map(|port| port as u16)
 }
 
 /// A number with or without a fraction.
@@ -165,7 +166,7 @@ pub fn choice<T: Copy>(
         [] => String::new(),
     };
     let Some(scalar) = scalar_text(node) else {
-        return decoder.wrong_type(node, &listed, "");
+        return decoder.wrong_type(node, &listed, "write one of these words");
     };
     let text: &str = &scalar.text;
     if let Some((_, value)) = allowed.iter().find(|(name, _)| *name == text) {
@@ -184,12 +185,14 @@ pub fn choice<T: Copy>(
     decoder.fail(node.span, message, hint)
 }
 
-/// A list of anything. Where an item could not be read, the list is not relied on: positions would shift.
+/// A list of anything. The stand-in takes the place of an item that could not be read, so that positions do not
+/// shift; such an item is marked, and no rule is heard about it.
 pub fn list<T>(
     decoder: &mut Decoder,
     node: &Node,
     expected: &str,
     hint: &str,
+    stand_in: impl Fn() -> T,
     mut read: impl FnMut(&mut Decoder, &Node) -> Option<T>,
 ) -> Option<Vec<T>> {
     let Value::Sequence(items) = &node.value else {
@@ -198,17 +201,19 @@ pub fn list<T>(
     let mut values = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let value = decoder.within(PathPart::Index(index), |decoder| {
-            if item.kind() == Kind::Nothing {
+            let value = if item.kind() == Kind::Nothing {
                 let message = format!("{} is empty", decoder.subject());
-                return decoder.fail(item.span, message, "give it a value, or remove the `-`");
-            }
-            read(decoder, item)
+                decoder.fail(item.span, message, "give it a value, or remove it")
+            } else {
+                read(decoder, item)
+            };
+            value.unwrap_or_else(|| {
+                let path = decoder.path().clone();
+                decoder.mark_failed(path);
+                stand_in()
+            })
         });
-        values.extend(value);
-    }
-    if values.len() < items.len() {
-        let path = decoder.path().clone();
-        decoder.mark_failed(path);
+        values.push(value);
     }
     Some(values)
 }
@@ -218,7 +223,7 @@ pub fn list_of(
     expected: &'static str,
     hint: &'static str,
 ) -> impl Fn(&mut Decoder, &Node) -> Option<Vec<String>> {
-    move |decoder, node| list(decoder, node, expected, hint, text)
+    move |decoder, node| list(decoder, node, expected, hint, || "unread".into(), text)
 }
 
 /// A map from the author's own names to values. An entry that could not be read is left out.

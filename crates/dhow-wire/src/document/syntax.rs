@@ -1,5 +1,7 @@
 //! Mistakes of YAML itself, in words for people who do not know its grammar.
 
+mod slips;
+
 use serde_saphyr::granit_parser::ErrorKind;
 
 use super::finding::Finding;
@@ -16,17 +18,44 @@ pub(super) fn too_deep(source: &Source, span: Span) -> Finding {
     .with_hint("nothing in this file needs more than a handful")
 }
 
-/// The finding for what the parser could not read.
+/// The finding for what the parser could not read. The parser stops where it can no longer go on; people look for
+/// where it went wrong, so that the usual slips are looked for first.
 pub(super) fn finding(source: &Source, kind: &ErrorKind, span: Span) -> Finding {
-    if let Some(span) = tab_indent(source.text(), span) {
+    let text = source.text();
+    if let Some(span) = tab_indent(text, span) {
         return Finding::at(source, span, "a tab indents this line")
             .with_hint("YAML indents with spaces: replace the tab");
     }
-    let (message, hint) = words(
+    if is_about_quotes(kind)
+        && let Some(span) = slips::open_quote(text, span)
+    {
+        return Finding::at(source, span, "this quote is never closed").with_hint("add the closing quote");
+    }
+    if is_about_keys(kind)
+        && let Some(span) = slips::line_without_colon(text, span)
+    {
+        return Finding::at(source, span, "there is no `: ` in this line").with_hint("write `key: value`");
+    }
+    let (message, hint) = words(kind, &text[(span.start as usize).min(text.len())..]);
+    Finding::at(source, on_screen(text, span), message).with_hint(hint)
+}
+
+fn is_about_quotes(kind: &ErrorKind) -> bool {
+    matches!(
         kind,
-        &source.text()[(span.start as usize).min(source.text().len())..],
-    );
-    Finding::at(source, on_screen(source.text(), span), message).with_hint(hint)
+        ErrorKind::UnclosedQuotedScalar
+            | ErrorKind::InvalidQuotedScalarIndent
+            | ErrorKind::DocumentIndicatorInQuotedScalar
+            | ErrorKind::InvalidTrailingDoubleQuotedScalar
+            | ErrorKind::InvalidTrailingSingleQuotedScalar
+    )
+}
+
+fn is_about_keys(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::MappingValueNotAllowed | ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey
+    )
 }
 
 /// The tab that indents the line of the place or the last line before it, which is nearly always what is wrong

@@ -53,6 +53,9 @@ pub fn parse(source: &Source, findings: &mut Findings) -> Option<Document> {
             return None;
         }
     }
+    if builder.is_broken {
+        return None;
+    }
     Some(Document { root: builder.root })
 }
 
@@ -111,6 +114,8 @@ struct Builder<'a> {
     documents: usize,
     nodes: usize,
     bytes: usize,
+    /// Something is missing from the tree: it is not worth decoding.
+    is_broken: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -124,26 +129,32 @@ impl<'a> Builder<'a> {
             documents: 0,
             nodes: 0,
             bytes: 0,
+            is_broken: false,
         }
     }
 
     fn event(&mut self, event: Event<'_>, marked: &Marked) -> Result<(), Stop> {
         let span = span_of(marked.start, marked.end);
+        if let Some(tag) = event.tag().filter(|tag| !tag.is_yaml_core_schema()) {
+            let token = marked.tag_span().map_or(span, |tag| span_of(tag.start, tag.end));
+            let message = format!("the tag {} means nothing here", quoted(&tag.original()));
+            self.report(
+                token,
+                message,
+                "remove it; text that starts with `!` goes into quotes",
+            );
+        }
         match event {
             Event::DocumentStart(..) => self.document(span),
             Event::Scalar(text, style, anchor, tag) => {
                 self.scalar(&text, style, anchor, tag.as_deref(), span)
             }
-            Event::SequenceStart(style, anchor, tag) => {
-                self.open(Open::Sequence(Vec::new()), style, anchor, tag.as_deref(), span)
+            Event::SequenceStart(style, anchor, _) => {
+                self.open(Open::Sequence(Vec::new()), style, anchor, span)
             }
-            Event::MappingStart(style, anchor, tag) => self.open(
-                Open::Mapping(OpenMapping::default()),
-                style,
-                anchor,
-                tag.as_deref(),
-                span,
-            ),
+            Event::MappingStart(style, anchor, _) => {
+                self.open(Open::Mapping(OpenMapping::default()), style, anchor, span)
+            }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::UnresolvedAlias(name) => {
@@ -156,6 +167,7 @@ impl<'a> Builder<'a> {
                     message,
                     "an alias `*name` repeats what an earlier `&name` marks",
                 );
+                self.is_broken = true;
                 self.scalar("", Written::Plain, 0, None, span)
             }
             // The ends of stream and document, comments and names of anchors carry no value.
@@ -189,7 +201,6 @@ impl<'a> Builder<'a> {
         tag: Option<&Tag>,
         span: Span,
     ) -> Result<(), Stop> {
-        self.check_tag(tag, span);
         let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
         let style = match style {
             Written::Plain if !is_text => ScalarStyle::Plain,
@@ -213,15 +224,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn open(
-        &mut self,
-        open: Open,
-        style: StructureStyle,
-        anchor: usize,
-        tag: Option<&Tag>,
-        span: Span,
-    ) -> Result<(), Stop> {
-        self.check_tag(tag, span);
+    fn open(&mut self, open: Open, style: StructureStyle, anchor: usize, span: Span) -> Result<(), Stop> {
         if self.stack.len() >= DEPTH_MAX {
             return Err(self.too_deep(span));
         }
@@ -317,17 +320,6 @@ impl<'a> Builder<'a> {
     fn too_deep(&mut self, span: Span) -> Stop {
         self.findings.add(syntax::too_deep(self.source, span));
         Stop
-    }
-
-    fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            let message = format!("the tag {} means nothing here", quoted(&tag.original()));
-            self.report(
-                span,
-                message,
-                "remove it; text that starts with `!` goes into quotes",
-            );
-        }
     }
 
     /// Lets a block or an empty value point at its key, which is where its author looks.

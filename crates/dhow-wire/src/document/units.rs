@@ -112,6 +112,7 @@ pub fn whole_seconds(decoder: &mut Decoder, node: &Node) -> Option<Duration> {
         && let Ok(span) = text.parse::<TimeSpan>()
     {
         let hint = match span.as_millis() {
+            0 => "write a number above 0".into(),
             ms if ms.is_multiple_of(1000) => format!("did you mean `{}`?", ms / 1000),
             _ => "fractions of a second are not possible here".into(),
         };

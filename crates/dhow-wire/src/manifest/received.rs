@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::DeploymentSpec;
+use dhow_core::state::ManifestVersion;
 use ed25519_dalek::VerifyingKey;
 
 use super::error::{IndexReadError, ManifestError};
 use super::index::{FileHash, INDEX_BYTES_MAX, ManifestFile, ManifestIndex, check_path};
-use super::verified::{SetMark, Verdict, VerifiedSet};
+use super::verified::{Verdict, VerifiedSet};
 use crate::hex;
 use crate::signing::{Domain, SIGNATURE_BYTES};
 
@@ -45,7 +46,7 @@ impl ReceivedSet {
     pub fn verify(
         &self,
         key: &VerifyingKey,
-        previous: Option<&SetMark>,
+        previous: Option<&ManifestVersion>,
         now_unix_secs: i64,
         max_clock_skew_secs: u32,
         parse: ParseManifest<'_>,
@@ -56,21 +57,21 @@ impl ReceivedSet {
             let cause = IndexReadError(error.to_string());
             ManifestError::MalformedIndex { cause }
         })?;
-        let mark = SetMark {
+        let next = ManifestVersion {
             version: index.version,
             created_unix_secs: index.created_unix_secs,
-            index_hash: FileHash::of(&self.index),
+            index_hash: FileHash::of(&self.index).0,
         };
         if let Some(previous) = previous {
-            if mark == *previous {
+            if next == *previous {
                 return Ok(Verdict::Unchanged);
             }
-            check_succession(&mark, previous, max_clock_skew_secs)?;
+            check_succession(&next, previous, max_clock_skew_secs)?;
         }
-        check_date(&mark, now_unix_secs, max_clock_skew_secs)?;
+        check_date(&next, now_unix_secs, max_clock_skew_secs)?;
         self.check_files(&index)?;
         let deployments = self.read_deployments(&index, parse)?;
-        Ok(Verdict::Newer(VerifiedSet::new(mark, deployments)))
+        Ok(Verdict::Newer(VerifiedSet::new(next, deployments)))
     }
 
     pub(super) fn check_sizes(&self) -> Result<(), ManifestError> {
@@ -176,35 +177,39 @@ impl ReceivedSet {
 
 /// A set takes the place of the one in force only with a higher version, so that an old set, however well
 /// signed, never comes back. Its date may lie before the other's by no more than clocks differ.
-fn check_succession(mark: &SetMark, previous: &SetMark, skew_secs: u32) -> Result<(), ManifestError> {
-    if mark.version < previous.version {
+fn check_succession(
+    next: &ManifestVersion,
+    previous: &ManifestVersion,
+    skew_secs: u32,
+) -> Result<(), ManifestError> {
+    if next.version < previous.version {
         return Err(ManifestError::Older {
-            found: mark.version,
+            found: next.version,
             previous: previous.version,
         });
     }
-    if mark.version == previous.version {
+    if next.version == previous.version {
         return Err(ManifestError::SameVersionOtherContent {
-            version: mark.version,
+            version: next.version,
         });
     }
     let earliest = previous.created_unix_secs.saturating_sub(i64::from(skew_secs));
-    if mark.created_unix_secs < earliest {
+    if next.created_unix_secs < earliest {
         return Err(ManifestError::BackDated {
-            found: mark.version,
+            found: next.version,
             previous: previous.version,
-            behind_secs: previous.created_unix_secs.abs_diff(mark.created_unix_secs),
+            behind_secs: previous.created_unix_secs.abs_diff(next.created_unix_secs),
             allowed_secs: skew_secs,
         });
     }
     Ok(())
 }
 
-fn check_date(mark: &SetMark, now_unix_secs: i64, skew_secs: u32) -> Result<(), ManifestError> {
+fn check_date(next: &ManifestVersion, now_unix_secs: i64, skew_secs: u32) -> Result<(), ManifestError> {
     let latest = now_unix_secs.saturating_add(i64::from(skew_secs));
-    if mark.created_unix_secs > latest {
+    if next.created_unix_secs > latest {
         return Err(ManifestError::FutureDated {
-            ahead_secs: mark.created_unix_secs.abs_diff(now_unix_secs),
+            ahead_secs: next.created_unix_secs.abs_diff(now_unix_secs),
             allowed_secs: skew_secs,
         });
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::{DeploymentSpec, SpecVersion};
+use dhow_core::state::ManifestVersion;
 use ed25519_dalek::SigningKey;
 
 use super::*;
@@ -37,7 +38,7 @@ fn set(version: u64) -> ReceivedSet {
     sign_set(&key(), version, NOW, files).unwrap()
 }
 
-fn verify_after(set: &ReceivedSet, previous: Option<&SetMark>) -> Result<Verdict, ManifestError> {
+fn verify_after(set: &ReceivedSet, previous: Option<&ManifestVersion>) -> Result<Verdict, ManifestError> {
     set.verify(&key().verifying_key(), previous, NOW, SKEW_SECS, &parse)
 }
 
@@ -79,7 +80,7 @@ fn index_of(paths: &[&str]) -> Vec<u8> {
 #[test]
 fn an_honest_set_passes() {
     let verified = newer(verify_after(&set(7), None).unwrap());
-    assert_eq!(verified.mark().version, 7);
+    assert_eq!(verified.version().version, 7);
     let names: Vec<&str> = verified
         .deployments()
         .keys()
@@ -186,11 +187,11 @@ fn tampered_swapped_missing_and_extra_files_are_refused() {
 
 #[test]
 fn versions_only_go_up() {
-    let in_force = newer(verify_after(&set(5), None).unwrap()).mark();
+    let in_force = newer(verify_after(&set(5), None).unwrap()).version();
     let after = |set: &ReceivedSet| verify_after(set, Some(&in_force));
     assert_eq!(after(&set(5)), Ok(Verdict::Unchanged));
-    assert_eq!(newer(after(&set(6)).unwrap()).mark().version, 6);
-    assert_eq!(newer(after(&set(u64::MAX)).unwrap()).mark().version, u64::MAX);
+    assert_eq!(newer(after(&set(6)).unwrap()).version().version, 6);
+    assert_eq!(newer(after(&set(u64::MAX)).unwrap()).version().version, u64::MAX);
     for version in [0, 4] {
         assert_eq!(
             after(&set(version)),
@@ -231,7 +232,7 @@ fn dates_may_differ_by_the_skew_only() {
         "an old set is no threat where none is in force"
     );
 
-    let in_force = newer(verify_after(&dated(5, NOW), None).unwrap()).mark();
+    let in_force = newer(verify_after(&dated(5, NOW), None).unwrap()).version();
     assert!(verify_after(&dated(6, NOW - 60), Some(&in_force)).is_ok());
     assert_eq!(
         verify_after(&dated(6, NOW - 61), Some(&in_force)),
@@ -387,4 +388,27 @@ fn deployments_are_read_strictly_and_once() {
             path: "a.yaml".into()
         }
     );
+}
+
+/// With the reader that the cluster uses.
+#[test]
+fn real_deployment_files() {
+    let verify = |text: &str| {
+        let set = sign_set(&key(), 1, NOW, files(&[("shop.yaml", text)])).unwrap();
+        set.verify(&key().verifying_key(), None, NOW, SKEW_SECS, &parse_manifest)
+    };
+    let text = "version: v1\ndeployment: shop\nservices:\n  web:\n    image: nginx:1.27\n";
+    let verified = newer(verify(text).unwrap());
+    assert_eq!(verified.deployments()["shop"].services.len(), 1);
+    let wrong = verify(&text.replace("image", "imagge")).unwrap_err();
+    assert!(
+        wrong
+            .to_string()
+            .starts_with("shop.yaml is not a valid deployment file:\n"),
+        "{wrong}"
+    );
+    assert!(wrong.to_string().contains("imagge"), "{wrong}");
+    // A signed set means the same everywhere: no host's environment has a say in it.
+    let borrowed = verify(&format!("{text}    env: {{ A: \"$E:PATH\" }}\n")).unwrap_err();
+    assert!(borrowed.to_string().contains("PATH"), "{borrowed}");
 }

@@ -5,18 +5,7 @@ use std::sync::Arc;
 
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::DeploymentSpec;
-use serde::{Deserialize, Serialize};
-
-use super::index::FileHash;
-
-/// What to remember of a set that is in force, to tell newer sets from older ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetMark {
-    pub version: u64,
-    pub created_unix_secs: i64,
-    /// Of the index's bytes, which name every file by its own hash.
-    pub index_hash: FileHash,
-}
+use dhow_core::state::ManifestVersion;
 
 /// What a sound set means for the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,17 +17,21 @@ pub enum Verdict {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedSet {
-    mark: SetMark,
+    version: ManifestVersion,
     deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>,
 }
 
 impl VerifiedSet {
-    pub(super) fn new(mark: SetMark, deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>) -> Self {
-        Self { mark, deployments }
+    pub(super) fn new(
+        version: ManifestVersion,
+        deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>,
+    ) -> Self {
+        Self { version, deployments }
     }
 
-    pub fn mark(&self) -> SetMark {
-        self.mark
+    /// What to remember of it once it is in force, to tell newer sets from older ones.
+    pub fn version(&self) -> ManifestVersion {
+        self.version
     }
 
     pub fn deployments(&self) -> &BTreeMap<DeploymentName, Arc<DeploymentSpec>> {

@@ -10,7 +10,7 @@ pub struct StabilizationResult {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StabilizationOutcome {
     Ready,
     TimedOut { message: String },

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::ClusterMode;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     pub mode: ClusterModeName,
@@ -24,4 +26,15 @@ pub enum ClusterModeName {
     Raft,
     Static,
     WorkerTier,
+}
+
+impl From<&ClusterMode> for ClusterModeName {
+    fn from(mode: &ClusterMode) -> Self {
+        match mode {
+            ClusterMode::SingleNode {} => Self::SingleNode,
+            ClusterMode::Raft { .. } => Self::Raft,
+            ClusterMode::Static { .. } => Self::Static,
+            ClusterMode::WorkerTier { .. } => Self::WorkerTier,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `dhow status --json`: a deployment with its services.
 
+use dhow_core::state::Phase;
 use serde::{Deserialize, Serialize};
 
 use crate::stabilization::ServiceHealthSummary;
@@ -26,4 +27,18 @@ pub enum DeploymentState {
     Reverted,
     Failed,
     Removing,
+}
+
+impl From<Phase> for DeploymentState {
+    /// The phase that the log knows; whether a stable deployment is degraded is read off its services.
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Deploying => Self::Deploying,
+            Phase::Stable => Self::Stable,
+            Phase::Reverting => Self::Reverting,
+            Phase::Reverted => Self::Reverted,
+            Phase::Failed => Self::Failed,
+            Phase::Removing => Self::Removing,
+        }
+    }
 }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use dhow_core::state::{Drain, Liveness, NodeRole};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub node_id: u64,
+    /// `server` in raft and for the servers of a worker tier, `worker`, or `peer` in static mode and on a single
+    /// node.
     pub role: NodeRole,
     pub status: NodeState,
     pub leader: bool,
@@ -22,19 +25,23 @@ pub struct NodeStatus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NodeRole {
-    /// In raft, and the servers of a worker tier.
-    Server,
-    Worker,
-    /// In static mode and on a single node.
-    Peer,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum NodeState {
     Ready,
     Draining,
     Drained,
     Unreachable,
+}
+
+impl NodeState {
+    /// A node that cannot be reached is that first: draining it makes no progress.
+    pub fn of(liveness: Liveness, drain: Drain) -> Self {
+        match liveness {
+            Liveness::Unreachable { .. } => Self::Unreachable,
+            Liveness::Ready => match drain {
+                Drain::No => Self::Ready,
+                Drain::Draining { .. } => Self::Draining,
+                Drain::Drained { .. } => Self::Drained,
+            },
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dhow_core::replica::ReplicaState;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +18,7 @@ pub struct ReplicaStatus {
     pub node_id: Option<u64>,
     /// Null for a process, which has none.
     pub image: Option<String>,
-    pub state: ReplicaState,
+    pub state: ReplicaStateName,
     pub healthy: bool,
     pub restarts: u32,
     /// The workload's own on its host.
@@ -32,9 +33,10 @@ pub struct ReplicaStatus {
     pub message: Option<String>,
 }
 
+/// The states by the names that other tools rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReplicaState {
+pub enum ReplicaStateName {
     Pending,
     Pulling,
     Starting,
@@ -45,7 +47,7 @@ pub enum ReplicaState {
     Lost,
 }
 
-impl ReplicaState {
+impl ReplicaStateName {
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::Pulling,
@@ -71,7 +73,23 @@ impl ReplicaState {
     }
 }
 
-impl fmt::Display for ReplicaState {
+impl From<ReplicaState> for ReplicaStateName {
+    fn from(state: ReplicaState) -> Self {
+        match state {
+            ReplicaState::Pending => Self::Pending,
+            ReplicaState::Pulling => Self::Pulling,
+            ReplicaState::Starting => Self::Starting,
+            ReplicaState::Running => Self::Running,
+            ReplicaState::Stopping => Self::Stopping,
+            ReplicaState::Exited => Self::Exited,
+            // Between two attempts it has failed for now.
+            ReplicaState::Backoff | ReplicaState::Failed => Self::Failed,
+            ReplicaState::Lost => Self::Lost,
+        }
+    }
+}
+
+impl fmt::Display for ReplicaStateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -82,7 +100,7 @@ impl fmt::Display for ReplicaState {
 #[error("this is no state of a replica that this version knows; the peer may be newer")]
 pub struct UnknownReplicaState;
 
-impl FromStr for ReplicaState {
+impl FromStr for ReplicaStateName {
     type Err = UnknownReplicaState;
 
     fn from_str(text: &str) -> Result<Self, UnknownReplicaState> {

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::testing::config;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -313,4 +316,43 @@ fn debug_never_prints_the_token() {
         "{printed}"
     );
     assert!(printed.contains("c-1"));
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Whatever is handed in gets an answer, and never a token.
+    #[test]
+    fn nothing_else_is_a_token(text in any::<String>(), bytes in any::<Vec<u8>>()) {
+        prop_assert!(verify(&text).is_err());
+        let whole = [&[VERSION][..], &bytes].concat();
+        prop_assert!(verify(&URL_SAFE_NO_PAD.encode(whole)).is_err());
+    }
+
+    #[test]
+    fn every_token_that_is_issued_verifies(
+        (cluster_id, issued_unix_secs, ttl_secs, uses) in ("[a-z0-9-]{1,40}", -1_000_i64..1_000_000, 1..u32::MAX, 1..u32::MAX),
+        (nonce, ca) in any::<([u8; 16], [u8; 32])>(),
+        allowed_labels in proptest::option::of(proptest::collection::btree_map("[a-z]{1,9}", proptest::collection::btree_set("[a-z]{1,9}", 0..3), 0..4)),
+        seed in any::<[u8; 32]>(),
+    ) {
+        let claims = TokenClaims {
+            cluster_id,
+            issued_unix_secs,
+            expires_unix_secs: issued_unix_secs + i64::from(ttl_secs),
+            uses,
+            nonce: TokenNonce(nonce),
+            ca_fingerprint: CaFingerprint(ca),
+            allowed_labels,
+        };
+        let key = SigningKey::from_bytes(&seed);
+        let line = WorkerBootstrapToken::issue(&key, claims.clone()).unwrap().reveal();
+        let verified = WorkerBootstrapToken::parse(&line).unwrap().verify(
+            &key.verifying_key(),
+            &claims.cluster_id,
+            issued_unix_secs,
+        );
+        let verified = verified.unwrap();
+        prop_assert_eq!(verified.claims(), &claims);
+    }
 }

@@ -6,7 +6,7 @@ use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::names::{WireNameError, role_name, service_key};
-use crate::status::ReplicaState;
+use crate::status::ReplicaStateName;
 
 /// A heartbeat: all that the worker runs, and what it uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct WorkerContainerStatus {
     pub service: String,
     pub role: String,
     pub replica: u32,
-    /// A [`ReplicaState`] in lower case; text, so that a newer worker's state is still readable.
+    /// A [`ReplicaStateName`] in lower case; text, so that a newer worker's state is still readable.
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay_ip: Option<IpAddr>,
@@ -58,7 +58,7 @@ pub struct WorkerContainerStatus {
 
 impl WorkerContainerStatus {
     /// The state, where this version knows it.
-    pub fn known_state(&self) -> Option<ReplicaState> {
+    pub fn known_state(&self) -> Option<ReplicaStateName> {
         self.state.parse().ok()
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lease::testing::config;
 
 fn fired(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
     let mut timers = Vec::new();
@@ -75,6 +76,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
+    #![proptest_config(config())]
+
     #[test]
     fn the_wheel_is_a_map(ops in proptest::collection::vec(op(), 1..80)) {
         let mut wheel = Wheel::new();

@@ -182,6 +182,7 @@ fn read_number(text: &str, field: &Field) -> Result<u8, CronProblem> {
     };
     let hint = match nearest(&upper, field.names.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
+        None if is_number => "`*` is every one, `,` joins, `-` is a range, `/` a step".into(),
         None => format!("{allowed}; `*` is every one, `,` joins, `-` is a range, `/` a step"),
     };
     let message = if text.is_empty() {

@@ -13,7 +13,11 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
     check_ulimits(&at.key("ulimits"), spec, findings);
     for name in spec.sysctls.keys() {
         if let Some((message, hint)) = sysctl_problem(name) {
-            findings.push(SpecFinding::at(at.key("sysctls").key(name.clone()), message).hint(hint));
+            findings.push(
+                SpecFinding::at(at.key("sysctls").key(name.clone()), message)
+                    .hint(hint)
+                    .on_key(),
+            );
         }
     }
     for (position, device) in spec.devices.iter().enumerate() {
@@ -58,7 +62,8 @@ fn check_ulimits(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
         if !ULIMITS.contains(&name.as_str()) {
             let hint = did_you_mean(name, ULIMITS.iter().copied())
                 .unwrap_or_else(|| format!("the limits are {}", ULIMITS.join(", ")));
-            findings.push(SpecFinding::at(place, format!("there is no limit {}", quoted(name))).hint(hint));
+            let message = format!("there is no limit {}", quoted(name));
+            findings.push(SpecFinding::at(place, message).hint(hint).on_key());
         } else if limit.soft > limit.hard {
             findings.push(
                 SpecFinding::at(

@@ -194,7 +194,7 @@ fn clash(
     let port = endpoint.port;
     let by = |other: &str| {
         if other == service {
-            "this service".to_owned()
+            "another endpoint of this service".to_owned()
         } else {
             format!("`{other}`")
         }
@@ -206,9 +206,9 @@ fn clash(
         return Some(
             SpecFinding::at(
                 place.clone(),
-                format!("port {port} is already taken by {}", by(&holder.service)),
+                format!("port {port} is taken by {} too", by(&holder.service)),
             )
-            .also(holder.place.clone(), "taken here")
+            .also(holder.place.clone(), "here")
             .hint("give one of the two another port; `target_port` can stay as it is"),
         );
     }
@@ -216,9 +216,9 @@ fn clash(
         return Some(
             SpecFinding::at(
                 place.clone(),
-                format!("port {port} is already taken by {}", by(owner)),
+                format!("port {port} is taken by {} too", by(owner)),
             )
-            .also(first.clone(), "taken here")
+            .also(first.clone(), "here")
             .hint("give one of the two another port, or tell them apart by `host` or `path`"),
         );
     }

@@ -99,6 +99,8 @@ pub struct SpecFinding {
     pub message: String,
     /// What was meant, or what to do.
     pub hint: Option<String>,
+    /// The finding is about the name of the field, not about its value.
+    pub on_key: bool,
     /// What else the finding rests on: where one of these could not be read, the finding may be wrong.
     pub related: Vec<Related>,
 }
@@ -109,6 +111,7 @@ impl SpecFinding {
             path,
             message: message.into(),
             hint: None,
+            on_key: false,
             related: Vec::new(),
         }
     }
@@ -120,6 +123,12 @@ impl SpecFinding {
 
     pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
+        self
+    }
+
+    /// Points at the name of the field rather than at its value.
+    pub fn on_key(mut self) -> Self {
+        self.on_key = true;
         self
     }
 

@@ -72,7 +72,7 @@ fn check_name(name: &str) -> Verdict {
         Some(_) | None => (rest, None),
     };
     tag.map_or(Ok(()), |tag| check_tag(tag, name))?;
-    check_repository(repository)
+    check_repository(repository, name)
 }
 
 fn check_local(path: &str, prefix: &str, what: &str) -> Verdict {
@@ -129,7 +129,7 @@ fn check_tag(tag: &str, name: &str) -> Verdict {
     }
 }
 
-fn check_repository(repository: &str) -> Verdict {
+fn check_repository(repository: &str, name: &str) -> Verdict {
     if repository.len() > IMAGE_NAME_MAX_BYTES {
         return wrong(
             &format!(
@@ -157,7 +157,10 @@ fn check_repository(repository: &str) -> Verdict {
                     "{} holds a capital letter, names of images are lower case",
                     quoted(part)
                 ),
-                &format!("did you mean {}?", quoted(&repository.to_ascii_lowercase())),
+                &format!(
+                    "did you mean {}?",
+                    quoted(&name.replacen(repository, &repository.to_ascii_lowercase(), 1))
+                ),
             );
         }
         let fits = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '.' | '_' | '-');

@@ -3,7 +3,7 @@
 use super::finding::{FieldPath, SpecFinding};
 use super::health::too_long;
 use super::suggest::nearest;
-use super::words::{label_problem, quoted};
+use super::words::{label_finding, label_name_problem, quoted};
 use crate::spec::{Affinity, AffinityMode, ServiceSpec, TimeSpan};
 
 const OPERATING_SYSTEMS: [&str; 3] = ["linux", "windows", "darwin"];
@@ -88,11 +88,12 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
         ("labels", &spec.node_selector.labels),
         ("prefer_labels", &spec.node_selector.prefer_labels),
     ] {
-        for (key, value) in labels {
-            if let Some((message, hint)) = label_problem(key, value) {
-                findings.push(SpecFinding::at(selector.key(field).key(key.clone()), message).hint(hint));
-            }
-        }
+        let place = selector.key(field);
+        findings.extend(
+            labels
+                .iter()
+                .filter_map(|(key, value)| label_finding(&place, key, value)),
+        );
     }
     check_platform(&at.key("platform"), spec, findings);
     check_rest(at, spec, findings);
@@ -120,7 +121,7 @@ fn check_affinity(
 
 fn check_spread_by(at: &FieldPath, label: Option<&str>, findings: &mut Vec<SpecFinding>) {
     let Some(label) = label else { return };
-    if let Some((message, hint)) = label_problem(label, "") {
+    if let Some((message, hint)) = label_name_problem(label) {
         let (message, hint) = match label {
             "" => (
                 "`spread_by` is empty".to_owned(),

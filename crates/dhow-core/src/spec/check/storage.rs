@@ -57,6 +57,13 @@ fn check_mount(at: &FieldPath, mount: &Storage, findings: &mut Vec<SpecFinding>)
     match mount {
         Storage::Bind { source, .. } => {
             if let Some((message, hint)) = path_problem(source, "the source") {
+                // The file is read on another machine: what is relative to it means nothing on the node.
+                let is_relative = !source.is_empty() && !source.starts_with(['/', '~']);
+                let hint = if is_relative {
+                    "write the whole path, as it is on the node".into()
+                } else {
+                    hint
+                };
                 findings.push(SpecFinding::at(at.key("source"), message).hint(hint));
             }
         }

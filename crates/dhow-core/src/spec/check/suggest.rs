@@ -14,7 +14,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let other = folded(candidate);
-        let allowed = slips_allowed(letters.len().min(other.len()));
+        // In a word of two letters only a swap leaves anything to recognise.
+        let is_swap = matches!((&letters[..], &other[..]), ([a, b], [c, d]) if a == d && b == c);
+        let allowed = if is_swap {
+            1
+        } else {
+            slips_allowed(letters.len().max(other.len()))
+        };
         if other.len() > WORD_MAX_CHARS || letters.len().abs_diff(other.len()) > allowed {
             continue;
         }
@@ -88,6 +94,8 @@ mod tests {
         assert_eq!(nearest("moed", known), Some("mode"));
         assert_eq!(nearest("colour", known), None);
         assert_eq!(nearest("x", known), None);
+        assert_eq!(nearest("bd", ["db", "cd"]), Some("db"));
+        assert_eq!(nearest("ab", ["cd", "ac"]), None);
         assert_eq!(nearest(&"r".repeat(1_000_000), known), None);
         assert_eq!(did_you_mean("imgae", known).unwrap(), "did you mean `image`?");
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::finding::{FieldPath, SpecFinding};
 use super::limits::{EXEC_TEXT_MAX_BYTES, EXEC_TOTAL_MAX_BYTES};
 use super::names::secret_name_problem;
-use super::words::{label_problem, quoted};
+use super::words::{label_finding, quoted};
 use crate::spec::{Check, CommandSpec, ImageSpec, ServiceSpec, Storage};
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
@@ -21,42 +21,46 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
             findings,
         );
     }
-    for (key, value) in &spec.labels {
-        if let Some((message, hint)) = label_problem(key, value) {
-            findings.push(SpecFinding::at(at.key("labels").key(key.clone()), message).hint(hint));
-        }
-    }
+    let labels = at.key("labels");
+    findings.extend(
+        spec.labels
+            .iter()
+            .filter_map(|(key, value)| label_finding(&labels, key, value)),
+    );
 }
 
 fn check_env(at: &FieldPath, env: &BTreeMap<String, String>, findings: &mut Vec<SpecFinding>) {
     for (name, value) in env {
-        let mut report = |message: String, hint: &str| {
-            findings.push(SpecFinding::at(at.key(name.clone()), message).hint(hint));
-        };
-        if name.is_empty() {
-            report("a variable needs a name".into(), "write it as `NAME: value`");
-        } else if name.contains('=') {
-            report(
-                format!("the name of a variable holds no `=`, found {}", quoted(name)),
-                "write it as `NAME: value`",
-            );
-        } else if name.contains('\0') {
-            report("the name of a variable holds a NUL byte".into(), "remove it");
+        let place = || at.key(name.clone());
+        if let Some((message, hint)) = variable_name_problem(name) {
+            findings.push(SpecFinding::at(place(), message).hint(hint).on_key());
         }
         let length = name.len() + 1 + value.len();
         if length > EXEC_TEXT_MAX_BYTES {
-            report(
-                format!(
-                    "this variable has {length} bytes with its name, the kernel passes at most {EXEC_TEXT_MAX_BYTES} to a program"
-                ),
-                "put large values into a file that the service mounts",
+            let message = format!(
+                "this variable has {length} bytes with its name, the kernel passes at most {EXEC_TEXT_MAX_BYTES}"
             );
+            let hint = "put large values into a file that the service mounts";
+            findings.push(SpecFinding::at(place(), message).hint(hint));
         }
         if let Some(secret) = value.strip_prefix("$S:")
             && let Some((message, hint)) = secret_name_problem(secret)
         {
-            report(message, hint);
+            findings.push(SpecFinding::at(place(), message).hint(hint));
         }
+    }
+}
+
+fn variable_name_problem(name: &str) -> Option<(String, &'static str)> {
+    if name.is_empty() {
+        Some(("a variable needs a name".into(), "write it as `NAME: value`"))
+    } else if name.contains('=') {
+        let message = format!("the name of a variable holds no `=`, found {}", quoted(name));
+        Some((message, "write it as `NAME: value`"))
+    } else if name.contains('\0') {
+        Some(("the name of a variable holds a NUL byte".into(), "remove it"))
+    } else {
+        None
     }
 }
 
@@ -79,7 +83,7 @@ fn check_exec_total(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
         findings.push(
             SpecFinding::at(
                 at.key(field),
-                format!("`env` and `command` have {total} bytes together, the kernel passes at most {EXEC_TOTAL_MAX_BYTES} to a program"),
+                format!("`env` and `command` have {total} bytes together, the kernel passes at most {EXEC_TOTAL_MAX_BYTES}"),
             )
             .hint("put large values into a file that the service mounts"),
         );
@@ -141,7 +145,7 @@ impl Texts<'_> {
                 .filter(|(_, word)| word.len() > EXEC_TEXT_MAX_BYTES);
             for (position, word) in long {
                 let message = format!(
-                    "this argument has {} bytes, the kernel passes at most {EXEC_TEXT_MAX_BYTES} to a program",
+                    "this argument has {} bytes, the kernel passes at most {EXEC_TEXT_MAX_BYTES}",
                     word.len()
                 );
                 let hint = "put large values into a file that the service mounts";

@@ -1,5 +1,6 @@
 //! How the author's own words appear inside a message, and rules for texts that several fields share.
 
+use super::finding::{FieldPath, SpecFinding};
 use super::limits::{LABEL_KEY_MAX_BYTES, LABEL_VALUE_MAX_BYTES};
 
 /// The longest piece of the author's text that a message repeats.
@@ -32,8 +33,24 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// What is wrong with a label, of a node or of a service.
-pub fn label_problem(key: &str, value: &str) -> Option<(String, &'static str)> {
+/// What is wrong with a label at a place, of a node or of a service.
+pub fn label_finding(labels: &FieldPath, key: &str, value: &str) -> Option<SpecFinding> {
+    let (message, hint) = match label_name_problem(key) {
+        Some(problem) => problem,
+        None => {
+            let (message, hint) = label_value_problem(value)?;
+            return Some(SpecFinding::at(labels.key(key.to_owned()), message).hint(hint));
+        }
+    };
+    Some(
+        SpecFinding::at(labels.key(key.to_owned()), message)
+            .hint(hint)
+            .on_key(),
+    )
+}
+
+/// What is wrong with the name of a label.
+pub fn label_name_problem(key: &str) -> Option<(String, &'static str)> {
     if key.is_empty() {
         return Some(("a label needs a name".into(), "write it as `name: value`"));
     }
@@ -48,17 +65,20 @@ pub fn label_problem(key: &str, value: &str) -> Option<(String, &'static str)> {
         let message = format!("the name of a label holds no {}", name_of(c));
         return Some((message, "write it without spaces, such as `zone` or `team/owner`"));
     }
-    if value.len() > LABEL_VALUE_MAX_BYTES {
+    None
+}
+
+fn label_value_problem(value: &str) -> Option<(String, &'static str)> {
+    (value.len() > LABEL_VALUE_MAX_BYTES).then(|| {
         let message = format!(
             "the value of a label has at most {LABEL_VALUE_MAX_BYTES} bytes, this one has {}",
             value.len()
         );
-        return Some((
+        (
             message,
             "labels are for choosing and finding: keep larger data elsewhere",
-        ));
-    }
-    None
+        )
+    })
 }
 
 /// A character as a message names it.

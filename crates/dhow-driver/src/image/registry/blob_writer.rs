@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use crate::image::digest::{Digest, DigestHasher};
 use crate::image::store::{DigestLock, Failing, StoreError};
+use crate::image::work::Work;
 
 /// Chunks between the network and the disk: 16 of at most about 400 KiB, so below 7 MiB per download.
 const CHUNKS_IN_FLIGHT: usize = 16;
@@ -22,11 +23,12 @@ pub(super) struct BlobWriter {
     hasher: DigestHasher,
     /// Held along, so that nobody touches the file while a write is still under way.
     _lock: Arc<DigestLock>,
+    _work: Work,
 }
 
 impl BlobWriter {
     /// Opens the partial file and hashes what it already holds.
-    pub async fn open(path: PathBuf, lock: Arc<DigestLock>) -> Result<Self, StoreError> {
+    pub async fn open(path: PathBuf, lock: Arc<DigestLock>, work: Work) -> Result<Self, StoreError> {
         run(move || {
             let opened = File::options()
                 .create(true)
@@ -48,6 +50,7 @@ impl BlobWriter {
                 file,
                 hasher,
                 _lock: lock,
+                _work: work,
             })
         })
         .await

@@ -47,7 +47,7 @@ impl Repository {
         let mut clean_attempt_made = false;
         loop {
             let partial = request.store.partial_path(&digest);
-            let writer = BlobWriter::open(partial, Arc::clone(lock))
+            let writer = BlobWriter::open(partial, Arc::clone(lock), request.work.clone())
                 .await
                 .map_err(store_error)?;
             request.progress.add_bytes(writer.size_bytes());

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::sync::atomic::AtomicBool;
 
 use serde::Deserialize;
 
@@ -19,6 +18,7 @@ use crate::image::manifest::{
 use crate::image::reference::ArchiveRef;
 use crate::image::store::{Store, StoreError};
 use crate::image::unpack::{Decompressed, LayerInput};
+use crate::image::work::Work;
 
 const MANIFEST_FILE: &str = "manifest.json";
 const LAYOUT_FILE: &str = "oci-layout";
@@ -90,9 +90,9 @@ impl ArchiveSource {
         }
     }
 
-    pub fn layer(&self, descriptor: &Descriptor, cancelled: &AtomicBool) -> Result<LayerInput, ImageError> {
+    pub fn layer(&self, descriptor: &Descriptor, work: &Work) -> Result<LayerInput, ImageError> {
         match self {
-            Self::Layout(layout) => layout.layer(descriptor, cancelled),
+            Self::Layout(layout) => layout.layer(descriptor, work),
             Self::Classic(classic) => classic.layer(descriptor.digest),
         }
     }

@@ -1,7 +1,6 @@
 //! An OCI image layout: `index.json` and blobs by digest.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::layout_files::{LayoutFiles, blob_name};
 use crate::image::digest::{Digest, DigestHasher};
@@ -9,6 +8,7 @@ use crate::image::error::{ImageError, Subject};
 use crate::image::manifest::{Descriptor, Index, MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES};
 use crate::image::reference::LayoutRef;
 use crate::image::unpack::LayerInput;
+use crate::image::work::Work;
 
 const INDEX_FILE: &str = "index.json";
 /// Where layouts keep an image's tag.
@@ -114,7 +114,7 @@ impl LayoutSource {
     }
 
     /// The layer's file, after its whole content was checked.
-    pub fn layer(&self, descriptor: &Descriptor, cancelled: &AtomicBool) -> Result<LayerInput, ImageError> {
+    pub fn layer(&self, descriptor: &Descriptor, work: &Work) -> Result<LayerInput, ImageError> {
         let name = blob_name(&descriptor.digest);
         let unreadable = |error| self.subject.unreadable(&self.files.place(&name), error);
         let (mut reader, size_bytes) = self.files.open(&name).map_err(unreadable)?;
@@ -124,7 +124,7 @@ impl LayoutSource {
         let mut hasher = DigestHasher::default();
         let mut buffer = vec![0; HASH_BUFFER_BYTES];
         loop {
-            if cancelled.load(Ordering::Relaxed) {
+            if work.is_cancelled() {
                 return Err(self.subject.cancelled());
             }
             match reader.read(&mut buffer).map_err(unreadable)? {

@@ -74,15 +74,6 @@ impl TarPath {
         prefixes
     }
 
-    pub fn join(&self, name: &OsStr) -> TarPath {
-        let mut path = self.0.clone();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name.as_bytes());
-        Self(path)
-    }
-
     /// For system calls: the root is `.`.
     pub fn as_path(&self) -> &Path {
         if self.is_root() {
@@ -140,7 +131,6 @@ mod tests {
         let path = TarPath::parse(b"a/b/c").unwrap();
         let (parent, name) = path.split().unwrap();
         assert_eq!((parent.as_path(), name), (Path::new("a/b"), OsStr::new("c")));
-        assert_eq!(parent.join(name), path);
         let prefixes = path.prefixes();
         let texts: Vec<_> = prefixes.iter().filter_map(TarPath::to_text).collect();
         assert_eq!(texts, ["a", "a/b", "a/b/c"]);

@@ -12,7 +12,14 @@ use super::pax::Pax;
 use super::{EntryRefusal, LimitKind, UnpackError};
 
 const BLOCK_BYTES: u64 = 512;
-const CHECKSUM_FIELD: std::ops::Range<usize> = 148..156;
+const MODE_FIELD: Field = 100..108;
+const UID_FIELD: Field = 108..116;
+const GID_FIELD: Field = 116..124;
+const SIZE_FIELD: Field = 124..136;
+const CHECKSUM_FIELD: Field = 148..156;
+const TYPE_AT: usize = 156;
+
+type Field = std::ops::Range<usize>;
 
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +107,7 @@ impl<R: Read> TarReader<R> {
                 }
                 return Ok(None);
             };
-            let size_bytes = header.entry_size().map_err(UnpackError::reading)?;
+            let size_bytes = number(&header, SIZE_FIELD, Header::entry_size)?;
             match header.entry_type() {
                 EntryType::GNULongName => extensions.long_path = Some(self.extension_text(size_bytes)?),
                 EntryType::GNULongLink => extensions.long_link = Some(self.extension_text(size_bytes)?),
@@ -155,8 +162,7 @@ impl<R: Read> TarReader<R> {
         if block.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        let sum =
-            |range: std::ops::Range<usize>| block[range].iter().map(|byte| u32::from(*byte)).sum::<u32>();
+        let sum = |range: Field| block[range].iter().map(|byte| u32::from(*byte)).sum::<u32>();
         // The field itself counts as eight spaces.
         let found = sum(0..CHECKSUM_FIELD.start) + sum(CHECKSUM_FIELD.end..512) + 8 * u32::from(b' ');
         if header.cksum().ok() != Some(found) {
@@ -232,7 +238,7 @@ impl<R: Read> TarReader<R> {
         let mut entry = TarEntry {
             raw_path,
             kind: EntryKind::Directory,
-            mode: header.mode().map_err(UnpackError::reading)?,
+            mode: number(header, MODE_FIELD, Header::mode)?,
             uid: 0,
             gid: 0,
             mtime: (0, 0),
@@ -244,12 +250,10 @@ impl<R: Read> TarReader<R> {
         let out_of_range = |_| entry.refused(EntryRefusal::OwnerOutOfRange);
         let uid = pax
             .uid
-            .map_or_else(|| header.uid(), Ok)
-            .map_err(UnpackError::reading)?;
+            .map_or_else(|| number(header, UID_FIELD, Header::uid), Ok)?;
         let gid = pax
             .gid
-            .map_or_else(|| header.gid(), Ok)
-            .map_err(UnpackError::reading)?;
+            .map_or_else(|| number(header, GID_FIELD, Header::gid), Ok)?;
         let (uid, gid) = (
             u32::try_from(uid).map_err(out_of_range)?,
             u32::try_from(gid).map_err(out_of_range)?,
@@ -297,7 +301,7 @@ impl<R: Read> TarReader<R> {
                 EntryKind::BlockDevice { major, minor }
             }
             // Tar of the oldest form marks a directory by the slash at the end of its name.
-            EntryType::Regular if header.as_bytes()[156] == 0 && entry.raw_path.ends_with(b"/") => {
+            EntryType::Regular if header.as_bytes()[TYPE_AT] == 0 && entry.raw_path.ends_with(b"/") => {
                 EntryKind::Directory
             }
             EntryType::Regular | EntryType::Continuous => {
@@ -360,6 +364,21 @@ impl<R: Read> TarReader<R> {
         }
         Ok(FileParts { size_bytes, data })
     }
+}
+
+/// A number of the header; one that was left empty is zero.
+fn number<T: Default>(
+    header: &Header,
+    field: Field,
+    read: impl FnOnce(&Header) -> io::Result<T>,
+) -> Result<T, UnpackError> {
+    if header.as_bytes()[field]
+        .iter()
+        .all(|byte| matches!(byte, 0 | b' '))
+    {
+        return Ok(T::default());
+    }
+    read(header).map_err(|error| UnpackError::malformed(error.to_string()))
 }
 
 /// Adds the parts that have data; none if a number cannot be read.

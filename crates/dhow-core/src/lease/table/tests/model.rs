@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::*;
+use crate::lease::testing::config as rounds;
 
 #[derive(Clone, Copy)]
 struct Plain {
@@ -210,6 +211,8 @@ fn apply(op: &Op, now_ms: u64, table: &mut LeaseTable, model: &mut Model) -> Res
 }
 
 proptest! {
+    #![proptest_config(rounds())]
+
     #[test]
     fn the_table_follows_the_model(
         config in config(),

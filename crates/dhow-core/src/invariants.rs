@@ -1,0 +1,206 @@
+//! What is true of every state that `step` can make. Checked after every step by the laws, at start by the
+//! server, and by nobody in between: a violation is a bug, never an input.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::amount::Amount;
+use crate::ids::{NodeId, ReplicaKey, ServiceId, Slot};
+use crate::spec::NodeMode;
+use crate::state::{AssignedReplica, Node, Replica, Service, State, Wanted};
+
+/// A broken invariant, with the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// All violations; empty for a sound state.
+pub fn check(state: &State) -> Vec<Violation> {
+    let mut found = Found(Vec::new());
+    check_replicas(state, &mut found);
+    check_nodes(state, &mut found);
+    check_services(state, &mut found);
+    check_deployments(state, &mut found);
+    check_requests(state, &mut found);
+    found.0
+}
+
+struct Found(Vec<Violation>);
+
+impl Found {
+    fn expect(&mut self, holds: bool, text: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(Violation(text()));
+        }
+    }
+}
+
+fn check_replicas(state: &State, found: &mut Found) {
+    let mut serving: BTreeMap<(ServiceId, Slot), Vec<&ReplicaKey>> = BTreeMap::new();
+    for (key, replica) in &state.replicas {
+        let Some(service) = state.service(key.service) else {
+            found.expect(false, || format!("{key:?} belongs to no service"));
+            continue;
+        };
+        found.expect(service.info(key.generation).is_some(), || {
+            format!("{key:?} has an unknown generation")
+        });
+        found.expect(service.role(key.slot.role).is_some(), || {
+            format!("{key:?} has an unknown role")
+        });
+        check_on_node(state, key, replica, found);
+        let healthy = replica.is_healthy() == replica.healthy_since.is_some();
+        found.expect(healthy, || {
+            format!("{key:?} does not know since when it is healthy")
+        });
+        if stays(state, service, key, replica) {
+            serving.entry((key.service, key.slot)).or_default().push(key);
+        }
+    }
+    for (slot, keys) in serving {
+        // Two at a time only while a move is being undone, and then they differ in their generation.
+        found.expect(keys.len() <= 2, || format!("{slot:?} is served by {keys:?}"));
+    }
+}
+
+/// Whether the replica is one that its slot keeps: of the target's template, and on a node that stays.
+fn stays(state: &State, service: &Service, key: &ReplicaKey, replica: &Replica) -> bool {
+    replica.wanted == Wanted::Run
+        && replica.reserves()
+        && service.is_current(key.generation)
+        && state.node(replica.node).is_some_and(|node| node.is_open())
+}
+
+fn check_on_node(state: &State, key: &ReplicaKey, replica: &Replica, found: &mut Found) {
+    let Some(node) = state.node(replica.node) else {
+        found.expect(false, || {
+            format!("{key:?} is on node {}, which is not there", replica.node)
+        });
+        return;
+    };
+    let assigned = AssignedReplica {
+        slot: key.slot,
+        generation: key.generation,
+    };
+    let is_assigned = node.assignments.contains(key.service, &assigned);
+    let is_stopping = node.stopping.contains(key);
+    let expected = match replica.wanted {
+        Wanted::Run => (true, false),
+        Wanted::Stop => (false, true),
+    };
+    found.expect((is_assigned, is_stopping) == expected, || {
+        format!(
+            "{key:?} is wanted {:?}, assigned {is_assigned}, stopping {is_stopping}",
+            replica.wanted
+        )
+    });
+}
+
+fn check_nodes(state: &State, found: &mut Found) {
+    let mut load: BTreeMap<NodeId, (Amount, u32)> = BTreeMap::new();
+    for (key, replica) in state.replicas.iter().filter(|(_, replica)| replica.reserves()) {
+        let demand = state.service(key.service).map_or(Amount::ZERO, |service| {
+            service.demand(key.generation, key.slot.role)
+        });
+        let (used, count) = load.entry(replica.node).or_default();
+        *used = used.plus(demand);
+        *count += 1;
+    }
+    for (id, node) in &state.nodes {
+        let (used, count) = load.get(id).copied().unwrap_or_default();
+        found.expect((node.used, node.reserving) == (used, count), || {
+            format!(
+                "node {id} believes {} for {}, has {used} for {count}",
+                node.used, node.reserving
+            )
+        });
+        for key in node.replica_keys() {
+            let known = state
+                .replicas
+                .get(&key)
+                .is_some_and(|replica| replica.node == *id);
+            found.expect(known, || format!("node {id} has {key:?}, which is not there"));
+        }
+        found.expect(*id <= state.last_node_id, || {
+            format!("node {id} is above the last id")
+        });
+        check_tenants(state, node, found);
+    }
+}
+
+/// A node that a service has to itself has no other's replicas.
+fn check_tenants(state: &State, node: &Node, found: &mut Found) {
+    let Some(taken) = node.taken else { return };
+    let tenants: Vec<ReplicaKey> = node
+        .replica_keys()
+        .filter(|key| state.replicas.get(key).is_some_and(|replica| replica.reserves()))
+        .collect();
+    let own = tenants.iter().all(|key| key.service == taken.service);
+    found.expect(own, || {
+        format!(
+            "node {} is service {}'s alone and has {tenants:?}",
+            node.id, taken.service
+        )
+    });
+    let alone = taken.mode != NodeMode::Exclusive || tenants.len() <= 1;
+    found.expect(alone, || {
+        format!("node {} is for one replica and has {tenants:?}", node.id)
+    });
+}
+
+fn check_services(state: &State, found: &mut Found) {
+    for (id, service) in &state.services {
+        found.expect(state.service_ids.get(&service.key) == Some(id), || {
+            format!("{} is not indexed", service.key)
+        });
+        found.expect(service.target_info().is_some(), || {
+            format!("{} has no target", service.key)
+        });
+        let lengths = service.counts.len() == service.roles.len();
+        found.expect(lengths, || format!("{} has counts for other roles", service.key));
+        let newest = service.generations.get_max().map(|(generation, _)| *generation);
+        found.expect(newest == Some(service.target), || {
+            format!("{}'s target is not its newest", service.key)
+        });
+        let known = state
+            .deployment(&service.key.deployment)
+            .is_some_and(|deployment| deployment.services.get(&service.key.service) == Some(id));
+        found.expect(known, || format!("{} is unknown to its deployment", service.key));
+    }
+    let lengths = state.services.len() == state.service_ids.len();
+    found.expect(lengths, || "the index of services has more than there are".into());
+}
+
+fn check_deployments(state: &State, found: &mut Found) {
+    for (name, deployment) in &state.deployments {
+        found.expect(deployment.current().is_some(), || {
+            format!("{name} has no current revision")
+        });
+        found.expect(deployment.history.len() <= State::HISTORY_MAX + 1, || {
+            format!("{name} keeps too much")
+        });
+        let good = deployment
+            .last_good
+            .is_none_or(|good| deployment.history.contains_key(&good));
+        found.expect(good, || format!("{name} has forgotten its last good revision"));
+        for id in deployment.services.values() {
+            found.expect(state.service(*id).is_some(), || {
+                format!("{name} has service {id}, not there")
+            });
+        }
+    }
+}
+
+fn check_requests(state: &State, found: &mut Found) {
+    let bounded = state.requests.len() <= State::REQUESTS_MAX;
+    found.expect(bounded, || {
+        format!("{} requests are remembered", state.requests.len())
+    });
+    let matched = state.requests.len() == state.request_order.len();
+    found.expect(matched, || "requests and their order differ".into());
+}

@@ -1,0 +1,139 @@
+//! When a revision is given up: its replicas keep failing, are not healthy in time, or nothing moves.
+
+use super::Planner;
+use super::report::ServiceReport;
+use super::view::{Seen, View};
+use crate::command::PlanCommand;
+use crate::replica::ReplicaState;
+use crate::spec::OnTimeout;
+use crate::state::{Deployment, Phase, RevisionOutcome, Service};
+
+/// Failures in a row of one new replica that give a revision up which has a good one before it: with the
+/// default back-off about seven seconds.
+const FAILURES_TO_REVERT: u32 = 3;
+/// The same where there is nothing to go back to: about half a minute, time for what it needs to come up.
+const FAILURES_TO_FAIL: u32 = 5;
+
+impl Planner<'_> {
+    /// Judges a service that is not settled.
+    pub(super) fn judge(&mut self, view: &View<'_>, all_placed: bool, report: &ServiceReport) {
+        let service = view.service;
+        let Some(deployment) = self.judged(service) else {
+            return;
+        };
+        let failures_max = if can_revert(&deployment) {
+            FAILURES_TO_REVERT
+        } else {
+            FAILURES_TO_FAIL
+        };
+        let fresh = view
+            .slots
+            .iter()
+            .filter(|(slot, _)| view.wants(*slot))
+            .flat_map(|(_, slot)| &slot.fresh);
+        let mut cause = None;
+        for seen in fresh {
+            cause = cause.or_else(|| self.failing(view, seen, failures_max));
+            if cause.is_none() && !seen.available && !seen.has_ended() {
+                let deadline = seen.replica.placed.after(view.spec().rollout.healthy_deadline);
+                self.cache.wake_at(service.id, deadline);
+            }
+        }
+        let deadline = service.progressed.after(view.spec().rollout.progress_deadline);
+        if cause.is_none() && self.now >= deadline {
+            let why = report
+                .waiting
+                .first()
+                .map(|waiting| format!(": {}", waiting.why))
+                .unwrap_or_default();
+            let what = if all_placed {
+                "is not done"
+            } else {
+                "is not placed"
+            };
+            cause = Some(format!(
+                "`{}` {what} and nothing has moved for {}{why}",
+                service.key.service,
+                view.spec().rollout.progress_deadline
+            ));
+        }
+        match cause {
+            Some(cause) => self.give_up(&deployment, service, cause),
+            None => self.cache.wake_at(service.id, deadline),
+        }
+    }
+
+    /// Judges a service that waits for others.
+    pub(super) fn judge_waiting(&mut self, service: &Service) {
+        let Some(deployment) = self.judged(service) else {
+            return;
+        };
+        for dependency in self.dependencies(service) {
+            let waited = self.now >= service.asked.after(dependency.timeout);
+            if waited && dependency.on_timeout == OnTimeout::Fail && !self.is_met(service, &dependency) {
+                let cause = format!(
+                    "`{}` waited {} for `{}`",
+                    service.key.service, dependency.timeout, dependency.service
+                );
+                self.give_up(&deployment, service, cause);
+                return;
+            }
+        }
+    }
+
+    /// The service's deployment, while there is something to judge.
+    fn judged(&self, service: &Service) -> Option<Deployment> {
+        let deployment = self.state.deployment(&service.key.deployment)?;
+        let open = matches!(deployment.phase, Phase::Deploying | Phase::Reverting);
+        (open && !self.failed.contains(&deployment.name)).then(|| deployment.as_ref().clone())
+    }
+
+    fn failing(&self, view: &View<'_>, seen: &Seen<'_>, failures_max: u32) -> Option<String> {
+        let machine = &seen.replica.machine;
+        let id = self.state.replica_name(&seen.key)?.id();
+        let node = seen.replica.node;
+        let what = match (&machine.message, machine.exit) {
+            (Some(message), _) => format!(": {message}"),
+            (None, Some(exit)) => format!(": it {exit}"),
+            (None, None) => String::new(),
+        };
+        if machine.state == ReplicaState::Failed {
+            return Some(format!("`{id}` on node {node} failed{what}"));
+        }
+        if machine.failures >= failures_max {
+            return Some(format!(
+                "`{id}` on node {node} failed {} times in a row{what}",
+                machine.failures
+            ));
+        }
+        let rollout = &view.spec().rollout;
+        let late = self.now >= seen.replica.placed.after(rollout.healthy_deadline);
+        let unfinished = !seen.available && !seen.has_ended() && !seen.is_lost();
+        // A replica that was healthy and has a hiccup late in a long rollout is not a late one.
+        let never_healthy = seen.replica.healthy_since.is_none();
+        (late && unfinished && never_healthy).then(|| {
+            format!(
+                "`{id}` on node {node} was not healthy within {}{what}",
+                rollout.healthy_deadline
+            )
+        })
+    }
+
+    fn give_up(&mut self, deployment: &Deployment, service: &Service, cause: String) {
+        self.failed.insert(deployment.name.clone());
+        self.push(PlanCommand::Fail {
+            deployment: deployment.name.clone(),
+            revision: deployment.revision,
+            service: service.id,
+            cause: cause.into(),
+        });
+    }
+}
+
+/// Whether giving the revision up brings a good one back.
+fn can_revert(deployment: &Deployment) -> bool {
+    let rolling = deployment
+        .current()
+        .is_some_and(|record| record.outcome == RevisionOutcome::Rolling);
+    rolling && deployment.last_good.is_some() && deployment.phase == Phase::Deploying
+}

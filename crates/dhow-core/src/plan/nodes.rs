@@ -1,0 +1,40 @@
+//! Nodes as placement sees them.
+
+use crate::placement::{NodeRow, Occupant, Openness};
+use crate::spec::NodeMode;
+use crate::state::{Node, Taken};
+
+/// The row of a node.
+pub fn node_row(node: &Node) -> NodeRow {
+    let open = if !node.is_ready() {
+        Openness::Unreachable
+    } else if node.is_draining() {
+        Openness::Draining
+    } else if !node.info.runs_replicas {
+        Openness::NoReplicas
+    } else {
+        Openness::Open
+    };
+    NodeRow {
+        id: node.id,
+        open,
+        os: node.info.os.clone(),
+        arch: node.info.arch.clone(),
+        labels: node.labels(),
+        capacity: node.info.capacity,
+        used: node.used,
+        replicas: node.reserving,
+        occupant: occupant(node.taken),
+    }
+}
+
+fn occupant(taken: Option<Taken>) -> Occupant {
+    match taken {
+        None => Occupant::Nobody,
+        Some(Taken { service, mode }) => match mode {
+            NodeMode::Shared => Occupant::Nobody,
+            NodeMode::Dedicated => Occupant::Dedicated(service),
+            NodeMode::Exclusive => Occupant::Exclusive(service),
+        },
+    }
+}

@@ -1,0 +1,167 @@
+//! Finds nodes for the slots that need one.
+
+use super::report::{ServiceReport, Why};
+use super::view::View;
+use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
+use crate::command::{Placement, PlanCommand};
+use crate::ids::{NodeId, RoleId, RoleName, Slot};
+use crate::placement::{Ask, Unplaced};
+use crate::state::Service;
+
+impl Planner<'_> {
+    /// Places the slots, role by role; those that find no node are reported. Whether all were placed.
+    pub(super) fn place_missing(
+        &mut self,
+        view: &View<'_>,
+        missing: &[Slot],
+        report: &mut ServiceReport,
+    ) -> bool {
+        let mut present = view.present.clone();
+        let mut placements = Vec::new();
+        let mut all_placed = true;
+        let mut rest = missing;
+        while let Some(first) = rest.first() {
+            let bound = view.service.volumes.get(first).copied();
+            let same = |slot: &&Slot| slot.role == first.role && !view.service.volumes.contains_key(*slot);
+            let length = if bound.is_some() {
+                1
+            } else {
+                rest.iter().take_while(same).count().max(1)
+            };
+            let (batch, after) = rest.split_at(length);
+            rest = after;
+            let placed = self.place_batch(view, batch, bound, &mut present, &mut placements);
+            let left = &batch[placed..];
+            if !left.is_empty() && self.placements_left > 0 {
+                all_placed = false;
+                self.report_unplaced(view, left, bound, &present, report);
+            }
+        }
+        self.push_placements(view.service, &placements);
+        all_placed
+    }
+
+    /// Places as many of a batch of alike slots as find a node, and says how many.
+    fn place_batch(
+        &mut self,
+        view: &View<'_>,
+        batch: &[Slot],
+        bound_to: Option<NodeId>,
+        present: &mut Vec<(NodeId, u32)>,
+        placements: &mut Vec<Placement>,
+    ) -> usize {
+        let Some(role) = batch.first().and_then(|slot| view.service.role(slot.role)) else {
+            return 0;
+        };
+        let wanted = u32::try_from(batch.len())
+            .unwrap_or(u32::MAX)
+            .min(self.placements_left);
+        let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
+        let ask = ask(view, role_id, role, present, bound_to);
+        let chosen = self.cache.table.place(&ask, wanted);
+        self.cache.reserved |= !chosen.is_empty();
+        self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);
+        for (slot, node) in batch.iter().zip(&chosen) {
+            let Some(found) = self.state.node(*node) else {
+                continue;
+            };
+            placements.push(Placement {
+                slot: *slot,
+                node: *node,
+                eligibility: found.eligibility,
+            });
+        }
+        let placed = chosen.len();
+        add_present(present, chosen);
+        placed
+    }
+
+    fn report_unplaced(
+        &mut self,
+        view: &View<'_>,
+        left: &[Slot],
+        bound: Option<NodeId>,
+        present: &[(NodeId, u32)],
+        report: &mut ServiceReport,
+    ) {
+        let Some(first) = left.first() else { return };
+        let Some(role) = view.service.role(first.role) else {
+            return;
+        };
+        self.cache.blocked.insert(view.service.id);
+        let ask = ask(view, first.role, role, present, bound);
+        let why = match self.make_room(view, &ask, left.len()) {
+            Some(nodes) => Why::RoomToCome { nodes },
+            None => {
+                let unplaced: Unplaced = self.cache.table.why_not(&ask);
+                Why::Unplaced { unplaced }
+            }
+        };
+        for slot in left {
+            report.add(role, *slot, why.clone());
+        }
+    }
+
+    pub(super) fn push_placements(&mut self, service: &Service, placements: &[Placement]) {
+        for part in placements.chunks(PLACEMENTS_PER_COMMAND_MAX) {
+            self.push(PlanCommand::Place {
+                service: service.id,
+                generation: service.target,
+                placements: part.to_vec(),
+            });
+        }
+    }
+}
+
+pub(super) fn ask<'a>(
+    view: &'a View<'_>,
+    role_id: RoleId,
+    role: &'a RoleName,
+    present: &'a [(NodeId, u32)],
+    bound_to: Option<NodeId>,
+) -> Ask<'a> {
+    Ask {
+        service: view.service.id,
+        spec: view.spec(),
+        role,
+        demand: view.service.demand(view.service.target, role_id),
+        present,
+        bound_to,
+        avoid: &[],
+    }
+}
+
+/// Counts the chosen nodes among those present, which stay in order.
+fn add_present(present: &mut Vec<(NodeId, u32)>, mut chosen: Vec<NodeId>) {
+    if chosen.is_empty() {
+        return;
+    }
+    chosen.sort_unstable();
+    let mut merged: Vec<(NodeId, u32)> = Vec::with_capacity(present.len() + chosen.len());
+    let (mut known, mut new) = (present.iter().copied().peekable(), chosen.into_iter().peekable());
+    loop {
+        let next = match (known.peek(), new.peek()) {
+            (Some((a, count)), Some(b)) if *a <= *b => {
+                let pair = (*a, *count);
+                known.next();
+                pair
+            }
+            (_, Some(b)) => {
+                let pair = (*b, 1);
+                new.next();
+                pair
+            }
+            (Some(pair), None) => {
+                let pair = *pair;
+                known.next();
+                pair
+            }
+            (None, None) => break,
+        };
+        match merged.last_mut() {
+            Some((node, count)) if *node == next.0 => *count = count.saturating_add(next.1),
+            Some(_) | None => merged.push(next),
+        }
+    }
+    *present = merged;
+}

@@ -1,0 +1,85 @@
+//! Plans one service: what goes, what comes, what is replaced, and whether it is done.
+
+use super::Planner;
+use super::report::ServiceReport;
+use super::slots::{Decisions, decide};
+use super::view::View;
+use crate::command::{PlanCommand, StopReason};
+use crate::ids::ReplicaKey;
+use crate::spec::RType;
+use crate::state::Service;
+
+impl Planner<'_> {
+    pub(super) fn service(&mut self, service: &Service) {
+        if service.removing {
+            self.remove_service(service);
+            return;
+        }
+        let state = self.state;
+        if !service.released && !self.release(service) {
+            // What runs goes on running; nothing new is started before its turn.
+            self.report_dependencies(service);
+            self.judge_waiting(service);
+            return;
+        }
+        if service.rtype() == RType::System {
+            self.system_service(service);
+            return;
+        }
+        let Some(view) = View::of(state, service, self.now) else {
+            return;
+        };
+        let decisions = decide(state, &view);
+        self.carry_out(&view, decisions);
+    }
+
+    fn carry_out(&mut self, view: &View<'_>, decisions: Decisions) {
+        let service = view.service;
+        let Decisions {
+            surplus,
+            replaced,
+            draining,
+            missing,
+            reopen,
+            wake,
+            waiting,
+            settled,
+        } = decisions;
+        self.stop(service, surplus, StopReason::ScaledDown);
+        self.stop(service, replaced, StopReason::Replaced);
+        self.stop(service, draining, StopReason::Draining);
+        let mut report = ServiceReport::default();
+        for (slot, why) in waiting {
+            if let Some(role) = service.role(slot.role) {
+                report.add(role, slot, why);
+            }
+        }
+        if reopen {
+            self.push(PlanCommand::OpenGeneration {
+                service: service.id,
+                generation: service.target,
+            });
+        }
+        let all_placed = reopen || self.place_missing(view, &missing, &mut report);
+        if let Some(at) = wake {
+            self.cache.wake_at(service.id, at);
+        }
+        if settled && missing.is_empty() {
+            self.cache.settled.insert(service.id);
+        } else {
+            self.judge(view, all_placed, &report);
+        }
+        self.cache.report_service(service.id, report);
+    }
+
+    pub(super) fn stop(&mut self, service: &Service, keys: Vec<ReplicaKey>, why: StopReason) {
+        for part in keys.chunks(super::PLACEMENTS_PER_COMMAND_MAX) {
+            self.push(PlanCommand::Stop {
+                service: service.id,
+                generation: service.target,
+                replicas: part.to_vec(),
+                why,
+            });
+        }
+    }
+}

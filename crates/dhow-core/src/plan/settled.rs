@@ -1,0 +1,93 @@
+//! When a service is what others wait for, and when a deployment is done.
+
+use super::Planner;
+use super::view::View;
+use crate::command::PlanCommand;
+use crate::ids::DeploymentName;
+use crate::spec::{Condition, RType};
+use crate::state::{Drain, Phase, Service, State};
+use crate::time::ClusterTime;
+
+/// Whether a service is what a dependent waits for: all its slots, of its target.
+pub(super) fn meets(state: &State, service: &Service, condition: Condition, now: ClusterTime) -> bool {
+    if service.removing {
+        return false;
+    }
+    if service.rtype() == RType::System {
+        return meets_everywhere(state, service, condition, now);
+    }
+    let Some(view) = View::of(state, service, now) else {
+        return false;
+    };
+    let wanted = view.slots.iter().filter(|(slot, _)| service.wants(*slot));
+    wanted.into_iter().all(|(_, slot)| {
+        slot.fresh.iter().any(|seen| {
+            let job = view.spec().runs_to_completion();
+            match condition {
+                Condition::Started => seen.replica.is_running() || seen.replica.is_completed(),
+                Condition::Healthy | Condition::Ready if job => seen.replica.is_completed(),
+                Condition::Healthy => seen.replica.is_healthy() || seen.replica.is_completed(),
+                Condition::Ready => seen.available || seen.replica.is_completed(),
+            }
+        })
+    })
+}
+
+fn meets_everywhere(state: &State, service: &Service, condition: Condition, now: ClusterTime) -> bool {
+    let _ = now;
+    let good = state.replicas_of(service.id).filter(|(key, replica)| {
+        service.is_current(key.generation)
+            && match condition {
+                Condition::Started => replica.is_running(),
+                Condition::Healthy | Condition::Ready => replica.is_healthy(),
+            }
+    });
+    let good = u32::try_from(good.count()).unwrap_or(u32::MAX);
+    good >= super::system_nodes(state, service)
+}
+
+impl Planner<'_> {
+    /// Marks deployments stable whose services have all come to rest.
+    pub(super) fn finish_deployments(&mut self) {
+        let names: Vec<DeploymentName> = self.cache.under_way.iter().cloned().collect();
+        for name in names {
+            let Some(deployment) = self.state.deployment(&name) else {
+                continue;
+            };
+            let at_rest = deployment
+                .services
+                .values()
+                .all(|id| self.cache.settled.contains(id));
+            let held = deployment.phase == Phase::Failed
+                && deployment
+                    .services
+                    .values()
+                    .any(|id| self.state.service(*id).is_some_and(|s| s.held));
+            if at_rest && !held && !self.failed.contains(&name) {
+                let revision = deployment.revision;
+                self.push(PlanCommand::MarkStable {
+                    deployment: name,
+                    revision,
+                });
+            }
+        }
+    }
+
+    /// Nodes that were drained and have nothing left.
+    pub(super) fn finish_drains(&mut self) {
+        let empty: Vec<_> = self
+            .cache
+            .draining
+            .iter()
+            .filter(|id| {
+                self.state
+                    .node(**id)
+                    .is_some_and(|node| matches!(node.drain, Drain::Draining { .. }) && node.is_empty())
+            })
+            .copied()
+            .collect();
+        for node in empty {
+            self.push(PlanCommand::DrainFinished { node });
+        }
+    }
+}

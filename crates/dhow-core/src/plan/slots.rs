@@ -1,0 +1,247 @@
+//! The rules of a rollout, slot by slot. Pure: from a view of a service to what should be done about it.
+//!
+//! A slot is served by a fresh replica (of the target, on a node that stays) or by an old one. Never fewer
+//! slots are available than the spec promises, never more are doubled than it allows.
+
+use super::report::Why;
+use super::view::{Seen, SlotView, View};
+use crate::ids::{ReplicaKey, Slot};
+use crate::state::State;
+use crate::time::ClusterTime;
+
+/// What should be done about a service.
+#[derive(Debug, Default)]
+pub(super) struct Decisions {
+    /// Of slots that are not wanted any more.
+    pub surplus: Vec<ReplicaKey>,
+    /// Superseded by a fresh replica, or given up to make room for one.
+    pub replaced: Vec<ReplicaKey>,
+    pub draining: Vec<ReplicaKey>,
+    /// Slots that need a replica of the target now.
+    pub missing: Vec<Slot>,
+    /// A new generation is needed before a replica can move.
+    pub reopen: bool,
+    /// When to look again.
+    pub wake: Option<ClusterTime>,
+    pub waiting: Vec<(Slot, Why)>,
+    /// Whether every slot is as it should be.
+    pub settled: bool,
+}
+
+impl Decisions {
+    fn wake_at(&mut self, at: ClusterTime) {
+        self.wake = Some(self.wake.map_or(at, |set| set.min(at)));
+    }
+
+    fn wait(&mut self, slot: Slot, why: Why) {
+        self.waiting.push((slot, why));
+    }
+}
+
+/// How far a rollout may go at the moment.
+struct Budget {
+    /// Slots that may be doubled.
+    surge: u32,
+    /// Available slots that may be given up.
+    down: u32,
+}
+
+impl Budget {
+    fn of(view: &View<'_>) -> Self {
+        let wanted: Vec<&SlotView<'_>> = view
+            .slots
+            .iter()
+            .filter(|(slot, _)| view.wants(*slot))
+            .map(|(_, view)| view)
+            .collect();
+        let doubled = wanted
+            .iter()
+            .filter(|slot| !slot.fresh.is_empty() && !slot.old.is_empty())
+            .count();
+        let available = wanted.iter().filter(|slot| slot.is_available()).count();
+        let promised = wanted
+            .len()
+            .saturating_sub(view.spec().max_unavailable() as usize);
+        let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
+            down: clamp(available.saturating_sub(promised)),
+        }
+    }
+}
+
+pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
+    let mut decisions = Decisions {
+        settled: true,
+        wake: view.trusted_from(),
+        ..Decisions::default()
+    };
+    let mut budget = Budget::of(view);
+    let mut turns = Vec::new();
+    for (slot, seen) in &view.slots {
+        if !view.wants(*slot) {
+            decisions
+                .surplus
+                .extend(seen.fresh.iter().chain(&seen.old).map(|seen| seen.key));
+            decisions.settled &= seen.fresh.is_empty() && seen.old.is_empty();
+            continue;
+        }
+        match (seen.fresh.as_slice(), seen.old.as_slice()) {
+            ([], []) => open_slot(view, *slot, seen, &mut decisions),
+            ([], [_, ..]) => turns.push((*slot, seen)),
+            ([..], _) => served(state, view, *slot, seen, &mut decisions),
+        }
+    }
+    // Those that serve nobody first: replacing them costs nothing.
+    turns.sort_by_key(|(slot, seen)| (seen.is_available(), *slot));
+    for (slot, seen) in turns {
+        decisions.settled = false;
+        replace(state, view, slot, seen, &mut budget, &mut decisions);
+    }
+    decisions
+}
+
+/// Nothing serves the slot.
+fn open_slot(view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
+    decisions.settled = false;
+    let one_at_a_time = view.spec().max_surge() == 0;
+    let in_the_way = seen
+        .stopping
+        .iter()
+        .find(|stopping| one_at_a_time || stopping.key.generation == view.service.target);
+    match in_the_way {
+        Some(stopping) => decisions.wait(
+            slot,
+            Why::OldStopping {
+                node: stopping.replica.node,
+            },
+        ),
+        None => decisions.missing.push(slot),
+    }
+}
+
+/// A fresh replica has the slot: see that it lives, and send the others away once it can be relied on.
+fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
+    let best = best_of(&seen.fresh);
+    let spare = seen
+        .fresh
+        .iter()
+        .filter(|other| other.key != best.key)
+        .map(|other| other.key);
+    decisions.replaced.extend(spare);
+    if seen.fresh.len() > 1 {
+        decisions.settled = false;
+    }
+    if best.is_lost() {
+        decisions.settled = false;
+        lost(state, view, slot, best, decisions);
+    } else if is_done(view, best) {
+        let old = seen.old.iter();
+        decisions.replaced.extend(old.map(|old| old.key));
+        decisions.settled &= seen.old.is_empty();
+    } else {
+        decisions.settled = false;
+    }
+}
+
+/// Whether the replica is all that the slot needs.
+fn is_done(view: &View<'_>, seen: &Seen<'_>) -> bool {
+    if view.spec().runs_to_completion() {
+        return seen.replica.is_completed() || seen.replica.is_healthy();
+    }
+    // With a restart policy that lets it end, a replica that ended well has done what it should.
+    seen.available || seen.replica.is_completed()
+}
+
+/// The one to keep: available before not, then the older, which disturbs least.
+fn best_of<'s, 'a>(fresh: &'s [Seen<'a>]) -> &'s Seen<'a> {
+    let rank = |seen: &&Seen<'_>| {
+        (
+            !seen.available,
+            seen.is_lost() || seen.has_ended(),
+            seen.key.generation,
+        )
+    };
+    // The caller has at least one.
+    fresh.iter().min_by_key(rank).unwrap_or(&fresh[0])
+}
+
+/// The replica's node cannot be reached.
+fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: &mut Decisions) {
+    let (spec, node) = (view.spec(), seen.replica.node);
+    let rule = spec.reschedule;
+    if view.service.volumes.contains_key(&slot) {
+        decisions.wait(slot, Why::VolumeLost { node });
+        return;
+    }
+    if !rule.enabled {
+        decisions.wait(slot, Why::NotRescheduled { node });
+        return;
+    }
+    let until = seen.replica.since.after(rule.lost_after).after(rule.delay);
+    if until > view.now {
+        decisions.wake_at(until);
+        decisions.wait(slot, Why::NodeMayReturn { node, until });
+        return;
+    }
+    // The same key moves; where a newer generation is the target, the slot gets that and this one is dropped.
+    if seen.key.generation != view.service.target {
+        decisions.replaced.push(seen.key);
+    }
+    debug_assert!(
+        state.node(node).is_none_or(|node| !node.is_ready()),
+        "a lost replica is on a lost node"
+    );
+    decisions.missing.push(slot);
+}
+
+/// Only old replicas have the slot: replace them when the limits allow.
+fn replace(
+    state: &State,
+    view: &View<'_>,
+    slot: Slot,
+    seen: &SlotView<'_>,
+    budget: &mut Budget,
+    decisions: &mut Decisions,
+) {
+    if view.service.held {
+        decisions.wait(slot, Why::Paused);
+        return;
+    }
+    let keys = || seen.old.iter().map(|old| old.key);
+    let by_drain = seen.old.iter().any(|old| is_leaving(state, view, old));
+    let serving = seen.is_available();
+    if serving && budget.surge > 0 {
+        if seen
+            .old
+            .iter()
+            .chain(&seen.stopping)
+            .any(|old| old.key.generation == view.service.target)
+        {
+            decisions.reopen = true;
+        } else {
+            budget.surge -= 1;
+            decisions.missing.push(slot);
+        }
+        return;
+    }
+    if serving && budget.down == 0 {
+        decisions.wait(slot, Why::TurnToCome);
+        return;
+    }
+    if serving {
+        budget.down -= 1;
+    }
+    match by_drain {
+        true => decisions.draining.extend(keys()),
+        false => decisions.replaced.extend(keys()),
+    }
+}
+
+/// It has to go for its node's sake, not for its template's.
+fn is_leaving(state: &State, view: &View<'_>, seen: &Seen<'_>) -> bool {
+    view.service.is_current(seen.key.generation)
+        && state
+            .node(seen.replica.node)
+            .is_some_and(|node| node.is_draining())
+}

@@ -1,0 +1,166 @@
+//! A service's replicas, sorted by slot and by what they are good for.
+
+use std::sync::Arc;
+
+use crate::ids::{NodeId, ReplicaKey, Slot};
+use crate::replica::ReplicaState;
+use crate::spec::{RType, ServiceSpec, TimeSpan};
+use crate::state::{GenerationInfo, Replica, Service, State, Wanted};
+use crate::time::ClusterTime;
+
+/// One replica, as a rollout sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub key: ReplicaKey,
+    pub replica: &'a Replica,
+    /// It is of the target's template and may stay where it is.
+    pub fresh: bool,
+    /// It runs and its health can be relied on.
+    pub available: bool,
+}
+
+impl Seen<'_> {
+    pub fn is_lost(&self) -> bool {
+        self.replica.machine.state == ReplicaState::Lost
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.replica.machine.state.is_ended()
+    }
+}
+
+/// The replicas of one slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SlotView<'a> {
+    /// To run, as the target says.
+    pub fresh: Vec<Seen<'a>>,
+    /// To run, but of an older template or on a node that drains.
+    pub old: Vec<Seen<'a>>,
+    /// Told to end.
+    pub stopping: Vec<Seen<'a>>,
+}
+
+impl SlotView<'_> {
+    pub fn is_available(&self) -> bool {
+        self.fresh.iter().chain(&self.old).any(|seen| seen.available)
+    }
+}
+
+/// A service with all its slots.
+pub(super) struct View<'a> {
+    pub service: &'a Service,
+    pub info: Arc<GenerationInfo>,
+    /// Wanted slots, and those that only have replicas left, in order.
+    pub slots: Vec<(Slot, SlotView<'a>)>,
+    /// How many replicas that are to run are on which node, ascending by node.
+    pub present: Vec<(NodeId, u32)>,
+    pub now: ClusterTime,
+    /// How long a fresh replica must have been healthy to be relied on.
+    trust: TimeSpan,
+}
+
+impl<'a> View<'a> {
+    /// None for a service whose target is missing, which the invariants exclude.
+    pub fn of(state: &'a State, service: &'a Service, now: ClusterTime) -> Option<Self> {
+        let info = service.target_info()?.clone();
+        let trust = if service.rolling {
+            info.spec.rollout.min_healthy
+        } else {
+            TimeSpan::ZERO
+        };
+        let mut wanted = service.wanted_slots().peekable();
+        let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
+        let mut on_nodes: Vec<NodeId> = Vec::new();
+        for (key, replica) in state.replicas_of(service.id) {
+            while let Some(slot) = wanted.next_if(|slot| *slot < key.slot) {
+                slots.push((slot, SlotView::default()));
+            }
+            wanted.next_if_eq(&key.slot);
+            if slots.last().is_none_or(|(slot, _)| *slot != key.slot) {
+                slots.push((key.slot, SlotView::default()));
+            }
+            let Some((_, view)) = slots.last_mut() else {
+                continue;
+            };
+            let seen = look(state, service, &info, *key, replica, trust, now);
+            match (replica.wanted, seen.fresh) {
+                (Wanted::Stop, _) => view.stopping.push(seen),
+                (Wanted::Run, true) => view.fresh.push(seen),
+                (Wanted::Run, false) => view.old.push(seen),
+            }
+            if replica.wanted == Wanted::Run && replica.reserves() {
+                on_nodes.push(replica.node);
+            }
+        }
+        slots.extend(wanted.map(|slot| (slot, SlotView::default())));
+        Some(Self {
+            service,
+            info,
+            slots,
+            present: count(on_nodes),
+            now,
+            trust,
+        })
+    }
+
+    pub fn spec(&self) -> &ServiceSpec {
+        &self.info.spec
+    }
+
+    /// When the next healthy replica will have been so for long enough.
+    pub fn trusted_from(&self) -> Option<ClusterTime> {
+        let seen = self.slots.iter().flat_map(|(_, slot)| &slot.fresh);
+        seen.filter(|seen| !seen.available)
+            .filter_map(|seen| seen.replica.healthy_since)
+            .map(|since| since.after(self.trust))
+            .min()
+    }
+
+    /// Whether the slot should have a replica. Those of a system service are its nodes' own: any will do.
+    pub fn wants(&self, slot: Slot) -> bool {
+        match self.info.spec.rtype {
+            RType::System => !self.service.removing,
+            RType::Service | RType::Job | RType::Cron => self.service.wants(slot),
+        }
+    }
+}
+
+fn look<'a>(
+    state: &State,
+    service: &Service,
+    info: &GenerationInfo,
+    key: ReplicaKey,
+    replica: &'a Replica,
+    trust: TimeSpan,
+    now: ClusterTime,
+) -> Seen<'a> {
+    let same = match info.spec.rtype {
+        // A run that has begun is left to its end; the next one has the new spec.
+        RType::Cron => true,
+        RType::Service | RType::Job | RType::System => service.is_current(key.generation),
+    };
+    let leaving = !replica.machine.state.is_ended()
+        && state
+            .node(replica.node)
+            .is_none_or(|node| node.is_ready() && node.is_draining());
+    let fresh = same && !leaving;
+    let trust = if fresh { trust } else { TimeSpan::ZERO };
+    Seen {
+        key,
+        replica,
+        fresh,
+        available: replica.is_healthy_for(trust, now),
+    }
+}
+
+fn count(mut nodes: Vec<NodeId>) -> Vec<(NodeId, u32)> {
+    nodes.sort_unstable();
+    let mut counts: Vec<(NodeId, u32)> = Vec::new();
+    for node in nodes {
+        match counts.last_mut() {
+            Some((last, count)) if *last == node => *count += 1,
+            Some(_) | None => counts.push((node, 1)),
+        }
+    }
+    counts
+}

@@ -1,0 +1,31 @@
+//! What a driver can do on this host.
+
+use serde::{Deserialize, Serialize};
+
+/// How far a limit is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcement {
+    /// For the replica as a whole.
+    Whole,
+    /// For each of its processes by itself.
+    PerProcess,
+    /// Not at all.
+    Absent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitSupport {
+    pub memory: Enforcement,
+    pub cpu: Enforcement,
+    pub pids: Enforcement,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Whether replicas can be started at all; if not, a notice says why and what to do.
+    pub available: bool,
+    pub limits: LimitSupport,
+    /// What is missing, one sentence each: to be shown once.
+    pub notices: Vec<String>,
+}

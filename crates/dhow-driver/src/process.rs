@@ -1,0 +1,293 @@
+//! The process driver: a replica is a host program under a shim, in a session and, where the host allows,
+//! a control group of its own.
+//!
+//! Called by the agent through [`Driver`]. It needs no privileges: without them it cannot switch users or
+//! enforce limits, and says so in [`Driver::probe`]. It must never start anything in the daemon itself:
+//! what the daemon starts dies with it or outlives it unseen.
+
+mod environment;
+mod exec;
+mod failure;
+mod limits;
+mod program;
+mod support;
+mod usage;
+mod user;
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dhow_core::ids::ReplicaName;
+use tokio::net::TcpStream;
+
+use crate::cgroup::{CgroupHost, Group, Limits, Usage};
+use crate::driver::{
+    Capabilities, Cause, Connection, Driver, DriverResult, ExecRequest, ExecSession, Exit, LogSource,
+    Pending, Preparation, Prepared, Progress, ProgressSink, ReplicaStart, ReplicaStatus, Running, Stage,
+    StartRecord, StopRequest,
+};
+use crate::shim::protocol::{ShimSpec, Workload};
+use crate::shim::replica_dirs::dir_name;
+use crate::shim::stop::blocking;
+use crate::shim::{ReplicaDirs, ShimClient, ShimError, SignalTarget, StartLock};
+
+pub struct ProcessConfig {
+    /// Where the replicas' folders are; this driver's alone.
+    pub run_dir: PathBuf,
+    pub shim: Arc<ShimClient>,
+    pub cgroups: Arc<CgroupHost>,
+}
+
+/// Runs host programs. A cheap handle on what is on disk.
+#[derive(Clone)]
+pub struct ProcessDriver {
+    dirs: ReplicaDirs,
+    shim: Arc<ShimClient>,
+    cgroups: Arc<CgroupHost>,
+}
+
+/// What a start has set up before the shim is asked.
+struct Ready {
+    lock: StartLock,
+    group: Option<Group>,
+    spec: ShimSpec,
+    notices: Vec<String>,
+}
+
+impl ProcessDriver {
+    pub fn open(config: ProcessConfig) -> DriverResult<Self> {
+        let dirs = ReplicaDirs::open(&config.run_dir).map_err(|cause| cause.at_host(Stage::Open))?;
+        Ok(Self {
+            dirs,
+            shim: config.shim,
+            cgroups: config.cgroups,
+        })
+    }
+
+    /// The replica's group, where the host has groups.
+    fn group(&self, name: &ReplicaName) -> Option<Group> {
+        self.cgroups
+            .is_usable()
+            .then(|| self.cgroups.group(&dir_name(name)))
+    }
+
+    /// Folder, record, group, command line: everything up to the start itself. Blocks.
+    fn ready(&self, start: &ReplicaStart) -> Result<Ready, Cause> {
+        support::check(&start.spec)?;
+        let record = StartRecord::from(start);
+        let built = program::build(&record, &start.secret_env, &self.cgroups)?;
+        let lock = self.dirs.lock_for_start(&start.name)?;
+        self.dirs.write_spec(&lock, &record)?;
+        let group = match self.cgroups.is_usable() {
+            true => {
+                let limits = Limits::from(&start.spec.resources);
+                // What a run before this one left in the group is not this one's to carry.
+                let stale = self.cgroups.group(&dir_name(&start.name));
+                stale.kill_and_wait().map_err(Cause::Cgroup)?;
+                Some(
+                    self.cgroups
+                        .create(&dir_name(&start.name), &limits)
+                        .map_err(Cause::Cgroup)?,
+                )
+            }
+            false => None,
+        };
+        let mut program = built.program;
+        program.join = group.as_ref().map(Group::procs_files).unwrap_or_default();
+        let spec = ShimSpec {
+            dir: lock.dir.clone(),
+            log: start.log,
+            before: Vec::new(),
+            workload: Workload::Program(program),
+            group: group.clone(),
+            after: Vec::new(),
+        };
+        Ok(Ready {
+            lock,
+            group,
+            spec,
+            notices: built.notices,
+        })
+    }
+
+    async fn start_replica(&self, start: &ReplicaStart) -> Result<Running, Cause> {
+        let (driver, owned) = (self.clone(), start.clone());
+        let ready = blocking(move || driver.ready(&owned)).await?;
+        let Workload::Program(program) = &ready.spec.workload else {
+            return Err(Cause::NoCommand);
+        };
+        let program = program.clone();
+        match self.shim.supervise(ready.spec, ready.lock.lock.as_fd()).await {
+            Ok(process) => {
+                let state = self.dirs.state(&start.name)?;
+                let started_unix_ms = state.map_or(0, |state| state.started_unix_ms);
+                Ok(Running {
+                    pid: process.pid,
+                    started_unix_ms,
+                    notices: ready.notices,
+                })
+            }
+            Err(error) => {
+                if let ShimError::Refused(_) = error {
+                    blocking(move || undo(&ready.lock, ready.group.as_ref())).await?;
+                }
+                Err(failure::explain(error, &program))
+            }
+        }
+    }
+
+    async fn list_replicas(&self) -> Result<Vec<(ReplicaName, ReplicaStatus)>, Cause> {
+        let dirs = self.dirs.clone();
+        blocking(move || {
+            let mut found = Vec::new();
+            for name in dirs.names()? {
+                match dirs.status(&name) {
+                    Ok(status) => found.push((name, status)),
+                    // Removed since the listing.
+                    Err(Cause::NoSuchReplica) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn connect_to(&self, name: &ReplicaName, port: u16) -> Result<Connection, Cause> {
+        match self.dirs.status(name)? {
+            ReplicaStatus::Running(_) => {}
+            ReplicaStatus::Starting | ReplicaStatus::Ended(_) => return Err(Cause::NotRunning),
+        }
+        // A host program may listen on either loopback address.
+        let stream = match TcpStream::connect(("127.0.0.1", port)).await {
+            Ok(stream) => stream,
+            Err(source) => {
+                let other = TcpStream::connect(("::1", port)).await;
+                other.map_err(|_| Cause::Port { port, source })?
+            }
+        };
+        Ok(Connection::Tcp(stream))
+    }
+}
+
+/// A start that was refused leaves nothing, except logs of runs before it.
+fn undo(lock: &StartLock, group: Option<&Group>) -> Result<(), Cause> {
+    if let Some(group) = group {
+        group
+            .kill_and_wait()
+            .and_then(|()| group.remove())
+            .map_err(Cause::Cgroup)?;
+    }
+    if lock.fresh {
+        std::fs::remove_dir_all(&lock.dir).map_err(Cause::file("removing", &lock.dir))?;
+    }
+    Ok(())
+}
+
+impl Driver for ProcessDriver {
+    fn probe(&self) -> Pending<'_, Capabilities> {
+        Box::pin(async { support::capabilities(&self.cgroups) })
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        what: &'a Preparation,
+        progress: &'a dyn ProgressSink,
+    ) -> Pending<'a, DriverResult<Prepared>> {
+        Box::pin(async {
+            support::check(&what.spec).map_err(|cause| cause.at_host(Stage::Prepare))?;
+            progress.report(Progress::Ready);
+            Ok(Prepared::default())
+        })
+    }
+
+    fn start<'a>(&'a self, start: &'a ReplicaStart) -> Pending<'a, DriverResult<Running>> {
+        Box::pin(async {
+            self.start_replica(start)
+                .await
+                .map_err(|cause| cause.at(Stage::Start, &start.name))
+        })
+    }
+
+    fn list(&self) -> Pending<'_, DriverResult<Vec<(ReplicaName, ReplicaStatus)>>> {
+        Box::pin(async {
+            self.list_replicas()
+                .await
+                .map_err(|cause| cause.at_host(Stage::List))
+        })
+    }
+
+    fn inspect<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<ReplicaStatus>> {
+        Box::pin(async {
+            self.dirs
+                .status(name)
+                .map_err(|cause| cause.at(Stage::Inspect, name))
+        })
+    }
+
+    fn wait<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Exit>> {
+        Box::pin(async {
+            self.dirs
+                .wait(name)
+                .await
+                .map_err(|cause| cause.at(Stage::Wait, name))
+        })
+    }
+
+    fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
+        Box::pin(async move {
+            let group = self.group(name);
+            let stopped = self
+                .dirs
+                .stop(name, how, SignalTarget::Group, group.as_ref())
+                .await;
+            stopped.map_err(|cause| cause.at(Stage::Stop, name))
+        })
+    }
+
+    fn exec<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        request: ExecRequest,
+    ) -> Pending<'a, DriverResult<ExecSession>> {
+        Box::pin(async {
+            self.exec_in(name, request)
+                .await
+                .map_err(|cause| cause.at(Stage::Exec, name))
+        })
+    }
+
+    fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
+        Box::pin(async move {
+            self.connect_to(name, port)
+                .await
+                .map_err(|cause| cause.at(Stage::Connect, name))
+        })
+    }
+
+    fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>> {
+        Box::pin(async {
+            let (dirs, group, owned) = (self.dirs.clone(), self.group(name), name.clone());
+            let usage = blocking(move || usage::measure(&dirs, &owned, group.as_ref())).await;
+            usage.map_err(|cause| cause.at(Stage::Usage, name))
+        })
+    }
+
+    fn logs<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<LogSource>> {
+        Box::pin(async {
+            if !self.dirs.exists(name) {
+                return Err(Cause::NoSuchReplica.at(Stage::Logs, name));
+            }
+            Ok(LogSource::Files(self.dirs.log_dir(name)))
+        })
+    }
+
+    fn remove<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<()>> {
+        Box::pin(async {
+            let group = self.group(name);
+            let removed = self.dirs.remove(name, group.as_ref()).await;
+            removed.map_err(|cause| cause.at(Stage::Remove, name))
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! The shim: one small process per replica that outlives the daemon, and what the daemon needs to use it.
+//!
+//! ```text
+//!  daemon ──socket──▶ zygote ──fork per request──▶ shim ──fork + exec──▶ workload
+//!                     (exec'd once, idle)          reaps, writes logs, records the exit
+//! ```
+//!
+//! The binary execs itself once as the zygote ([`zygote::main`]): single-threaded, no runtime, hardly a heap.
+//! It answers each connection with a fork, so all shims share its memory and one costs little more than its
+//! stack. A fork either supervises a replica for its whole life ([`protocol::ShimSpec`]) or runs one command
+//! for the daemon ([`protocol::RunSpec`]: exec into a replica). Nothing but the start goes through the
+//! zygote: if it dies, shims go on, and the next start makes a new one.
+//!
+//! The daemon's side is [`ShimClient`] (starts) and [`ReplicaDirs`] (what is on disk, waiting, stopping,
+//! removing), used by the process and the container driver alike.
+
+pub mod client;
+mod error;
+mod exec_session;
+pub mod identity;
+mod launch;
+pub mod protocol;
+mod pump;
+pub mod record;
+pub mod replica_dirs;
+mod run;
+mod running;
+mod spawn;
+pub(crate) mod stop;
+mod supervise;
+mod transport;
+mod unchecked;
+pub mod zygote;
+
+pub use client::{RunSession, ShimClient, ShimCommand, ShimConfig};
+pub use error::ShimError;
+pub use exec_session::{ExecPipes, exec_session};
+pub use replica_dirs::{ReplicaDirs, StartLock};
+pub(crate) use spawn::rlimit_resource;
+pub use stop::SignalTarget;

@@ -1,0 +1,184 @@
+//! Which process is meant: a number alone can belong to somebody else tomorrow.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+
+/// A process by its number and the moment it began, in clock ticks since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: u32,
+    pub start_ticks: u64,
+}
+
+impl ProcessId {
+    /// The process that has this number now.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            start_ticks: Stat::read(pid)?.start_ticks,
+        })
+    }
+
+    pub fn of_self() -> io::Result<Self> {
+        Self::of(std::process::id())
+    }
+
+    /// A descriptor that means this process and no other; `None` when it is gone. It becomes readable when
+    /// the process ends.
+    pub fn open(self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(None);
+        };
+        let fd = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        // Looked up after opening: if the start time is right now, the descriptor means the right process.
+        Ok(self.lives().then_some(fd))
+    }
+
+    /// Whether it still runs. A process that has ended and waits to be reaped does not.
+    pub fn lives(self) -> bool {
+        Stat::read(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_zombie())
+    }
+}
+
+/// What `/proc/PID/stat` says that we need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub state: char,
+    pub parent: u32,
+    pub session: u32,
+    /// Time on a CPU in user and kernel mode, in clock ticks.
+    pub cpu_ticks: u64,
+    pub start_ticks: u64,
+    pub resident_pages: u64,
+}
+
+impl Stat {
+    pub fn read(pid: u32) -> io::Result<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has an unknown form")))
+    }
+
+    /// The name stands in brackets and may hold anything, brackets and spaces included: count from the last.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text
+            .get(text.rfind(')')? + 1..)?
+            .split_ascii_whitespace()
+            .collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            cpu_ticks: number(11)?.saturating_add(number(12)?),
+            start_ticks: number(19)?,
+            resident_pages: number(21)?,
+        })
+    }
+
+    pub fn is_zombie(self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// The direct children of a process, whichever of its threads made them.
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        found.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+    }
+    found
+}
+
+/// All processes below one, itself left out. Bounded: a fork bomb must not become ours.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    const DESCENDANTS_MAX: usize = 65_536;
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(child) = found.get(next).copied() {
+        if found.len() >= DESCENDANTS_MAX {
+            break;
+        }
+        found.extend(children(child));
+        next += 1;
+    }
+    found
+}
+
+/// All processes of a session, from one pass over `/proc`.
+pub fn session_members(session: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| Stat::read(*pid).is_ok_and(|stat| stat.session == session && !stat.is_zombie()))
+        .collect()
+}
+
+/// Changes with every start of the host: what ran under another one is gone.
+pub fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_confuse() {
+        let text = "42 (a) b) (c) S 7 42 40 0 -1 0 1 2 3 4 50 60 0 0 20 0 1 0 987654 1000 33 0";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                state: 'S',
+                parent: 7,
+                session: 40,
+                cpu_ticks: 110,
+                start_ticks: 987_654,
+                resident_pages: 33
+            }
+        );
+        assert_eq!(Stat::parse("42 (x"), None);
+        assert_eq!(Stat::parse("42 (x) S 1"), None);
+    }
+
+    #[test]
+    fn a_recycled_number_is_not_the_same_process() {
+        let me = ProcessId::of_self().unwrap();
+        assert!(me.lives());
+        assert!(me.open().unwrap().is_some());
+        let other = ProcessId {
+            start_ticks: me.start_ticks + 1,
+            ..me
+        };
+        assert!(!other.lives());
+        assert!(other.open().unwrap().is_none());
+        assert!(
+            ProcessId {
+                pid: 0,
+                start_ticks: 0
+            }
+            .open()
+            .unwrap()
+            .is_none()
+        );
+    }
+}

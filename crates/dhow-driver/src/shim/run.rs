@@ -1,0 +1,104 @@
+//! Runs one command for the daemon: exec into a replica. It lives no longer than the daemon's interest: when
+//! the connection closes, everything that the command started is killed.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+
+use super::identity::{self, ProcessId};
+use super::protocol::{Failure, Reply, RunSpec, Step};
+use super::pump::{child_signals, reap_one};
+use super::record::ExitStatus;
+use super::spawn::{self, Stdio};
+use super::transport;
+
+const CLEAR_UP_TIMEOUT: Duration = Duration::from_secs(5);
+const CLEAR_UP_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs the command to its end.
+pub fn run(mut connection: UnixStream, stdio: Stdio, spec: &RunSpec) {
+    let started = child_signals()
+        .map_err(|error| Failure::io(Step::Resources, &error, "watching for its end"))
+        .and_then(|signals| Ok((signals, spawn::prepare(&spec.program, &stdio)?.release()?)));
+    // Only the command holds the streams now: their reader sees the end when it ends.
+    drop(stdio);
+    let reply = match started {
+        Err(failure) => Reply::Failed(failure),
+        Ok((signals, process)) => {
+            transport::reply(&mut connection, &Reply::Started { process });
+            let status = wait(&connection, &signals, process);
+            kill_children();
+            match status {
+                Some(status) => Reply::Ended { status },
+                None => return,
+            }
+        }
+    };
+    transport::reply(&mut connection, &reply);
+}
+
+/// How the command ended; `None` when the daemon hung up first.
+fn wait(connection: &UnixStream, signals: &SignalFd, process: ProcessId) -> Option<ExitStatus> {
+    loop {
+        while let Some((pid, status)) = reap_one() {
+            if pid == process.pid {
+                return Some(status);
+            }
+        }
+        // The daemon says nothing more on this connection: readable means closed.
+        let mut polled = [
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(connection.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+        let [children, hung_up] = polled.map(|fd| fd.any().unwrap_or(false));
+        if children {
+            while matches!(signals.read_signal(), Ok(Some(_))) {}
+        } else if hung_up {
+            return None;
+        }
+    }
+}
+
+/// Kills all that is below this process: it inherits every orphan.
+fn kill_children() {
+    let deadline = Instant::now() + CLEAR_UP_TIMEOUT;
+    loop {
+        while reap_one().is_some() {}
+        let children = identity::children(std::process::id());
+        if children.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        for child in children {
+            if let Ok(child) = i32::try_from(child) {
+                let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+            }
+        }
+        std::thread::sleep(CLEAR_UP_PAUSE);
+    }
+}
+
+/// The three streams that came with the request.
+pub fn stdio(descriptors: Vec<OwnedFd>) -> io::Result<Stdio> {
+    let count = descriptors.len();
+    match <[OwnedFd; 3]>::try_from(descriptors) {
+        Ok([stdin, stdout, stderr]) => Ok(Stdio {
+            stdin,
+            stdout,
+            stderr,
+        }),
+        Err(_) => Err(io::Error::other(format!(
+            "a command comes with 3 descriptors, not {count}"
+        ))),
+    }
+}

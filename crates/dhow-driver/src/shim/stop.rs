@@ -1,0 +1,200 @@
+//! Ending and removing replicas that run under shims.
+
+use std::time::Duration;
+
+use dhow_core::ids::ReplicaName;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::identity;
+use super::record::StateRecord;
+use super::replica_dirs::{Missing, ReplicaDirs};
+use crate::cgroup::Group;
+use crate::driver::{Cause, Exit, ExitKind, ReplicaStatus, StopRequest, UnknownExit};
+
+/// How long a killed replica is waited for. The shim itself clears up for at most 5 s and then 1 s for output.
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a start that is under way is waited for before a stop gives up.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often orphans are killed again: 500 × 10 ms.
+const ORPHAN_ROUNDS_MAX: u32 = 500;
+const ROUND_PAUSE: Duration = Duration::from_millis(10);
+
+/// Who hears the first signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalTarget {
+    /// The workload's whole process group, as a terminal would.
+    Group,
+    /// Its first process alone, which in a container passes it on.
+    Main,
+}
+
+impl ReplicaDirs {
+    /// Signals a replica, waits for the grace, then kills all of it.
+    pub async fn stop(
+        &self,
+        name: &ReplicaName,
+        how: StopRequest,
+        target: SignalTarget,
+        group: Option<&Group>,
+    ) -> Result<Exit, Cause> {
+        let pid = match self.settled(name).await? {
+            ReplicaStatus::Ended(exit) => {
+                self.kill_orphans(name, exit, group).await?;
+                return Ok(exit);
+            }
+            ReplicaStatus::Running(running) => running.pid,
+            ReplicaStatus::Starting => return Err(Cause::Busy),
+        };
+        self.signal(name, how.signal.signal(), target)?;
+        let exit = match tokio::time::timeout(how.grace, self.wait(name)).await {
+            Ok(exit) => exit?,
+            Err(_) => self.kill(name, pid, group).await?,
+        };
+        self.kill_orphans(name, exit, group).await?;
+        Ok(exit)
+    }
+
+    /// Removes the replica's folder and group, and whatever still runs of it.
+    pub async fn remove(&self, name: &ReplicaName, group: Option<&Group>) -> Result<(), Cause> {
+        let exit = match self.settled(name).await {
+            Err(Cause::NoSuchReplica) => None,
+            Err(error) => return Err(error),
+            Ok(ReplicaStatus::Ended(exit)) => Some(exit),
+            Ok(ReplicaStatus::Running(running)) => Some(self.kill(name, running.pid, group).await?),
+            Ok(ReplicaStatus::Starting) => return Err(Cause::Busy),
+        };
+        if let Some(exit) = exit {
+            self.kill_orphans(name, exit, group).await?;
+            // The exit is recorded a moment before the shim is gone.
+            self.shim_end(name).await?;
+        }
+        let (dirs, name, group) = (self.clone(), name.clone(), group.cloned());
+        blocking(move || dirs.remove_files(&name, group.as_ref())).await
+    }
+
+    fn remove_files(&self, name: &ReplicaName, group: Option<&Group>) -> Result<(), Cause> {
+        let lock = self.lock(name, Missing::Leave)?;
+        if lock.is_none() && self.exists(name) {
+            return Err(Cause::Busy);
+        }
+        if let Some(group) = group {
+            group
+                .kill_and_wait()
+                .and_then(|()| group.remove())
+                .map_err(Cause::Cgroup)?;
+        }
+        let dir = self.dir(name);
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Cause::file("removing", dir)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The status, once no start is under way any more.
+    async fn settled(&self, name: &ReplicaName) -> Result<ReplicaStatus, Cause> {
+        let deadline = tokio::time::Instant::now() + START_TIMEOUT;
+        loop {
+            let status = self.status(name)?;
+            if status != ReplicaStatus::Starting || tokio::time::Instant::now() >= deadline {
+                return Ok(status);
+            }
+            tokio::time::sleep(ROUND_PAUSE).await;
+        }
+    }
+
+    /// Sends a signal if the workload still runs. Its process is looked at through its start time right
+    /// before; for its number to be somebody else's by then, all numbers would have to be used up in between.
+    pub fn signal(&self, name: &ReplicaName, signal: Signal, target: SignalTarget) -> Result<(), Cause> {
+        let Some(state) = self.state(name)?.filter(|state| state.workload.lives()) else {
+            return Ok(());
+        };
+        let Some(pid) = process(state.workload.pid) else {
+            return Ok(());
+        };
+        let sent = match target {
+            SignalTarget::Group => killpg(pid, signal),
+            SignalTarget::Main => kill(pid, signal),
+        };
+        match sent {
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+            Err(errno) => {
+                Err(Cause::file("signalling", format!("/proc/{}", state.workload.pid))(errno.into()))
+            }
+        }
+    }
+
+    /// Kills everything and waits for the shim's record of it.
+    async fn kill(&self, name: &ReplicaName, pid: u32, group: Option<&Group>) -> Result<Exit, Cause> {
+        if let Some(group) = group {
+            let group = group.clone();
+            blocking(move || {
+                group.kill();
+                Ok(())
+            })
+            .await?;
+        }
+        self.signal(name, Signal::SIGKILL, SignalTarget::Group)?;
+        self.signal(name, Signal::SIGKILL, SignalTarget::Main)?;
+        let waited_ms = u64::try_from(KILL_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+        let waited = tokio::time::timeout(KILL_TIMEOUT, self.wait(name)).await;
+        waited.map_err(|_| Cause::Unkillable { pid, waited_ms })?
+    }
+
+    /// A shim clears up behind its workload. Where it was killed, that is left to us.
+    async fn kill_orphans(&self, name: &ReplicaName, exit: Exit, group: Option<&Group>) -> Result<(), Cause> {
+        if exit.kind != ExitKind::Unknown(UnknownExit::SupervisorKilled) {
+            return Ok(());
+        }
+        let Some(state) = self.state(name)? else {
+            return Ok(());
+        };
+        let group = group.cloned();
+        blocking(move || {
+            if let Some(group) = &group {
+                group.kill_and_wait().map_err(Cause::Cgroup)?;
+            }
+            kill_tree(&state)
+        })
+        .await
+    }
+}
+
+/// Kills the workload, all below it, and all of its session.
+fn kill_tree(state: &StateRecord) -> Result<(), Cause> {
+    let pid = state.workload.pid;
+    for _ in 0..ORPHAN_ROUNDS_MAX {
+        let mut found = identity::session_members(pid);
+        // While the workload lives its number is its own, and so is what is below it. Afterwards a
+        // session of that number can only be what it left: the number is not given out before that ends.
+        if state.workload.lives() {
+            found.push(pid);
+            found.extend(identity::descendants(pid));
+        } else if identity::Stat::read(pid).is_ok_and(|stat| !stat.is_zombie()) {
+            return Ok(());
+        }
+        if found.is_empty() {
+            return Ok(());
+        }
+        for pid in found.into_iter().filter_map(process) {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        std::thread::sleep(ROUND_PAUSE);
+    }
+    let waited_ms = u64::from(ORPHAN_ROUNDS_MAX) * u64::try_from(ROUND_PAUSE.as_millis()).unwrap_or(0);
+    Err(Cause::Unkillable { pid, waited_ms })
+}
+
+fn process(pid: u32) -> Option<Pid> {
+    // 0 and 1 would mean our own group and everybody.
+    i32::try_from(pid).ok().filter(|pid| *pid > 1).map(Pid::from_raw)
+}
+
+/// Runs file access on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Cause> + Send + 'static,
+) -> Result<T, Cause> {
+    tokio::task::spawn_blocking(work).await.map_err(Cause::Task)?
+}

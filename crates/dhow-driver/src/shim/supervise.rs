@@ -1,0 +1,362 @@
+//! A shim's life: start the workload, copy its output, reap it, clear up behind it, record its end.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::identity::{self, ProcessId};
+use super::protocol::{Failure, Preparation, Program, Reply, ShimSpec, Step, Workload};
+use super::pump::{Pump, Turn, reap_one};
+use super::record::{
+    EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
+    write_record,
+};
+use super::spawn::{self, Stdio};
+use super::transport;
+use crate::cgroup::Group;
+use crate::logs::{LogWriter, Stream};
+
+/// How long what a workload left behind is killed again and again before it is left to the host.
+const CLEAR_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long output of killed processes is waited for: somebody else may hold the pipe.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// A command after the end, such as `runc delete`, is killed when it takes longer.
+const AFTER_TIMEOUT: Duration = Duration::from_secs(30);
+/// One wait inside the loops with a deadline.
+const TURN_MS: u16 = 20;
+/// Reserved for the record of the exit, so that a disk that fills up later does not cost it.
+const EXIT_RESERVED_BYTES: usize = 256;
+const EXIT_RESERVED_FILE: &str = "exit.reserved";
+
+/// Runs a shim to its end. `lock` is held until then.
+pub fn run(mut connection: UnixStream, lock: OwnedFd, spec: ShimSpec) {
+    let ShimSpec {
+        dir,
+        log,
+        before,
+        workload,
+        group,
+        after,
+    } = spec;
+    let opened = LogWriter::open(&dir.join(LOG_DIR), log)
+        .and_then(Pump::open)
+        .map_err(|error| Failure::io(Step::Log, &error, dir.display().to_string()));
+    let (pump, outputs) = match opened {
+        Ok(opened) => opened,
+        Err(failure) => return transport::reply(&mut connection, &Reply::Failed(failure)),
+    };
+    let mut shim = Shim {
+        dir,
+        pump,
+        group,
+        ended: Vec::new(),
+        only: None,
+    };
+    let started = shim.start(&before, workload, outputs);
+    let main = match started {
+        Ok(process) => process,
+        Err(failure) => {
+            shim.undo_start();
+            return transport::reply(&mut connection, &Reply::Failed(failure));
+        }
+    };
+    transport::reply(&mut connection, &Reply::Started { process: main });
+    drop(connection);
+    let status = shim.wait_for(main);
+    shim.finish(status, &after);
+    drop(lock);
+}
+
+struct Shim {
+    dir: PathBuf,
+    pump: Pump,
+    group: Option<Group>,
+    /// Children that have ended and whose end somebody may ask for.
+    ended: Vec<(u32, ExitStatus)>,
+    /// The one child whose end is kept. Until the start is done any may turn out to be the workload.
+    only: Option<u32>,
+}
+
+impl Shim {
+    fn start(
+        &mut self,
+        before: &[Preparation],
+        workload: Workload,
+        outputs: super::pump::Outputs,
+    ) -> Result<ProcessId, Failure> {
+        reserve_exit(&self.dir)
+            .map_err(|error| Failure::io(Step::Record, &error, self.dir.display().to_string()))?;
+        for preparation in before {
+            prepare(preparation)?;
+        }
+        let stdin =
+            fs::File::open("/dev/null").map_err(|error| Failure::io(Step::Stdio, &error, "/dev/null"))?;
+        // Dropped at the end of the start: only the workload holds the writing ends then.
+        let stdio = Stdio {
+            stdin: stdin.into(),
+            stdout: outputs.stdout,
+            stderr: outputs.stderr,
+        };
+        match workload {
+            Workload::Program(program) => {
+                let waiting = spawn::prepare(&program, &stdio)?;
+                self.record(waiting.process)?;
+                waiting.release()
+            }
+            Workload::Starter {
+                create,
+                pid_file,
+                start,
+            } => {
+                self.pump.keep_recent();
+                self.starter(&create, &stdio)?;
+                let process = read_pid_file(&pid_file)?;
+                self.record(process)?;
+                if let Some(start) = start {
+                    self.starter(&start, &stdio)?;
+                }
+                self.pump.take_recent();
+                Ok(process)
+            }
+        }
+    }
+
+    /// Says on disk who runs the replica, before it does anything.
+    fn record(&self, workload: ProcessId) -> Result<(), Failure> {
+        let written = || -> io::Result<()> {
+            let record = StateRecord {
+                version: RECORD_VERSION,
+                boot_id: identity::boot_id()?,
+                shim: ProcessId::of_self()?,
+                workload,
+                started_unix_ms: unix_ms(),
+            };
+            write_record(&self.dir.join(STATE_FILE), &record)
+        };
+        written().map_err(|error| {
+            Failure::io(
+                Step::Record,
+                &error,
+                self.dir.join(STATE_FILE).display().to_string(),
+            )
+        })
+    }
+
+    /// Runs a starter to its end; what it wrote is the reason when it fails.
+    fn starter(&mut self, program: &Program, stdio: &Stdio) -> Result<(), Failure> {
+        let process = spawn::prepare(program, stdio)?.release()?;
+        let status = loop {
+            self.turn(None);
+            if let Some(status) = self.end_of(process.pid) {
+                break status;
+            }
+        };
+        if status == ExitStatus::Code(0) {
+            return Ok(());
+        }
+        // What it wrote last may still be in the pipe.
+        while self.turn_saw_output() {}
+        let name = program.argv.join(" ");
+        let output = self.pump.take_recent();
+        Err(Failure {
+            step: Step::Starter,
+            errno: None,
+            detail: format!("{name} ended with {status:?}: {output}"),
+        })
+    }
+
+    fn turn_saw_output(&mut self) -> bool {
+        let before = self.pump.recent_bytes();
+        self.turn(Some(0));
+        self.pump.recent_bytes() != before
+    }
+
+    fn turn(&mut self, timeout_ms: Option<u16>) -> bool {
+        // Polling fails only for want of memory: a pause and another try is all there is to do.
+        let turn = self.pump.turn(timeout_ms).unwrap_or(Turn {
+            children: true,
+            drained: false,
+        });
+        if turn.children {
+            while let Some((pid, status)) = reap_one() {
+                if self.only.is_none_or(|only| only == pid) {
+                    // A starter leaves a handful of children; whoever leaves more loses the oldest.
+                    const ENDED_MAX: usize = 256;
+                    self.ended.truncate(ENDED_MAX - 1);
+                    self.ended.insert(0, (pid, status));
+                }
+            }
+        }
+        turn.drained
+    }
+
+    fn end_of(&mut self, pid: u32) -> Option<ExitStatus> {
+        let at = self.ended.iter().position(|(ended, _)| *ended == pid)?;
+        Some(self.ended.remove(at).1)
+    }
+
+    fn wait_for(&mut self, main: ProcessId) -> ExitStatus {
+        self.only = Some(main.pid);
+        self.ended.retain(|(pid, _)| *pid == main.pid);
+        loop {
+            if let Some(status) = self.end_of(main.pid) {
+                return status;
+            }
+            self.turn(None);
+        }
+    }
+
+    /// A start that failed leaves no process and no record.
+    fn undo_start(&mut self) {
+        self.kill_leftovers();
+        for file in [STATE_FILE, EXIT_RESERVED_FILE] {
+            let _ = fs::remove_file(self.dir.join(file));
+        }
+    }
+
+    fn finish(&mut self, status: ExitStatus, after: &[Program]) {
+        let ended_unix_ms = unix_ms();
+        let oom = self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
+        self.kill_leftovers();
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        while !self.turn(Some(TURN_MS)) && Instant::now() < deadline {}
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            self.pump.log.close(stream, unix_us());
+        }
+        for program in after {
+            self.run_after(program);
+        }
+        let record = ExitRecord {
+            version: RECORD_VERSION,
+            status,
+            oom,
+            ended_unix_ms,
+        };
+        write_exit(&self.dir, &record);
+    }
+
+    /// Kills everything that the workload left: its group where it has one, and whatever is or becomes a
+    /// child of this process, which inherits all orphans below it.
+    fn kill_leftovers(&mut self) {
+        let me = std::process::id();
+        let deadline = Instant::now() + CLEAR_UP_TIMEOUT;
+        loop {
+            let in_group = self.group.as_ref().is_some_and(|group| !group.pids().is_empty());
+            let children = identity::children(me);
+            if (children.is_empty() && !in_group) || Instant::now() >= deadline {
+                return;
+            }
+            if let Some(group) = self.group.as_ref().filter(|_| in_group) {
+                group.kill();
+            }
+            for child in children {
+                if let Ok(child) = i32::try_from(child) {
+                    let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+                }
+            }
+            self.turn(Some(TURN_MS));
+        }
+    }
+
+    fn run_after(&mut self, program: &Program) {
+        let failed = match self.try_after(program) {
+            Ok(ExitStatus::Code(0)) => return,
+            Ok(status) => format!("ended with {status:?}"),
+            Err(failure) => format!("did not start: {failure:?}"),
+        };
+        self.pump
+            .log
+            .notice(&format!("{} {failed}", program.argv.join(" ")), unix_us());
+    }
+
+    fn try_after(&mut self, program: &Program) -> Result<ExitStatus, Failure> {
+        let null = || {
+            let file = OpenOptions::new().read(true).write(true).open("/dev/null");
+            file.map(OwnedFd::from)
+                .map_err(|error| Failure::io(Step::Stdio, &error, "/dev/null"))
+        };
+        let stdio = Stdio {
+            stdin: null()?,
+            stdout: null()?,
+            stderr: null()?,
+        };
+        let process = spawn::prepare(program, &stdio)?.release()?;
+        self.only = Some(process.pid);
+        let deadline = Instant::now() + AFTER_TIMEOUT;
+        loop {
+            if let Some(status) = self.end_of(process.pid) {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                self.kill_leftovers();
+            }
+            self.turn(Some(TURN_MS));
+        }
+    }
+}
+
+fn prepare(preparation: &Preparation) -> Result<(), Failure> {
+    match preparation {
+        Preparation::PrivateMounts => unshare(CloneFlags::CLONE_NEWNS)
+            // Slave, not private: what the host unmounts later must go away here too.
+            .and_then(|()| {
+                mount(
+                    None::<&Path>,
+                    "/",
+                    None::<&Path>,
+                    MsFlags::MS_REC | MsFlags::MS_SLAVE,
+                    None::<&Path>,
+                )
+            })
+            .map_err(|errno| Failure::new(Step::Preparation, errno, "a mount namespace of its own")),
+        Preparation::Unmount { path } => umount2(path, MntFlags::MNT_DETACH)
+            .map_err(|errno| Failure::new(Step::Preparation, errno, path.display().to_string())),
+    }
+}
+
+fn read_pid_file(path: &Path) -> Result<ProcessId, Failure> {
+    let failure = |error: &io::Error| Failure::io(Step::PidFile, error, path.display().to_string());
+    let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
+    let pid = text
+        .trim()
+        .parse()
+        .map_err(|_| failure(&io::Error::other("no number in it")))?;
+    ProcessId::of(pid).map_err(|error| failure(&error))
+}
+
+fn reserve_exit(dir: &Path) -> io::Result<()> {
+    fs::write(dir.join(EXIT_RESERVED_FILE), [b' '; EXIT_RESERVED_BYTES])
+}
+
+/// Writes into the space reserved at the start. Tries for a minute where even that fails: until it is
+/// written, the exit is known to this process alone.
+fn write_exit(dir: &Path, record: &ExitRecord) {
+    const TRIES_MAX: u32 = 60;
+    for _ in 0..TRIES_MAX {
+        if try_write_exit(dir, record).is_ok() || !dir.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn try_write_exit(dir: &Path, record: &ExitRecord) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(record)?;
+    bytes.resize(bytes.len().max(EXIT_RESERVED_BYTES), b' ');
+    let reserved = dir.join(EXIT_RESERVED_FILE);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&reserved)?;
+    file.write_all(&bytes)?;
+    fs::rename(&reserved, dir.join(EXIT_FILE))
+}

@@ -1,0 +1,80 @@
+//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable` are
+//! for the zygote, the shim and the command runner, which are single-threaded: `zygote::main` refuses to run
+//! otherwise.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use nix::unistd::{ForkResult, fork};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Forks, in a process with one thread.
+pub fn fork_single_threaded() -> nix::Result<ForkResult> {
+    // SAFETY: with one thread no lock can be held by a thread that the child lacks, so the child may do
+    // whatever the parent could. `zygote::main` checks the number of threads before it serves, and
+    // neither it nor its forks ever start one.
+    unsafe { fork() }
+}
+
+/// What becomes of inherited descriptors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Inherited {
+    Close,
+    CloseOnExec,
+}
+
+/// Closes, or marks to be closed at exec, every descriptor from 3 up.
+pub fn from_three_up(what: Inherited) -> io::Result<()> {
+    let flags = match what {
+        Inherited::Close => 0,
+        Inherited::CloseOnExec => nix::libc::CLOSE_RANGE_CLOEXEC,
+    };
+    // SAFETY: no memory is passed. `Close` is called only as the first act of the zygote, which owns no
+    // descriptor above 2 yet; `CloseOnExec` closes nothing in this process. The system call is made by its
+    // number because musl has no function for it.
+    let result = unsafe { nix::libc::syscall(nix::libc::SYS_close_range, 3, nix::libc::c_uint::MAX, flags) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Puts every signal back to its default: Rust ignores SIGPIPE, and exec would hand that on.
+pub fn default_signals() {
+    // Real-time signals included, which have no names in `nix`.
+    const SIGNAL_MAX: i32 = 64;
+    for number in 1..=SIGNAL_MAX {
+        // SAFETY: the default action runs no code of ours. KILL, STOP and the two that the C library keeps
+        // for itself refuse, which is right.
+        unsafe { nix::libc::signal(number, nix::libc::SIG_DFL) };
+    }
+}
+
+/// Ignores one signal.
+pub fn ignore_signal(number: nix::sys::signal::Signal) {
+    use nix::sys::signal::{SigHandler, signal};
+    // SAFETY: ignoring runs no code of ours.
+    let _ = unsafe { signal(number, SigHandler::SigIgn) };
+}
+
+/// Takes over a descriptor that a received message brought.
+pub fn own_descriptor(number: i32) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for the receiver of the message, and nobody else
+    // knows its number.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Ends a forked child without running what its parent registered for its own end.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process; no memory of ours is looked at any more.
+    unsafe { nix::libc::_exit(code) }
+}
+
+/// Watches a descriptor from the daemon's runtime.
+pub fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is owned, hence open, and moves into the watcher, which alone closes it.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}

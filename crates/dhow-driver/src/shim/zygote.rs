@@ -1,0 +1,286 @@
+//! The zygote: waits on a socket and forks. It reads nothing of what is sent, so nobody can hold it up.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, setsid};
+use serde::{Deserialize, Serialize};
+
+use super::identity::ProcessId;
+use super::protocol::{Failure, Reply, Request, Step};
+use super::record::{RECORD_VERSION, Record, write_record};
+use super::unchecked::{self, Inherited};
+use super::{run, supervise, transport};
+
+pub const SOCKET_FILE: &str = "zygote.sock";
+pub const LOCK_FILE: &str = "zygote.lock";
+pub const RECORD_FILE: &str = "zygote.json";
+
+/// A zygote whose socket was removed from disk can never be reached again: it looks this often.
+const LOOK_INTERVAL_MS: u16 = 60_000;
+/// For want of descriptors or processes, serving pauses instead of spinning.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Which zygote serves a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZygoteRecord {
+    pub version: u32,
+    pub process: ProcessId,
+    /// The build that it runs: a daemon of another one replaces it.
+    pub build: String,
+}
+
+impl Record for ZygoteRecord {
+    fn version(&self) -> u32 {
+        self.version
+    }
+}
+
+/// What stands on the zygote's command line: `--dir DIR --build TEXT [--join FILE]…`.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    dir: PathBuf,
+    build: String,
+    join: Vec<PathBuf>,
+}
+
+/// Runs a zygote: the binary's `shim-zygote` command, called with what follows that word, before the binary
+/// has started any thread. Gives the exit code; returns in the forks too, whose code it is then. Whoever
+/// calls it ends the process with that code at once.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
+    match serve(args) {
+        Ok(()) => 0,
+        Err(error) => {
+            // Heard by the daemon that starts it; later nobody listens, and nothing is said.
+            let _ = writeln!(io::stderr(), "{error}");
+            1
+        }
+    }
+}
+
+fn serve(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
+    unchecked::from_three_up(Inherited::Close)?;
+    let threads = fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!(
+            "a zygote has one thread, this process has {threads}"
+        )));
+    }
+    let arguments = Arguments::parse(args)?;
+    std::env::set_current_dir("/")?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&arguments.dir)?;
+    for file in &arguments.join {
+        // Outside of the daemon's own group it survives whoever ends that; without, it merely does not.
+        let _ = OpenOptions::new()
+            .write(true)
+            .open(file)
+            .and_then(|mut file| file.write_all(b"0"));
+    }
+    let Some(lock) = lock(&arguments.dir)? else {
+        return Ok(());
+    };
+    let socket = arguments.dir.join(SOCKET_FILE);
+    let listener = listen(&arguments.dir)?;
+    match unchecked::fork_single_threaded()? {
+        ForkResult::Parent { child } => {
+            let pid = u32::try_from(child.as_raw()).map_err(io::Error::other)?;
+            let record = ZygoteRecord {
+                version: RECORD_VERSION,
+                process: ProcessId::of(pid)?,
+                build: arguments.build,
+            };
+            write_record(&arguments.dir.join(RECORD_FILE), &record)
+        }
+        ForkResult::Child => {
+            detach()?;
+            let served = accept_loop(listener, lock, &socket);
+            unchecked::exit_now(i32::from(served.is_err()))
+        }
+    }
+}
+
+impl Arguments {
+    fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
+        let usage = || io::Error::other("usage: shim-zygote --dir DIR --build TEXT [--join FILE]…");
+        let (mut dir, mut build, mut join) = (None, None, Vec::new());
+        let mut args = args.into_iter();
+        while let Some(name) = args.next() {
+            let value = args.next().ok_or_else(usage)?;
+            match name.to_str() {
+                Some("--dir") => dir = Some(PathBuf::from(value)),
+                Some("--build") => build = value.into_string().ok(),
+                Some("--join") => join.push(PathBuf::from(value)),
+                Some(_) | None => return Err(usage()),
+            }
+        }
+        let dir = dir.filter(|dir| dir.is_absolute()).ok_or_else(usage)?;
+        Ok(Self {
+            dir,
+            build: build.ok_or_else(usage)?,
+            join,
+        })
+    }
+}
+
+/// One zygote per folder; `None` when there is one already.
+fn lock(dir: &Path) -> io::Result<Option<Flock<File>>> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join(LOCK_FILE))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+/// Binds the socket. A socket's address has 108 bytes at most; from inside its folder any name is short.
+fn listen(dir: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(dir.join(SOCKET_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    std::env::set_current_dir(dir)?;
+    let listener = UnixListener::bind(SOCKET_FILE)?;
+    std::env::set_current_dir("/")?;
+    Ok(listener)
+}
+
+/// Leaves the daemon's session and streams, and the name that would make it look like another daemon.
+fn detach() -> io::Result<()> {
+    setsid()?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdin(null.as_fd())?;
+    nix::unistd::dup2_stdout(null.as_fd())?;
+    nix::unistd::dup2_stderr(null.as_fd())?;
+    prctl::set_name(c"dhow-zygote")?;
+    // The kernel reaps shims for a parent that ignores their end. Forks put that back before they fork.
+    unchecked::ignore_signal(Signal::SIGCHLD);
+    Ok(())
+}
+
+fn accept_loop(listener: UnixListener, lock: Flock<File>, socket: &Path) -> io::Result<()> {
+    let inode = fs::metadata(socket)?.ino();
+    loop {
+        let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::from(LOOK_INTERVAL_MS)) {
+            Ok(0) | Err(Errno::EINTR) => {
+                if fs::metadata(socket).map_or(true, |found| found.ino() != inode) {
+                    return Ok(());
+                }
+                continue;
+            }
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut connection = match listener.accept() {
+            Ok((connection, _)) => connection,
+            Err(_) => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+        };
+        match unchecked::fork_single_threaded() {
+            Ok(ForkResult::Parent { .. }) => {}
+            Ok(ForkResult::Child) => {
+                // The lock and the address belong to the zygote: a shim that kept them would keep a
+                // successor from taking its place.
+                drop((listener, lock));
+                become_shim(connection);
+                return Ok(());
+            }
+            Err(errno) => {
+                let failure = Failure::new(Step::Resources, errno, "making the replica's supervisor");
+                transport::reply(&mut connection, &Reply::Failed(failure));
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// A fork's whole life.
+fn become_shim(mut connection: UnixStream) {
+    unchecked::default_signals();
+    // A shim ends when its workload has; asking it to end earlier would cost the exit code.
+    for signal in [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGPIPE,
+    ] {
+        unchecked::ignore_signal(signal);
+    }
+    let set_up = setsid().map(drop).and_then(|()| prctl::set_child_subreaper(true));
+    if let Err(errno) = set_up.and_then(|()| prctl::set_name(c"dhow-shim")) {
+        let failure = Failure::new(Step::Resources, errno, "leaving the zygote's session");
+        return transport::reply(&mut connection, &Reply::Failed(failure));
+    }
+    let bad_request =
+        |error: &io::Error| Reply::Failed(Failure::io(Step::Request, error, "reading the request"));
+    let received = match transport::receive(&mut connection) {
+        Ok(received) => received,
+        Err(error) => return transport::reply(&mut connection, &bad_request(&error)),
+    };
+    match received.request {
+        Request::Supervise(spec) => match received.descriptors.into_iter().next() {
+            Some(lock) => supervise::run(connection, lock, *spec),
+            None => transport::reply(
+                &mut connection,
+                &bad_request(&io::Error::other("it came without its lock")),
+            ),
+        },
+        Request::Run(spec) => match run::stdio(received.descriptors) {
+            Ok(stdio) => run::run(connection, stdio, &spec),
+            Err(error) => transport::reply(&mut connection, &bad_request(&error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> io::Result<Arguments> {
+        Arguments::parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        let good = parse(&["--dir", "/d", "--build", "b", "--join", "/x", "--join", "/y"]).unwrap();
+        assert_eq!(
+            good,
+            Arguments {
+                dir: "/d".into(),
+                build: "b".into(),
+                join: vec!["/x".into(), "/y".into()]
+            }
+        );
+        for bad in [
+            &["--dir", "/d"][..],
+            &["--dir", "d", "--build", "b"],
+            &["--dir"],
+            &["--what", "x"],
+            &[],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Whatever is killed, replicas go on and exits are known, or it is said why not.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_driver::driver::{Driver, Exit, ExitKind, ReplicaStatus, StopRequest, StopSignal, UnknownExit};
+use dhow_driver::shim::identity::ProcessId;
+use dhow_driver::shim::record::{STATE_FILE, StateRecord, read_record};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkfifo};
+
+use crate::daemon::Daemon;
+use crate::test_host::{Groups, TestHost, name};
+
+crate::tests! {
+    daemon_killed: Groups::Use,
+    daemon_killed_without_groups: Groups::Without,
+    zygote_killed: Groups::Use,
+    shim_killed: Groups::Use,
+    shim_killed_without_groups: Groups::Without,
+    shim_survives_other_signals: Groups::Use,
+}
+
+const TERM: StopRequest = StopRequest {
+    signal: StopSignal::TERM,
+    grace: Duration::from_secs(30),
+};
+
+fn send(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+pub fn state(host: &TestHost, index: u32) -> StateRecord {
+    let dir = format!("run/shop.web.default.{index}.g1");
+    read_record(&host.dir.join(dir).join(STATE_FILE))
+        .unwrap()
+        .unwrap()
+}
+
+/// Waits for the end of a process that is not a child of this one.
+async fn gone(process: ProcessId) {
+    while process.lives() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a daemon has started is found by the next one with the same pids; what ended meanwhile has its
+/// code; what goes on can be stopped.
+async fn kill_daemon(host: Arc<TestHost>) {
+    let fifo = host.dir.join("fifo");
+    mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    let mut daemon = Daemon::launch(&host);
+    let runs = daemon.start("echo ready; exec sleep 100000");
+    let ends = daemon.start(&format!("read line < {}; exit 17", fifo.display()));
+    let traps = daemon.start("trap 'exit 4' TERM; echo ready; while :; do sleep 100000 & wait; done");
+    assert_eq!(state(&host, 0).workload.pid, runs);
+    for index in 0..3 {
+        let state = state(&host, index);
+        assert_descriptors(state.workload.pid, 3);
+        // Besides its streams: the lock, a signal descriptor, two pipes, the log.
+        assert_descriptors(state.shim.pid, 8);
+    }
+    daemon.kill();
+    // Ends while there is no daemon.
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&fifo)
+        .unwrap()
+        .write_all(b"go\n")
+        .unwrap();
+    gone(state(&host, 1).shim).await;
+
+    let driver = host.driver();
+    let found: Vec<(u32, ReplicaStatus)> = driver
+        .list()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|(name, status)| (name.index, status))
+        .collect();
+    let pid = |index: usize| match &found[index].1 {
+        ReplicaStatus::Running(running) => running.pid,
+        other => panic!("{index}: {other:?}"),
+    };
+    assert_eq!((pid(0), pid(2)), (runs, traps));
+    assert!(
+        matches!(&found[1].1, ReplicaStatus::Ended(exit) if exit.kind == ExitKind::Code(17)),
+        "{found:?}"
+    );
+    assert_ne!(ends, runs);
+    assert_eq!(driver.stop(&name(2), TERM).await.unwrap().kind, ExitKind::Code(4));
+    assert_eq!(
+        driver.stop(&name(0), TERM).await.unwrap().kind,
+        ExitKind::Signal(15)
+    );
+    assert_eq!(driver.wait(&name(1)).await.unwrap().kind, ExitKind::Code(17));
+}
+
+/// No more descriptors than these, and none of the daemon's.
+fn assert_descriptors(pid: u32, most: usize) {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let open: Vec<String> = entries
+        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
+        .collect();
+    assert!(open.len() <= most, "{pid} has {open:?}");
+    assert!(
+        !open.iter().any(|file| file.contains("passwd")),
+        "{pid} has {open:?}"
+    );
+}
+
+async fn daemon_killed(host: Arc<TestHost>) {
+    kill_daemon(host).await;
+}
+
+async fn daemon_killed_without_groups(host: Arc<TestHost>) {
+    kill_daemon(host).await;
+}
+
+async fn zygote_killed(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let first = driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let zygote = host.shim.zygote().unwrap().unwrap();
+    send(zygote.pid, Signal::SIGKILL);
+    gone(zygote).await;
+    // The replica goes on; the next start makes a new zygote.
+    let second = driver.start(&host.shell(1, "exit 3")).await.unwrap();
+    assert_ne!(first.pid, second.pid);
+    let new = host.shim.zygote().unwrap().unwrap();
+    assert_ne!(new, zygote);
+    assert_eq!(driver.wait(&name(1)).await.unwrap().kind, ExitKind::Code(3));
+    assert_eq!(
+        driver.stop(&name(0), TERM).await.unwrap().kind,
+        ExitKind::Signal(15)
+    );
+}
+
+async fn kill_shim(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver
+        .start(&host.shell(
+            0,
+            "sleep 100000 & trap '' TERM HUP PIPE; sleep 100000; sleep 100000",
+        ))
+        .await
+        .unwrap();
+    let state = state(&host, 0);
+    let replica = name(0);
+    let wait = driver.wait(&replica);
+    send(state.shim.pid, Signal::SIGKILL);
+    let unknown = Exit::unknown(UnknownExit::SupervisorKilled);
+    assert_eq!(wait.await.unwrap(), unknown);
+    assert_eq!(unknown.to_string(), "exit unknown: its supervisor was killed");
+    assert!(
+        state.workload.lives(),
+        "the workload was to go on until it is removed"
+    );
+    driver.remove(&name(0)).await.unwrap();
+    gone(state.workload).await;
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+async fn shim_killed(host: Arc<TestHost>) {
+    kill_shim(host).await;
+}
+
+async fn shim_killed_without_groups(host: Arc<TestHost>) {
+    kill_shim(host).await;
+}
+
+async fn shim_survives_other_signals(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver
+        .start(&host.shell(0, "echo ready; exec sleep 100000"))
+        .await
+        .unwrap();
+    let state = state(&host, 0);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        send(state.shim.pid, signal);
+    }
+    assert_eq!(
+        driver.stop(&name(0), TERM).await.unwrap().kind,
+        ExitKind::Signal(15)
+    );
+}

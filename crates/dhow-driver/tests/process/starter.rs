@@ -1,0 +1,113 @@
+//! A workload that another command brings to life, as a container runtime does.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use dhow_driver::driver::{Exit, ExitKind, ReplicaStart, StartRecord};
+use dhow_driver::logs::{LogLimits, LogSource, Stream};
+use dhow_driver::shim::protocol::{Program, ShimSpec, Step, Workload};
+use dhow_driver::shim::{ReplicaDirs, ShimError, StartLock};
+
+use crate::test_host::{Groups, TestHost, name};
+
+crate::tests! {
+    starter_leaves_a_workload: Groups::Use,
+    starter_that_fails_is_quoted: Groups::Use,
+}
+
+fn shell(host: &TestHost, text: &str) -> Program {
+    Program {
+        argv: vec!["/bin/sh".into(), "-c".into(), text.into()],
+        env: vec![
+            ("PATH".into(), "/usr/bin:/bin".into()),
+            ("TEST_HOST".into(), host.dir.display().to_string()),
+        ],
+        ..Program::default()
+    }
+}
+
+fn locked(host: &TestHost) -> (ReplicaDirs, StartLock, ReplicaStart) {
+    let dirs = ReplicaDirs::open(&host.dir.join("run")).unwrap();
+    let start = host.shell(0, "unused");
+    let lock = dirs.lock_for_start(&start.name).unwrap();
+    dirs.write_spec(&lock, &StartRecord::from(&start)).unwrap();
+    (dirs, lock, start)
+}
+
+fn spec(lock: &StartLock, workload: Workload, after: Vec<Program>) -> ShimSpec {
+    ShimSpec {
+        dir: lock.dir.clone(),
+        log: LogLimits::default(),
+        before: Vec::new(),
+        workload,
+        group: None,
+        after,
+    }
+}
+
+async fn starter_leaves_a_workload(host: Arc<TestHost>) {
+    let (dirs, lock, _) = locked(&host);
+    let pid_file = lock.dir.join("pid");
+    let go = lock.dir.join("go");
+    nix::unistd::mkfifo(&go, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    let gone = host.dir.join("deleted");
+    // `create` leaves an orphan that waits for `start`, and says which it is.
+    let create = format!(
+        "(read line < {go}; echo \"it got $line\"; exit 9) & echo $! > {pid}; echo created",
+        go = go.display(),
+        pid = pid_file.display()
+    );
+    let start = shell(&host, &format!("echo started > {}", go.display()));
+    let delete = shell(&host, &format!("echo deleted > {}", gone.display()));
+    let workload = Workload::Starter {
+        create: shell(&host, &create),
+        pid_file: pid_file.clone(),
+        start: Some(start),
+    };
+    let process = host
+        .shim
+        .supervise(spec(&lock, workload, vec![delete]), lock.lock.as_fd())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read_to_string(&pid_file).unwrap().trim(),
+        process.pid.to_string()
+    );
+    let exit: Exit = dirs.wait(&name(0)).await.unwrap();
+    assert_eq!(exit.kind, ExitKind::Code(9));
+    assert_eq!(std::fs::read_to_string(gone).unwrap(), "deleted\n");
+    let lines = LogSource::Files(dirs.log_dir(&name(0))).tail(10).await.unwrap();
+    let mut texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["created", "it got started"]);
+}
+
+async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
+    let (dirs, lock, _) = locked(&host);
+    // It fails with an orphan left behind, which must not stay.
+    let create = shell(&host, "sleep 100000 & echo 'no such image' >&2; exit 1");
+    let workload = Workload::Starter {
+        create,
+        pid_file: lock.dir.join("pid"),
+        start: None,
+    };
+    let error = host
+        .shim
+        .supervise(spec(&lock, workload, Vec::new()), lock.lock.as_fd())
+        .await
+        .unwrap_err();
+    let ShimError::Refused(failure) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(failure.step, Step::Starter);
+    assert!(failure.detail.contains("no such image"), "{failure:?}");
+    drop(lock);
+    let lines = LogSource::Files(dirs.log_dir(&name(0))).tail(10).await.unwrap();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.stream == Stream::Stderr && line.text == "no such image")
+    );
+    dirs.remove(&name(0), None).await.unwrap();
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}

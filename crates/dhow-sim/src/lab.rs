@@ -1,0 +1,256 @@
+//! A cluster in memory: one state, one planner, an agent per node, and a clock that jumps to whatever
+//! happens next. Everything that is applied is also kept as a log, so that it can be replayed.
+
+mod agent;
+mod behaviour;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_core::command::{
+    AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused,
+};
+use dhow_core::ids::{DeploymentName, NodeId, Term};
+use dhow_core::plan::{Plan, PlanCache, plan_next};
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
+use dhow_core::state::{Drain, NodeInfo, State};
+use dhow_core::step::step;
+use dhow_core::time::ClusterTime;
+
+pub use agent::Agent;
+pub use behaviour::Behaviour;
+
+/// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
+const ROUNDS_MAX: u32 = 200;
+
+pub struct Lab {
+    pub state: State,
+    pub log: Vec<Entry>,
+    pub now: ClusterTime,
+    pub term: Term,
+    pub agents: BTreeMap<NodeId, Agent>,
+    pub behaviours: BTreeMap<String, Behaviour>,
+    /// What happened, in words, since it was last taken.
+    pub trace: Vec<String>,
+    /// The last plan, for its report.
+    pub plan: Plan,
+    /// Every plan is also made without a cache, and must be the same.
+    pub compare_with_cold: bool,
+    cache: PlanCache,
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        let mut lab = Self {
+            state: State::default(),
+            log: Vec::new(),
+            now: ClusterTime(0),
+            term: Term(1),
+            agents: BTreeMap::new(),
+            behaviours: BTreeMap::new(),
+            trace: Vec::new(),
+            plan: Plan::default(),
+            compare_with_cold: false,
+            cache: PlanCache::default(),
+        };
+        let boot = ClusterCommand::Bootstrap {
+            cluster_id: "lab".into(),
+            feature_level: State::FEATURE_LEVEL,
+        };
+        let _ = lab.apply(Command::Cluster(boot));
+        let _ = lab.apply(Command::Cluster(ClusterCommand::TermBegan { leader: NodeId(1) }));
+        lab
+    }
+
+    /// Writes a command into the log and applies it.
+    pub fn apply(&mut self, command: Command) -> Result<Outcome, Refused> {
+        self.apply_in_term(command, self.term)
+    }
+
+    /// As a leader of some term would: a deposed one's plans are refused.
+    pub fn apply_in_term(&mut self, command: Command, term: Term) -> Result<Outcome, Refused> {
+        let entry = Entry {
+            time: self.now,
+            term,
+            request: None,
+            command,
+        };
+        let outcome = step(&mut self.state, &entry);
+        trace::note(self, &entry, &outcome);
+        self.log.push(entry);
+        outcome
+    }
+
+    pub fn add_node(&mut self, id: NodeId, info: NodeInfo) -> Result<Outcome, Refused> {
+        let outcome = self.apply(Command::Node(NodeCommand::Register {
+            node: id,
+            info: Arc::new(info),
+        }))?;
+        self.agents.entry(id).or_insert_with(|| Agent::new(id));
+        Ok(outcome)
+    }
+
+    pub fn deploy(&mut self, spec: DeploymentSpec) -> Result<Outcome, Refused> {
+        self.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "lab".into(),
+            wall_unix_secs: 0,
+        }))
+    }
+
+    pub fn remove(&mut self, deployment: DeploymentName) -> Result<Outcome, Refused> {
+        self.apply(Command::Deployment(DeploymentCommand::Remove { deployment }))
+    }
+
+    pub fn drain(&mut self, node: NodeId, drain: Drain) -> Result<Outcome, Refused> {
+        self.apply(Command::Node(NodeCommand::SetDrain { node, drain }))
+    }
+
+    /// The link to a node is cut: it goes on by itself, and the leader gives it up.
+    pub fn cut(&mut self, node: NodeId) -> Result<Outcome, Refused> {
+        if let Some(agent) = self.agents.get_mut(&node) {
+            agent.cut();
+        }
+        self.apply(Command::Node(NodeCommand::Lost { node }))
+    }
+
+    /// The machine is gone, with everything on it.
+    pub fn power_off(&mut self, node: NodeId) -> Result<Outcome, Refused> {
+        if let Some(agent) = self.agents.get_mut(&node) {
+            agent.power_off();
+        }
+        self.apply(Command::Node(NodeCommand::Lost { node }))
+    }
+
+    /// The node is reached again.
+    pub fn back(&mut self, node: NodeId) -> Result<Outcome, Refused> {
+        let outcome = self.apply(Command::Node(NodeCommand::Back { node }))?;
+        if let Some(agent) = self.agents.get_mut(&node) {
+            agent.link();
+        }
+        Ok(outcome)
+    }
+
+    /// Another server leads: a higher term, and a planner that knows nothing.
+    pub fn change_leader(&mut self, leader: NodeId) {
+        self.term = self.term.next();
+        self.cache = PlanCache::default();
+        let _ = self.apply(Command::Cluster(ClusterCommand::TermBegan { leader }));
+    }
+
+    /// Lets time pass: everything due happens, in order.
+    pub fn run(&mut self, span: TimeSpan) {
+        let end = self.now.after(span);
+        loop {
+            self.settle();
+            let next = self
+                .agents
+                .values()
+                .filter_map(Agent::next_due)
+                .chain(self.plan.wake)
+                .min();
+            match next {
+                Some(at) if at <= end => {
+                    assert!(
+                        at > self.now,
+                        "something is due at {at} and was not done by {}",
+                        self.now
+                    );
+                    self.now = at;
+                }
+                Some(_) | None => break,
+            }
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    /// Plans and lets agents act until neither has anything to do at this moment.
+    pub fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let acted = self.act_agents();
+            let planned = self.plan_once();
+            if !acted && !planned {
+                return;
+            }
+        }
+        panic!(
+            "plans and agents never come to rest at {}; last plan: {:?}",
+            self.now, self.plan.commands
+        );
+    }
+
+    /// One plan, applied. Whether it had anything to do.
+    pub fn plan_once(&mut self) -> bool {
+        self.plan = plan_next(&self.state, &mut self.cache, self.now);
+        if self.compare_with_cold {
+            let cold = plan_next(&self.state, &mut PlanCache::default(), self.now);
+            assert_eq!(
+                self.plan.commands, cold.commands,
+                "a warm cache plans what a cold one does"
+            );
+            assert_eq!(
+                self.plan.report, cold.report,
+                "a warm cache reports what a cold one does"
+            );
+            // Looking once too often costs nothing; looking too late would.
+            let in_time = cold
+                .wake
+                .is_none_or(|cold| self.plan.wake.is_some_and(|warm| warm <= cold));
+            assert!(
+                in_time,
+                "a warm cache wakes no later than a cold one: {:?}",
+                (self.plan.wake, cold.wake)
+            );
+        }
+        let commands = self.plan.commands.clone();
+        for command in &commands {
+            let _ = self.apply(Command::Plan(command.clone()));
+        }
+        !commands.is_empty()
+    }
+
+    fn act_agents(&mut self) -> bool {
+        let mut acted = false;
+        let ids: Vec<NodeId> = self.agents.keys().copied().collect();
+        for id in ids {
+            let Some(mut agent) = self.agents.remove(&id) else {
+                continue;
+            };
+            acted |= agent.act(&self.state, &self.behaviours, self.now);
+            while let Some(command) = agent.next_message() {
+                acted = true;
+                let outcome = self.apply(Command::Agent(command));
+                agent.answered(&outcome);
+            }
+            self.agents.insert(id, agent);
+        }
+        acted
+    }
+
+    /// The log applied to an empty state.
+    pub fn replay(&self) -> State {
+        let mut state = State::default();
+        for entry in &self.log {
+            let _ = step(&mut state, entry);
+        }
+        state
+    }
+}
+
+/// What an agent sends, for those that script one themselves.
+pub fn report(node: NodeId, incarnation: u64, first_seq: u64) -> AgentCommand {
+    AgentCommand::Report {
+        node,
+        incarnation,
+        first_seq,
+        events: Vec::new(),
+    }
+}

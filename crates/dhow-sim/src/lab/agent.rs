@@ -1,0 +1,342 @@
+//! An agent with made-up workloads: the real replica machine, a ledger with sequence numbers, and a link that
+//! can be cut.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use dhow_core::command::{AgentCommand, AgentEvent, InventoryItem, Outcome, Refused};
+use dhow_core::ids::{NodeId, ReplicaKey};
+use dhow_core::replica::{
+    Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step as step_machine,
+};
+use dhow_core::spec::{ServiceSpec, TimeSpan};
+use dhow_core::state::State;
+use dhow_core::time::ClusterTime;
+
+use super::behaviour::Behaviour;
+
+/// A run this long makes earlier failures forgotten.
+const STEADY: TimeSpan = TimeSpan::from_secs(60);
+
+struct Workload {
+    spec: ServiceSpec,
+    machine: Machine,
+    behaviour: Behaviour,
+    /// What happens next, and when.
+    due: VecDeque<(ClusterTime, ReplicaEvent)>,
+    ended_at: Option<ClusterTime>,
+}
+
+pub struct Agent {
+    id: NodeId,
+    linked: bool,
+    powered: bool,
+    incarnation: u64,
+    /// The number of the last event in the ledger.
+    seq: u64,
+    durable_seq: u64,
+    ledger: VecDeque<AgentEvent>,
+    needs_inventory: bool,
+    workloads: BTreeMap<ReplicaKey, Workload>,
+}
+
+impl Agent {
+    pub fn new(id: NodeId) -> Self {
+        Self {
+            id,
+            linked: true,
+            powered: true,
+            incarnation: 1,
+            seq: 0,
+            durable_seq: 0,
+            ledger: VecDeque::new(),
+            needs_inventory: true,
+            workloads: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn cut(&mut self) {
+        self.linked = false;
+    }
+
+    pub(super) fn power_off(&mut self) {
+        self.linked = false;
+        self.powered = false;
+        self.workloads.clear();
+        self.ledger.clear();
+    }
+
+    pub(super) fn link(&mut self) {
+        self.linked = true;
+        if !self.powered {
+            self.powered = true;
+            self.incarnation += 1;
+            (self.seq, self.durable_seq) = (0, 0);
+        }
+        // What a returning node has is compared with what is believed of it.
+        self.needs_inventory = true;
+    }
+
+    /// What runs here at the moment.
+    pub fn running(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
+        let runs = |workload: &Workload| workload.machine.pid.is_some();
+        self.workloads
+            .iter()
+            .filter(move |(_, workload)| runs(workload))
+            .map(|(key, _)| *key)
+    }
+
+    pub fn machine(&self, key: &ReplicaKey) -> Option<&Machine> {
+        self.workloads.get(key).map(|workload| &workload.machine)
+    }
+
+    pub(super) fn next_due(&self) -> Option<ClusterTime> {
+        self.workloads
+            .values()
+            .filter_map(|workload| workload.due.front().map(|(at, _)| *at))
+            .min()
+    }
+
+    /// Takes its assignment and lets what is due happen. Whether anything did.
+    pub(super) fn act(
+        &mut self,
+        state: &State,
+        behaviours: &BTreeMap<String, Behaviour>,
+        now: ClusterTime,
+    ) -> bool {
+        if !self.powered {
+            return false;
+        }
+        let mut acted = false;
+        if self.linked {
+            acted |= self.take_assignment(state, behaviours, now);
+        }
+        let keys: Vec<ReplicaKey> = self.workloads.keys().copied().collect();
+        for key in keys {
+            while let Some(event) = self.pop_due(&key, now) {
+                acted = true;
+                self.happen(state, &key, event, now);
+            }
+        }
+        acted
+    }
+
+    fn pop_due(&mut self, key: &ReplicaKey, now: ClusterTime) -> Option<ReplicaEvent> {
+        let workload = self.workloads.get_mut(key)?;
+        let (at, _) = workload.due.front()?;
+        if *at > now {
+            return None;
+        }
+        workload.due.pop_front().map(|(_, event)| event)
+    }
+
+    fn take_assignment(
+        &mut self,
+        state: &State,
+        behaviours: &BTreeMap<String, Behaviour>,
+        now: ClusterTime,
+    ) -> bool {
+        let Some(node) = state.node(self.id) else {
+            return false;
+        };
+        let mut acted = false;
+        let mut assigned = BTreeSet::new();
+        for (id, set) in node.assignments.services() {
+            let Some(service) = state.service(id) else {
+                continue;
+            };
+            for replica in &set.replicas {
+                let key = ReplicaKey {
+                    service: id,
+                    slot: replica.slot,
+                    generation: replica.generation,
+                };
+                assigned.insert(key);
+                let spec = service
+                    .info(replica.generation)
+                    .zip(service.role(replica.slot.role));
+                let Some((info, role)) = spec else { continue };
+                if self.workloads.contains_key(&key) {
+                    continue;
+                }
+                let spec = info.spec.for_role(role);
+                let image = spec
+                    .image
+                    .as_ref()
+                    .map(|image| image.name.clone())
+                    .unwrap_or_default();
+                let behaviour = behaviours.get(&image).copied().unwrap_or_default();
+                let due = VecDeque::from([(now, ReplicaEvent::StartBegan)]);
+                let workload = Workload {
+                    spec,
+                    machine: Machine::default(),
+                    behaviour,
+                    due,
+                    ended_at: None,
+                };
+                self.workloads.insert(key, workload);
+                acted = true;
+            }
+        }
+        for (key, workload) in &mut self.workloads {
+            let stopping = workload.machine.state == ReplicaState::Stopping
+                || workload
+                    .due
+                    .iter()
+                    .any(|(_, event)| matches!(event, ReplicaEvent::StopBegan));
+            if !assigned.contains(key) && !stopping && workload.ended_at.is_none() {
+                workload.due = VecDeque::from([(now, ReplicaEvent::StopBegan)]);
+                acted = true;
+            }
+        }
+        self.workloads
+            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
+        acted
+    }
+
+    fn happen(&mut self, state: &State, key: &ReplicaKey, event: ReplicaEvent, now: ClusterTime) {
+        let Some(workload) = self.workloads.get_mut(key) else {
+            return;
+        };
+        let rule = RestartRule::of(&workload.spec);
+        if let Err(illegal) = step_machine(&mut workload.machine, &event, &rule) {
+            panic!("node {} made an illegal event for {key:?}: {illegal}", self.id);
+        }
+        workload.follow_up(state, key, &event, now);
+        self.seq += 1;
+        self.ledger.push_back(AgentEvent { replica: *key, event });
+    }
+
+    /// What it has to say, one message at a time.
+    pub(super) fn next_message(&mut self) -> Option<AgentCommand> {
+        if !self.linked || !self.powered {
+            return None;
+        }
+        if self.needs_inventory {
+            let items = self.workloads.iter().map(|(key, workload)| InventoryItem {
+                replica: *key,
+                machine: workload.machine.clone(),
+            });
+            return Some(AgentCommand::Inventory {
+                node: self.id,
+                incarnation: self.incarnation,
+                seq: self.seq,
+                replicas: items.collect(),
+            });
+        }
+        if self.ledger.is_empty() {
+            return None;
+        }
+        Some(AgentCommand::Report {
+            node: self.id,
+            incarnation: self.incarnation,
+            first_seq: self.durable_seq + 1,
+            events: self.ledger.iter().cloned().collect(),
+        })
+    }
+
+    /// Trims the ledger to what is durable; a refusal means that all it has is asked for.
+    pub(super) fn answered(&mut self, outcome: &Result<Outcome, Refused>) {
+        match outcome {
+            Ok(Outcome::Reported {
+                durable_seq,
+                diverged,
+            }) => {
+                self.needs_inventory = !diverged.is_empty();
+                let durable = usize::try_from(durable_seq.saturating_sub(self.durable_seq)).unwrap_or(0);
+                self.ledger.drain(..durable.min(self.ledger.len()));
+                self.durable_seq = *durable_seq;
+            }
+            Ok(_) => {}
+            Err(Refused::Missing(_)) => self.linked = false,
+            Err(_) => self.needs_inventory = true,
+        }
+    }
+}
+
+impl Workload {
+    /// What the event leads to, by the script.
+    fn follow_up(&mut self, state: &State, key: &ReplicaKey, event: &ReplicaEvent, now: ClusterTime) {
+        let script = self.behaviour;
+        match event {
+            ReplicaEvent::StartBegan => {
+                let next = match script.cannot_start {
+                    true => ReplicaEvent::CouldNotStart {
+                        message: "no such image".into(),
+                    },
+                    false => ReplicaEvent::Started {
+                        pid: 100 + key.slot.index,
+                    },
+                };
+                self.due.push_back((now.after(script.start), next));
+            }
+            ReplicaEvent::Started { .. } => self.script_run(now),
+            ReplicaEvent::BecameUnhealthy { .. } => {
+                self.due.clear();
+                let exit = ReplicaEvent::Ended {
+                    exit: Exit::Signal(15),
+                    oom: false,
+                };
+                self.due.push_back((now.after(script.stop), exit));
+            }
+            ReplicaEvent::StopBegan => {
+                self.due.clear();
+                if self.machine.state == ReplicaState::Stopping {
+                    let exit = ReplicaEvent::Ended {
+                        exit: Exit::Signal(15),
+                        oom: false,
+                    };
+                    self.due.push_back((now.after(script.stop), exit));
+                }
+            }
+            ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => {
+                self.due.clear();
+                if self.machine.state == ReplicaState::Backoff
+                    && let Some(name) = state.replica_name(key)
+                {
+                    let wait = backoff_delay(&self.spec.restart.backoff, self.machine.failures, &name);
+                    self.due.push_back((now.after(wait), ReplicaEvent::StartBegan));
+                }
+            }
+            ReplicaEvent::PullBegan
+            | ReplicaEvent::BecameHealthy
+            | ReplicaEvent::RanSteadily
+            | ReplicaEvent::Adopted { .. }
+            | ReplicaEvent::NodeLost => {}
+        }
+        if self.machine.state.is_ended() {
+            self.due.clear();
+            self.ended_at.get_or_insert(now);
+        }
+    }
+
+    /// The course of one run, in order of time.
+    fn script_run(&mut self, now: ClusterTime) {
+        let script = self.behaviour;
+        let mut course: Vec<(ClusterTime, ReplicaEvent)> = Vec::new();
+        if let Some(after) = script.healthy_after {
+            course.push((now.after(after), ReplicaEvent::BecameHealthy));
+            if let Some(sick) = script.unhealthy_after {
+                let message = "the check failed 3 times".into();
+                course.push((
+                    now.after(after).after(sick),
+                    ReplicaEvent::BecameUnhealthy { message },
+                ));
+            }
+        }
+        course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
+        if let Some(after) = script.exit_after {
+            let exit = Exit::Code(script.exit_code);
+            course.push((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
+        }
+        course.sort_by_key(|(at, _)| *at);
+        // Nothing follows the first end of a run.
+        let end = course.iter().position(|(_, event)| {
+            matches!(
+                event,
+                ReplicaEvent::Ended { .. } | ReplicaEvent::BecameUnhealthy { .. }
+            )
+        });
+        course.truncate(end.map_or(course.len(), |end| end + 1));
+        self.due = course.into();
+    }
+}

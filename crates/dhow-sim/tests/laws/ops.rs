@@ -1,0 +1,354 @@
+//! What generated clusters go through.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_core::amount::Amount;
+use dhow_core::command::{Command, DeploymentCommand, NodeCommand, PlanCommand, ScaleChange};
+use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
+use dhow_core::spec::{
+    Affinity, AffinityMode, ByteSize, Cpu, Dependency, DeploymentSpec, ImageSpec, NodeMode, OnFailure, RType,
+    ReplicaGroup, ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
+};
+use dhow_core::state::{Drain, NodeInfo, NodeRole};
+use dhow_sim::lab::{Behaviour, Lab};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const NODES: u64 = 6;
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    AddNode { id: u64, cpu: u64, zone: u8 },
+    Cut(u64),
+    PowerOff(u64),
+    Back(u64),
+    Drain(u64, bool),
+    Undrain(u64),
+    Label(u64, u8),
+    RemoveNode(u64),
+    Deploy(u8, Vec<ServiceShape>),
+    Scale(u8, u8, u32),
+    Restart(u8),
+    Rollback(u8),
+    Remove(u8),
+    ChangeLeader(u64),
+    RememberPlan,
+    ApplyRememberedPlan,
+    Run(u64),
+    Heal,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServiceShape {
+    name: u8,
+    image: u8,
+    replicas: u32,
+    cpu: u64,
+    kind: u8,
+    priority: u8,
+    mode: u8,
+    affinity: u8,
+    surge: u32,
+    unavailable: u32,
+    depends: Option<u8>,
+    volume: bool,
+    groups: bool,
+    pause: bool,
+    selector: bool,
+    lost_after: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub ops: Vec<Op>,
+}
+
+/// Plans made earlier, to be applied late.
+#[derive(Default)]
+pub struct Memory {
+    plans: Vec<(Term, Vec<PlanCommand>)>,
+}
+
+fn shape() -> impl Strategy<Value = ServiceShape> {
+    let first = (0..3u8, 0..6u8, 0..7u32, 0..4u64, 0..8u8, 0..4u8, 0..8u8, 0..5u8);
+    let second = (
+        0..3u32,
+        0..3u32,
+        prop::option::weighted(0.2, 0..3u8),
+        prop::bool::weighted(0.1),
+    );
+    let third = (
+        prop::bool::weighted(0.15),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.15),
+        prop_oneof![4 => Just(0), 1 => 1..30u64],
+    );
+    (first, second, third).prop_map(|(a, b, c)| ServiceShape {
+        name: a.0,
+        image: a.1,
+        replicas: a.2,
+        cpu: a.3,
+        kind: a.4,
+        priority: a.5,
+        mode: a.6,
+        affinity: a.7,
+        surge: b.0,
+        unavailable: b.1,
+        depends: b.2,
+        volume: b.3,
+        groups: c.0,
+        pause: c.1,
+        selector: c.2,
+        lost_after: c.3,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let node = || 1..=NODES;
+    prop_oneof![
+        2 => (node(), 1..5u64, 0..3u8).prop_map(|(id, cpu, zone)| Op::AddNode { id, cpu, zone }),
+        1 => node().prop_map(Op::Cut),
+        1 => node().prop_map(Op::PowerOff),
+        2 => node().prop_map(Op::Back),
+        1 => (node(), any::<bool>()).prop_map(|(id, shutdown)| Op::Drain(id, shutdown)),
+        1 => node().prop_map(Op::Undrain),
+        1 => (node(), 0..3u8).prop_map(|(id, zone)| Op::Label(id, zone)),
+        1 => node().prop_map(Op::RemoveNode),
+        4 => (0..2u8, vec(shape(), 1..4)).prop_map(|(name, shapes)| Op::Deploy(name, shapes)),
+        2 => (0..2u8, 0..3u8, 0..8u32).prop_map(|(name, service, count)| Op::Scale(name, service, count)),
+        1 => (0..2u8).prop_map(Op::Restart),
+        1 => (0..2u8).prop_map(Op::Rollback),
+        1 => (0..2u8).prop_map(Op::Remove),
+        1 => node().prop_map(Op::ChangeLeader),
+        1 => Just(Op::RememberPlan),
+        1 => Just(Op::ApplyRememberedPlan),
+        6 => prop_oneof![1..3_000u64, 3_000..60_000u64, 60_000..900_000u64].prop_map(Op::Run),
+    ]
+}
+
+pub fn script() -> impl Strategy<Value = Script> {
+    let start = vec((1..5u64, 0..3u8), 1..4).prop_map(|nodes| {
+        nodes
+            .into_iter()
+            .zip(1..)
+            .map(|((cpu, zone), id)| Op::AddNode { id, cpu, zone })
+            .collect::<Vec<_>>()
+    });
+    (start, vec(op(), 1..25)).prop_map(|(mut ops, more)| {
+        ops.extend(more);
+        Script { ops }
+    })
+}
+
+fn info(cpu: u64, zone: u8) -> NodeInfo {
+    let zone = ["a", "b", "c"][usize::from(zone)];
+    NodeInfo {
+        role: NodeRole::Peer,
+        api_addr: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Arc::new(BTreeMap::from([("zone".into(), zone.into())])),
+        capacity: Amount {
+            cpu_milli: cpu * 1000,
+            memory_bytes: 8 << 30,
+        },
+        runs_replicas: true,
+    }
+}
+
+fn deployment(name: u8) -> DeploymentName {
+    DeploymentName::new(["shop", "blog"][usize::from(name)]).unwrap()
+}
+
+fn service(name: u8) -> ServiceName {
+    ServiceName::new(["web", "api", "db"][usize::from(name)]).unwrap()
+}
+
+fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
+    let images = ["good:1", "good:2", "good:3", "crash:1", "sick:1", "gone:1"];
+    let rtype = match shape.kind {
+        0 => RType::Job,
+        1 => RType::System,
+        2..=8 => RType::Service,
+        _ => unreachable!("kinds are below 8"),
+    };
+    let mut spec = ServiceSpec {
+        rtype,
+        image: Some(ImageSpec::named(images[usize::from(shape.image)])),
+        scale: ScaleSpec::Fixed {
+            replicas: shape.replicas,
+        },
+        priority: [10, 40, 50, 90][usize::from(shape.priority)],
+        node_mode: [NodeMode::Shared, NodeMode::Dedicated, NodeMode::Exclusive]
+            [usize::from(shape.mode.saturating_sub(5))],
+        ..ServiceSpec::default()
+    };
+    spec.resources.cpu = (shape.cpu > 0).then_some(Cpu(shape.cpu * 400));
+    spec.resources.memory = Some(ByteSize(64 << 20));
+    spec.affinity = Affinity {
+        mode: [
+            AffinityMode::Spread,
+            AffinityMode::Pack,
+            AffinityMode::Spread,
+            AffinityMode::Spread,
+            AffinityMode::Pin,
+        ][usize::from(shape.affinity)],
+        spread_by: (shape.affinity == 2).then(|| "zone".into()),
+    };
+    if shape.selector || shape.affinity == 4 {
+        spec.node_selector.labels.insert("zone".into(), "a".into());
+    }
+    spec.rollout.max_surge = Some(shape.surge);
+    spec.rollout.max_unavailable = Some(shape.unavailable.max(u32::from(shape.surge == 0)));
+    spec.rollout.min_healthy = TimeSpan::from_secs(3);
+    spec.rollout.on_failure = if shape.pause {
+        OnFailure::Pause
+    } else {
+        OnFailure::Revert
+    };
+    spec.reschedule.lost_after = TimeSpan::from_secs(shape.lost_after);
+    if shape.volume {
+        spec.storage.push(Storage::Named {
+            name: "data".into(),
+            target: "/data".into(),
+        });
+        spec.rollout.max_surge = Some(0);
+        spec.rollout.max_unavailable = Some(1);
+    }
+    if shape.groups && rtype == RType::Service {
+        let group = |role: &str, count| ReplicaGroup {
+            role: RoleName::new(role).unwrap(),
+            count,
+            image: None,
+            env: BTreeMap::new(),
+            command: None,
+            resources: None,
+            affinity: None,
+        };
+        spec.replica_groups = vec![group("primary", 1), group("reader", shape.replicas)];
+        spec.scale = ScaleSpec::default();
+    }
+    if let Some(on) = shape.depends.filter(|on| *on < shape.name && known.contains(on)) {
+        spec.depends.push(Dependency {
+            service: service(on),
+            condition: Default::default(),
+            timeout: TimeSpan::from_secs(60),
+            on_timeout: Default::default(),
+        });
+    }
+    spec
+}
+
+fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {
+    let known: Vec<u8> = shapes.iter().map(|shape| shape.name).collect();
+    let services = shapes
+        .iter()
+        .map(|shape| (service(shape.name), Arc::new(spec_of(shape, &known))))
+        .collect();
+    DeploymentSpec {
+        version: SpecVersion::V1,
+        deployment: deployment(name),
+        services,
+    }
+}
+
+fn behaviours(lab: &mut Lab) {
+    let crash = Behaviour {
+        healthy_after: None,
+        exit_after: Some(TimeSpan::from_millis(100)),
+        exit_code: 1,
+        ..Behaviour::default()
+    };
+    let sick = Behaviour {
+        unhealthy_after: Some(TimeSpan::from_secs(2)),
+        ..Behaviour::default()
+    };
+    let gone = Behaviour {
+        cannot_start: true,
+        ..Behaviour::default()
+    };
+    for (image, behaviour) in [("crash:1", crash), ("sick:1", sick), ("gone:1", gone)] {
+        lab.behaviours.insert(image.into(), behaviour);
+    }
+}
+
+/// Does one thing; refusals are part of life.
+pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
+    behaviours(lab);
+    match op {
+        Op::AddNode { id, cpu, zone } => drop(lab.add_node(NodeId(*id), info(*cpu, *zone))),
+        Op::Cut(id) => drop(lab.cut(NodeId(*id))),
+        Op::PowerOff(id) => drop(lab.power_off(NodeId(*id))),
+        Op::Back(id) => drop(lab.back(NodeId(*id))),
+        Op::Drain(id, shutdown) => {
+            drop(lab.drain(NodeId(*id), Drain::Draining { shutdown: *shutdown }));
+        }
+        Op::Undrain(id) => drop(lab.drain(NodeId(*id), Drain::No)),
+        Op::Label(id, zone) => {
+            let set = BTreeMap::from([("zone".into(), ["a", "b", "c"][usize::from(*zone)].into())]);
+            let label = NodeCommand::Label {
+                node: NodeId(*id),
+                set,
+                unset: Vec::new(),
+            };
+            drop(lab.apply(Command::Node(label)));
+        }
+        Op::RemoveNode(id) => remove_node(lab, NodeId(*id)),
+        Op::Deploy(name, shapes) => drop(lab.deploy(deploy_spec(*name, shapes))),
+        Op::Scale(name, of, replicas) => {
+            let changes = vec![ScaleChange {
+                service: service(*of),
+                role: None,
+                replicas: *replicas,
+            }];
+            let scale = DeploymentCommand::Scale {
+                deployment: deployment(*name),
+                changes,
+            };
+            drop(lab.apply(Command::Deployment(scale)));
+        }
+        Op::Restart(name) => {
+            let restart = DeploymentCommand::Restart {
+                deployment: deployment(*name),
+                service: None,
+            };
+            drop(lab.apply(Command::Deployment(restart)));
+        }
+        Op::Rollback(name) => {
+            drop(lab.apply(Command::Deployment(DeploymentCommand::Rollback {
+                deployment: deployment(*name),
+                to: None,
+                author: "lab".into(),
+                wall_unix_secs: 0,
+            })));
+        }
+        Op::Remove(name) => drop(lab.remove(deployment(*name))),
+        Op::ChangeLeader(id) => lab.change_leader(NodeId(*id)),
+        Op::RememberPlan => memory.plans.push((lab.term, lab.plan.commands.clone())),
+        Op::ApplyRememberedPlan => {
+            for (term, commands) in std::mem::take(&mut memory.plans) {
+                for command in commands {
+                    drop(lab.apply_in_term(Command::Plan(command), term));
+                }
+            }
+        }
+        Op::Run(ms) => lab.run(TimeSpan::from_millis(*ms)),
+        Op::Heal => heal(lab),
+    }
+}
+
+fn remove_node(lab: &mut Lab, node: NodeId) {
+    if lab.apply(Command::Node(NodeCommand::Remove { node })).is_ok() {
+        lab.agents.remove(&node);
+    }
+}
+
+/// Every node is there again and takes work.
+pub fn heal(lab: &mut Lab) {
+    let ids: Vec<NodeId> = lab.state.nodes.keys().copied().collect();
+    for id in ids {
+        drop(lab.back(id));
+        drop(lab.drain(id, Drain::No));
+    }
+}

@@ -1,0 +1,19 @@
+//! The command line as a whole. Each verb's own arguments stand beside its code.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{daemon, validate};
+
+/// A container orchestrator in one binary.
+#[derive(Parser)]
+#[command(name = "dhow", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Validate(validate::Args),
+    Daemon(daemon::Args),
+}

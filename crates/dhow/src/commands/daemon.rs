@@ -1,0 +1,107 @@
+//! `dhow daemon`: the daemon in the foreground, and `--check` for its configuration.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
+
+use crate::exit::Exit;
+use crate::{input, output};
+
+/// Where somebody who is not root keeps the state, below the home directory.
+const USER_DATA_DIR: &str = ".local/share/dhow";
+
+/// Run the daemon in the foreground
+///
+/// Every setting may stand in the file; a variable wins over the file, a flag over the variable.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Variables: DHOW_CONFIG, DHOW_DATA_DIR, DHOW_SOCKET, DHOW_API_ADDR, DHOW_CLUSTER_KEY_FILE, \
+                        DHOW_LOG_LEVEL, DHOW_LOG_FORMAT."
+)]
+pub struct Args {
+    /// The configuration file; `-` is the standard input
+    #[arg(long, value_name = "FILE", env = "DHOW_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
+
+    /// Where all state is kept; one daemon per directory
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<OsString>,
+
+    /// The Unix socket of the API
+    #[arg(long, value_name = "PATH")]
+    socket: Option<OsString>,
+
+    /// The address of the API
+    #[arg(long, value_name = "IP:PORT")]
+    api_addr: Option<OsString>,
+
+    /// The key that the servers of a cluster share
+    #[arg(long, value_name = "FILE")]
+    cluster_key_file: Option<OsString>,
+
+    /// How much is logged: error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<OsString>,
+
+    /// How it is logged: text or json
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<OsString>,
+
+    /// Only check the configuration and print the effective one as YAML; opens no other file, binds nothing
+    #[arg(long)]
+    check: bool,
+}
+
+impl Args {
+    fn flags(&self) -> Vec<(Setting, OsString)> {
+        let given = [
+            (Setting::DataDir, &self.data_dir),
+            (Setting::Socket, &self.socket),
+            (Setting::ApiAddr, &self.api_addr),
+            (Setting::ClusterKeyFile, &self.cluster_key_file),
+            (Setting::LogLevel, &self.log_level),
+            (Setting::LogFormat, &self.log_format),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(setting, value)| Some((setting, value.clone()?)))
+            .collect()
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let config = match load(args) {
+        Ok(config) => config,
+        Err(findings) => {
+            output::findings(&findings);
+            return Ok(Exit::BadInput);
+        }
+    };
+    if args.check {
+        let yaml = serde_saphyr::to_string(&config).context("the configuration cannot be written as YAML")?;
+        output::data(&yaml)?;
+        return Ok(Exit::Done);
+    }
+    anyhow::bail!("this build can only check a configuration: add --check");
+}
+
+fn load(args: &Args) -> Result<DaemonConfig, Findings> {
+    let file = args.config.as_deref().map(input::read).transpose()?;
+    load_config(&ConfigSources {
+        file: file.as_ref().map(|file| (file.name.as_str(), file.text.as_str())),
+        env: &|name| std::env::var_os(name),
+        flags: &args.flags(),
+        default_data_dir: &default_data_dir(),
+    })
+}
+
+/// Root's state belongs to the machine, anybody else's to their home.
+fn default_data_dir() -> String {
+    let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
+    match home {
+        Some(home) if !rustix::process::geteuid().is_root() => format!("{home}/{USER_DATA_DIR}"),
+        Some(_) | None => dhow_wire::config::DEFAULT_DATA_DIR.into(),
+    }
+}
