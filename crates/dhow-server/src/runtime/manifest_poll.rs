@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dhow_core::state::ManifestVersion;
-use dhow_wire::manifest::{FileHash, ManifestError, SetMark, Verdict};
+use dhow_wire::manifest::{FileHash, ManifestError, Verdict};
 use dhow_wire::parse_deployment;
 use ed25519_dalek::VerifyingKey;
 
@@ -119,7 +119,7 @@ impl ManifestPoll {
         if !self.view.leadership().is_here {
             return Ok(());
         }
-        let in_force = self.view.state().manifests.map(mark_of);
+        let in_force = self.view.state().manifests;
         let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
         let source = Arc::clone(&self.source);
         let looked = tokio::task::spawn_blocking(move || look(&source, in_force.as_ref(), now_unix_secs));
@@ -151,13 +151,13 @@ impl ManifestPoll {
 /// Reads and proves what the directory has. A set whose index is the one in force is not read any further.
 fn look(
     source: &ManifestSource,
-    in_force: Option<&SetMark>,
+    in_force: Option<&ManifestVersion>,
     now_unix_secs: i64,
 ) -> Result<Verdict, PollError> {
     let dir = || source.dir.clone();
     let unreadable = |cause| PollError::Unreadable { dir: dir(), cause };
     let mut set = read_index(&source.dir).map_err(unreadable)?;
-    let is_in_force = in_force.is_some_and(|mark| mark.index_hash == FileHash::of(&set.index));
+    let is_in_force = in_force.is_some_and(|known| known.index_hash == *FileHash::of(&set.index).as_bytes());
     if !is_in_force {
         set = read_set(&source.dir, set).map_err(unreadable)?;
     }
@@ -177,12 +177,4 @@ fn parse(path: &str, text: &str) -> Result<dhow_core::spec::DeploymentSpec, Stri
         .file_name()
         .map_or(path.into(), |name| name.to_string_lossy());
     parse_deployment(text, &name, &|_| None).map_err(|findings| findings.to_string())
-}
-
-fn mark_of(known: ManifestVersion) -> SetMark {
-    SetMark {
-        version: known.version,
-        created_unix_secs: known.created_unix_secs,
-        index_hash: FileHash(known.index_hash),
-    }
 }

@@ -215,7 +215,7 @@ impl Reducer {
                 if self.may_plan() {
                     self.propose_plan(plan.commands)?;
                     if let Some(wake) = plan.wake {
-                        self.planning.schedule(self.timer.monotonic_at(wake));
+                        self.planning.wake_at(self.timer.monotonic_at(wake));
                     }
                 }
             }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use dhow_core::command::{Command, DeploymentCommand, ManifestSpec};
 use dhow_core::ids::NodeId;
 use dhow_core::mirror::RolloutId;
-use dhow_core::state::ManifestVersion;
 use dhow_wire::log_form::LogFormError;
 use dhow_wire::manifest::VerifiedSet;
 
@@ -94,26 +93,22 @@ impl Reducer {
     }
 
     fn take_manifests(&mut self, set: VerifiedSet) -> Result<(), RuntimeFailure> {
-        let mark = set.mark();
+        let version = set.version();
         let is_newer = self
             .state
             .manifests
-            .is_none_or(|known| known.version < mark.version);
+            .is_none_or(|known| known.version < version.version);
         // The poll sends a set until it is in force; and only a leader puts one in force.
         if !is_newer || !self.leadership.is_here {
             return Ok(());
         }
         let command = DeploymentCommand::ApplyManifests {
-            version: ManifestVersion {
-                version: mark.version,
-                created_unix_secs: mark.created_unix_secs,
-                index_hash: *mark.index_hash.as_bytes(),
-            },
+            version,
             specs: set.into_deployments().into_values().map(ManifestSpec).collect(),
             wall_unix_secs: self.clock.wall_unix_ms().div_euclid(1_000),
         };
         let waiting = Waiting::Manifests {
-            version: mark.version,
+            version: version.version,
         };
         self.propose(Command::Deployment(command), None, waiting)
     }

@@ -75,6 +75,12 @@ impl Planning {
         }
     }
 
+    /// The plan asked to be made again then. Never at once: a wish that lies behind must not make a loop.
+    pub fn wake_at(&mut self, at_ms: u64) {
+        let soonest_ms = self.clock.monotonic_ms().saturating_add(self.debounce_ms.max(1));
+        self.schedule(at_ms.max(soonest_ms));
+    }
+
     /// Whether another plan may be begun: none is being made, and nothing of the last one is on its way.
     fn is_idle(&self) -> bool {
         self.running.is_none() && self.parts == 0

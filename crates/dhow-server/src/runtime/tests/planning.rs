@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dhow_core::command::PlanCommand;
+use dhow_core::command::{Command, DeploymentCommand, PlanCommand};
 use dhow_core::ids::{DeploymentRevision, NodeId};
 use dhow_core::plan::Plan;
+use dhow_core::replica::{Exit, ReplicaEvent};
 use dhow_core::state::{Phase, State};
 use dhow_core::time::ClusterTime;
 use tokio::sync::watch;
 
 use super::agent::{Agent, start_events};
 use super::support::{Server, deploy, phase, place, register, set_secret, shop};
+use crate::runtime::ReportBody;
 use crate::runtime::limits::PLAN_TICK_MS;
 
 /// Places what is missing on node 1 and marks what is healthy as stable.
@@ -135,5 +137,61 @@ async fn a_plan_that_is_always_refused_is_made_ever_more_rarely() {
         times.wait_for(|times| times.len() == count).await.unwrap();
         assert_eq!(times.borrow().last(), Some(&now), "not before its time");
     }
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn the_planner_and_two_agents_bring_a_deployment_up_and_down() {
+    let server = Server::start_volatile(|options| options.planner = Arc::new(dhow_core::plan::plan_next));
+    server.write(register(1)).await.unwrap();
+    server.write(register(2)).await.unwrap();
+    server.write(deploy(4)).await.unwrap();
+    let state = server.wait_for(|state| state.replicas.len() == 4).await;
+    for node in [1, 2] {
+        let mut agent = Agent::new(node);
+        agent.follow(&state);
+        assert_eq!(agent.machines.len(), 2, "spread over both nodes");
+        for event in start_events() {
+            agent.happens(&event);
+        }
+        agent.report_from(&server, 1).await.unwrap();
+    }
+    server.wait_for(|state| phase(state) == Some(Phase::Stable)).await;
+
+    let remove = Command::Deployment(DeploymentCommand::Remove { deployment: shop() });
+    server.write(remove).await.unwrap();
+    let state = server
+        .wait_for(|state| state.nodes.values().all(|node| node.assignments.is_empty()))
+        .await;
+    for node in [1, 2] {
+        let stopping: Vec<_> = state
+            .node(NodeId(node))
+            .unwrap()
+            .stopping
+            .iter()
+            .copied()
+            .collect();
+        let events = stopping.iter().flat_map(|key| {
+            let name = state.replica_name(key).unwrap();
+            let ended = ReplicaEvent::Ended {
+                exit: Exit::Code(0),
+                oom: false,
+            };
+            [(name.clone(), ReplicaEvent::StopBegan), (name, ended)]
+        });
+        let body = ReportBody::Events {
+            first_seq: 9,
+            events: events.collect(),
+        };
+        server
+            .handle
+            .input()
+            .report(NodeId(node), None, 0, body)
+            .await
+            .unwrap();
+    }
+    server
+        .wait_for(|state| state.deployments.is_empty() && state.replicas.is_empty())
+        .await;
     assert!(server.stop().await.is_clean());
 }
