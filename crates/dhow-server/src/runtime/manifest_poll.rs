@@ -17,6 +17,8 @@ use dhow_wire::parse_deployment;
 use ed25519_dalek::VerifyingKey;
 
 use super::error::InboxError;
+use super::event::Event;
+use super::event_log::EventLogSender;
 use super::inbox::WeakInputSender;
 use super::input::ReducerInput;
 use super::limits::{MANIFEST_POLL_MS, REFUSALS_REMEMBERED_MAX};
@@ -71,8 +73,9 @@ pub(super) struct ManifestPoll {
     source: Arc<ManifestSource>,
     view: RuntimeView,
     input: WeakInputSender,
+    event_log: EventLogSender,
     clock: Arc<dyn Clock>,
-    /// Reasons that were logged.
+    /// Reasons that were told since the directory was last sound.
     told: BTreeSet<String>,
 }
 
@@ -81,12 +84,14 @@ impl ManifestPoll {
         source: ManifestSource,
         view: RuntimeView,
         input: WeakInputSender,
+        event_log: EventLogSender,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             source: Arc::new(source),
             view,
             input,
+            event_log,
             clock,
             told: BTreeSet::new(),
         }
@@ -124,8 +129,14 @@ impl ManifestPoll {
         let source = Arc::clone(&self.source);
         let looked = tokio::task::spawn_blocking(move || look(&source, in_force.as_ref(), now_unix_secs));
         match looked.await.unwrap_or(Err(PollError::CutOff)) {
-            Ok(Verdict::Unchanged) => Ok(()),
-            Ok(Verdict::Newer(set)) => self.input.try_send(ReducerInput::ManifestSetUpdated(set)),
+            Ok(Verdict::Unchanged) => {
+                self.told.clear();
+                Ok(())
+            }
+            Ok(Verdict::Newer(set)) => {
+                self.told.clear();
+                self.input.try_send(ReducerInput::ManifestSetUpdated(set))
+            }
             Err(error) => {
                 self.tell(&error);
                 Ok(())
@@ -142,8 +153,21 @@ impl ManifestPoll {
         if self.told.len() >= REFUSALS_REMEMBERED_MAX {
             self.told.clear();
         }
-        if self.told.insert(reason) {
+        if self.told.insert(error.key().unwrap_or_else(|| reason.clone())) {
             tracing::warn!(error = error as &dyn Error, "manifests are not followed");
+            self.event_log.note(Event::alarm(reason));
+        }
+    }
+}
+
+impl PollError {
+    /// What makes two reasons the same where the text differs: a date in the future comes nearer at every look.
+    fn key(&self) -> Option<String> {
+        match self {
+            Self::Refused { cause, .. } if matches!(cause, ManifestError::FutureDated { .. }) => {
+                Some("future".to_owned())
+            }
+            Self::Refused { .. } | Self::Unreadable { .. } | Self::CutOff => None,
         }
     }
 }

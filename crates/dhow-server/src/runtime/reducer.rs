@@ -84,6 +84,8 @@ pub(super) struct Reducer {
     publisher: Publisher,
     event_log: EventLogSender,
     cancel: CancellationToken,
+    /// Why the last set of manifests was not taken, so that it is told once and not at every poll.
+    manifests_refused: Option<String>,
     is_draining: bool,
     /// Whether the inbox may still give something.
     is_inbox_open: bool,
@@ -123,6 +125,7 @@ impl Reducer {
             publisher: parts.publisher,
             event_log: parts.event_log,
             cancel: parts.cancel,
+            manifests_refused: None,
             is_draining: false,
             is_inbox_open: true,
             _children: parts.children,

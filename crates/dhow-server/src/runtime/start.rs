@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::EventId;
 use super::event_hub::EventHub;
-use super::event_log::{EventLogWriter, channel};
+use super::event_log::{EventLogWriter, EventStore, channel};
 use super::handle::{Ended, RuntimeHandle};
 use super::inbox::InputSender;
 use super::limits::{EFFECT_BATCHES_MAX, INBOX_MAX};
@@ -42,35 +42,29 @@ pub fn spawn_with(
     let (inbox, inbox_receiver) = mpsc::channel(INBOX_MAX);
     let input = InputSender::new(inbox);
     let (effects, effects_receiver) = mpsc::channel(EFFECT_BATCHES_MAX);
-    let (event_log, event_messages) = channel();
     let wakeups = NodeWakeups::default();
     let publisher = Publisher::new(&state);
-    let last_event = options
-        .event_store
-        .as_ref()
-        .map_or_else(|| EventId::behind(state.revision), |store| store.last_id());
-    let hub = EventHub::new(last_event);
-    let event_reader = options.event_store.as_ref().map(|store| store.reader());
-    let view = publisher.view(wakeups.clone(), hub.clone(), event_reader);
-
     let mut tasks = Tasks::default();
+    let event_reader = options.event_store.as_ref().map(EventStore::reader);
+    let last_event = match &options.event_store {
+        Some(store) => store.last_id(),
+        None => EventId::behind(state.revision),
+    };
+    let hub = EventHub::new(last_event);
+    let view = publisher.view(wakeups.clone(), hub.clone(), event_reader);
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, token)
     });
-    let writer = EventLogWriter::new(
-        event_messages,
-        options.event_store,
-        hub,
-        Arc::clone(&clock),
-        last_event,
-    );
+    let (event_log, messages) = channel();
+    let writer = EventLogWriter::new(messages, options.event_store, hub, Arc::clone(&clock), last_event);
     let replayed = options.replayed_events;
     tasks.start(TaskName::EventLogWriter, |token| writer.run(replayed, token));
     tasks.start(TaskName::PlanTick, |token| {
         plan_tick::run(input.downgrade(), Arc::clone(&clock), options.plan_tick_ms, token)
     });
     if let Some(source) = options.manifests {
-        let poll = ManifestPoll::new(source, view.clone(), input.downgrade(), Arc::clone(&clock));
+        let (weak, events) = (input.downgrade(), event_log.clone());
+        let poll = ManifestPoll::new(source, view.clone(), weak, events, Arc::clone(&clock));
         tasks.start(TaskName::ManifestPoll, |token| poll.run(token));
     }
     let hold = LogHold::new(&log.log);

@@ -93,11 +93,10 @@ impl Waiting {
             // Whoever waited may have gone.
             Self::Write(reply) => drop(reply.send(Err(error))),
             Self::Report { ack, .. } => drop(ack.send(Err(error))),
-            Self::Manifests { version } => {
-                tracing::warn!(version, %error, "the set of manifests was not taken");
-            }
             Self::TermBegan => tracing::warn!(%error, "the beginning of the term is not in the log"),
-            Self::Plan => tracing::debug!(%error, "a part of a plan is not in the log"),
+            Self::Plan | Self::Manifests { .. } => {
+                tracing::debug!(%error, "a plan or a set of manifests is not in the log");
+            }
         }
     }
 }

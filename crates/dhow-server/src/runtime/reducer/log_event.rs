@@ -156,8 +156,11 @@ impl Reducer {
                 self.planning.part_ended(has_effect);
             }
             Waiting::Manifests { version } => match written(last) {
-                Ok(_) => tracing::info!(version, "a set of manifests is in force"),
-                Err(error) => tracing::warn!(version, %error, "the set of manifests was refused"),
+                Ok(_) => {
+                    self.manifests_refused = None;
+                    tracing::info!(version, "a set of manifests is in force");
+                }
+                Err(error) => self.refuse_manifests(version, &error),
             },
             Waiting::TermBegan => {
                 if let Err(error) = written(last) {

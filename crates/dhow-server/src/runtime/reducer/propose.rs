@@ -11,6 +11,7 @@ use super::{OWN_PROPOSALS_MAX, Reducer};
 use crate::log::ProposeError;
 use crate::log::store::StoreError;
 use crate::runtime::error::{RuntimeFailure, WriteError};
+use crate::runtime::event::Event;
 use crate::runtime::limits::{PLAN_CHUNK_BYTES, PLAN_CHUNK_COMMANDS};
 
 impl Reducer {
@@ -23,13 +24,13 @@ impl Reducer {
     ) -> Result<(), RuntimeFailure> {
         if !self.leadership.is_here {
             let leader = self.leadership.leader.map(NodeId);
-            waiting.fail(WriteError::NotLeader { leader });
+            self.fail(waiting, WriteError::NotLeader { leader });
             return Ok(());
         }
         match self.encode(command, request) {
             Ok(bytes) => self.hand_in(vec![bytes], waiting),
             Err(cause) => {
-                waiting.fail(WriteError::Unwritable(Arc::new(cause)));
+                self.fail(waiting, WriteError::Unwritable(Arc::new(cause)));
                 Ok(())
             }
         }
@@ -94,10 +95,22 @@ impl Reducer {
 
     /// Tells whoever waits that a proposal did not make it.
     pub(super) fn fail(&mut self, waiting: Waiting, error: WriteError) {
-        if matches!(waiting, Waiting::Plan) {
-            self.planning.part_ended(false);
+        match &waiting {
+            Waiting::Plan => self.planning.part_ended(false),
+            Waiting::Manifests { version } => self.refuse_manifests(*version, &error),
+            Waiting::Write(_) | Waiting::Report { .. } | Waiting::TermBegan => {}
         }
         waiting.fail(error);
+    }
+
+    /// The poll sends a set again and again until it is in force: each reason is told once.
+    pub(super) fn refuse_manifests(&mut self, version: u64, error: &WriteError) {
+        let reason = format!("version {version} of the manifests was not taken: {error}");
+        if self.manifests_refused.as_ref() != Some(&reason) {
+            tracing::warn!(version, %error, "the set of manifests was not taken");
+            self.event_log.note(Event::alarm(reason.clone()));
+            self.manifests_refused = Some(reason);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::agent::{Agent, start_events};
 use super::support::{Gate, Server, deploy, open, phase, register, set_secret};
 use crate::log::Log;
+use crate::log::store::LogPosition;
 use crate::runtime::{EventId, EventKind, RuntimeOptions, SnapshotPolicy, TaskName, WriteError};
 
 #[tokio::test]
@@ -229,4 +230,34 @@ async fn a_volatile_log_keeps_nothing_and_says_so() {
     assert!(log.newest_snapshot().unwrap().is_none());
     assert!(log.begin_snapshot(Default::default()).is_err());
     assert!(crate::runtime::recover(log.as_ref()).unwrap().state == Default::default());
+}
+
+#[tokio::test]
+async fn a_snapshot_of_another_server_takes_the_place_of_the_state() {
+    let dir = TempDir::new().unwrap();
+    let gate = Gate::default();
+    let opened = open(dir.path(), &gate);
+    let log = Arc::clone(&opened.options.log.as_ref().unwrap().log);
+    let server = Server::run(opened.state, opened.options, gate);
+    server.write(set_secret(1)).await.unwrap();
+
+    let other = Server::start_volatile(|_| {});
+    other.write(register(7)).await.unwrap();
+    let theirs = other.state();
+    assert!(other.stop().await.is_clean());
+    let at = LogPosition { index: 100, term: 1 };
+    let snapshot_of = Arc::clone(&theirs);
+    tokio::task::spawn_blocking(move || {
+        let mut snapshot = log.begin_snapshot(at).unwrap();
+        dhow_wire::log_form::encode_snapshot(&snapshot_of, &mut snapshot).unwrap();
+        log.install(snapshot).unwrap();
+    })
+    .await
+    .unwrap();
+    server.wait_for(|state| state.hash() == theirs.hash()).await;
+    let applied = server.write(set_secret(2)).await.unwrap();
+    assert_eq!(applied.revision, theirs.revision.next(), "it goes on from there");
+    let hash = server.state().hash();
+    assert!(server.stop().await.is_clean());
+    assert_eq!(open(dir.path(), &Gate::default()).state.hash(), hash);
 }

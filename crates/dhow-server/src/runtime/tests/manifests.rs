@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dhow_core::ids::DeploymentRevision;
+use dhow_core::command::{Command, DeploymentCommand, PlanCommand};
+use dhow_core::ids::{DeploymentRevision, Revision};
+use dhow_core::state::State;
 use dhow_wire::manifest::{ReceivedSet, sign_set};
 use ed25519_dalek::SigningKey;
 use tempfile::TempDir;
 
 use super::support::{Server, WALL_UNIX_MS, shop};
-use crate::runtime::ManifestSource;
 use crate::runtime::limits::MANIFEST_POLL_MS;
+use crate::runtime::{EventId, EventKind, ManifestSource};
 
 const NOW_UNIX_SECS: i64 = WALL_UNIX_MS / 1_000;
 
@@ -73,6 +75,17 @@ impl Followed {
         // What it sent is proposed and applied by now, or after this.
         self.server.handle.input().read().await.unwrap();
         self.server.handle.input().read().await.unwrap();
+    }
+
+    /// Everything that people were told, once it is shown.
+    async fn alarms(&self) -> Vec<String> {
+        self.server.handle.event_log().flush().await;
+        let events = self.server.handle.view().events().clone();
+        let records = events.since(EventId::behind(Revision(0)), usize::MAX).unwrap();
+        let alarms = records
+            .iter()
+            .filter(|record| record.event.kind == EventKind::Alarm);
+        alarms.filter_map(|record| record.event.message.clone()).collect()
     }
 
     fn version(&self) -> Option<u64> {
@@ -148,11 +161,29 @@ async fn refused_sets_change_nothing() {
     ];
     for set in refused {
         put(followed.dir.path(), &set);
+        // A reason is told once, however often the directory is looked at.
+        followed.poll().await;
         followed.poll().await;
         assert_eq!(followed.server.state().hash(), hash);
     }
     std::fs::remove_file(followed.dir.path().join("index.json")).unwrap();
     followed.poll().await;
+    let alarms = followed.alarms().await;
+    let told = [
+        "other content than the index says",
+        "not signed with the key",
+        "not in the index",
+        "older than version 5",
+        "but other content",
+        "s in the future",
+        "before version 5",
+        "not a valid deployment file",
+        "cannot be read",
+    ];
+    assert_eq!(alarms.len(), told.len(), "{alarms:#?}");
+    for (alarm, told) in alarms.iter().zip(told) {
+        assert!(alarm.contains(told), "{alarm} does not say {told:?}");
+    }
     assert_eq!(followed.version(), Some(5));
     assert!(followed.server.stop().await.is_clean());
 }
@@ -172,5 +203,42 @@ async fn a_link_is_never_followed() {
     followed.poll().await;
     followed.poll().await;
     assert_eq!(followed.version(), None);
+    assert!(followed.server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
+    let followed = Followed::start(&set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]));
+    followed.poll().await;
+    followed.server.wait_for(|state| state.manifests.is_some()).await;
+    let remove = Command::Deployment(DeploymentCommand::Remove { deployment: shop() });
+    followed.server.write(remove).await.unwrap();
+    put(
+        followed.dir.path(),
+        &set(2, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]),
+    );
+    for _ in 0..3 {
+        followed.poll().await;
+    }
+    let alarms = followed.alarms().await;
+    assert_eq!(
+        alarms,
+        [
+            "version 2 of the manifests was not taken: deployment `shop` is being removed; deploy it again once it is gone"
+        ]
+    );
+    let id = followed
+        .server
+        .state()
+        .service_ids
+        .values()
+        .next()
+        .copied()
+        .unwrap();
+    let gone = Command::Plan(PlanCommand::ForgetService { service: id });
+    followed.server.write(gone).await.unwrap();
+    followed.poll().await;
+    let is_two = |state: &State| state.manifests.is_some_and(|known| known.version == 2);
+    followed.server.wait_for(is_two).await;
     assert!(followed.server.stop().await.is_clean());
 }

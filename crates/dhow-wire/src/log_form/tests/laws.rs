@@ -9,6 +9,7 @@ use dhow_core::command::{
 use dhow_core::ids::{Generation, NodeId, Revision, ServiceId, ServiceName, Term};
 use dhow_core::state::{Request, State};
 use dhow_core::time::ClusterTime;
+use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use super::samples;
@@ -18,87 +19,93 @@ use crate::log_form::{
     encode_entry, encode_snapshot,
 };
 
+const TEXT: &str = "[ -~]{0,40}";
+
 fn command() -> impl Strategy<Value = Command> {
-    let text = "[ -~]{0,40}";
+    let samples = (0..samples::commands().len()).prop_map(|at| samples::commands()[at].clone());
     prop_oneof![
-        (0..samples::commands().len()).prop_map(|at| samples::commands()[at].clone()),
-        (text, any::<u32>(), any::<i64>()).prop_map(|(nonce, uses_allowed, expires_unix_secs)| {
-            Command::Cluster(ClusterCommand::IssueToken {
-                nonce: nonce.into(),
-                uses_allowed,
-                expires_unix_secs,
-            })
-        }),
-        (text, proptest::collection::vec(any::<u8>(), 0..300)).prop_map(|(name, sealed)| {
-            Command::Cluster(ClusterCommand::SetSecret {
-                name: name.into(),
-                sealed: sealed.into(),
-            })
-        }),
-        (
-            any::<u64>(),
-            proptest::collection::btree_map(text, text, 0..5),
-            proptest::collection::vec(text, 0..5)
-        )
-            .prop_map(|(node, set, unset)| {
-                Command::Node(NodeCommand::Label {
-                    node: NodeId(node),
-                    set,
-                    unset,
-                })
-            }),
-        proptest::collection::vec(("[a-z]{1,10}", any::<u32>()), 0..8).prop_map(|changes| {
-            Command::Deployment(DeploymentCommand::Scale {
-                deployment: samples::shop(),
-                changes: changes
-                    .into_iter()
-                    .map(|(service, replicas)| ScaleChange {
-                        service: ServiceName::new(&service).unwrap(),
-                        role: None,
-                        replicas,
-                    })
-                    .collect(),
-            })
-        }),
-        (
-            any::<u32>(),
-            any::<u32>(),
-            proptest::collection::vec((any::<u32>(), any::<u64>(), any::<u64>()), 0..20)
-        )
-            .prop_map(|(service, generation, placements)| {
-                Command::Plan(PlanCommand::Place {
-                    service: ServiceId(service),
-                    generation: Generation(generation),
-                    placements: placements
-                        .into_iter()
-                        .map(|(index, node, eligibility)| Placement {
-                            slot: samples::key(index).slot,
-                            node: NodeId(node),
-                            eligibility: Revision(eligibility),
-                        })
-                        .collect(),
-                })
-            }),
-        (
-            any::<u64>(),
-            any::<u64>(),
-            proptest::collection::vec((any::<u32>(), 0..samples::events().len()), 0..40)
-        )
-            .prop_map(|(incarnation, first_seq, events)| {
-                Command::Agent(AgentCommand::Report {
-                    node: NodeId(7),
-                    incarnation,
-                    first_seq,
-                    events: events
-                        .into_iter()
-                        .map(|(index, at)| AgentEvent {
-                            replica: samples::key(index),
-                            event: samples::events()[at].clone(),
-                        })
-                        .collect(),
-                })
-            }),
+        samples,
+        token(),
+        secret(),
+        label(),
+        scale(),
+        placement(),
+        report()
     ]
+}
+
+fn token() -> impl Strategy<Value = Command> {
+    (TEXT, any::<u32>(), any::<i64>()).prop_map(|(nonce, uses_allowed, expires_unix_secs)| {
+        Command::Cluster(ClusterCommand::IssueToken {
+            nonce: nonce.into(),
+            uses_allowed,
+            expires_unix_secs,
+        })
+    })
+}
+
+fn secret() -> impl Strategy<Value = Command> {
+    (TEXT, vec(any::<u8>(), 0..300)).prop_map(|(name, sealed)| {
+        Command::Cluster(ClusterCommand::SetSecret {
+            name: name.into(),
+            sealed: sealed.into(),
+        })
+    })
+}
+
+fn label() -> impl Strategy<Value = Command> {
+    (any::<u64>(), btree_map(TEXT, TEXT, 0..5), vec(TEXT, 0..5)).prop_map(|(node, set, unset)| {
+        Command::Node(NodeCommand::Label {
+            node: NodeId(node),
+            set,
+            unset,
+        })
+    })
+}
+
+fn scale() -> impl Strategy<Value = Command> {
+    let change = ("[a-z]{1,10}", any::<u32>()).prop_map(|(service, replicas)| ScaleChange {
+        service: ServiceName::new(&service).unwrap(),
+        role: None,
+        replicas,
+    });
+    vec(change, 0..8).prop_map(|changes| {
+        Command::Deployment(DeploymentCommand::Scale {
+            deployment: samples::shop(),
+            changes,
+        })
+    })
+}
+
+fn placement() -> impl Strategy<Value = Command> {
+    let placement =
+        (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(index, node, eligibility)| Placement {
+            slot: samples::key(index).slot,
+            node: NodeId(node),
+            eligibility: Revision(eligibility),
+        });
+    (any::<u32>(), any::<u32>(), vec(placement, 0..20)).prop_map(|(service, generation, placements)| {
+        Command::Plan(PlanCommand::Place {
+            service: ServiceId(service),
+            generation: Generation(generation),
+            placements,
+        })
+    })
+}
+
+fn report() -> impl Strategy<Value = Command> {
+    let event = (any::<u32>(), 0..samples::events().len()).prop_map(|(index, at)| AgentEvent {
+        replica: samples::key(index),
+        event: samples::events()[at].clone(),
+    });
+    (any::<u64>(), any::<u64>(), vec(event, 0..40)).prop_map(|(incarnation, first_seq, events)| {
+        Command::Agent(AgentCommand::Report {
+            node: NodeId(7),
+            incarnation,
+            first_seq,
+            events,
+        })
+    })
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
@@ -125,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..600), known: bool) {
+    fn arbitrary_bytes_never_panic(mut bytes in vec(any::<u8>(), 0..600), known: bool) {
         if known && let Some(version) = bytes.first_mut() {
             *version = ENTRY_FORM_VERSION;
         }
