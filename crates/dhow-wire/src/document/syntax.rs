@@ -36,7 +36,7 @@ pub(super) fn finding(source: &Source, kind: &ErrorKind, span: Span) -> Finding 
     {
         return Finding::at(source, span, "there is no `: ` in this line").with_hint("write `key: value`");
     }
-    let (message, hint) = words(kind, &text[(span.start as usize).min(text.len())..]);
+    let (message, hint) = words(kind, &text[text.floor_char_boundary(span.start as usize)..]);
     Finding::at(source, on_screen(text, span), message).with_hint(hint)
 }
 
@@ -61,7 +61,7 @@ fn is_about_keys(kind: &ErrorKind) -> bool {
 /// The tab that indents the line of the place or the last line before it, which is nearly always what is wrong
 /// there.
 fn tab_indent(text: &str, span: Span) -> Option<Span> {
-    let start = (span.start as usize).min(text.len());
+    let start = text.floor_char_boundary(span.start as usize);
     let line_start = text[..start].rfind('\n').map_or(0, |position| position + 1);
     let line = text[line_start..].split('\n').next().unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
