@@ -356,6 +356,17 @@ fn cancelling_stops_at_once() {
 }
 
 #[test]
+fn the_end_may_come_without_a_mark() {
+    let whole = TestTar::new().dir("/", 0o755).file("f", "content").cut();
+    let unpadded = whole[..512 + 512 + "content".len()].to_vec();
+    for bytes in [whole, unpadded] {
+        let diff_id = Digest::of(&bytes);
+        let layer = unpack_bytes(bytes, diff_id, &UnpackLimits::default());
+        assert_eq!((layer.text("f").as_str(), layer.meta().entries), ("content", 2));
+    }
+}
+
+#[test]
 fn sparse_files_keep_their_holes() {
     const SIZE: u64 = 64 << 20;
     let sparse = |change: &dyn Fn(&mut tar::GnuHeader)| {
