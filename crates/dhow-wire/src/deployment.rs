@@ -152,5 +152,5 @@ fn is_decided(decoder: &Decoder, names_failed: bool, finding: &SpecFinding) -> b
         .iter()
         .any(|field| decoder.has_failed(&service.key(*field)));
     let about_others = rest.first() == Some(&PathPart::Key("depends".into()));
-    !kind_failed && !(about_others && names_failed)
+    !(kind_failed || about_others && names_failed)
 }

@@ -1,5 +1,10 @@
 //! Whatever is thrown at the readers gives findings or a value, never a panic, and what is written reads back.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
+
 use dhow_wire::{parse_config, parse_deployment};
 
 /// A small generator of its own, so that a seed means the same files for ever.
