@@ -131,9 +131,8 @@ fn check_placement(
         return Err(Stale::SlotTaken);
     }
     if service
-        .volumes
-        .get(&key.slot)
-        .is_some_and(|node| *node != placement.node)
+        .volume_node(key.slot)
+        .is_some_and(|node| node != placement.node)
     {
         return Err(Stale::VolumeElsewhere);
     }
