@@ -24,6 +24,7 @@ crate::tests! {
     shim_survives_other_signals: Groups::Use,
     started_over_an_orphan: Groups::Without,
     zygote_of_another_build: Groups::Use,
+    one_zygote_at_a_time: Groups::Use,
 }
 
 const TERM: StopRequest = StopRequest {
@@ -235,4 +236,15 @@ async fn zygote_of_another_build(host: Arc<TestHost>) {
             ExitKind::Signal(15)
         );
     }
+}
+
+/// Its forks do not take the zygote's lock along, neither by freeing it nor by keeping it.
+async fn one_zygote_at_a_time(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let path = host.dir.join("shim").join(zygote::LOCK_FILE);
+    let lock = std::fs::File::open(&path).unwrap();
+    assert!(lock.try_lock().is_err(), "a zygote that serves has its lock");
+    host.shim.stop_zygote().await.unwrap();
+    assert!(lock.try_lock().is_ok(), "a shim has kept the zygote's lock");
 }
