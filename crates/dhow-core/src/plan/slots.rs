@@ -58,10 +58,9 @@ impl Budget {
             .iter()
             .filter(|slot| !slot.fresh.is_empty() && !slot.old.is_empty())
             .count();
-        let available = wanted.iter().filter(|slot| slot.is_available()).count();
-        let promised = wanted
-            .len()
-            .saturating_sub(view.spec().max_unavailable() as usize);
+        let steady = view.steady as usize;
+        let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
+        let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
@@ -170,7 +169,7 @@ fn best_of<'s, 'a>(fresh: &'s [Seen<'a>]) -> &'s Seen<'a> {
 fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: &mut Decisions) {
     let (spec, node) = (view.spec(), seen.replica.node);
     let rule = spec.reschedule;
-    if view.service.volumes.contains_key(&slot) {
+    if view.service.volume_node(slot).is_some() {
         decisions.wait(slot, Why::VolumeLost { node });
         return;
     }

@@ -82,9 +82,8 @@ impl Planner<'_> {
             .copied()
             .collect();
         self.place_on(&view, &open, demand);
-        let on_fitting = seen.iter().filter(|seen| fitting.contains(&seen.replica.node));
-        let settled =
-            done && open.is_empty() && on_fitting.into_iter().all(|seen| seen.fresh && seen.available);
+        let serves = |seen: &Seen<'_>, id: NodeId| seen.replica.node == id && seen.fresh && seen.available;
+        let settled = done && fitting.iter().all(|id| seen.iter().any(|seen| serves(seen, *id)));
         if settled {
             self.cache.settled.insert(service.id);
         } else {
