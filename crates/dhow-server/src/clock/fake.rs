@@ -12,7 +12,15 @@ use super::{Clock, Sleep};
 pub struct FakeClock {
     wall_unix_ms: Arc<AtomicI64>,
     monotonic_ms: watch::Sender<u64>,
-    sleepers: watch::Sender<usize>,
+    sleeps: watch::Sender<Sleeps>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sleeps {
+    /// Those who are asleep now.
+    now: usize,
+    /// How often somebody fell asleep.
+    begun: u64,
 }
 
 impl FakeClock {
@@ -21,7 +29,7 @@ impl FakeClock {
         Self {
             wall_unix_ms: Arc::new(AtomicI64::new(wall_unix_ms)),
             monotonic_ms: watch::Sender::new(0),
-            sleepers: watch::Sender::new(0),
+            sleeps: watch::Sender::default(),
         }
     }
 
@@ -48,7 +56,25 @@ impl FakeClock {
     /// Waits until at least this many are asleep: then moving the clock reaches them.
     pub async fn wait_for_sleepers(&self, count: usize) {
         // The sender is in `self`, so the channel cannot close.
-        let _ = self.sleepers.subscribe().wait_for(|now| *now >= count).await;
+        let _ = self
+            .sleeps
+            .subscribe()
+            .wait_for(|sleeps| sleeps.now >= count)
+            .await;
+    }
+
+    /// How often somebody has fallen asleep so far.
+    pub fn sleeps_begun(&self) -> u64 {
+        self.sleeps.borrow().begun
+    }
+
+    /// Waits until somebody has fallen asleep this often: whoever was woken has done its round.
+    pub async fn wait_for_sleeps_begun(&self, count: u64) {
+        let _ = self
+            .sleeps
+            .subscribe()
+            .wait_for(|sleeps| sleeps.begun >= count)
+            .await;
     }
 }
 
@@ -68,7 +94,7 @@ impl Clock for FakeClock {
             if *time.borrow() >= at_ms {
                 return;
             }
-            let _asleep = Asleep::new(&clock.sleepers);
+            let _asleep = Asleep::new(&clock.sleeps);
             // `clock` keeps the sender, so the channel cannot close.
             let _ = time.wait_for(|now| *now >= at_ms).await;
         })
@@ -76,18 +102,22 @@ impl Clock for FakeClock {
 }
 
 /// Counts one sleeper for as long as it lives.
-struct Asleep<'a>(&'a watch::Sender<usize>);
+struct Asleep<'a>(&'a watch::Sender<Sleeps>);
 
 impl<'a> Asleep<'a> {
-    fn new(sleepers: &'a watch::Sender<usize>) -> Self {
-        sleepers.send_modify(|count| *count += 1);
-        Self(sleepers)
+    fn new(sleeps: &'a watch::Sender<Sleeps>) -> Self {
+        sleeps.send_modify(|sleeps| {
+            sleeps.now += 1;
+            sleeps.begun += 1;
+        });
+        Self(sleeps)
     }
 }
 
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count = count.saturating_sub(1));
+        self.0
+            .send_modify(|sleeps| sleeps.now = sleeps.now.saturating_sub(1));
     }
 }
 

@@ -62,18 +62,22 @@ impl Followed {
         let dir = TempDir::new().unwrap();
         put(dir.path(), first);
         let source = ManifestSource::new(dir.path().to_owned(), key().verifying_key());
-        let server = Server::start_volatile(|options| options.manifests = Some(source));
+        let server = Server::start_volatile(|options| {
+            options.manifests = Some(source);
+            // Only the poll falls asleep again and again.
+            options.plan_tick_ms = u64::MAX;
+        });
         Self { server, dir }
     }
 
-    /// Lets the task look once more, and waits until it has.
+    /// Lets the task look once more, and waits until it has and what it sent is applied.
     async fn poll(&self) {
-        // The poll and the plan tick sleep between two looks.
-        self.server.clock.wait_for_sleepers(2).await;
-        self.server.clock.advance(MANIFEST_POLL_MS);
-        self.server.clock.wait_for_sleepers(2).await;
-        // What it sent is proposed and applied by now, or after this.
-        self.server.handle.input().read().await.unwrap();
+        let clock = &self.server.clock;
+        clock.wait_for_sleepers(2).await;
+        let begun = clock.sleeps_begun();
+        clock.advance(MANIFEST_POLL_MS);
+        clock.wait_for_sleeps_begun(begun + 1).await;
+        // Behind what the poll sent; and what is in the log is applied before the inbox is looked at again.
         self.server.handle.input().read().await.unwrap();
     }
 
@@ -97,16 +101,9 @@ impl Followed {
 async fn a_good_set_is_put_in_force_and_an_unchanged_one_is_left_alone() {
     let first = set(1, NOW_UNIX_SECS, &[("a/shop.yaml", shop_yaml(2))]);
     let followed = Followed::start(&first);
-    let mut states = followed.server.handle.view().states();
-    // The first look may come before this server leads.
-    if states.borrow().manifests.is_none() {
-        followed.poll().await;
-    }
-    let state = states
-        .wait_for(|state| state.manifests.is_some())
-        .await
-        .unwrap()
-        .clone();
+    // The first look comes before this server leads.
+    followed.poll().await;
+    let state = followed.server.state();
     let deployment = state.deployment(&shop()).unwrap();
     assert!(deployment.from_manifests);
     assert_eq!(followed.version(), Some(1));
@@ -121,10 +118,8 @@ async fn a_good_set_is_put_in_force_and_an_unchanged_one_is_left_alone() {
         &set(2, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]),
     );
     followed.poll().await;
-    let state = states
-        .wait_for(|state| state.manifests.is_some_and(|known| known.version == 2))
-        .await;
-    let revision = state.unwrap().deployment(&shop()).unwrap().revision;
+    let state = followed.server.state();
+    let revision = state.deployment(&shop()).unwrap().revision;
     assert_eq!(revision, DeploymentRevision(2));
     assert!(followed.server.stop().await.is_clean());
 }
