@@ -96,7 +96,7 @@ pub(super) struct Reducer {
 enum Turn {
     Drain,
     Log(Option<LogEvent>),
-    Installed(Result<Recovered, RecoverError>),
+    Installed(Box<Result<Recovered, RecoverError>>),
     Plan(PlanTurn),
     SnapshotEnded(Result<LogPosition, SnapshotError>),
     Flushed,
@@ -159,7 +159,7 @@ impl Reducer {
             biased;
             () = self.cancel.cancelled(), if !self.is_draining => Turn::Drain,
             event = channels.log_events.recv(), if !self.install.is_running() => Turn::Log(event),
-            installed = self.install.next() => Turn::Installed(installed),
+            installed = self.install.next() => Turn::Installed(Box::new(installed)),
             turn = self.planning.next(may_plan) => Turn::Plan(turn),
             ended = self.snapshots.next() => Turn::SnapshotEnded(ended),
             () = self.outbox.flush() => Turn::Flushed,
@@ -172,7 +172,7 @@ impl Reducer {
             Turn::Drain => self.drain(channels),
             Turn::Log(Some(event)) => return self.take_log_events(event, channels),
             Turn::Log(None) => return Err(RuntimeFailure::LogEnded),
-            Turn::Installed(installed) => return self.take_installed(installed),
+            Turn::Installed(installed) => return self.take_installed(*installed),
             Turn::Plan(turn) => return self.take_plan_turn(turn),
             Turn::SnapshotEnded(Ok(at)) => tracing::debug!(index = at.index, "a snapshot was made"),
             Turn::SnapshotEnded(Err(error)) => {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use dhow_core::ids::NodeId;
 use dhow_core::lease::{AdaptiveTtlConfig, LeaseTable};
+use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::support::{Server, set_secret};
@@ -101,5 +102,36 @@ async fn a_reducer_that_is_busy_holds_no_heartbeat_up() {
     clock.wait_for_sleepers(2).await;
     clock.advance(2_000);
     assert_eq!(beat.await.unwrap(), HeartbeatReply::default());
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_full_inbox_and_a_full_log_are_worked_off_together() {
+    let dir = TempDir::new().unwrap();
+    let server = Server::start(&dir);
+    server.write(set_secret(0)).await.unwrap();
+    server.gate.close();
+    let input = server.handle.input();
+    let mut answers = Vec::new();
+    // As much as the log's proposals and the inbox hold, until neither takes one more.
+    let mut is_full = false;
+    while !is_full {
+        is_full = true;
+        for _ in 0..=INBOX_MAX {
+            let (write, answer) = write_request(answers.len() + 1);
+            if input.try_send(write).is_err() {
+                break;
+            }
+            is_full = false;
+            answers.push(answer);
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(answers.len() > INBOX_MAX, "some are on their way through the log");
+    server.gate.open();
+    for answer in &mut answers {
+        answer.await.unwrap().unwrap();
+    }
+    assert_eq!(server.state().secrets.len(), answers.len() + 1);
     assert!(server.stop().await.is_clean());
 }
