@@ -117,6 +117,11 @@ async fn layers_are_stacked_and_writes_stay_with_the_replica() {
         "mounting twice mounts once"
     );
     assert_eq!(first.text("f"), "changed");
+    let other = imported(&store, vec![layer(&[("other", "")], Compression::Gzip)]).await;
+    for (image, options) in [(&other, WRITABLE), (&image, READ_ONLY)] {
+        let error = Rootfs::mount(image, &one, options).unwrap_err();
+        assert!(matches!(error, RootfsError::Another { .. }), "{error:?}");
+    }
     drop(first);
     assert_eq!(fs::read_dir(&one).unwrap().count(), 0, "nothing is left");
     assert!(Rootfs::load(&one).unwrap().is_none());

@@ -18,6 +18,8 @@ use crate::test_host::{Groups, TestHost, name};
 crate::tests! {
     daemon_killed: Groups::Use,
     daemon_killed_without_groups: Groups::Without,
+    daemon_killed_while_starting: Groups::Use,
+    daemon_killed_while_starting_without_groups: Groups::Without,
     zygote_killed: Groups::Use,
     shim_killed: Groups::Use,
     shim_killed_without_groups: Groups::Without,
@@ -121,6 +123,48 @@ async fn daemon_killed(host: Arc<TestHost>) {
 
 async fn daemon_killed_without_groups(host: Arc<TestHost>) {
     kill_daemon(host).await;
+}
+
+/// A daemon killed at any moment of a start leaves a replica that runs and is known, or nothing that a
+/// removal does not clear. The pauses only spread the moments.
+async fn kill_daemon_while_starting(host: Arc<TestHost>) {
+    let rounds = if std::env::var_os("DHOW_TEST_LONG").is_some() {
+        300
+    } else {
+        8
+    };
+    for round in 0..rounds {
+        let mut daemon = Daemon::launch(&host);
+        daemon.ask("echo ready; exec sleep 100000");
+        std::thread::sleep(Duration::from_micros(round % 25 * 2000));
+        daemon.kill();
+        let driver = host.driver();
+        for (found, _) in driver.list().await.unwrap() {
+            let settled = driver.stop(&found, TERM).await.unwrap();
+            let expected = [
+                ExitKind::Signal(15),
+                ExitKind::Unknown(UnknownExit::StartInterrupted),
+            ];
+            assert!(expected.contains(&settled.kind), "{settled}");
+            driver.remove(&found).await.unwrap();
+        }
+        // A request that was on its way is read, found cut, and given up.
+        let quiet = async {
+            while !host.leftovers().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), quiet).await;
+        assert!(waited.is_ok(), "round {round}: {:?}", host.leftovers());
+    }
+}
+
+async fn daemon_killed_while_starting(host: Arc<TestHost>) {
+    kill_daemon_while_starting(host).await;
+}
+
+async fn daemon_killed_while_starting_without_groups(host: Arc<TestHost>) {
+    kill_daemon_while_starting(host).await;
 }
 
 async fn zygote_killed(host: Arc<TestHost>) {
