@@ -76,6 +76,19 @@ impl Agent {
         self.needs_inventory = true;
     }
 
+    /// Reached again, with its ledger as it was.
+    pub(super) fn resume(&mut self) {
+        self.linked = true;
+    }
+
+    /// Its workloads go on under their own supervision; what it knew of them is found again, not remembered.
+    pub(super) fn lose_ledger(&mut self) {
+        self.ledger.clear();
+        self.incarnation += 1;
+        (self.seq, self.durable_seq) = (0, 0);
+        self.needs_inventory = true;
+    }
+
     /// What runs here at the moment.
     pub fn running(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
         let runs = |workload: &Workload| workload.machine.pid.is_some();
@@ -281,11 +294,14 @@ impl Workload {
             ReplicaEvent::StopBegan => {
                 self.due.clear();
                 if self.machine.state == ReplicaState::Stopping {
-                    let exit = ReplicaEvent::Ended {
-                        exit: Exit::Signal(15),
-                        oom: false,
+                    // One that does not end when it is asked is ended when its grace is over.
+                    let (after, signal) = match script.stop <= self.spec.stop.grace {
+                        true => (script.stop, 15),
+                        false => (self.spec.stop.grace, 9),
                     };
-                    self.due.push_back((now.after(script.stop), exit));
+                    let exit = Exit::Signal(signal);
+                    self.due
+                        .push_back((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
                 }
             }
             ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => {
