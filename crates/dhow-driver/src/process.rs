@@ -65,36 +65,41 @@ impl ProcessDriver {
         })
     }
 
-    /// The replica's group, where the host has groups.
-    fn group(&self, name: &ReplicaName) -> Option<Group> {
-        self.cgroups
-            .is_usable()
-            .then(|| self.cgroups.group(&dir_name(name)))
+    /// The group that a replica was started in; for one without a record, the one it would get.
+    fn group(&self, name: &ReplicaName) -> Result<Option<Group>, Cause> {
+        let usual = || {
+            self.cgroups
+                .is_usable()
+                .then(|| self.cgroups.group(&dir_name(name)))
+        };
+        Ok(self.dirs.spec(name)?.map_or_else(usual, |record| record.group))
     }
 
     /// Folder, record, group, command line: everything up to the start itself. Blocks.
     fn ready(&self, start: &ReplicaStart) -> Result<Ready, Cause> {
         support::check(&start.spec)?;
-        let record = StartRecord::from(start);
+        let mut record = StartRecord::from(start);
         let built = program::build(&record, &start.secret_env, &self.cgroups)?;
+        let before = self.group(&start.name)?;
         let lock = self.dirs.lock_for_start(&start.name)?;
-        self.dirs.write_spec(&lock, &record)?;
-        let group = match self.cgroups.is_usable() {
-            true => {
-                let limits = Limits::from(&start.spec.resources);
-                // What a run before this one left in the group is not this one's to carry.
-                let stale = self.cgroups.group(&dir_name(&start.name));
-                stale.kill_and_wait().map_err(Cause::Cgroup)?;
-                Some(
-                    self.cgroups
-                        .create(&dir_name(&start.name), &limits)
-                        .map_err(Cause::Cgroup)?,
-                )
+        if let Some(before) = before {
+            // Processes that a run before this one left, and its counters, are not this one's to carry.
+            let removed = before.kill_and_wait().and_then(|()| before.remove());
+            removed.map_err(Cause::Cgroup)?;
+        }
+        let set_up = self.make_group(start).and_then(|group| {
+            record.group = group.clone();
+            self.dirs.write_spec(&lock, &record).map(|()| group)
+        });
+        let group = match set_up {
+            Ok(group) => group,
+            Err(cause) => {
+                undo(&lock, self.group(&start.name)?.as_ref())?;
+                return Err(cause);
             }
-            false => None,
         };
         let mut program = built.program;
-        program.join = group.as_ref().map(Group::procs_files).unwrap_or_default();
+        program.join = group.as_ref().map(Group::join_files).unwrap_or_default();
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: start.log,
@@ -109,6 +114,15 @@ impl ProcessDriver {
             spec,
             notices: built.notices,
         })
+    }
+
+    fn make_group(&self, start: &ReplicaStart) -> Result<Option<Group>, Cause> {
+        if !self.cgroups.is_usable() {
+            return Ok(None);
+        }
+        let limits = Limits::from(&start.spec.resources);
+        let made = self.cgroups.create(&dir_name(&start.name), &limits);
+        made.map(Some).map_err(Cause::Cgroup)
     }
 
     async fn start_replica(&self, start: &ReplicaStart) -> Result<Running, Cause> {
@@ -135,6 +149,17 @@ impl ProcessDriver {
                 Err(failure::explain(error, &program))
             }
         }
+    }
+
+    async fn stop_replica(&self, name: &ReplicaName, how: StopRequest) -> Result<Exit, Cause> {
+        let group = self.group(name)?;
+        let target = SignalTarget::Group;
+        self.dirs.stop(name, how, target, group.as_ref()).await
+    }
+
+    async fn remove_replica(&self, name: &ReplicaName) -> Result<(), Cause> {
+        let group = self.group(name)?;
+        self.dirs.remove(name, group.as_ref()).await
     }
 
     async fn list_replicas(&self) -> Result<Vec<(ReplicaName, ReplicaStatus)>, Cause> {
@@ -237,12 +262,9 @@ impl Driver for ProcessDriver {
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
         Box::pin(async move {
-            let group = self.group(name);
-            let stopped = self
-                .dirs
-                .stop(name, how, SignalTarget::Group, group.as_ref())
-                .await;
-            stopped.map_err(|cause| cause.at(Stage::Stop, name))
+            self.stop_replica(name, how)
+                .await
+                .map_err(|cause| cause.at(Stage::Stop, name))
         })
     }
 
@@ -268,9 +290,12 @@ impl Driver for ProcessDriver {
 
     fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>> {
         Box::pin(async {
-            let (dirs, group, owned) = (self.dirs.clone(), self.group(name), name.clone());
-            let usage = blocking(move || usage::measure(&dirs, &owned, group.as_ref())).await;
-            usage.map_err(|cause| cause.at(Stage::Usage, name))
+            let (driver, owned) = (self.clone(), name.clone());
+            let usage = blocking(move || {
+                let group = driver.group(&owned)?;
+                usage::measure(&driver.dirs, &owned, group.as_ref())
+            });
+            usage.await.map_err(|cause| cause.at(Stage::Usage, name))
         })
     }
 
@@ -285,9 +310,9 @@ impl Driver for ProcessDriver {
 
     fn remove<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<()>> {
         Box::pin(async {
-            let group = self.group(name);
-            let removed = self.dirs.remove(name, group.as_ref()).await;
-            removed.map_err(|cause| cause.at(Stage::Remove, name))
+            self.remove_replica(name)
+                .await
+                .map_err(|cause| cause.at(Stage::Remove, name))
         })
     }
 }

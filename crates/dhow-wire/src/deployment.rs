@@ -62,7 +62,8 @@ pub fn parse_deployment(
     };
     let mut judged = check_deployment(&spec);
     judged.append(&mut reading.found);
-    judged.retain(|finding| is_decided(&decoder, finding));
+    let names_failed = decoder.any_failed(|path| path.parts().len() == 2);
+    judged.retain(|finding| is_decided(&decoder, names_failed, finding));
     findings_of(decoder, &root, judged).or(spec)
 }
 
@@ -138,7 +139,7 @@ fn read_services(
 
 /// Whether what a finding rests on is known: a service whose kind could not be read is not judged, and while a
 /// service's name is wrong nobody can say who depends on something that is not there.
-fn is_decided(decoder: &Decoder, finding: &SpecFinding) -> bool {
+fn is_decided(decoder: &Decoder, names_failed: bool, finding: &SpecFinding) -> bool {
     let parts = finding.path.parts();
     let [PathPart::Key(root), PathPart::Key(name), rest @ ..] = parts else {
         return true;
@@ -151,6 +152,5 @@ fn is_decided(decoder: &Decoder, finding: &SpecFinding) -> bool {
         .iter()
         .any(|field| decoder.has_failed(&service.key(*field)));
     let about_others = rest.first() == Some(&PathPart::Key("depends".into()));
-    let names_failed = about_others && decoder.any_failed(|path| path.parts().len() == 2);
-    !kind_failed && !names_failed
+    !(kind_failed || about_others && names_failed)
 }

@@ -2,6 +2,11 @@
 //! beside it. Names that start with `config-` are daemon configurations, all others deployment files. What is
 //! fine is written as it was understood. `DHOW_UPDATE_GOLDENS=1` writes the expected files anew.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{daemon, validate};
+use crate::commands::{daemon, plan, validate};
 
 /// A container orchestrator in one binary.
 #[derive(Parser)]
@@ -15,5 +15,6 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Validate(validate::Args),
+    Plan(plan::Args),
     Daemon(daemon::Args),
 }

@@ -1,6 +1,7 @@
 //! The verbs of the command line, one file each.
 
 pub mod daemon;
+pub mod plan;
 pub mod validate;
 
 use crate::cli::{Cli, Command};
@@ -11,6 +12,7 @@ use crate::output;
 pub fn run(cli: Cli) -> Exit {
     let result = match cli.command {
         Command::Validate(args) => validate::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Daemon(args) => daemon::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -4,6 +4,7 @@
 mod cli;
 mod commands;
 mod exit;
+mod host;
 mod input;
 mod output;
 

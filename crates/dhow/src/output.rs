@@ -20,6 +20,11 @@ pub fn findings(findings: &Findings) {
     message(&findings.render(style()));
 }
 
+/// Says something beside the data.
+pub fn note(text: &str) {
+    message(&format!("{text}\n"));
+}
+
 /// Shows an error with its causes.
 pub fn error(error: &anyhow::Error) {
     message(&format!("error: {error:#}\n"));

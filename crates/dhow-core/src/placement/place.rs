@@ -12,12 +12,12 @@ use super::zone_heap::{Place, Seat, ZoneHeap};
 use crate::ids::NodeId;
 use crate::spec::{AffinityMode, NodeMode};
 
-/// The most that one call of `place` chooses: 2^20 node ids are 8 MiB, and a million replicas fill the largest
-/// cluster that is provided for. A caller that wants more asks again.
+/// The most that one call of `place` chooses: 2^20 node ids are 8 MiB, and a million replicas fill the
+/// largest cluster that is provided for. A caller that wants more asks again.
 pub const PLACE_MAX: u32 = 1 << 20;
 
-/// Up to so many choices, a pass over all nodes for each is quicker than building the heaps: with 10,000 nodes
-/// a pass takes three quarters of the time of the building.
+/// Up to so many choices, a pass over all nodes for each is quicker than building the heaps: with 10,000
+/// nodes a pass takes three quarters of the time of the building.
 const SCAN_MAX: u32 = 1;
 
 /// How the best place is found. Both give the same.

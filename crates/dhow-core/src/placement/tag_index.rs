@@ -77,3 +77,55 @@ fn remove_from(postings: &mut BTreeMap<String, Posting>, value: &str, row: u32) 
         postings.remove(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::amount::Amount;
+    use crate::ids::NodeId;
+    use crate::placement::{Occupant, Openness};
+
+    fn node(labels: &[(&str, &str)]) -> NodeRow {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        NodeRow {
+            id: NodeId(1),
+            open: Openness::Open,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            labels: Arc::new(labels.collect()),
+            capacity: Amount::ZERO,
+            used: Amount::ZERO,
+            replicas: 0,
+            occupant: Occupant::Nobody,
+        }
+    }
+
+    #[test]
+    fn what_came_and_went_leaves_nothing() {
+        let mut tags = TagIndex::default();
+        let (a, b) = (
+            node(&[("zone", "a"), ("disk", "ssd")]),
+            node(&[("zone", "b"), ("host", "x")]),
+        );
+        tags.add(7, &a);
+        tags.add(3, &b);
+        tags.add(5, &a);
+        assert_eq!(tags.with_label("zone", "a"), [5, 7]);
+        assert_eq!(tags.with_os("linux"), [3, 5, 7]);
+        assert_eq!(tags.zones("zone").collect::<Vec<_>>(), [&[5, 7][..], &[3]]);
+        assert_eq!(tags.zones("rack").count(), 0);
+        // Taking away what is not there changes nothing.
+        tags.remove(4, &a);
+        tags.remove(3, &a);
+        assert_eq!(tags.with_label("zone", "b"), [3]);
+        for (row, node) in [(7, &a), (3, &b), (5, &a)] {
+            tags.add(row, node);
+            tags.remove(row, node);
+        }
+        assert_eq!(tags, TagIndex::default());
+    }
+}

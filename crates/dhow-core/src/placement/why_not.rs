@@ -47,8 +47,8 @@ impl NodeTable {
         }
     }
 
-    /// Every node on which a system service's replica fits, by ascending id. The service's own replicas do not
-    /// count: where it already runs, its room is its own.
+    /// Every node on which a system service's replica fits, by ascending id. The service's own replicas do
+    /// not count: where it already runs, its room is its own.
     pub fn fitting(&self, ask: &Ask<'_>) -> Vec<NodeId> {
         let marks = Marks::new(self, ask, None);
         let required = Requirement::count(ask.spec);

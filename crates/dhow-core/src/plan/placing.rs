@@ -21,8 +21,8 @@ impl Planner<'_> {
         let mut all_placed = true;
         let mut rest = missing;
         while let Some(first) = rest.first() {
-            let bound = view.service.volumes.get(first).copied();
-            let same = |slot: &&Slot| slot.role == first.role && !view.service.volumes.contains_key(*slot);
+            let bound = view.service.volume_node(*first);
+            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
             let length = if bound.is_some() {
                 1
             } else {

@@ -115,6 +115,15 @@ impl Service {
             .unwrap_or(Amount::ZERO)
     }
 
+    /// The node that keeps the slot's volume, where the target has one. A system service's replicas are their
+    /// nodes' own anyway.
+    pub fn volume_node(&self, slot: Slot) -> Option<NodeId> {
+        let binds = self
+            .spec()
+            .is_some_and(|spec| spec.has_named_storage() && spec.rtype != RType::System);
+        binds.then(|| self.volumes.get(&slot).copied()).flatten()
+    }
+
     /// Whether a generation runs the same thing as the target.
     pub fn is_current(&self, generation: Generation) -> bool {
         match (self.info(generation), self.target_info()) {

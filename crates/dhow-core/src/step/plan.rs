@@ -96,7 +96,7 @@ fn place(
         replicas::remove(state, &key);
         replicas::put(state, key, placement.node, spec.node_mode);
         placed += 1;
-        if spec.has_named_storage() {
+        if spec.has_named_storage() && spec.rtype != RType::System {
             bound.push((placement.slot, placement.node));
         }
     }
@@ -131,9 +131,8 @@ fn check_placement(
         return Err(Stale::SlotTaken);
     }
     if service
-        .volumes
-        .get(&key.slot)
-        .is_some_and(|node| *node != placement.node)
+        .volume_node(key.slot)
+        .is_some_and(|node| node != placement.node)
     {
         return Err(Stale::VolumeElsewhere);
     }

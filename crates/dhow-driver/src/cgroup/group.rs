@@ -43,12 +43,21 @@ impl Group {
         Ok(())
     }
 
-    /// The files that a process writes `0` to in order to join.
-    pub fn procs_files(&self) -> Vec<PathBuf> {
-        self.folders()
-            .into_iter()
-            .map(|folder| folder.join("cgroup.procs"))
-            .collect()
+    /// The files that a process with one thread writes `0` to in order to join.
+    ///
+    /// In version 1 that is `tasks`: moving a whole process through `cgroup.procs` stops every fork and exit on
+    /// the host for a moment, moving the calling thread alone does not.
+    pub fn join_files(&self) -> Vec<PathBuf> {
+        let v1 = self.v1_folders().into_iter().map(|folder| folder.join("tasks"));
+        let unified = self.unified.iter().map(|folder| folder.join("cgroup.procs"));
+        v1.chain(unified).collect()
+    }
+
+    fn v1_folders(&self) -> Vec<&Path> {
+        let mut paths: Vec<&Path> = self.v1.values().map(PathBuf::as_path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
     }
 
     /// Where a controller's files of this group are.
@@ -81,8 +90,8 @@ impl Group {
     /// All processes in it.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids = BTreeSet::new();
-        for file in self.procs_files() {
-            let text = fs::read_to_string(file).unwrap_or_default();
+        for folder in self.folders() {
+            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
             pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
         }
         pids.into_iter().collect()

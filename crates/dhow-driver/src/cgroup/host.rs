@@ -93,6 +93,16 @@ impl CgroupHost {
         }
     }
 
+    /// A parent's name that belongs to one data directory alone, and is the same after every restart.
+    pub fn parent_name(data_dir: &Path) -> String {
+        // FNV-1a: fixed for ever, unlike the standard library's hash.
+        let bytes = data_dir.as_os_str().as_encoded_bytes().iter();
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("dhow-{hash:016x}")
+    }
+
     /// A host on which no limits are to be used.
     pub fn none() -> Self {
         Self {

@@ -163,3 +163,15 @@ fn a_host_that_allows_nothing_says_why() {
         host.missing()
     );
 }
+
+#[test]
+fn a_parent_is_named_after_its_data_directory_for_ever() {
+    assert_eq!(
+        CgroupHost::parent_name(Path::new("/var/lib/dhow")),
+        "dhow-e65796fcd1ac8eee"
+    );
+    assert_ne!(
+        CgroupHost::parent_name(Path::new("/a")),
+        CgroupHost::parent_name(Path::new("/b"))
+    );
+}

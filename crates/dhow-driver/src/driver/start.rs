@@ -8,6 +8,7 @@ use dhow_core::ids::ReplicaName;
 use dhow_core::spec::ServiceSpec;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Group;
 use crate::logs::LogLimits;
 use crate::shim::record::{RECORD_VERSION, Record};
 
@@ -63,6 +64,8 @@ pub struct StartRecord {
     pub secret_names: Vec<String>,
     pub ports: Vec<PortBinding>,
     pub volumes: BTreeMap<String, PathBuf>,
+    /// Where its processes are, in case a later daemon would put them elsewhere.
+    pub group: Option<Group>,
 }
 
 impl From<&ReplicaStart> for StartRecord {
@@ -81,6 +84,7 @@ impl From<&ReplicaStart> for StartRecord {
             secret_names: start.secret_env.keys().cloned().collect(),
             ports: start.ports.clone(),
             volumes: start.volumes.clone(),
+            group: None,
         }
     }
 }

@@ -58,8 +58,8 @@ pub enum ImageError {
         image: String,
         origin: Origin,
         what: &'static str,
-        expected: Digest,
-        found: Digest,
+        expected: Box<Digest>,
+        found: Box<Digest>,
     },
     #[error(
         "{what} of the image {image} from {origin} has {found_bytes} bytes and should have {expected_bytes}; it was not used"
@@ -75,7 +75,7 @@ pub enum ImageError {
     NoPlatform {
         image: String,
         origin: Origin,
-        wanted: Platform,
+        wanted: Box<Platform>,
         offered: Vec<Platform>,
     },
     #[error("the image {image} from {origin} cannot be used")]
@@ -241,8 +241,8 @@ impl Subject {
             image: self.image.clone(),
             origin: self.origin.clone(),
             what,
-            expected,
-            found,
+            expected: Box::new(expected),
+            found: Box::new(found),
         }
     }
 

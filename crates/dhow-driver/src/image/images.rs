@@ -110,7 +110,7 @@ impl Images {
                 Some(digest) => Some(digest),
                 None => store.references().map_err(failed)?.get(&wanted),
             };
-            Ok((digest, store.lease().map_err(failed)?))
+            Ok((digest, store.lease()))
         })
         .await?;
         let Some(digest) = digest else { return Ok(None) };

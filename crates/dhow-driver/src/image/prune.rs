@@ -5,6 +5,7 @@
 //! looks for anything and its record before it gives the lease back, so it is seen either way.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -113,25 +114,11 @@ impl Images {
         .await
     }
 
-    /// Removes layers and blobs that no image and no lease needs.
+    /// Removes layers, blobs and given-up transfers that no image and no lease needs.
     async fn sweep(&self, report: &mut PruneReport) -> Result<(), ImageError> {
-        let (layers, blobs) = self
-            .at_store(|store| {
-                let live = live(store)?;
-                let dead = |all: Vec<Digest>| all.into_iter().filter(|digest| !live.contains(digest));
-                Ok((
-                    dead(store.layers()?).collect::<Vec<_>>(),
-                    dead(store.blobs()?).collect::<Vec<_>>(),
-                ))
-            })
-            .await?;
-        for layer in layers {
+        for layer in self.dead(Store::layers).await? {
             let freed = self.remove_dead(LockKind::Layer, layer, |store, layer| {
-                let size_bytes = store
-                    .layer_meta(layer)
-                    .ok()
-                    .flatten()
-                    .map_or(0, |meta| meta.size_bytes);
+                let size_bytes = store.layer_meta(layer)?.map_or(0, |meta| meta.size_bytes);
                 store.remove_layer(layer).map(|()| size_bytes)
             });
             if let Some(freed) = freed.await? {
@@ -139,9 +126,10 @@ impl Images {
                 report.freed_bytes += freed;
             }
         }
-        for blob in blobs {
-            let freed = self.remove_dead(LockKind::Blob, blob, |store, blob| {
-                let size_bytes = std::fs::metadata(store.blob_path(blob)).map_or(0, |meta| meta.len());
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        for blob in self.dead(Store::blobs).await? {
+            let freed = self.remove_dead(LockKind::Blob, blob, move |store, blob| {
+                let size_bytes = size(&store.blob_path(blob));
                 store.remove_blob(blob).map(|()| size_bytes)
             });
             if let Some(freed) = freed.await? {
@@ -149,7 +137,27 @@ impl Images {
                 report.freed_bytes += freed;
             }
         }
+        for partial in self.dead(Store::partials).await? {
+            let freed = self.remove_dead(LockKind::Blob, partial, move |store, partial| {
+                let size_bytes = size(&store.partial_path(partial));
+                store.remove_partial(partial).map(|()| size_bytes)
+            });
+            report.freed_bytes += freed.await?.unwrap_or(0);
+        }
         Ok(())
+    }
+
+    /// Those that nothing needs at present.
+    async fn dead(
+        &self,
+        all: impl FnOnce(&Store) -> Result<Vec<Digest>, StoreError> + Send + 'static,
+    ) -> Result<Vec<Digest>, ImageError> {
+        self.at_store(move |store| {
+            let all = all(store)?;
+            let live = live(store)?;
+            Ok(all.into_iter().filter(|digest| !live.contains(digest)).collect())
+        })
+        .await
     }
 
     /// Removes one thing under its lock if it still is dead then; returns what that freed.

@@ -16,7 +16,7 @@ use super::reference::ImageRef;
 use super::rootfs;
 use super::source::{LayerRequest, Source, blocking};
 use super::store::{DigestLock, ImageRecord, LayerRecord, Lease, LockKind, RECORD_VERSION};
-use super::unpack::{LayerInput, LayerMeta, UnpackJob, unpack};
+use super::unpack::{LayerInput, LayerMeta, UnpackError, UnpackJob, unpack};
 use super::work::{Work, WorkScope};
 
 /// A pull with all it needs.
@@ -42,7 +42,7 @@ impl Job {
         self.inner.privilege.check().map_err(|_| ImageError::NotRoot {
             image: subject.image.clone(),
         })?;
-        let lease = Arc::new(self.inner.store.lease().map_err(|error| subject.store(error))?);
+        let lease = Arc::new(self.inner.store.lease());
         // A pinned image that is here needs nobody's help.
         if let Some(digest) = self.reference.digest()
             && let Some(image) = self
@@ -140,7 +140,7 @@ impl Job {
             .map_err(|offered| ImageError::NoPlatform {
                 image: subject.image.clone(),
                 origin: subject.origin.clone(),
-                wanted: self.inner.platform.clone(),
+                wanted: Box::new(self.inner.platform.clone()),
                 offered,
             })?;
         match self.document(source, chosen.digest, lease, subject).await? {
@@ -201,7 +201,7 @@ impl Job {
             return Err(ImageError::NoPlatform {
                 image: subject.image.clone(),
                 origin: subject.origin.clone(),
-                wanted: wanted.clone(),
+                wanted: Box::new(wanted.clone()),
                 offered: vec![found.clone()],
             });
         }
@@ -310,7 +310,7 @@ impl LayerJob {
             .acquire(LockKind::Layer, &self.diff_id)
             .await
             .map_err(failed)?;
-        if let Some(meta) = store.layer_meta(&self.diff_id).map_err(failed)? {
+        if let Some(meta) = store.sound_layer(&self.diff_id).map_err(failed)? {
             self.progress.add_bytes(self.descriptor.size);
             self.progress.layer_done();
             return Ok(meta);
@@ -343,7 +343,7 @@ impl LayerJob {
         let (inner, subject) = (Arc::clone(&self.inner), self.subject.clone());
         let (diff_id, blob) = (self.diff_id, self.descriptor.digest);
         let work = self.work.clone();
-        let leaves_blob = self.source.leaves_blobs();
+        let leaves_partial = self.source.leaves_partials();
         blocking(&self.subject, move || {
             let _held = (lock, slot);
             let job = UnpackJob {
@@ -355,12 +355,12 @@ impl LayerJob {
             let made = inner
                 .store
                 .make_layer(&diff_id, |target| unpack(input, target, &job));
-            let meta = made.map_err(|error| subject.layer(diff_id, error))?;
-            if leaves_blob && inner.store.remove_blob(&blob).is_err() {
-                // The layer is there; a blob that stays is only space, which `prune` takes back.
-                tracing::debug!(%blob, "the transferred layer was not removed");
+            // A transfer is kept only for a pull that may be taken up again.
+            let is_done_with = !matches!(made, Err(UnpackError::Cancelled));
+            if leaves_partial && is_done_with && inner.store.remove_partial(&blob).is_err() {
+                tracing::debug!(%blob, "the transferred layer was not removed; `prune` will");
             }
-            Ok(meta)
+            made.map_err(|error| subject.layer(diff_id, error))
         })
         .await
     }

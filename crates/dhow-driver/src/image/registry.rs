@@ -14,6 +14,8 @@ mod download;
 mod endpoint;
 mod repository;
 mod retry;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 

@@ -8,6 +8,8 @@
 mod error;
 mod fixes;
 mod overlay;
+#[cfg(test)]
+mod tests;
 mod top;
 
 use std::fs;

@@ -105,8 +105,8 @@ impl Source {
         }
     }
 
-    /// Whether layers pass through the store's blobs on their way.
-    pub fn leaves_blobs(&self) -> bool {
+    /// Whether layers pass through a file of the store on their way.
+    pub fn leaves_partials(&self) -> bool {
         match self {
             Self::Registry(_) => true,
             Self::Local(_) => false,

@@ -1,17 +1,19 @@
 //! The content store: a directory of blobs, unpacked layers and image records, all named by digest.
 //!
 //! ```text
-//! blobs/sha256/<hex>              manifests, configurations, and layers until they are unpacked
+//! blobs/sha256/<hex>              manifests and configurations
 //! layers/sha256/<diff id>/fs/     one unpacked layer; layer.json beside it; the directory is complete or absent
 //! images/sha256/<hex>.json        a record per complete image; its mtime is when it was last used
 //! index.json                      references and the digests they mean
-//! partial/sha256-<hex>            a download that can be resumed
+//! partial/sha256-<hex>            a layer in transfer, which can be resumed until it is unpacked
 //! locks/                          one lock file per digest being worked on
 //! sessions/<name>/                temporary files and leases of one open store, dead when its lock is free
 //! ```
 //!
 //! Everything is made under `sessions/` or `partial/` and enters its place by one rename, so that a crash
-//! leaves either all of it or none. All calls block; the async side runs them on blocking threads. The store
+//! leaves either all of it or none. A power cut may spoil what was not synced: blobs are hashed whenever they
+//! are read, and a layer of an earlier boot counts only if an image's record, written after a sync, names it.
+//! All calls block; the async side runs them on blocking threads. The store
 //! must never delete what a lease names.
 
 mod dirs;
@@ -33,6 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::digest::Digest;
 use super::unpack::LayerMeta;
 use dirs::Dirs;
@@ -45,6 +49,7 @@ pub(crate) use locks::{DigestLock, LockKind, Locks};
 pub(crate) use record::{DirFix, ImageRecord, LayerRecord, RECORD_VERSION};
 use session::Session;
 
+const PARTIAL_PREFIX: &str = "sha256-";
 const LAYER_FS: &str = "fs";
 const LAYER_META: &str = "layer.json";
 /// The largest own file that is read back: an index of 100,000 references is below 32 MiB.
@@ -56,6 +61,16 @@ pub(crate) struct Store {
     dirs: Dirs,
     session: Session,
     pub locks: Locks,
+    /// Tells this boot of the host from earlier ones.
+    boot: String,
+}
+
+/// A layer's own file.
+#[derive(Serialize, Deserialize)]
+struct LayerFile {
+    boot: String,
+    #[serde(flatten)]
+    meta: LayerMeta,
 }
 
 impl Store {
@@ -66,7 +81,13 @@ impl Store {
         files::clean_old_partials(&dirs.partial())?;
         let session = Session::start(&dirs)?;
         let locks = Locks::new(dirs.locks());
-        Ok(Self { dirs, session, locks })
+        let boot = files::boot_id();
+        Ok(Self {
+            dirs,
+            session,
+            locks,
+            boot,
+        })
     }
 
     /// A directory of this session where temporary files live, on the same file system as the store.
@@ -75,8 +96,8 @@ impl Store {
     }
 
     /// A lease that names nothing yet.
-    pub fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
-        Lease::create(self.session.leases_dir())
+    pub fn lease(self: &Arc<Self>) -> Lease {
+        Lease::create(self, self.session.leases_dir())
     }
 
     /// Everything that live leases name, in all processes.
@@ -91,7 +112,9 @@ impl Store {
     }
 
     pub fn partial_path(&self, digest: &Digest) -> PathBuf {
-        self.dirs.partial().join(format!("sha256-{}", digest.hex()))
+        self.dirs
+            .partial()
+            .join(format!("{PARTIAL_PREFIX}{}", digest.hex()))
     }
 
     /// A small blob, if it is there and still has its digest.
@@ -103,12 +126,7 @@ impl Store {
 
     /// Keeps a small blob whose digest the caller has checked.
     pub fn write_blob(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
-        files::write_atomically(&self.blob_path(digest), bytes, self.tmp_dir())
-    }
-
-    /// Moves a complete download, already synced, to its place.
-    pub fn adopt_blob(&self, digest: &Digest, from: &Path) -> Result<(), StoreError> {
-        files::rename_durably(from, &self.blob_path(digest))
+        files::replace(&self.blob_path(digest), bytes, self.tmp_dir())
     }
 
     pub fn remove_blob(&self, digest: &Digest) -> Result<(), StoreError> {
@@ -116,7 +134,16 @@ impl Store {
     }
 
     pub fn blobs(&self) -> Result<Vec<Digest>, StoreError> {
-        files::digests_in(&self.dirs.blobs(), "")
+        files::digests_in(&self.dirs.blobs(), "", "")
+    }
+
+    /// Layers in transfer, and those that were given up.
+    pub fn partials(&self) -> Result<Vec<Digest>, StoreError> {
+        files::digests_in(&self.dirs.partial(), PARTIAL_PREFIX, "")
+    }
+
+    pub fn remove_partial(&self, digest: &Digest) -> Result<(), StoreError> {
+        files::remove_if_present(&self.partial_path(digest))
     }
 
     // Layers.
@@ -130,8 +157,34 @@ impl Store {
         self.dirs.layers().join(diff_id.hex())
     }
 
+    fn layer_file(&self, diff_id: &Digest) -> Result<Option<LayerFile>, StoreError> {
+        match files::read_json(&self.layer_dir(diff_id).join(LAYER_META)) {
+            // A power cut did this; the layer is made again.
+            Err(StoreError::Damaged { .. }) => Ok(None),
+            read => read,
+        }
+    }
+
+    /// What is known of a layer that an image's record names.
     pub fn layer_meta(&self, diff_id: &Digest) -> Result<Option<LayerMeta>, StoreError> {
-        files::read_json(&self.layer_dir(diff_id).join(LAYER_META))
+        Ok(self.layer_file(diff_id)?.map(|file| file.meta))
+    }
+
+    /// A layer that can be used for another image: one of this boot, or one that a record vouches for.
+    pub fn sound_layer(&self, diff_id: &Digest) -> Result<Option<LayerMeta>, StoreError> {
+        let Some(file) = self.layer_file(diff_id)? else {
+            return Ok(None);
+        };
+        if file.boot == self.boot {
+            return Ok(Some(file.meta));
+        }
+        for image in self.images()? {
+            let names = |record: ImageRecord| record.layers.iter().any(|layer| layer.diff_id == *diff_id);
+            if self.record(&image)?.is_some_and(names) {
+                return Ok(Some(file.meta));
+            }
+        }
+        Ok(None)
     }
 
     /// Makes a layer: `fill` unpacks into the directory it is given, which then enters its place. The caller
@@ -160,16 +213,20 @@ impl Store {
         let tree = work.join(LAYER_FS);
         dirs::create_private(work)?;
         dirs::create_plain(&tree)?;
-        let meta = fill(&tree)?;
-        files::write_json(&work.join(LAYER_META), &meta, self.tmp_dir())?;
-        // One sync for the whole tree: a power cut after the rename must not find empty files in it.
-        files::sync_file_system(work)?;
-        files::rename_durably(work, &self.layer_dir(diff_id))?;
-        Ok(meta)
+        let file = LayerFile {
+            boot: self.boot.clone(),
+            meta: fill(&tree)?,
+        };
+        files::replace_json(&work.join(LAYER_META), &file, self.tmp_dir())?;
+        // What stands there is not sound, or the layer would not be made.
+        self.remove_layer(diff_id)?;
+        let place = self.layer_dir(diff_id);
+        fs::rename(work, &place).failing("place", &place)?;
+        Ok(file.meta)
     }
 
     pub fn layers(&self) -> Result<Vec<Digest>, StoreError> {
-        files::digests_in(&self.dirs.layers(), "")
+        files::digests_in(&self.dirs.layers(), "", "")
     }
 
     /// Removes a layer: out of its place by one rename, then file by file. The caller holds its lock.
@@ -194,7 +251,9 @@ impl Store {
         files::read_json(&self.record_path(image))
     }
 
+    /// Makes an image exist. All it consists of is synced before: a record vouches for its layers.
     pub fn write_record(&self, image: &Digest, record: &ImageRecord) -> Result<(), StoreError> {
+        files::sync_file_system(&self.dirs.layers())?;
         files::write_json(&self.record_path(image), record, self.tmp_dir())
     }
 
@@ -203,7 +262,7 @@ impl Store {
     }
 
     pub fn images(&self) -> Result<Vec<Digest>, StoreError> {
-        files::digests_in(&self.dirs.images(), ".json")
+        files::digests_in(&self.dirs.images(), "", ".json")
     }
 
     /// When an image was last used; none if it is not there.

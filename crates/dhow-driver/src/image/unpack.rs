@@ -110,8 +110,8 @@ pub(crate) fn unpack(
     let found = archive.into_inner().finish()?;
     if found != job.diff_id {
         return Err(UnpackError::WrongDiffId {
-            expected: job.diff_id,
-            found,
+            expected: Box::new(job.diff_id),
+            found: Box::new(found),
         });
     }
     writer.finish()

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use dhow_core::ids::ReplicaName;
 
 use super::{ProcessDriver, environment, failure, program};
+use crate::cgroup::Group;
 use crate::driver::{Cause, ExecRequest, ExecSession, ReplicaStatus, StartRecord};
 use crate::shim::protocol::{Program, RunSpec};
 use crate::shim::stop::blocking;
@@ -46,10 +47,7 @@ impl ProcessDriver {
         let mut program = program::build(&record, &secrets, &self.cgroups)?.program;
         program.argv = request.command.clone();
         program.env.extend(request.env.iter().cloned());
-        program.join = self
-            .group(name)
-            .map(|group| group.procs_files())
-            .unwrap_or_default();
+        program.join = record.group.as_ref().map(Group::join_files).unwrap_or_default();
         if program.argv.is_empty() {
             return Err(Cause::NoCommand);
         }

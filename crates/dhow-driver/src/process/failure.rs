@@ -37,7 +37,7 @@ pub(super) fn explain(error: ShimError, program: &Program) -> Cause {
         },
         Step::Request
         | Step::Log
-        | Step::Preparation
+        | Step::SetUp
         | Step::Resources
         | Step::Record
         | Step::Group

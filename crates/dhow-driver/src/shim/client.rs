@@ -21,12 +21,16 @@ use super::protocol::{REPLY_MAX_BYTES, REQUEST_MAX_BYTES, Reply, Request, RunSpe
 use super::record::{ExitStatus, read_record};
 use super::running::ended;
 use super::zygote::{RECORD_FILE, SOCKET_FILE, ZygoteRecord};
+use crate::cgroup::{CgroupHost, Limits};
 
 /// From connecting to a zygote that answers. Starting one takes milliseconds; a loaded host is given time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 /// From the request to the word that it runs: a runtime under load takes a second, a dead disk for ever.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// From the last answer to the end of the process that gave it.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How the zygote is started: a command line to which its arguments are added.
 #[derive(Clone, Debug)]
@@ -50,8 +54,29 @@ pub struct ShimConfig {
     /// Where the zygote's socket is: one folder per daemon.
     pub dir: PathBuf,
     pub command: ShimCommand,
-    /// `cgroup.procs` files that the zygote joins, so that it is not in the daemon's own group.
+    /// Control groups that the zygote joins, so that it is not in the daemon's own.
     pub join: Vec<PathBuf>,
+}
+
+impl ShimConfig {
+    /// The name of the group that holds zygote and shims, beside those of the replicas.
+    pub const GROUP: &str = "shims";
+
+    /// This binary's own zygote, out of the daemon's control groups where the host allows that: whoever ends
+    /// the daemon with all of its group must not end what it supervises. Blocks.
+    pub fn new(dir: PathBuf, cgroups: &CgroupHost) -> Self {
+        let group = cgroups
+            .is_usable()
+            .then(|| cgroups.create(Self::GROUP, &Limits::default()).ok());
+        Self {
+            dir,
+            command: ShimCommand::default(),
+            join: group
+                .flatten()
+                .map(|group| group.join_files())
+                .unwrap_or_default(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -277,5 +302,14 @@ async fn receive(stream: &mut UnixStream) -> Result<Reply, ShimError> {
     }
     let mut body = vec![0u8; length];
     stream.read_exact(&mut body).await.map_err(ShimError::Lost)?;
-    serde_json::from_slice(&body).map_err(|error| ShimError::Lost(error.into()))
+    let reply = serde_json::from_slice(&body).map_err(|error| ShimError::Lost(error.into()))?;
+    match reply {
+        Reply::Started { .. } => {}
+        Reply::Ended { .. } | Reply::Failed(_) => {
+            // The last word: when the connection closes, the process at its other end is gone. One that
+            // takes long is no reason to keep the answer back.
+            let _ = timeout(CLOSE_TIMEOUT, stream.read_u8()).await;
+        }
+    }
+    Ok(reply)
 }

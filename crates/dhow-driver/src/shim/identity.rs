@@ -94,7 +94,10 @@ pub fn children(pid: u32) -> Vec<u32> {
     };
     let mut found = Vec::new();
     for thread in threads.flatten() {
-        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let Ok(text) = std::fs::read_to_string(thread.path().join("children")) else {
+            // A kernel built without that file: look at everybody's parent.
+            return all_processes(|stat| stat.parent == pid);
+        };
         found.extend(
             text.split_ascii_whitespace()
                 .filter_map(|pid| pid.parse::<u32>().ok()),
@@ -118,15 +121,20 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// All processes of a session, from one pass over `/proc`.
+/// All processes of a session.
 pub fn session_members(session: u32) -> Vec<u32> {
+    all_processes(|stat| stat.session == session && !stat.is_zombie())
+}
+
+/// One pass over `/proc`.
+fn all_processes(wanted: impl Fn(Stat) -> bool) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| Stat::read(*pid).is_ok_and(|stat| stat.session == session && !stat.is_zombie()))
+        .filter(|pid| Stat::read(*pid).is_ok_and(&wanted))
         .collect()
 }
 

@@ -34,7 +34,7 @@ pub struct ShimSpec {
     pub dir: PathBuf,
     pub log: LogLimits,
     /// Done in the shim, in this order, before anything starts.
-    pub before: Vec<Preparation>,
+    pub before: Vec<SetUp>,
     pub workload: Workload,
     /// Where the workload's processes are: for killing what it leaves and for knowing about memory. The
     /// shim itself is never in it.
@@ -63,7 +63,7 @@ pub enum Workload {
 /// Something that the shim does to itself before the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Preparation {
+pub enum SetUp {
     /// A mount namespace of its own, so that what follows is seen by this shim and its workload alone.
     PrivateMounts,
     /// Detaches a mount.
@@ -80,7 +80,7 @@ pub struct Program {
     pub workdir: Option<PathBuf>,
     pub user: Option<UserIds>,
     pub rlimits: Vec<Rlimit>,
-    /// `cgroup.procs` files to join before the program runs.
+    /// Files to write `0` to before the program runs, as `Group::join_files` gives them.
     pub join: Vec<PathBuf>,
 }
 
@@ -210,7 +210,7 @@ fn cut(text: String) -> String {
 pub enum Step {
     Request = 1,
     Log = 2,
-    Preparation = 3,
+    SetUp = 3,
     Resources = 4,
     Record = 5,
     Group = 6,
@@ -228,7 +228,7 @@ impl std::fmt::Display for Step {
         f.write_str(match self {
             Self::Request => "the request was not understood",
             Self::Log => "its log could not be opened",
-            Self::Preparation => "its mounts could not be prepared",
+            Self::SetUp => "its mounts could not be prepared",
             Self::Resources => "the host refused a process, a pipe or a session",
             Self::Record => "its record could not be written",
             Self::Group => "its control group could not be joined",
@@ -248,7 +248,7 @@ impl Step {
         const ALL: [Step; 13] = [
             Step::Request,
             Step::Log,
-            Step::Preparation,
+            Step::SetUp,
             Step::Resources,
             Step::Record,
             Step::Group,

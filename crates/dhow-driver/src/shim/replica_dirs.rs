@@ -16,6 +16,7 @@ use super::record::{
     write_record,
 };
 use super::running::ended;
+use super::stop::kill_tree;
 use crate::driver::{Cause, Exit, ExitKind, ReplicaStatus, Running, StartRecord, UnknownExit};
 use crate::logs::LogDir;
 
@@ -74,6 +75,12 @@ impl ReplicaDirs {
         let dir = self.dir(name);
         let fresh = !dir.exists();
         let lock = self.lock_soon(name)?;
+        // A supervisor that was killed may have left its workload running: two of it must never be.
+        if let Some(state) = self.state(name)?
+            && identity::boot_id().is_ok_and(|boot_id| boot_id == state.boot_id)
+        {
+            kill_tree(&state)?;
+        }
         for file in [EXIT_FILE, STATE_FILE, SPEC_FILE] {
             match fs::remove_file(dir.join(file)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

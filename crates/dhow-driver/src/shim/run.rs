@@ -23,25 +23,19 @@ const CLEAR_UP_TIMEOUT: Duration = Duration::from_secs(5);
 const CLEAR_UP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs the command to its end.
-pub fn run(mut connection: UnixStream, stdio: Stdio, spec: &RunSpec) {
-    let started = child_signals()
-        .map_err(|error| Failure::io(Step::Resources, &error, "watching for its end"))
-        .and_then(|signals| Ok((signals, spawn::prepare(&spec.program, &stdio)?.release()?)));
+pub fn run(connection: &mut UnixStream, stdio: Stdio, spec: &RunSpec) -> Result<(), Failure> {
+    let signals =
+        child_signals().map_err(|error| Failure::io(Step::Resources, &error, "watching for its end"))?;
+    let process = spawn::prepare(&spec.program, &stdio)?.release()?;
     // Only the command holds the streams now: their reader sees the end when it ends.
     drop(stdio);
-    let reply = match started {
-        Err(failure) => Reply::Failed(failure),
-        Ok((signals, process)) => {
-            transport::reply(&mut connection, &Reply::Started { process });
-            let status = wait(&connection, &signals, process);
-            kill_children();
-            match status {
-                Some(status) => Reply::Ended { status },
-                None => return,
-            }
-        }
-    };
-    transport::reply(&mut connection, &reply);
+    transport::reply(connection, &Reply::Started { process });
+    let status = wait(connection, &signals, process);
+    kill_children();
+    if let Some(status) = status {
+        transport::reply(connection, &Reply::Ended { status });
+    }
+    Ok(())
 }
 
 /// How the command ended; `None` when the daemon hung up first.

@@ -124,7 +124,7 @@ fn detail(program: &Program, step: Step, index: usize) -> String {
         Step::Stdio => "its standard streams".into(),
         Step::Request
         | Step::Log
-        | Step::Preparation
+        | Step::SetUp
         | Step::Resources
         | Step::Record
         | Step::Starter

@@ -12,8 +12,9 @@ use super::replica_dirs::{Missing, ReplicaDirs};
 use crate::cgroup::Group;
 use crate::driver::{Cause, Exit, ExitKind, ReplicaStatus, StopRequest, UnknownExit};
 
-/// How long a killed replica is waited for. The shim itself clears up for at most 5 s and then 1 s for output.
-const KILL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a killed replica is waited for. The shim clears up for at most 5 s, waits 1 s for output and 30 s
+/// for a command that it runs after the end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(40);
 /// How long a start that is under way is waited for before a stop gives up.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often orphans are killed again: 500 × 10 ms.
@@ -52,6 +53,8 @@ impl ReplicaDirs {
             Err(_) => self.kill(name, pid, group).await?,
         };
         self.kill_orphans(name, exit, group).await?;
+        // The exit is recorded a moment before the shim is gone.
+        self.shim_end(name).await?;
         Ok(exit)
     }
 
@@ -66,7 +69,6 @@ impl ReplicaDirs {
         };
         if let Some(exit) = exit {
             self.kill_orphans(name, exit, group).await?;
-            // The exit is recorded a moment before the shim is gone.
             self.shim_end(name).await?;
         }
         let (dirs, name, group) = (self.clone(), name.clone(), group.cloned());
@@ -162,8 +164,8 @@ impl ReplicaDirs {
     }
 }
 
-/// Kills the workload, all below it, and all of its session.
-fn kill_tree(state: &StateRecord) -> Result<(), Cause> {
+/// Kills the workload, all below it, and all of its session. Blocks.
+pub(super) fn kill_tree(state: &StateRecord) -> Result<(), Cause> {
     let pid = state.workload.pid;
     for _ in 0..ORPHAN_ROUNDS_MAX {
         let mut found = identity::session_members(pid);

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::identity::{self, ProcessId};
-use super::protocol::{Failure, Preparation, Program, Reply, ShimSpec, Step, Workload};
+use super::protocol::{Failure, Program, Reply, SetUp, ShimSpec, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
     EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
@@ -36,8 +36,8 @@ const TURN_MS: u16 = 20;
 const EXIT_RESERVED_BYTES: usize = 256;
 const EXIT_RESERVED_FILE: &str = "exit.reserved";
 
-/// Runs a shim to its end. `lock` is held until then.
-pub fn run(mut connection: UnixStream, lock: OwnedFd, spec: ShimSpec) {
+/// Runs a shim to its end. `lock` is held until then; the connection is closed once the workload runs.
+pub fn run(connection: &mut Option<UnixStream>, lock: OwnedFd, spec: ShimSpec) -> Result<(), Failure> {
     let ShimSpec {
         dir,
         log,
@@ -46,13 +46,9 @@ pub fn run(mut connection: UnixStream, lock: OwnedFd, spec: ShimSpec) {
         group,
         after,
     } = spec;
-    let opened = LogWriter::open(&dir.join(LOG_DIR), log)
-        .and_then(Pump::open)
-        .map_err(|error| Failure::io(Step::Log, &error, dir.display().to_string()));
-    let (pump, outputs) = match opened {
-        Ok(opened) => opened,
-        Err(failure) => return transport::reply(&mut connection, &Reply::Failed(failure)),
-    };
+    let opened = LogWriter::open(&dir.join(LOG_DIR), log).and_then(Pump::open);
+    let (pump, outputs) =
+        opened.map_err(|error| Failure::io(Step::Log, &error, dir.display().to_string()))?;
     let mut shim = Shim {
         dir,
         pump,
@@ -60,19 +56,20 @@ pub fn run(mut connection: UnixStream, lock: OwnedFd, spec: ShimSpec) {
         ended: Vec::new(),
         only: None,
     };
-    let started = shim.start(&before, workload, outputs);
-    let main = match started {
+    let main = match shim.start(&before, workload, outputs) {
         Ok(process) => process,
         Err(failure) => {
             shim.undo_start();
-            return transport::reply(&mut connection, &Reply::Failed(failure));
+            return Err(failure);
         }
     };
-    transport::reply(&mut connection, &Reply::Started { process: main });
-    drop(connection);
+    if let Some(mut connection) = connection.take() {
+        transport::reply(&mut connection, &Reply::Started { process: main });
+    }
     let status = shim.wait_for(main);
     shim.finish(status, &after);
     drop(lock);
+    Ok(())
 }
 
 struct Shim {
@@ -88,7 +85,7 @@ struct Shim {
 impl Shim {
     fn start(
         &mut self,
-        before: &[Preparation],
+        before: &[SetUp],
         workload: Workload,
         outputs: super::pump::Outputs,
     ) -> Result<ProcessId, Failure> {
@@ -303,9 +300,9 @@ impl Shim {
     }
 }
 
-fn prepare(preparation: &Preparation) -> Result<(), Failure> {
+fn prepare(preparation: &SetUp) -> Result<(), Failure> {
     match preparation {
-        Preparation::PrivateMounts => unshare(CloneFlags::CLONE_NEWNS)
+        SetUp::PrivateMounts => unshare(CloneFlags::CLONE_NEWNS)
             // Slave, not private: what the host unmounts later must go away here too.
             .and_then(|()| {
                 mount(
@@ -316,9 +313,9 @@ fn prepare(preparation: &Preparation) -> Result<(), Failure> {
                     None::<&Path>,
                 )
             })
-            .map_err(|errno| Failure::new(Step::Preparation, errno, "a mount namespace of its own")),
-        Preparation::Unmount { path } => umount2(path, MntFlags::MNT_DETACH)
-            .map_err(|errno| Failure::new(Step::Preparation, errno, path.display().to_string())),
+            .map_err(|errno| Failure::new(Step::SetUp, errno, "a mount namespace of its own")),
+        SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH)
+            .map_err(|errno| Failure::new(Step::SetUp, errno, path.display().to_string())),
     }
 }
 

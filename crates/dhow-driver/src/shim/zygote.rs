@@ -203,8 +203,7 @@ fn accept_loop(listener: UnixListener, lock: Flock<File>, socket: &Path) -> io::
                 // The lock and the address belong to the zygote: a shim that kept them would keep a
                 // successor from taking its place.
                 drop((listener, lock));
-                become_shim(connection);
-                return Ok(());
+                become_shim(connection)
             }
             Err(errno) => {
                 let failure = Failure::new(Step::Resources, errno, "making the replica's supervisor");
@@ -215,8 +214,9 @@ fn accept_loop(listener: UnixListener, lock: Flock<File>, socket: &Path) -> io::
     }
 }
 
-/// A fork's whole life.
-fn become_shim(mut connection: UnixStream) {
+/// A fork's whole life. The connection is open until its very end, unless it supervises: whoever has the last
+/// answer and then sees it close knows that nothing of the fork is left.
+fn become_shim(connection: UnixStream) -> ! {
     unchecked::default_signals();
     // A shim ends when its workload has; asking it to end earlier would cost the exit code.
     for signal in [
@@ -228,29 +228,36 @@ fn become_shim(mut connection: UnixStream) {
     ] {
         unchecked::ignore_signal(signal);
     }
-    let set_up = setsid().map(drop).and_then(|()| prctl::set_child_subreaper(true));
-    if let Err(errno) = set_up.and_then(|()| prctl::set_name(c"dhow-shim")) {
-        let failure = Failure::new(Step::Resources, errno, "leaving the zygote's session");
-        return transport::reply(&mut connection, &Reply::Failed(failure));
+    let mut connection = Some(connection);
+    if let Err(failure) = serve_request(&mut connection)
+        && let Some(connection) = &mut connection
+    {
+        transport::reply(connection, &Reply::Failed(failure));
     }
-    let bad_request =
-        |error: &io::Error| Reply::Failed(Failure::io(Step::Request, error, "reading the request"));
-    let received = match transport::receive(&mut connection) {
-        Ok(received) => received,
-        Err(error) => return transport::reply(&mut connection, &bad_request(&error)),
+    unchecked::exit_now(0)
+}
+
+fn serve_request(connection: &mut Option<UnixStream>) -> Result<(), Failure> {
+    let set_up = setsid()
+        .map(drop)
+        .and_then(|()| prctl::set_child_subreaper(true))
+        .and_then(|()| prctl::set_name(c"dhow-shim"));
+    set_up.map_err(|errno| Failure::new(Step::Resources, errno, "leaving the zygote's session"))?;
+    let bad_request = |error: io::Error| Failure::io(Step::Request, &error, "reading the request");
+    let Some(stream) = connection.as_mut() else {
+        return Ok(());
     };
+    let received = transport::receive(stream).map_err(bad_request)?;
     match received.request {
-        Request::Supervise(spec) => match received.descriptors.into_iter().next() {
-            Some(lock) => supervise::run(connection, lock, *spec),
-            None => transport::reply(
-                &mut connection,
-                &bad_request(&io::Error::other("it came without its lock")),
-            ),
-        },
-        Request::Run(spec) => match run::stdio(received.descriptors) {
-            Ok(stdio) => run::run(connection, stdio, &spec),
-            Err(error) => transport::reply(&mut connection, &bad_request(&error)),
-        },
+        Request::Supervise(spec) => {
+            let lock = received.descriptors.into_iter().next();
+            let lock = lock.ok_or_else(|| bad_request(io::Error::other("it came without its lock")))?;
+            supervise::run(connection, lock, *spec)
+        }
+        Request::Run(spec) => {
+            let stdio = run::stdio(received.descriptors).map_err(bad_request)?;
+            run::run(stream, stdio, &spec)
+        }
     }
 }
 

@@ -251,7 +251,7 @@ async fn layers_with_the_same_content_are_shared_between_images() {
 }
 
 #[tokio::test]
-async fn transferred_layers_are_not_kept_twice() {
+async fn transferred_layers_are_not_kept_beside_unpacked_ones() {
     let registry = TestRegistry::start().await;
     let reference = registry.push("app", "1", &two_layers());
     let store = TestStore::new();

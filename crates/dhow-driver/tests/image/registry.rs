@@ -339,6 +339,11 @@ fn route(request: &Request, state: &mut State, host: &str, ignore_range: bool) -
     let Some(rest) = path.strip_prefix("/v2/") else {
         return Answer::status(404);
     };
+    content(request, state, rest, ignore_range)
+}
+
+/// A manifest or a blob.
+fn content(request: &Request, state: &State, rest: &str, ignore_range: bool) -> Answer {
     if let Some((repository, reference)) = rest.split_once("/manifests/") {
         let Some((kind, bytes)) = state.manifests.get(&format!("{repository}/{reference}")) else {
             return Answer::status(404);

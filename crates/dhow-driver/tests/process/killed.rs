@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_driver::driver::{Driver, Exit, ExitKind, ReplicaStatus, StopRequest, StopSignal, UnknownExit};
+use dhow_driver::process::{ProcessConfig, ProcessDriver};
 use dhow_driver::shim::identity::ProcessId;
-use dhow_driver::shim::record::{STATE_FILE, StateRecord, read_record};
+use dhow_driver::shim::record::{STATE_FILE, StateRecord, read_record, write_record};
+use dhow_driver::shim::zygote;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkfifo};
 
@@ -20,6 +22,8 @@ crate::tests! {
     shim_killed: Groups::Use,
     shim_killed_without_groups: Groups::Without,
     shim_survives_other_signals: Groups::Use,
+    started_over_an_orphan: Groups::Without,
+    zygote_of_another_build: Groups::Use,
 }
 
 const TERM: StopRequest = StopRequest {
@@ -58,8 +62,8 @@ async fn kill_daemon(host: Arc<TestHost>) {
     for index in 0..3 {
         let state = state(&host, index);
         assert_descriptors(state.workload.pid, 3);
-        // Besides its streams: the lock, a signal descriptor, two pipes, the log.
-        assert_descriptors(state.shim.pid, 8);
+        // Its streams, the lock, a signal descriptor, two pipes, the log, and for a moment the connection.
+        assert_descriptors(state.shim.pid, 9);
     }
     daemon.kill();
     // Ends while there is no daemon.
@@ -183,4 +187,52 @@ async fn shim_survives_other_signals(host: Arc<TestHost>) {
         driver.stop(&name(0), TERM).await.unwrap().kind,
         ExitKind::Signal(15)
     );
+}
+
+/// A workload whose supervisor was killed is ended before the same replica runs again.
+async fn started_over_an_orphan(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver
+        .start(&host.shell(0, "trap '' TERM HUP PIPE; sleep 100000; sleep 100000"))
+        .await
+        .unwrap();
+    let before = state(&host, 0);
+    send(before.shim.pid, Signal::SIGKILL);
+    driver.wait(&name(0)).await.unwrap();
+    assert!(before.workload.lives());
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    assert!(!before.workload.lives());
+    assert_eq!(
+        driver.stop(&name(0), TERM).await.unwrap().kind,
+        ExitKind::Signal(15)
+    );
+}
+
+/// A daemon of another build makes a zygote of its own; what the old one started goes on.
+async fn zygote_of_another_build(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let old = host.shim.zygote().unwrap().unwrap();
+    let path = host.dir.join("shim").join(zygote::RECORD_FILE);
+    let mut record: zygote::ZygoteRecord = read_record(&path).unwrap().unwrap();
+    record.build = "another".into();
+    write_record(&path, &record).unwrap();
+
+    let shim = Arc::new(TestHost::client(&host.dir, &host.cgroups));
+    let (run_dir, cgroups) = (host.dir.join("run"), host.cgroups.clone());
+    let upgraded = ProcessDriver::open(ProcessConfig {
+        run_dir,
+        shim: shim.clone(),
+        cgroups,
+    })
+    .unwrap();
+    upgraded.start(&host.shell(1, "exec sleep 100000")).await.unwrap();
+    assert!(!old.lives());
+    assert_ne!(shim.zygote().unwrap().unwrap(), old);
+    for index in 0..2 {
+        assert_eq!(
+            upgraded.stop(&name(index), TERM).await.unwrap().kind,
+            ExitKind::Signal(15)
+        );
+    }
 }

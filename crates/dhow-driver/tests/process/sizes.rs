@@ -1,5 +1,6 @@
 //! What a hundred replicas cost. Figures are printed; only the memory of a shim has a limit.
 
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ async fn measure(host: Arc<TestHost>) {
     let driver = Arc::new(host.driver());
     // The zygote is made by the first start; that is not what is measured.
     driver.start(&host.shell(COUNT, "exit 0")).await.unwrap();
+    let plain = plain_starts();
+    let zygote = host.shim.zygote().unwrap().unwrap().pid;
+    let (own_before, zygote_before) = (cpu_us(std::process::id()), cpu_us(zygote));
     let begun = Instant::now();
     let mut starts = JoinSet::new();
     for index in 0..COUNT {
@@ -30,6 +34,17 @@ async fn measure(host: Arc<TestHost>) {
     }
     starts.join_all().await.into_iter().for_each(Result::unwrap);
     let started = begun.elapsed();
+    let shims: u64 = (0..COUNT).map(|index| cpu_us(state(&host, index).shim.pid)).sum();
+    let (own, zygote) = (
+        cpu_us(std::process::id()) - own_before,
+        cpu_us(zygote) - zygote_before,
+    );
+    println!(
+        "CPU of a start: daemon {} µs, zygote {} µs, shim {} µs",
+        own / u64::from(COUNT),
+        zygote / u64::from(COUNT),
+        shims / u64::from(COUNT)
+    );
     let pss: Vec<u64> = (0..COUNT)
         .map(|index| pss_kib(state(&host, index).shim.pid))
         .collect();
@@ -54,11 +69,40 @@ async fn measure(host: Arc<TestHost>) {
     let stopped = begun.elapsed();
     let per_second = |took: Duration| f64::from(COUNT) / took.as_secs_f64();
     println!(
-        "{COUNT} replicas: {:.0} starts/s, {:.0} stops and removals/s, PSS of a shim {mean} KiB (most {most} KiB)",
+        "{COUNT} replicas: {:.0} starts/s (plain fork and exec {:.0}/s), {:.0} stops and removals/s, \
+         PSS of a shim {mean} KiB (most {most} KiB)",
         per_second(started),
+        per_second(plain),
         per_second(stopped)
     );
     assert!(most <= SHIM_MAX_KIB, "a shim takes {most} KiB");
+}
+
+/// The same number of the same programs without any supervision: what the host can do at this moment.
+fn plain_starts() -> Duration {
+    let begun = Instant::now();
+    let sleeps = (0..COUNT).map(|_| {
+        Command::new("/bin/sh")
+            .args(["-c", "exec sleep 100000"])
+            .spawn()
+            .unwrap()
+    });
+    let sleeps: Vec<Child> = sleeps.collect();
+    let took = begun.elapsed();
+    for mut sleep in sleeps {
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
+    took
+}
+
+/// Time on a CPU so far, of all threads.
+fn cpu_us(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+    texts
+        .map(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1000)
+        .sum()
 }
 
 fn pss_kib(pid: u32) -> u64 {

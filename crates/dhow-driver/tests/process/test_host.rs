@@ -10,7 +10,7 @@ use dhow_core::spec::{CommandSpec, ServiceSpec};
 use dhow_driver::cgroup::CgroupHost;
 use dhow_driver::driver::{Driver, ReplicaStart};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
-use dhow_driver::shim::{ShimClient, ShimCommand, ShimConfig};
+use dhow_driver::shim::{ShimClient, ShimConfig};
 
 /// Whether a test's host uses control groups, where the real host has any.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,19 +59,7 @@ impl TestHost {
     }
 
     pub fn client(dir: &Path, cgroups: &CgroupHost) -> ShimClient {
-        let join = match cgroups.is_usable() {
-            true => cgroups
-                .create("shims", &Default::default())
-                .unwrap()
-                .procs_files(),
-            false => Vec::new(),
-        };
-        ShimClient::new(ShimConfig {
-            dir: dir.join("shim"),
-            command: ShimCommand::default(),
-            join,
-        })
-        .unwrap()
+        ShimClient::new(ShimConfig::new(dir.join("shim"), cgroups)).unwrap()
     }
 
     /// The driver as another daemon would open it.
@@ -95,7 +83,11 @@ impl TestHost {
         {
             found.push(format!("file {}", entry.path().display()));
         }
-        let groups = self.cgroups.leaves().into_iter().filter(|leaf| leaf != "shims");
+        let groups = self
+            .cgroups
+            .leaves()
+            .into_iter()
+            .filter(|leaf| leaf != ShimConfig::GROUP);
         found.extend(groups.map(|leaf| format!("group {leaf}")));
         let zygote = self.shim.zygote().unwrap();
         let others = self
@@ -133,7 +125,7 @@ impl TestHost {
         if self.cgroups.is_usable() {
             let removed = self
                 .cgroups
-                .group("shims")
+                .group(ShimConfig::GROUP)
                 .remove()
                 .and_then(|()| self.cgroups.remove_parents());
             left.extend(removed.err().map(|error| error.to_string()));

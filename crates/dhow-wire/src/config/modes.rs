@@ -203,7 +203,6 @@ fn static_peers(fields: &mut Fields<'_, '_>) -> ClusterMode {
 }
 
 fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
-    const HOW: &str = "such as `[10.0.0.1:3670, 10.0.0.2:3670]`";
     fields.call("`cluster` with `mode: worker-tier`");
     fields.elsewhere(&[
         ("id", "write `node_id`"),
@@ -240,8 +239,15 @@ fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
             ],
         )
     });
-    let cluster = ClusterMode::WorkerTier {
-        role: role.unwrap_or(WorkerTierRole::Server),
+    // Without its role nothing can be said about what the rest of it needs, but it is read all the same.
+    let cluster = tier_of(role.unwrap_or(WorkerTierRole::Server), fields);
+    role.map(|_| cluster)
+}
+
+fn tier_of(role: WorkerTierRole, fields: &mut Fields<'_, '_>) -> ClusterMode {
+    const HOW: &str = "such as `[10.0.0.1:3670, 10.0.0.2:3670]`";
+    ClusterMode::WorkerTier {
+        role,
         node_id: fields.optional("node_id", id),
         peers: fields.optional("peers", raft_peers).unwrap_or_default(),
         worker_grpc_addr: fields.or(
@@ -279,7 +285,5 @@ fn worker_tier(fields: &mut Fields<'_, '_>) -> Option<ClusterMode> {
             whole_seconds,
         ),
         labels: fields.optional("labels", text_map).unwrap_or_default(),
-    };
-    // Without its role nothing can be said about what the rest of it needs.
-    role.map(|_| cluster)
+    }
 }

@@ -67,17 +67,25 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
             fields.ignore_rest();
             None
         }
-        Some(Type::Bind) => {
+        Some(kind) => Some(of_type(kind, &mut fields)),
+    };
+    fields.close();
+    storage
+}
+
+fn of_type(kind: Type, fields: &mut Fields<'_, '_>) -> Storage {
+    match kind {
+        Type::Bind => {
             fields.call("a `bind` mount");
             let source = fields.required("source", "source: /srv/data", text);
             let target = fields.required("target", "target: /data", text);
-            Some(Storage::Bind {
+            Storage::Bind {
                 source: source.unwrap_or_default(),
                 target: target.unwrap_or_default(),
                 read_only: fields.or("read_only", false, flag),
-            })
+            }
         }
-        Some(Type::Named) => {
+        Type::Named => {
             fields.call("a `named` mount");
             fields.elsewhere(&[(
                 "source",
@@ -85,20 +93,18 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
             )]);
             let name = fields.required("name", "name: data", text);
             let target = fields.required("target", "target: /data", text);
-            Some(Storage::Named {
+            Storage::Named {
                 name: name.unwrap_or_default(),
                 target: target.unwrap_or_default(),
-            })
+            }
         }
-        Some(Type::Tmpfs) => {
+        Type::Tmpfs => {
             fields.call("a `tmpfs` mount");
             let target = fields.required("target", "target: /tmp", text);
-            Some(Storage::Tmpfs {
+            Storage::Tmpfs {
                 target: target.unwrap_or_default(),
                 size: fields.optional("size", size),
-            })
+            }
         }
-    };
-    fields.close();
-    storage
+    }
 }

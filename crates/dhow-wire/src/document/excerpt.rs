@@ -24,10 +24,11 @@ pub(super) struct Excerpt {
 
 pub(super) fn excerpt(text: &str, span: Span) -> Excerpt {
     let range = span.bytes();
-    let start = range.start.min(text.len());
+    // A mark of one byte may stand for a wider character.
+    let start = text.floor_char_boundary(range.start);
     let before = collect_back(&text[..start], WIDTH_MAX);
     let rest = &text[start..];
-    let marked_bytes = range.end.min(text.len()).saturating_sub(start);
+    let marked_bytes = text.ceil_char_boundary(range.end).saturating_sub(start);
     let marked = collect(&rest[..marked_bytes], MARK_MAX);
     let after = match marked.complete {
         true => collect(&rest[marked_bytes..], WIDTH_MAX),

@@ -7,8 +7,8 @@ pub const INPUT_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const DEPTH_MAX: usize = 64;
 
 /// Nodes with aliases counted as often as they are used: 10,000 peers of 15 nodes each and room to spare.
-/// A node takes about 100 bytes, so that a tree stays below 50 MB.
-pub const NODES_MAX: usize = 400_000;
+/// A node takes about 100 bytes, so that a tree stays below 25 MB.
+pub const NODES_MAX: usize = 250_000;
 
 /// Text with aliases counted as often as they are used: four times the largest file.
 pub const TEXT_MAX_BYTES: usize = 4 * INPUT_MAX_BYTES;

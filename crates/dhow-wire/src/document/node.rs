@@ -33,6 +33,11 @@ pub enum Kind {
 }
 
 impl Scalar {
+    /// Nothing was written at all, not even `null`.
+    pub fn is_absent(&self) -> bool {
+        self.style == ScalarStyle::Plain && self.text.is_empty()
+    }
+
     /// What the text means where it is not quoted: YAML 1.2's core schema, in which `yes` and `on` are text.
     pub fn kind(&self) -> Kind {
         if self.style == ScalarStyle::Quoted {

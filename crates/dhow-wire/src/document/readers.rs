@@ -159,14 +159,8 @@ pub fn choice<T: Copy>(
     allowed: &[(&'static str, T)],
     synonyms: &[(&str, &str)],
 ) -> Option<T> {
-    let listed: Vec<String> = allowed.iter().map(|(name, _)| format!("`{name}`")).collect();
-    let listed = match listed.as_slice() {
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
-        [] => String::new(),
-    };
     let Some(scalar) = scalar_text(node) else {
-        return decoder.wrong_type(node, &listed, "write one of these words");
+        return decoder.wrong_type(node, &listed(allowed), "write one of these words");
     };
     let text: &str = &scalar.text;
     if let Some((_, value)) = allowed.iter().find(|(name, _)| *name == text) {
@@ -180,9 +174,18 @@ pub fn choice<T: Copy>(
     let message = format!("{} cannot be {}", decoder.subject(), quoted(text));
     let hint = match meant {
         Some(name) => format!("did you mean `{name}`?"),
-        None => format!("it is {listed}"),
+        None => format!("it is {}", listed(allowed)),
     };
     decoder.fail(node.span, message, hint)
+}
+
+/// `` `a`, `b` or `c` ``.
+fn listed<T>(allowed: &[(&'static str, T)]) -> String {
+    let names: Vec<String> = allowed.iter().map(|(name, _)| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
 }
 
 /// A list of anything. The stand-in takes the place of an item that could not be read, so that positions do not

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::excerpt::excerpt;
+use super::excerpt::{Excerpt, excerpt};
 use super::finding::{Finding, Findings};
 use super::limits::FINDINGS_SHOWN_MAX;
 use super::span::Span;
@@ -96,14 +96,16 @@ fn one(finding: &Finding, text: &str, style: Style, out: &mut String) {
         words: Some(note),
     }));
     places.sort_by_key(|place| (place.span.line, place.span.column));
-    let mut last_line = None;
+    let mut last: Option<(u32, String)> = None;
     for place in &places {
-        let is_new_line = last_line != Some(place.span.line);
-        if last_line.is_some_and(|last: u32| place.span.line > last + 1) {
+        let excerpt = excerpt(text, place.span);
+        if last.as_ref().is_some_and(|(line, _)| place.span.line > line + 1) {
             let _ = writeln!(out, "{}", style.paint(Paint::Frame, "..."));
         }
-        show(place, is_new_line, gutter, text, style, out);
-        last_line = Some(place.span.line);
+        // Two marks share a line, unless it had to be cut differently for each.
+        let shown = Some((place.span.line, excerpt.line.clone()));
+        show(place, &excerpt, shown != last, gutter, style, out);
+        last = shown;
     }
     if beside.is_none() {
         own_line(hint, gutter, style, out);
@@ -119,8 +121,14 @@ fn gutter_width(finding: &Finding) -> usize {
     lines.max().unwrap_or(1).to_string().len()
 }
 
-fn show(place: &Shown<'_>, with_line: bool, gutter: usize, text: &str, style: Style, out: &mut String) {
-    let excerpt = excerpt(text, place.span);
+fn show(
+    place: &Shown<'_>,
+    excerpt: &Excerpt,
+    with_line: bool,
+    gutter: usize,
+    style: Style,
+    out: &mut String,
+) {
     if with_line {
         let number = style.paint(Paint::Frame, &format!("{:>gutter$} |", place.span.line));
         let _ = writeln!(out, "{number} {}", excerpt.line);

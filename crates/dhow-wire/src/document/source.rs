@@ -31,10 +31,7 @@ impl Source {
 
     /// The span of a byte offset, found by counting; for the few places that no parser has marked.
     pub fn span_at(&self, offset: usize) -> Span {
-        let mut start = offset.min(self.text.len());
-        while !self.text.is_char_boundary(start) {
-            start -= 1;
-        }
+        let start = self.text.floor_char_boundary(offset);
         let before = &self.text[..start];
         let line_start = before.rfind('\n').map_or(0, |position| position + 1);
         let end = start + self.text[start..].chars().next().map_or(0, char::len_utf8);

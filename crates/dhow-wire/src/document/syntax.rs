@@ -2,6 +2,7 @@
 
 mod slips;
 
+use dhow_core::spec::check::quoted;
 use serde_saphyr::granit_parser::ErrorKind;
 
 use super::finding::Finding;
@@ -36,7 +37,7 @@ pub(super) fn finding(source: &Source, kind: &ErrorKind, span: Span) -> Finding 
     {
         return Finding::at(source, span, "there is no `: ` in this line").with_hint("write `key: value`");
     }
-    let (message, hint) = words(kind, &text[(span.start as usize).min(text.len())..]);
+    let (message, hint) = words(kind, &text[text.floor_char_boundary(span.start as usize)..]);
     Finding::at(source, on_screen(text, span), message).with_hint(hint)
 }
 
@@ -61,7 +62,7 @@ fn is_about_keys(kind: &ErrorKind) -> bool {
 /// The tab that indents the line of the place or the last line before it, which is nearly always what is wrong
 /// there.
 fn tab_indent(text: &str, span: Span) -> Option<Span> {
-    let start = (span.start as usize).min(text.len());
+    let start = text.floor_char_boundary(span.start as usize);
     let line_start = text[..start].rfind('\n').map_or(0, |position| position + 1);
     let line = text[line_start..].split('\n').next().unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
@@ -95,18 +96,41 @@ fn on_screen(text: &str, span: Span) -> Span {
 }
 
 fn words(kind: &ErrorKind, rest: &str) -> (String, String) {
+    let plain = match bracket_words(kind) {
+        Some(words) => return words,
+        None => line_words(kind).or_else(|| text_words(kind)),
+    };
+    match (plain, kind) {
+        (Some((message, hint)), _) => (message.into(), hint.into()),
+        (None, ErrorKind::UnexpectedCharacter { character }) => (
+            format!("text cannot start with {}", quoted(&character.to_string())),
+            "put it into quotes".into(),
+        ),
+        (None, ErrorKind::RecursionLimitExceeded) => (
+            format!("this is nested deeper than {DEPTH_MAX} levels"),
+            "nothing in this file needs more than a handful".into(),
+        ),
+        (None, _) if rest.starts_with('\t') => (A_TAB.0.into(), A_TAB.1.into()),
+        (None, other) => (
+            format!("this is not YAML: {other}"),
+            "compare it with the lines around it".into(),
+        ),
+    }
+}
+
+const A_TAB: (&str, &str) = ("there is a tab here", "YAML indents with spaces: replace the tab");
+
+/// Brackets and braces.
+fn bracket_words(kind: &ErrorKind) -> Option<(String, String)> {
     let (message, hint) = match kind {
-        ErrorKind::UnclosedQuotedScalar => ("this quote is never closed", "add the closing quote"),
-        ErrorKind::UnclosedFlowCollection { open } => return unclosed(*open),
-        ErrorKind::UnexpectedEofFlowSequence => return unclosed('['),
+        ErrorKind::UnclosedFlowCollection { open } => return Some(unclosed(*open)),
+        ErrorKind::UnexpectedEofFlowSequence => return Some(unclosed('[')),
         ErrorKind::UnexpectedEofFlowMapping | ErrorKind::UnexpectedEofImplicitFlowMapping => {
-            return unclosed('{');
+            return Some(unclosed('{'));
         }
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
-            return (
-                format!("`{open}` is closed by `{close}`"),
-                format!("write `{}`", closing(*open)),
-            );
+            let message = format!("`{open}` is closed by `{close}`");
+            return Some((message, format!("write `{}`", closing(*open))));
         }
         ErrorKind::MisplacedFlowCollectionEnd => (
             "this bracket closes nothing",
@@ -120,6 +144,18 @@ fn words(kind: &ErrorKind, rest: &str) -> (String, String) {
             "a `,` or `]` is missing before this place",
             "items in brackets are `[a, b]`",
         ),
+        ErrorKind::BlockEntryInFlowCollection => (
+            "`- ` has no place inside brackets",
+            "items in brackets are `[a, b]`",
+        ),
+        _ => return None,
+    };
+    Some((message.into(), hint.into()))
+}
+
+/// Keys, lists and indentation.
+fn line_words(kind: &ErrorKind) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
         ErrorKind::MappingValueNotAllowed => (
             "a `: ` stands where no key can be",
             "text with `: ` in it goes into quotes; a key needs the same indentation as its neighbours",
@@ -137,32 +173,19 @@ fn words(kind: &ErrorKind, rest: &str) -> (String, String) {
             "a list cannot start here",
             "put each `- ` on a line of its own, below the key",
         ),
-        ErrorKind::BlockEntryInFlowCollection => (
-            "`- ` has no place inside brackets",
-            "items in brackets are `[a, b]`",
-        ),
-        ErrorKind::UnexpectedCharacter { character } => {
-            return (
-                format!(
-                    "text cannot start with {}",
-                    dhow_core::spec::check::quoted(&character.to_string())
-                ),
-                "put it into quotes".into(),
-            );
-        }
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
         | ErrorKind::TabInPlainScalar
-        | ErrorKind::TabAtBlockScalarStart => {
-            ("there is a tab here", "YAML indents with spaces: replace the tab")
-        }
-        ErrorKind::RecursionLimitExceeded => {
-            return (
-                format!("this is nested deeper than {DEPTH_MAX} levels"),
-                "nothing in this file needs more than a handful".into(),
-            );
-        }
+        | ErrorKind::TabAtBlockScalarStart => A_TAB,
+        _ => return None,
+    })
+}
+
+/// Quotes, comments and blocks of text.
+fn text_words(kind: &ErrorKind) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
+        ErrorKind::UnclosedQuotedScalar => ("this quote is never closed", "add the closing quote"),
         ErrorKind::UnknownQuotedScalarEscape => (
             "there is no such escape in double quotes",
             "write `\\\\` for a backslash, or use single quotes",
@@ -179,15 +202,8 @@ fn words(kind: &ErrorKind, rest: &str) -> (String, String) {
             "this line of the block of text is indented differently",
             "give all its lines the same indentation",
         ),
-        _ if rest.starts_with('\t') => ("there is a tab here", "YAML indents with spaces: replace the tab"),
-        other => {
-            return (
-                format!("this is not YAML: {other}"),
-                "compare it with the lines around it".into(),
-            );
-        }
-    };
-    (message.into(), hint.into())
+        _ => return None,
+    })
 }
 
 fn closing(open: char) -> char {

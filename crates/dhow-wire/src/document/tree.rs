@@ -56,7 +56,11 @@ pub fn parse(source: &Source, findings: &mut Findings) -> Option<Document> {
     if builder.is_broken {
         return None;
     }
-    Some(Document { root: builder.root })
+    // A lone `---` holds as little as an empty file.
+    let is_something = |root: &Node| !matches!(&root.value, Value::Scalar(scalar) if scalar.is_absent());
+    Some(Document {
+        root: builder.root.filter(is_something),
+    })
 }
 
 /// The rest of the text is not worth reading; the finding says why.
@@ -210,6 +214,9 @@ impl<'a> Builder<'a> {
             | Written::Literal
             | Written::Folded => ScalarStyle::Quoted,
         };
+        // The parser writes `~` where nothing stands.
+        let is_absent = style == ScalarStyle::Plain && span.is_empty();
+        let text = if is_absent { "" } else { text };
         let scalar = Scalar {
             text: text.into(),
             style,

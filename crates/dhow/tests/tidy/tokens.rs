@@ -205,7 +205,9 @@ fn end_of_path(prefix: &mut Vec<Token>, base: usize, grouped: bool, paths: &mut 
 pub fn find(tokens: &[Token], pattern: &str) -> Vec<usize> {
     let wanted: Vec<&str> = pattern.split_whitespace().collect();
     let windows = tokens.windows(wanted.len()).enumerate();
-    let matching = windows.filter(|(_, window)| window.iter().map(|token| &token.text).eq(&wanted));
+    // The first token alone rules out nearly every place.
+    let candidates = windows.filter(|(_, window)| window[0].text == wanted[0]);
+    let matching = candidates.filter(|(_, window)| window.iter().map(|token| &token.text).eq(&wanted));
     matching.map(|(start, _)| start + wanted.len() - 1).collect()
 }
 

@@ -88,6 +88,8 @@ fn packing_fits_the_batch() {
     world.spec.affinity.mode = AffinityMode::Pack;
     // The least room that holds all.
     assert_eq!(world.table().place(&world.ask(), 4), ids(&[3, 3, 3, 3]));
+    // One that it fills exactly.
+    assert_eq!(world.table().place(&world.ask(), 3), ids(&[1, 1, 1]));
     // None holds all: the most room, then the least that holds the rest.
     assert_eq!(
         world.table().place(&world.ask(), 10),

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::naive::Naive;
-use super::world::{OURS, World, any_node, any_world, config};
+use super::world::{OURS, World, any_node, any_world, config, labelled};
 use crate::ids::NodeId;
 use crate::placement::marks::{Mark, Marks};
 use crate::placement::place::Search;
 use crate::placement::{NodeRow, NodeTable, Occupant};
-use crate::spec::{AffinityMode, NodeMode};
+use crate::spec::{AffinityMode, NodeMode, ServiceSpec};
 
 /// All that can be asked of a table, to compare two tables.
 fn answers(table: &mut NodeTable, world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
@@ -52,6 +52,20 @@ proptest! {
         prop_assert_eq!(world.table().place(&world.ask(), wanted), expected);
     }
 
+    /// Nodes that are all open and alike but for their room, so that the batch meets every kind of fit.
+    #[test]
+    fn a_batch_is_packed_as_if_one_by_one(mut world in any_world(), wanted in 1..12_u32) {
+        for node in &mut world.nodes {
+            let capacity = node.capacity;
+            *node = labelled(node.id.0, capacity, &[]);
+        }
+        world.spec = ServiceSpec::default();
+        world.spec.affinity.mode = AffinityMode::Pack;
+        world.present.clear();
+        world.bound_to = None;
+        prop_assert_eq!(world.table().place(&world.ask(), wanted), Naive::new(&world).place(wanted));
+    }
+
     #[test]
     fn no_node_gets_more_than_it_has(world in any_world(), wanted in 0..24_u32) {
         let mut table = world.table();
@@ -59,8 +73,9 @@ proptest! {
         prop_assert!(chosen.len() <= wanted as usize);
         for id in chosen {
             let node = table.get(id).unwrap();
-            prop_assert!(world.demand.cpu_milli == 0 || node.used.cpu_milli <= node.capacity.cpu_milli);
-            prop_assert!(world.demand.memory_bytes == 0 || node.used.memory_bytes <= node.capacity.memory_bytes);
+            let (demand, used, capacity) = (world.demand, node.used, node.capacity);
+            prop_assert!(demand.cpu_milli == 0 || used.cpu_milli <= capacity.cpu_milli);
+            prop_assert!(demand.memory_bytes == 0 || used.memory_bytes <= capacity.memory_bytes);
         }
     }
 
@@ -151,7 +166,8 @@ proptest! {
         let expected: Vec<NodeId> =
             bare.nodes.iter().filter(|node| naive.feasible(node)).map(|node| node.id).collect();
         // A sum that stopped at the largest number says nothing of what is free.
-        prop_assume!(bare.nodes.iter().all(|node| node.capacity.cpu_milli.max(node.capacity.memory_bytes) < u64::MAX));
+        let most = |node: &NodeRow| node.capacity.cpu_milli.max(node.capacity.memory_bytes);
+        prop_assume!(bare.nodes.iter().all(|node| most(node) < u64::MAX));
         prop_assert_eq!(world.table().fitting(&world.ask()), expected);
     }
 

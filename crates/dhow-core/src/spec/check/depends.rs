@@ -7,8 +7,10 @@ use super::suggest::did_you_mean;
 use crate::ids::ServiceName;
 use crate::spec::{DeploymentSpec, ServiceSpec};
 
-/// Suggestions compare a name with every service: a file with thousands of wrong names gets this many.
+/// Suggestions compare a name with other names: a file with thousands of wrong ones gets this many, each out of
+/// this many names, so that a hostile file costs 50,000 comparisons at most.
 const SUGGESTIONS_MAX: usize = 50;
+const NAMES_COMPARED_MAX: usize = 1_000;
 
 pub(super) fn check(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>) {
     let mut suggestions = 0;
@@ -54,7 +56,7 @@ fn unknown(
     const NAMES_SHOWN_MAX: usize = 6;
     let names = deployment.services.keys().map(ServiceName::as_str);
     let near = suggest
-        .then(|| did_you_mean(target.as_str(), names.clone()))
+        .then(|| did_you_mean(target.as_str(), names.clone().take(NAMES_COMPARED_MAX)))
         .flatten();
     let hint = near.unwrap_or_else(|| {
         let shown: Vec<String> = names

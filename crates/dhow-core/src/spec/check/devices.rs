@@ -97,7 +97,7 @@ fn device_problem(device: &str) -> Option<(String, String)> {
     const HOW: &str = "write `/dev/fuse`, or with its place inside and its rights: `/dev/sda:/dev/xvda:r`";
     let mut parts = device.split(':');
     for what in ["the device", "the device inside"] {
-        let Some(part) = parts.next() else { return None };
+        let part = parts.next()?;
         let is_rights = what == "the device inside" && !part.starts_with('/');
         if is_rights {
             return rights_problem(part).or_else(|| {

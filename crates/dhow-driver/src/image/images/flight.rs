@@ -14,8 +14,6 @@ use crate::image::progress::{ProgressSender, PullProgress};
 use crate::image::pull;
 use crate::image::reference::ImageRef;
 
-type Outcome = Option<Result<Image, ImageError>>;
-
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     /// Only those that somebody waits for; the mutex is held for a map operation, never longer.
@@ -26,7 +24,9 @@ pub(super) struct Flights {
 #[derive(Debug)]
 struct Flight {
     progress: ProgressSender,
-    outcome: watch::Receiver<Outcome>,
+    /// Kept here alone and not in a channel, so that nobody but those who asked holds the image.
+    outcome: Mutex<Option<Result<Image, ImageError>>>,
+    ended: watch::Receiver<bool>,
     task: AbortHandle,
     /// Blocking work cannot be aborted; it looks at this.
     cancelled: Arc<AtomicBool>,
@@ -54,14 +54,16 @@ impl Pull {
 
     /// Waits for the image.
     pub async fn wait(self) -> Result<Image, ImageError> {
-        let mut outcome = self.flight.outcome.clone();
-        let ended = outcome.wait_for(Option::is_some).await;
-        let cancelled = || Err(Subject::of(&self.reference).cancelled());
+        let mut ended = self.flight.ended.clone();
         // An error says that the task ended without an outcome: the runtime is shutting down.
-        ended.map_or_else(
-            |_| cancelled(),
-            |outcome| outcome.clone().unwrap_or_else(cancelled),
-        )
+        let _ = ended.wait_for(|ended| *ended).await;
+        let outcome = self
+            .flight
+            .outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        outcome.unwrap_or_else(|| Err(Subject::of(&self.reference).cancelled()))
     }
 }
 
@@ -70,11 +72,10 @@ impl Flights {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         let running = map.get(reference).and_then(Weak::upgrade);
         // One that has ended told what held then; a new caller wants what holds now.
-        let running =
-            running.filter(|flight| flight.outcome.borrow().is_none() && !flight.task.is_finished());
+        let running = running.filter(|flight| !*flight.ended.borrow() && !flight.task.is_finished());
         let flight = running.unwrap_or_else(|| {
             map.retain(|_, flight| flight.strong_count() > 0);
-            let flight = Arc::new(Flight::start(Arc::clone(inner), reference.clone()));
+            let flight = Flight::start(Arc::clone(inner), reference.clone());
             map.insert(reference.clone(), Arc::downgrade(&flight));
             flight
         });
@@ -86,25 +87,32 @@ impl Flights {
 }
 
 impl Flight {
-    fn start(inner: Arc<Inner>, reference: ImageRef) -> Self {
+    fn start(inner: Arc<Inner>, reference: ImageRef) -> Arc<Self> {
         let progress = ProgressSender::new();
         let cancelled = Arc::new(AtomicBool::new(false));
-        let (sender, outcome) = watch::channel(None);
+        let (sender, ended) = watch::channel(false);
         let job = pull::Job {
             inner,
             reference,
             progress: progress.clone(),
             cancelled: Arc::clone(&cancelled),
         };
-        let task = tokio::spawn(async move {
-            let ended = job.run().await;
-            sender.send_replace(Some(ended));
-        });
-        Self {
-            progress,
-            outcome,
-            task: task.abort_handle(),
-            cancelled,
-        }
+        Arc::new_cyclic(|flight: &Weak<Self>| {
+            let flight = flight.clone();
+            let task = tokio::spawn(async move {
+                let outcome = job.run().await;
+                if let Some(flight) = flight.upgrade() {
+                    *flight.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+                }
+                sender.send_replace(true);
+            });
+            Self {
+                progress,
+                outcome: Mutex::default(),
+                ended,
+                task: task.abort_handle(),
+                cancelled,
+            }
+        })
     }
 }

@@ -1,3 +1,5 @@
+//! References as people write them, right and wrong.
+
 use super::*;
 
 const HEX: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

@@ -93,11 +93,11 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Makes the file durable and says what its whole content hashes to.
-    pub async fn finish(self) -> Result<(PathBuf, Digest), StoreError> {
+    /// Says what the whole content hashes to, and gives the file back at its beginning.
+    pub async fn finish(mut self) -> Result<(File, Digest), StoreError> {
         run(move || {
-            self.file.sync_all().failing("sync", &self.path)?;
-            Ok((self.path, self.hasher.finish()))
+            self.file.seek(SeekFrom::Start(0)).failing("read", &self.path)?;
+            Ok((self.file, self.hasher.finish()))
         })
         .await
     }

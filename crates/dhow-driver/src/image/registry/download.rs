@@ -2,6 +2,7 @@
 //! the whole has the digest it should have.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use reqwest::header::CONTENT_RANGE;
@@ -11,7 +12,7 @@ use super::Repository;
 use super::blob_writer::BlobWriter;
 use super::repository::{Failure, Request};
 use crate::image::error::ImageError;
-use crate::image::source::{LayerRequest, blocking};
+use crate::image::source::LayerRequest;
 use crate::image::store::{DigestLock, LockKind, StoreError};
 use crate::image::unpack::LayerInput;
 
@@ -19,57 +20,38 @@ use crate::image::unpack::LayerInput;
 const MAX_TOTAL_ATTEMPTS: u32 = 1_000;
 const LAYER: &str = "a layer";
 
-impl Repository {
-    pub(super) async fn download(&self, request: LayerRequest) -> Result<LayerInput, ImageError> {
-        let digest = request.descriptor.digest;
-        let lock = request.store.locks.acquire(LockKind::Blob, &digest).await;
-        let lock = Arc::new(lock.map_err(|error| self.subject.store(error))?);
-        let path = request.store.blob_path(&digest);
-        // A blob in its place was checked before it got there.
-        if tokio::fs::metadata(&path).await.is_ok() {
-            request.progress.add_bytes(request.descriptor.size);
-        } else {
-            self.fill(&request, &lock).await?;
-        }
-        let subject = self.subject.clone();
-        blocking(&self.subject, move || {
-            let file =
-                File::open(&path).map_err(|error| subject.store(StoreError::io("open", &path, error)))?;
-            Ok(Box::new(file) as LayerInput)
-        })
-        .await
-    }
+/// A layer that has arrived. Its lock goes along: nobody changes the file while it is read.
+struct Transferred {
+    file: File,
+    _lock: Arc<DigestLock>,
+}
 
-    /// Fetches until the blob is whole and right, and puts it into its place.
-    async fn fill(&self, request: &LayerRequest, lock: &Arc<DigestLock>) -> Result<(), ImageError> {
+impl Read for Transferred {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+impl Repository {
+    /// Fetches until the blob is whole and right. Its file stays where it is until the layer is unpacked.
+    pub(super) async fn download(&self, request: LayerRequest) -> Result<LayerInput, ImageError> {
         let store_error = |error: StoreError| self.subject.store(error);
         let digest = request.descriptor.digest;
+        let lock = request.store.locks.acquire(LockKind::Blob, &digest).await;
+        let lock = Arc::new(lock.map_err(store_error)?);
         let mut clean_attempt_made = false;
         loop {
             let partial = request.store.partial_path(&digest);
-            let writer = BlobWriter::open(partial, Arc::clone(lock), request.work.clone())
-                .await
-                .map_err(store_error)?;
+            let writer = BlobWriter::open(partial, Arc::clone(&lock), request.work.clone()).await;
+            let writer = writer.map_err(store_error)?;
             request.progress.add_bytes(writer.size_bytes());
-            let (writer, resumed) = self.transfer(writer, request).await?;
-            let (partial, found) = writer.finish().await.map_err(store_error)?;
-            let (store, subject, lock) = (Arc::clone(&request.store), self.subject.clone(), Arc::clone(lock));
-            let adopted = blocking(&self.subject, move || {
-                let _lock = lock;
-                if found == digest {
-                    return store
-                        .adopt_blob(&digest, &partial)
-                        .map(|()| true)
-                        .map_err(|e| subject.store(e));
-                }
-                // What is wrong must not be resumed; if it stays, the next attempt finds the same.
-                let _ = std::fs::remove_file(&partial);
-                Ok(false)
-            });
-            if adopted.await? {
-                return Ok(());
+            let (writer, resumed) = self.transfer(writer, &request).await?;
+            let (file, found) = writer.finish().await.map_err(store_error)?;
+            if found == digest {
+                return Ok(Box::new(Transferred { file, _lock: lock }));
             }
             // What was resumed may have been spoiled long ago: it gets one clean attempt.
+            request.store.remove_partial(&digest).map_err(store_error)?;
             if !resumed || clean_attempt_made {
                 return Err(self.subject.wrong_digest(LAYER, digest, found));
             }
@@ -153,7 +135,7 @@ impl Repository {
                 Ok(None) if received_bytes < size_bytes => {
                     let error = self.subject.wrong_size(LAYER, size_bytes, received_bytes);
                     break Some(Failure::Passing {
-                        error,
+                        error: Box::new(error),
                         asked_wait: None,
                     });
                 }
@@ -204,10 +186,9 @@ fn range_of(answer: &Response, from_bytes: u64) -> Range {
 fn is_bad_range(failure: &Failure) -> bool {
     let status = StatusCode::RANGE_NOT_SATISFIABLE.as_u16();
     match failure {
-        Failure::Passing {
-            error: ImageError::RegistryFailed { status: found, .. },
-            ..
-        } => *found == status,
-        Failure::Passing { .. } | Failure::Final(_) => false,
+        Failure::Passing { error, .. } => {
+            matches!(**error, ImageError::RegistryFailed { status: found, .. } if found == status)
+        }
+        Failure::Final(_) => false,
     }
 }

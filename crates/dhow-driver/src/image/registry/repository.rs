@@ -43,7 +43,7 @@ pub(super) enum Failure {
     Final(ImageError),
     /// Trying again may help; the wait is what the registry asks for.
     Passing {
-        error: ImageError,
+        error: Box<ImageError>,
         asked_wait: Option<Duration>,
     },
 }
@@ -162,10 +162,10 @@ impl Repository {
         match failure {
             Failure::Final(error) => Err(error),
             Failure::Passing { mut error, .. } if failed >= policy.max_attempts => {
-                if let ImageError::RegistryFailed { attempts, .. } = &mut error {
+                if let ImageError::RegistryFailed { attempts, .. } = &mut *error {
                     *attempts = failed;
                 }
-                Err(error)
+                Err(*error)
             }
             Failure::Passing { error, asked_wait } => {
                 let wait = policy.wait(failed, asked_wait);
@@ -260,7 +260,10 @@ impl Repository {
                 status: status.as_u16(),
                 attempts: 1,
             };
-            return Err(Failure::Passing { error, asked_wait });
+            return Err(Failure::Passing {
+                error: Box::new(error),
+                asked_wait,
+            });
         }
         Err(Failure::Final(match status {
             StatusCode::NOT_FOUND => self.subject.not_found(),
@@ -300,7 +303,7 @@ impl Repository {
             | RegistryTrouble::UnknownHost
             | RegistryTrouble::TimedOut
             | RegistryTrouble::Broken => Failure::Passing {
-                error: failed,
+                error: Box::new(failed),
                 asked_wait: None,
             },
         }
@@ -336,17 +339,20 @@ fn trouble(error: &reqwest::Error) -> RegistryTrouble {
         return RegistryTrouble::TimedOut;
     }
     for cause in causes(error) {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+        let mut cause: &(dyn std::error::Error + 'static) = cause;
+        // I/O errors wrap others, the TLS library's among them, without listing them as their cause.
+        loop {
+            if cause.is::<rustls::Error>() {
+                return RegistryTrouble::Untrusted;
+            }
+            let Some(io) = cause.downcast_ref::<std::io::Error>() else {
+                break;
+            };
             if io.kind() == std::io::ErrorKind::ConnectionRefused {
                 return RegistryTrouble::Refused;
             }
-            // The TLS library's errors travel inside of I/O errors, which do not list them as their cause.
-            if io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) {
-                return RegistryTrouble::Untrusted;
-            }
-        }
-        if cause.is::<rustls::Error>() {
-            return RegistryTrouble::Untrusted;
+            let Some(inner) = io.get_ref() else { break };
+            cause = inner;
         }
     }
     RegistryTrouble::Broken

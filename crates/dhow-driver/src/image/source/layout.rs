@@ -89,7 +89,7 @@ impl LayoutSource {
         chosen.map_err(|offered| ImageError::NoPlatform {
             image: self.subject.image.clone(),
             origin: self.subject.origin.clone(),
-            wanted,
+            wanted: Box::new(wanted),
             offered,
         })
     }

@@ -56,15 +56,24 @@ pub(super) fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
         .failing("sync", parent)
 }
 
-/// Replaces a file that needs to outlive nothing but this process.
-pub(super) fn replace_json(path: &Path, value: &impl Serialize, tmp_dir: &Path) -> Result<(), StoreError> {
+/// Replaces a file that may be lost with the host's power.
+pub(super) fn replace(path: &Path, bytes: &[u8], tmp_dir: &Path) -> Result<(), StoreError> {
     let tmp = tmp_dir.join(format!("file-{}", NEXT_TMP.fetch_add(1, Ordering::Relaxed)));
+    let placed = fs::write(&tmp, bytes)
+        .and_then(|()| fs::rename(&tmp, path))
+        .failing("write", path);
+    if placed.is_err() {
+        // Best effort: the session's directory is removed with all it holds in the end.
+        let _ = fs::remove_file(&tmp);
+    }
+    placed
+}
+
+pub(super) fn replace_json(path: &Path, value: &impl Serialize, tmp_dir: &Path) -> Result<(), StoreError> {
     let bytes = serde_json::to_vec(value)
         .map_err(io::Error::from)
         .failing("write", path)?;
-    fs::write(&tmp, bytes)
-        .and_then(|()| fs::rename(&tmp, path))
-        .failing("write", path)
+    replace(path, &bytes, tmp_dir)
 }
 
 pub(super) fn sync_file_system(path: &Path) -> Result<(), StoreError> {
@@ -131,11 +140,13 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The digests that name entries of a directory; other names are not ours and are left alone.
-pub(super) fn digests_in(dir: &Path, suffix: &str) -> Result<Vec<Digest>, StoreError> {
+pub(super) fn digests_in(dir: &Path, prefix: &str, suffix: &str) -> Result<Vec<Digest>, StoreError> {
     let mut digests = Vec::new();
     for entry in fs::read_dir(dir).failing("list", dir)? {
         let name = entry.failing("list", dir)?.file_name();
-        let hex = name.to_str().and_then(|name| name.strip_suffix(suffix));
+        let hex = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(prefix)?.strip_suffix(suffix));
         digests.extend(hex.and_then(Digest::from_hex));
     }
     digests.sort_unstable();
@@ -156,4 +167,13 @@ pub(super) fn clean_old_partials(dir: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// The kernel's name for the time since it was started; a new one every time where it cannot be read.
+pub(super) fn boot_id() -> String {
+    let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map_or_else(
+        |_| format!("{:032x}", rand::random::<u128>()),
+        |id| id.trim().to_owned(),
+    )
 }

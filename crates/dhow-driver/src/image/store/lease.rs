@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Store;
 use super::error::StoreError;
 use super::files;
 use super::session::lease_path;
@@ -22,17 +23,21 @@ pub(crate) struct Lease {
     path: PathBuf,
     tmp_dir: PathBuf,
     named: Mutex<BTreeSet<Digest>>,
+    /// A lease lives as long as the session it belongs to; this keeps that open.
+    _store: Arc<Store>,
 }
 
 impl Lease {
-    pub(super) fn create(leases_dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn create(store: &Arc<Store>, leases_dir: &Path) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let tmp_dir = leases_dir.with_file_name("tmp");
-        Ok(Self {
+        let _store = Arc::clone(store);
+        Self {
             path: lease_path(leases_dir, number),
             tmp_dir,
             named: Mutex::default(),
-        })
+            _store,
+        }
     }
 
     /// Adds digests. Once this returns, what they name stays if it is there; look for it only afterwards.

@@ -27,7 +27,10 @@ pub enum UnpackError {
         source: Arc<io::Error>,
     },
     #[error("the unpacked layer has the digest {found} and the image's configuration says {expected}")]
-    WrongDiffId { expected: Digest, found: Digest },
+    WrongDiffId {
+        expected: Box<Digest>,
+        found: Box<Digest>,
+    },
     #[error("could not {doing} `{entry}` of the layer")]
     Entry {
         doing: &'static str,

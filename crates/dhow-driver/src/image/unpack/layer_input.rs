@@ -22,7 +22,7 @@ type Source = BufReader<LayerInput>;
 /// The uncompressed stream.
 pub(crate) enum Decompressed {
     Plain(Source),
-    Gzip(BufReader<MultiGzDecoder<Source>>),
+    Gzip(Box<BufReader<MultiGzDecoder<Source>>>),
     Zstd(BufReader<zstd::stream::read::Decoder<'static, Source>>),
 }
 
@@ -32,10 +32,8 @@ impl Decompressed {
         let mut source = BufReader::with_capacity(BUFFER_BYTES, input);
         let magic = source.fill_buf()?;
         if magic.starts_with(&GZIP_MAGIC) {
-            return Ok(Self::Gzip(BufReader::with_capacity(
-                BUFFER_BYTES,
-                MultiGzDecoder::new(source),
-            )));
+            let gzip = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(source));
+            return Ok(Self::Gzip(Box::new(gzip)));
         }
         let skippable = magic.len() >= 4 && magic[0] & 0xf0 == 0x50 && magic[1..4] == ZSTD_SKIPPABLE;
         if magic.starts_with(&ZSTD_MAGIC) || skippable {

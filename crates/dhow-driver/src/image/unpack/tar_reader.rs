@@ -145,7 +145,14 @@ impl<R: Read> TarReader<R> {
     }
 
     fn next_header(&mut self) -> Result<Option<Header>, UnpackError> {
-        self.skip(self.unread_bytes.saturating_add(self.padding_bytes))?;
+        if self.skip(self.unread_bytes)? < self.unread_bytes {
+            return Err(UnpackError::reading(io::ErrorKind::UnexpectedEof.into()));
+        }
+        // Some builders leave out the padding of the last entry, and the end mark with it.
+        if self.skip(self.padding_bytes)? < self.padding_bytes {
+            (self.unread_bytes, self.padding_bytes) = (0, 0);
+            return Ok(None);
+        }
         (self.unread_bytes, self.padding_bytes) = (0, 0);
         let mut header = Header::new_old();
         let block = header.as_mut_bytes();
@@ -173,12 +180,9 @@ impl<R: Read> TarReader<R> {
         Ok(Some(header))
     }
 
-    fn skip(&mut self, count: u64) -> Result<(), UnpackError> {
-        let skipped = io::copy(&mut (&mut self.input).take(count), &mut io::sink());
-        if skipped.map_err(UnpackError::reading)? < count {
-            return Err(UnpackError::reading(io::ErrorKind::UnexpectedEof.into()));
-        }
-        Ok(())
+    /// Reads past this many bytes, or fewer at the end of the stream; returns how many.
+    fn skip(&mut self, count: u64) -> Result<u64, UnpackError> {
+        io::copy(&mut (&mut self.input).take(count), &mut io::sink()).map_err(UnpackError::reading)
     }
 
     fn start_data(&mut self, size_bytes: u64) {

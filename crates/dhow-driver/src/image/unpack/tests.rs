@@ -1,4 +1,6 @@
-//! Layers as they should be, and as an attacker would make them.
+//! Layers as they should be; `hostile` has those that an attacker would make.
+
+mod hostile;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use tar::EntryType;
 use tempfile::TempDir;
 
-use super::tree::Resolver;
 use super::*;
 use crate::image::test_tar::{TestTar, is_root};
 
@@ -266,247 +267,6 @@ fn later_entries_replace_earlier_ones() {
 }
 
 #[test]
-fn attempts_to_get_out_are_refused() {
-    let cases: Vec<(TestTar, EntryRefusal)> = vec![
-        (
-            TestTar::new().file("../outside", "x"),
-            EntryRefusal::ParentComponent,
-        ),
-        (
-            TestTar::new().file("a/../../outside", "x"),
-            EntryRefusal::ParentComponent,
-        ),
-        (TestTar::new().file("/outside", "x"), EntryRefusal::AbsolutePath),
-        (
-            TestTar::new().pax("path", b"../outside").file("a", "x"),
-            EntryRefusal::ParentComponent,
-        ),
-        (
-            TestTar::new().pax("path", b"a\0b").file("a", "x"),
-            EntryRefusal::NulByte,
-        ),
-        (
-            TestTar::new().symlink("up", "..").file("up/outside", "x"),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().symlink("up", "/").file("up/outside", "x"),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new()
-                .symlink("up", "..")
-                .symlink("via", "up")
-                .dir("via/x", 0o755),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().symlink("up", "..").file("up/.wh.outside", ""),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().symlink("up", "..").file("up/.wh..wh..opq", ""),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().symlink("loop", "loop").file("loop/x", ""),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().symlink("no", "where").file("no/x", ""),
-            EntryRefusal::ParentNotDirectory,
-        ),
-        (
-            TestTar::new().file("f", "").file("f/x", ""),
-            EntryRefusal::ParentNotDirectory,
-        ),
-        (
-            TestTar::new().hard_link("h", "../outside"),
-            EntryRefusal::HardLinkOutside,
-        ),
-        (
-            TestTar::new().hard_link("h", "/outside"),
-            EntryRefusal::HardLinkOutside,
-        ),
-        (
-            TestTar::new().symlink("up", "..").hard_link("h", "up/outside"),
-            EntryRefusal::HardLinkOutside,
-        ),
-        (
-            TestTar::new().hard_link("h", "missing"),
-            EntryRefusal::HardLinkMissing,
-        ),
-        (
-            TestTar::new().dir("d", 0o755).hard_link("h", "d"),
-            EntryRefusal::HardLinkToDirectory,
-        ),
-        (
-            TestTar::new().hard_link("h", "."),
-            EntryRefusal::HardLinkToDirectory,
-        ),
-        (TestTar::new().file(".wh...", ""), EntryRefusal::WhiteoutName),
-        (TestTar::new().file(".wh..", ""), EntryRefusal::WhiteoutName),
-        (TestTar::new().file(".wh.", ""), EntryRefusal::WhiteoutName),
-        (TestTar::new().file("./", "x"), EntryRefusal::RootNotDirectory),
-        (TestTar::new().symlink(".", "/"), EntryRefusal::RootNotDirectory),
-        (
-            TestTar::new().pax("GNU.sparse.major", b"1").file("s", "x"),
-            EntryRefusal::PaxSparse,
-        ),
-        (
-            TestTar::new().pax("uid", b"5000000000").file("s", "x"),
-            EntryRefusal::OwnerOutOfRange,
-        ),
-        (
-            TestTar::new().entry("x", EntryType::new(b'Q'), 0, b"", ""),
-            EntryRefusal::UnknownType(b'Q'),
-        ),
-    ];
-    for (number, (tar, why)) in cases.into_iter().enumerate() {
-        assert_eq!(unpacked(tar).refusal(), why, "case {number}");
-    }
-}
-
-#[test]
-fn links_are_never_written_through() {
-    let layer = unpacked(
-        TestTar::new()
-            .symlink("l", "../outside")
-            .file("l", "replaced the link"),
-    );
-    layer.meta();
-    assert_eq!(layer.text("l"), "replaced the link");
-    // A hard link to a symbolic link is another name of that link, not of what it points at.
-    let layer = unpacked(
-        TestTar::new()
-            .symlink("l", "../outside")
-            .hard_link("h", "l")
-            .file("h", "new"),
-    );
-    layer.meta();
-    assert_eq!(layer.text("h"), "new");
-    // A link that stays inside may be gone through, as other tools do.
-    let layer = unpacked(
-        TestTar::new()
-            .dir("usr/lib/", 0o755)
-            .symlink("lib", "usr/lib")
-            .file("lib/x", "in"),
-    );
-    layer.meta();
-    assert_eq!(layer.text("usr/lib/x"), "in");
-}
-
-#[test]
-fn without_openat2_every_link_is_refused() {
-    for (tar, why) in [
-        (
-            TestTar::new().symlink("up", "..").file("up/outside", "x"),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new()
-                .dir("in", 0o755)
-                .symlink("l", "in")
-                .file("l/x", "x"),
-            EntryRefusal::ThroughLink,
-        ),
-        (
-            TestTar::new().file("f", "").file("f/x", "x"),
-            EntryRefusal::ParentNotDirectory,
-        ),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        let cancelled = AtomicBool::new(false);
-        let limits = UnpackLimits::default();
-        let job = UnpackJob {
-            limits: &limits,
-            privilege: privilege(),
-            diff_id: Digest::of(b""),
-            cancelled: &cancelled,
-        };
-        let mut writer = LayerWriter::open(dir.path(), &job).unwrap();
-        writer.tree_mut().set_resolver(Resolver::Walk);
-        let mut archive = TarReader::new(Cursor::new(tar.file("deep/er/file", "y").finish()));
-        let refused = loop {
-            let entry = archive.next_entry().unwrap().unwrap();
-            if let Err(error) = writer.apply(&entry, &mut archive) {
-                break error;
-            }
-        };
-        assert!(
-            matches!(refused, UnpackError::Refused { why: found, .. } if found == why),
-            "{refused:?}"
-        );
-        let entry = archive.next_entry().unwrap().unwrap();
-        writer.apply(&entry, &mut archive).unwrap();
-        assert_eq!(fs::read_to_string(dir.path().join("deep/er/file")).unwrap(), "y");
-    }
-}
-
-#[test]
-fn limits_hold() {
-    let limited = |tar: TestTar, max_entries: u64, max_layer_bytes: u64| {
-        let bytes = tar.finish();
-        let diff_id = Digest::of(&bytes);
-        match unpack_bytes(
-            bytes,
-            diff_id,
-            &UnpackLimits {
-                max_entries,
-                max_layer_bytes,
-            },
-        )
-        .meta
-        {
-            Err(UnpackError::TooLarge { kind, .. }) => kind,
-            other => panic!("too large, not {other:?}"),
-        }
-    };
-    let many = |count: usize| (0..count).fold(TestTar::new(), |tar, n| tar.file(&format!("f{n}"), ""));
-    assert_eq!(limited(many(11), 10, 1 << 20), LimitKind::Entries);
-    assert_eq!(limited(many(11), 100, 4_096), LimitKind::Bytes);
-    // A size that is declared and never sent.
-    let huge = TestTar::new().header("f", EntryType::Regular, "", b"", |header| {
-        header.set_size(1 << 40)
-    });
-    assert_eq!(limited(huge, 10, 1 << 30), LimitKind::Bytes);
-    let huge = TestTar::new().header("f", EntryType::XHeader, "", b"", |header| {
-        header.set_size(1 << 40)
-    });
-    assert_eq!(limited(huge, 10, 1 << 30), LimitKind::ExtensionBytes);
-    let huge = TestTar::new().header("f", EntryType::GNULongName, "", b"", |header| {
-        header.set_size(2 << 20)
-    });
-    assert_eq!(limited(huge, 10, 1 << 30), LimitKind::ExtensionBytes);
-}
-
-#[test]
-fn a_small_download_cannot_fill_the_disk() {
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    let header = TestTar::new()
-        .header("bomb", EntryType::Regular, "", b"", |header| {
-            header.set_size(8 << 20)
-        })
-        .cut();
-    gzip.write_all(&header).unwrap();
-    gzip.write_all(&vec![0; 8 << 20]).unwrap();
-    let bytes = gzip.finish().unwrap();
-    assert!(bytes.len() < 32 << 10);
-    let limits = UnpackLimits {
-        max_layer_bytes: 1 << 20,
-        ..UnpackLimits::default()
-    };
-    let layer = unpack_bytes(bytes, Digest::of(b""), &limits);
-    assert!(matches!(
-        layer.meta,
-        Err(UnpackError::TooLarge {
-            kind: LimitKind::Bytes,
-            ..
-        })
-    ));
-}
-
-#[test]
 fn every_compression_is_recognised() {
     let tar = TestTar::new().file("f", "content").finish();
     let gzip = |bytes: &[u8]| {
@@ -593,6 +353,17 @@ fn cancelling_stops_at_once() {
     let ended = unpack(Box::new(Cursor::new(bytes)), dir.path(), &job);
     assert!(matches!(ended, Err(UnpackError::Cancelled)), "{ended:?}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_end_may_come_without_a_mark() {
+    let whole = TestTar::new().dir("/", 0o755).file("f", "content").cut();
+    let unpadded = whole[..512 + 512 + "content".len()].to_vec();
+    for bytes in [whole, unpadded] {
+        let diff_id = Digest::of(&bytes);
+        let layer = unpack_bytes(bytes, diff_id, &UnpackLimits::default());
+        assert_eq!((layer.text("f").as_str(), layer.meta().entries), ("content", 2));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::span::Span;
 
 /// The lines of a text up to the one of a place, each with its number and its first byte.
 fn lines_until(text: &str, span: Span) -> impl DoubleEndedIterator<Item = (u32, usize, &str)> {
-    let end = (span.start as usize).min(text.len());
+    let end = text.floor_char_boundary(span.start as usize);
     let line_end = text[end..]
         .find('\n')
         .map_or(text.len(), |position| end + position);
