@@ -20,8 +20,8 @@ use dhow_core::time::ClusterTime;
 
 pub use agent::Agent;
 pub use behaviour::Behaviour;
-pub use trace::TraceLine;
 use trace::Told;
+pub use trace::TraceLine;
 
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
 const ROUNDS_MAX: u32 = 200;

@@ -82,9 +82,14 @@ impl Planner<'_> {
             .copied()
             .collect();
         self.place_on(&view, &open, demand);
-        let on_fitting = seen.iter().filter(|seen| fitting.contains(&seen.replica.node));
-        let settled =
-            done && open.is_empty() && on_fitting.into_iter().all(|seen| seen.fresh && seen.available);
+        // Every node has one that can be relied on: one whose replica is still ending has none.
+        let good: BTreeSet<NodeId> = seen
+            .iter()
+            .filter(|seen| seen.fresh && seen.available)
+            .map(|seen| seen.replica.node)
+            .filter(|node| fitting.contains(node))
+            .collect();
+        let settled = done && good.len() == fitting.len();
         if settled {
             self.cache.settled.insert(service.id);
         } else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::{NodeId, ReplicaKey, Slot};
 use crate::replica::ReplicaState;
-use crate::spec::{RType, ServiceSpec, TimeSpan};
+use crate::spec::{AffinityMode, NodeMode, RType, ServiceSpec, TimeSpan};
 use crate::state::{GenerationInfo, Replica, Service, State, Wanted};
 use crate::time::ClusterTime;
 
@@ -44,6 +44,13 @@ impl SlotView<'_> {
     pub fn is_available(&self) -> bool {
         self.fresh.iter().chain(&self.old).any(|seen| seen.available)
     }
+
+    /// Its old replicas have gone, and the one in their place is not what it should be. A lost node or the end
+    /// of a job is no failure.
+    pub fn is_failing(&self) -> bool {
+        let fails = |seen: &Seen<'_>| !seen.available && !seen.is_lost() && !seen.replica.is_completed();
+        self.old.is_empty() && !self.fresh.is_empty() && self.fresh.iter().all(fails)
+    }
 }
 
 /// A service with all its slots.
@@ -52,7 +59,8 @@ pub(super) struct View<'a> {
     pub info: Arc<GenerationInfo>,
     /// Wanted slots, and those that only have replicas left, in order.
     pub slots: Vec<(Slot, SlotView<'a>)>,
-    /// How many replicas that are to run are on which node, ascending by node.
+    /// How many replicas that are to run are on which node, ascending by node. What a rollout is about to end
+    /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
     /// How long a fresh replica must have been healthy to be relied on.
@@ -68,6 +76,9 @@ impl<'a> View<'a> {
         } else {
             TimeSpan::ZERO
         };
+        // Who wants a node for itself must know its own old ones from others', and packing goes where they are.
+        let old_count =
+            info.spec.node_mode != NodeMode::Shared || info.spec.affinity.mode == AffinityMode::Pack;
         let mut wanted = service.wanted_slots().peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
@@ -88,7 +99,7 @@ impl<'a> View<'a> {
                 (Wanted::Run, true) => view.fresh.push(seen),
                 (Wanted::Run, false) => view.old.push(seen),
             }
-            if replica.wanted == Wanted::Run && replica.reserves() {
+            if replica.wanted == Wanted::Run && replica.reserves() && (seen.fresh || old_count) {
                 on_nodes.push(replica.node);
             }
         }

@@ -37,6 +37,8 @@ pub struct Agent {
     ledger: VecDeque<AgentEvent>,
     needs_inventory: bool,
     workloads: BTreeMap<ReplicaKey, Workload>,
+    /// What it was last told to run.
+    assigned: BTreeSet<ReplicaKey>,
 }
 
 impl Agent {
@@ -51,6 +53,7 @@ impl Agent {
             ledger: VecDeque::new(),
             needs_inventory: true,
             workloads: BTreeMap::new(),
+            assigned: BTreeSet::new(),
         }
     }
 
@@ -62,6 +65,7 @@ impl Agent {
         self.linked = false;
         self.powered = false;
         self.workloads.clear();
+        self.assigned.clear();
         self.ledger.clear();
     }
 
@@ -120,8 +124,13 @@ impl Agent {
             return false;
         }
         let mut acted = false;
-        if self.linked {
+        // What it has is told before it hears what it should have.
+        if self.linked && !self.needs_inventory {
             acted |= self.take_assignment(state, behaviours, now);
+        }
+        // An image may have been mended or broken since it was last started.
+        for workload in self.workloads.values_mut() {
+            workload.behaviour = behaviour_of(behaviours, &workload.spec);
         }
         let keys: Vec<ReplicaKey> = self.workloads.keys().copied().collect();
         for key in keys {
@@ -130,6 +139,10 @@ impl Agent {
                 self.happen(state, &key, event, now);
             }
         }
+        // What has ended and is not asked for is forgotten.
+        let assigned = &self.assigned;
+        self.workloads
+            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
         acted
     }
 
@@ -172,12 +185,7 @@ impl Agent {
                     continue;
                 }
                 let spec = info.spec.for_role(role);
-                let image = spec
-                    .image
-                    .as_ref()
-                    .map(|image| image.name.clone())
-                    .unwrap_or_default();
-                let behaviour = behaviours.get(&image).copied().unwrap_or_default();
+                let behaviour = behaviour_of(behaviours, &spec);
                 let due = VecDeque::from([(now, ReplicaEvent::StartBegan)]);
                 let workload = Workload {
                     spec,
@@ -201,8 +209,7 @@ impl Agent {
                 acted = true;
             }
         }
-        self.workloads
-            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
+        self.assigned = assigned;
         acted
     }
 
@@ -264,6 +271,14 @@ impl Agent {
             Err(_) => self.needs_inventory = true,
         }
     }
+}
+
+fn behaviour_of(behaviours: &BTreeMap<String, Behaviour>, spec: &ServiceSpec) -> Behaviour {
+    let image = spec.image.as_ref();
+    image
+        .and_then(|image| behaviours.get(&image.name))
+        .copied()
+        .unwrap_or_default()
 }
 
 impl Workload {

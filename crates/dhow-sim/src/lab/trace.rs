@@ -42,10 +42,7 @@ impl Told {
             Command::Plan(command) => (plan(state, command), true),
             Command::Agent(command) => (agent(state, command), true),
         };
-        Self {
-            lines,
-            names_refused,
-        }
+        Self { lines, names_refused }
     }
 
     /// What came of it.
@@ -186,7 +183,7 @@ fn plan(state: &State, command: &PlanCommand) -> Vec<(Option<Slot>, String)> {
         } => {
             let without = without
                 .as_ref()
-                .map(|text| format!(", {text}"))
+                .map(|text| format!(" {text}"))
                 .unwrap_or_default();
             format!("{} may start{without}", service(state, *id))
         }
@@ -215,6 +212,7 @@ fn reason(state: &State, why: &StopReason) -> String {
         StopReason::Removed => "removed".into(),
         StopReason::Displaced { by } => format!("displaced by {}", service(state, *by)),
         StopReason::NodeUnfit => "its node no longer fits".into(),
+        StopReason::NodeLost => "its node is lost".into(),
     }
 }
 
@@ -222,13 +220,15 @@ fn agent(state: &State, command: &AgentCommand) -> Vec<(Option<Slot>, String)> {
     let (node, events) = match command {
         AgentCommand::Report { node, events, .. } => (*node, events),
         AgentCommand::Inventory { node, replicas, .. } => {
-            // A node that has nothing, as every new one, needs no word.
+            let known = state.node(*node).is_some_and(|node| !node.is_empty());
             let all = match replicas.len() {
-                0 => return Vec::new(),
-                1 => "the one replica".into(),
-                many => format!("all {many} replicas"),
+                // Nothing is what everybody expects of a new node.
+                0 if !known => return Vec::new(),
+                0 => "that it has nothing".into(),
+                1 => "the one replica that it has".into(),
+                many => format!("the {many} replicas that it has"),
             };
-            return whole(Some(format!("node {node} reports {all} that it has")));
+            return whole(Some(format!("node {node} reports {all}")));
         }
     };
     events
@@ -257,7 +257,10 @@ fn agent(state: &State, command: &AgentCommand) -> Vec<(Option<Slot>, String)> {
 fn late(state: &State, node: NodeId, key: &ReplicaKey) -> String {
     match state.replicas.get(key) {
         Some(replica) if replica.node == node => String::new(),
-        Some(replica) => format!(" on node {node}, where it is not any more: it is on node {}", replica.node),
+        Some(replica) => format!(
+            " on node {node}, where it is not any more: it is on node {}",
+            replica.node
+        ),
         None => format!(" on node {node}, which nobody asks for any more"),
     }
 }

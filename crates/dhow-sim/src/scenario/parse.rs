@@ -113,9 +113,7 @@ fn on_deployment(words: &[&str]) -> Result<Action, String> {
 
 /// `shop/web=5`, or with a role `shop/db:reader=3`.
 fn scale(text: &str) -> Result<Action, String> {
-    let (path, count) = text
-        .split_once('=')
-        .ok_or("write `scale DEPLOYMENT/SERVICE=N`")?;
+    let (path, count) = text.split_once('=').ok_or("write `scale DEPLOYMENT/SERVICE=N`")?;
     let (path, role) = match path.split_once(':') {
         Some((path, role)) => (
             path,
@@ -159,7 +157,9 @@ fn token(words: &[&str]) -> Result<TokenAction, String> {
             key: (*key).into(),
         }),
         ["revoke", name] => Ok(TokenAction::Revoke { name: (*name).into() }),
-        _ => Err("write `token issue NAME uses=1 ttl=1h`, `token use NAME by KEY` or `token revoke NAME`".into()),
+        _ => Err(
+            "write `token issue NAME uses=1 ttl=1h`, `token use NAME by KEY` or `token revoke NAME`".into(),
+        ),
     }
 }
 

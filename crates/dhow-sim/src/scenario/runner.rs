@@ -69,9 +69,7 @@ impl Runner {
         let text = match invocation.text.strip_prefix("request ") {
             None => invocation.text.as_str(),
             Some(rest) => {
-                let (key, command) = rest
-                    .split_once(' ')
-                    .ok_or("write `request KEY COMMAND`")?;
+                let (key, command) = rest.split_once(' ').ok_or("write `request KEY COMMAND`")?;
                 self.lab.request = Some(request(key, command, &invocation.input));
                 command
             }

@@ -56,7 +56,8 @@ impl Script {
                 None if line.starts_with('#') => blocks.push(Block::Prose(line.into())),
                 None => {
                     let Some(Block::Command(above)) = blocks.last_mut().filter(|_| empty == 0) else {
-                        let what = "this is neither prose (`# …`), nor a command (`$ …`), nor right under one";
+                        let what =
+                            "this is neither prose (`# …`), nor a command (`$ …`), nor right under one";
                         return Err(BadScript {
                             line: at,
                             what: what.into(),

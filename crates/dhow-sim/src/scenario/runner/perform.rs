@@ -27,9 +27,7 @@ impl Runner {
             Action::Ps { all: true } => show::ended(state),
             Action::Status => show::status(state),
             Action::History(deployment) => show::history(state, deployment),
-            Action::Explain(deployment, service) => {
-                show::explain(state, self.lab.now, deployment, service)
-            }
+            Action::Explain(deployment, service) => show::explain(state, self.lab.now, deployment, service),
             Action::Deploy => self.deploy(joined(input)),
             Action::Redeploy(deployment) => self.redeploy(deployment, input)?,
             Action::Manifests { version } => self.manifests(*version, input),
@@ -111,7 +109,10 @@ impl Runner {
                     Some(_) => Vec::new(),
                     None => vec![key.clone()],
                 };
-                drop(self.lab.apply(Command::Node(NodeCommand::Label { node, set, unset })));
+                drop(
+                    self.lab
+                        .apply(Command::Node(NodeCommand::Label { node, set, unset })),
+                );
             }
             NodeAction::Remove => drop(self.lab.apply(Command::Node(NodeCommand::Remove { node }))),
             NodeAction::Lead => self.lab.change_leader(node),

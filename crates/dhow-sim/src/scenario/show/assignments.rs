@@ -11,13 +11,16 @@ pub(in crate::scenario) fn assignments(state: &State, node: NodeId, since: Revis
     let line = |change: AssignmentChange<'_>| {
         let revision = change.revision();
         match change {
-            AssignmentChange::Set { service: id, assigned } => {
+            AssignmentChange::Set {
+                service: id,
+                assigned,
+            } => {
                 let ids = state.service(id).map(|service| ids(service, assigned));
                 let name = name(id).unwrap_or_default();
                 format!("revision {revision}: {name} is {}", ids.unwrap_or_default())
             }
-            AssignmentChange::Delete { service: id, .. } => {
-                let name = name(id).unwrap_or_else(|| format!("service {id}"));
+            AssignmentChange::Delete { service, name, .. } => {
+                let name = name.map_or_else(|| format!("service {service}"), ToString::to_string);
                 format!("revision {revision}: {name} is gone")
             }
         }

@@ -20,7 +20,9 @@ pub(in crate::scenario) fn explain(
         .collect();
     let report = plan_next(state, &mut PlanCache::default(), now).report;
     if let Some(report) = report.services.get(&service.id) {
-        lines.extend(report.waiting.iter().map(|waiting| missing(service, waiting)));
+        let mut waiting: Vec<&Waiting> = report.waiting.iter().collect();
+        waiting.sort_by_key(|waiting| waiting.first);
+        lines.extend(waiting.into_iter().map(|waiting| missing(service, waiting)));
     }
     if lines.is_empty() {
         lines.push(format!("{} has no replicas and asks for none", service.key));
@@ -51,8 +53,8 @@ fn present(state: &State, key: &ReplicaKey, replica: &Replica) -> String {
 fn missing(service: &Service, waiting: &Waiting) -> String {
     let first = replica_id(&service.key.service, &waiting.role, waiting.first.index);
     let others = match waiting.slots {
-        0 | 1 => " waits".into(),
-        slots => format!(" and {} more wait", slots - 1),
+        0 | 1 => String::new(),
+        slots => format!(" and {} more", slots - 1),
     };
     format!("{first}{others}: {}", waiting.why)
 }

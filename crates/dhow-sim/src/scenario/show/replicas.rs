@@ -10,7 +10,11 @@ use crate::scenario::table::table;
 pub(in crate::scenario) fn replicas(state: &State) -> Vec<String> {
     let mut rows = Vec::new();
     for id in state.service_ids.values() {
-        rows.extend(state.replicas_of(*id).map(|(key, replica)| row(state, key, replica)));
+        rows.extend(
+            state
+                .replicas_of(*id)
+                .map(|(key, replica)| row(state, key, replica)),
+        );
     }
     if rows.is_empty() {
         return vec!["nothing runs".into()];
