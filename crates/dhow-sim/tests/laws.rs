@@ -104,7 +104,11 @@ fn check_reached(lab: &Lab, script: &Script) -> Result<(), TestCaseError> {
             served + waiting >= asked || failed,
             "{}: {served} of {asked} served, {waiting} waiting, script {script:?}\n{}",
             service.key,
-            lab.trace.join("\n")
+            lab.trace
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
         );
     }
     for (id, agent) in &lab.agents {

@@ -82,6 +82,7 @@ impl Planner<'_> {
             .copied()
             .collect();
         self.place_on(&view, &open, demand);
+        // Every node has one that can be relied on: one whose replica is still ending has none.
         let good = seen.iter().filter(|seen| seen.fresh && seen.available);
         let served: BTreeSet<NodeId> = good.map(|seen| seen.replica.node).collect();
         let settled = done && fitting.is_subset(&served);
