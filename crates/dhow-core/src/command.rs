@@ -227,6 +227,8 @@ pub enum StopReason {
         by: ServiceId,
     },
     NodeUnfit,
+    /// Its node cannot be reached and another one has its place.
+    NodeLost,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

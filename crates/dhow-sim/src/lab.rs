@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::command::{
-    AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused,
+    AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused, RequestId,
 };
 use dhow_core::ids::{DeploymentName, NodeId, Term};
 use dhow_core::plan::{Plan, PlanCache, plan_next};
@@ -20,6 +20,8 @@ use dhow_core::time::ClusterTime;
 
 pub use agent::Agent;
 pub use behaviour::Behaviour;
+use trace::Told;
+pub use trace::TraceLine;
 
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
 const ROUNDS_MAX: u32 = 200;
@@ -31,8 +33,10 @@ pub struct Lab {
     pub term: Term,
     pub agents: BTreeMap<NodeId, Agent>,
     pub behaviours: BTreeMap<String, Behaviour>,
+    /// Whose request the next command is, where a retry must not do it twice.
+    pub request: Option<RequestId>,
     /// What happened, in words, since it was last taken.
-    pub trace: Vec<String>,
+    pub trace: Vec<TraceLine>,
     /// The last plan, for its report.
     pub plan: Plan,
     /// Every plan is also made without a cache, and must be the same.
@@ -55,6 +59,7 @@ impl Lab {
             term: Term(1),
             agents: BTreeMap::new(),
             behaviours: BTreeMap::new(),
+            request: None,
             trace: Vec::new(),
             plan: Plan::default(),
             compare_with_cold: false,
@@ -79,11 +84,15 @@ impl Lab {
         let entry = Entry {
             time: self.now,
             term,
-            request: None,
+            request: self.request.take(),
             command,
         };
+        let told = Told::of(&self.state, &entry.command);
         let outcome = step(&mut self.state, &entry);
-        trace::note(self, &entry, &outcome);
+        let lines = told.with(&entry.command, &outcome);
+        let at = entry.time;
+        self.trace
+            .extend(lines.into_iter().map(|text| TraceLine { at, text }));
         self.log.push(entry);
         outcome
     }
@@ -100,7 +109,7 @@ impl Lab {
     pub fn deploy(&mut self, spec: DeploymentSpec) -> Result<Outcome, Refused> {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
-            author: "lab".into(),
+            author: "user".into(),
             wall_unix_secs: 0,
         }))
     }
@@ -136,6 +145,22 @@ impl Lab {
             agent.link();
         }
         Ok(outcome)
+    }
+
+    /// The node is reached again and goes on where its reports were cut off: what it has to say comes late.
+    pub fn back_with_ledger(&mut self, node: NodeId) -> Result<Outcome, Refused> {
+        let outcome = self.apply(Command::Node(NodeCommand::Back { node }))?;
+        if let Some(agent) = self.agents.get_mut(&node) {
+            agent.resume();
+        }
+        Ok(outcome)
+    }
+
+    /// The agent's own memory is gone, what it runs is not: it begins a new incarnation.
+    pub fn lose_ledger(&mut self, node: NodeId) {
+        if let Some(agent) = self.agents.get_mut(&node) {
+            agent.lose_ledger();
+        }
     }
 
     /// Another server leads: a higher term, and a planner that knows nothing.

@@ -2,3 +2,4 @@
 //! with agents, links and time made up. Used by tests and benchmarks; never shipped.
 
 pub mod lab;
+pub mod scenario;

@@ -95,6 +95,8 @@ fn check_reached(lab: &Lab, script: &Script) -> Result<(), TestCaseError> {
             .replicas_of(service.id)
             .filter(|(key, replica)| service.is_current(key.generation) && does_its_best(service, replica))
             .count() as u32;
+        // A job that is done stays done when its record has gone with its node.
+        let served = served + service.done.len() as u32;
         let asked = lab.state.desired(service);
         let failed = lab
             .state
@@ -104,7 +106,11 @@ fn check_reached(lab: &Lab, script: &Script) -> Result<(), TestCaseError> {
             served + waiting >= asked || failed,
             "{}: {served} of {asked} served, {waiting} waiting, script {script:?}\n{}",
             service.key,
-            lab.trace.join("\n")
+            lab.trace
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
         );
     }
     for (id, agent) in &lab.agents {

@@ -267,3 +267,54 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     assert_eq!(answer(child.wait_with_output().unwrap()).code, 0);
 }
+
+#[test]
+fn plan_shows_where_replicas_would_go() {
+    let folder = Folder::new("plan");
+    let file = folder.file("shop.yaml", GOOD);
+    let plan = run(&["plan", &file]);
+    assert_eq!(plan.code, 0);
+    assert_eq!(
+        plan.stdout,
+        "deployment shop\n  web  new, 2 replicas\nnode 1: web-default-0, web-default-1\n"
+    );
+    assert_eq!(
+        plan.stderr,
+        "no daemon answers: planning for this machine alone\n"
+    );
+    assert_eq!(folder.names(), ["shop.yaml"], "planning makes no file");
+}
+
+#[test]
+fn plan_says_why_a_replica_finds_no_node() {
+    let folder = Folder::new("plan-unplaced");
+    let text = GOOD.replace(
+        "image: nginx",
+        "image: nginx, node_selector: { labels: { zone: a } }",
+    );
+    let file = folder.file("shop.yaml", text);
+    let plan = run(&["plan", &file]);
+    assert_eq!(plan.code, 0);
+    let reason = "2 replicas not placed: the only node lacks label zone=a";
+    assert!(plan.stdout.contains(reason), "{}", plan.stdout);
+
+    let plan = run(&["plan", "--json", &file]);
+    let json: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert_eq!(json["deployment"], "shop");
+    assert_eq!(json["placements"], serde_json::json!([]));
+    assert_eq!(json["services"][0]["change"], "new");
+    assert_eq!(json["services"][0]["unplaced"][0]["replicas"], 2);
+    assert_eq!(
+        json["services"][0]["unplaced"][0]["reason"],
+        "the only node lacks label zone=a"
+    );
+}
+
+#[test]
+fn plan_refuses_a_bad_file_as_validate_does() {
+    let folder = Folder::new("plan-bad");
+    let bad = folder.file("bad.yaml", BAD);
+    let (plan, check) = (run(&["plan", &bad]), run(&["validate", &bad]));
+    assert_eq!((plan.code, plan.stdout.as_str()), (2, ""));
+    assert_eq!(plan.stderr, check.stderr);
+}

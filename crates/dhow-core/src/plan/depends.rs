@@ -19,13 +19,13 @@ impl Planner<'_> {
             }
             let waited = self.now >= service.asked.after(dependency.timeout);
             match (waited, dependency.on_timeout) {
-                (true, OnTimeout::Warn) => without.push(dependency.service.to_string()),
+                (true, OnTimeout::Warn) => without.push(format!("`{}`", dependency.service)),
                 (true, OnTimeout::Continue) => {}
                 (true, OnTimeout::Fail) | (false, _) => return false,
             }
         }
         let without = (!without.is_empty())
-            .then(|| format!("started without waiting any longer for {}", without.join(", ")).into());
+            .then(|| format!("without waiting any longer for {}", without.join(", ")).into());
         self.push(PlanCommand::Release {
             service: service.id,
             generation: service.target,

@@ -103,6 +103,14 @@ impl Planner<'_> {
     }
 
     pub(super) fn push_placements(&mut self, service: &Service, placements: &[Placement]) {
+        if service.spent && !placements.is_empty() {
+            // The next plan places them, under keys that no node has seen.
+            self.push(PlanCommand::OpenGeneration {
+                service: service.id,
+                generation: service.target,
+            });
+            return;
+        }
         for part in placements.chunks(PLACEMENTS_PER_COMMAND_MAX) {
             self.push(PlanCommand::Place {
                 service: service.id,

@@ -6,9 +6,10 @@ use imbl::ordmap::DiffItem;
 
 use super::cache::PlanCache;
 use super::nodes::node_row;
+use super::view::is_counted;
 use crate::ids::{DeploymentName, NodeId, ServiceId};
 use crate::spec::RType;
-use crate::state::{Deployment, Node, Service, State};
+use crate::state::{Deployment, Node, Replica, Service, State};
 use crate::time::ClusterTime;
 
 impl PlanCache {
@@ -95,9 +96,17 @@ impl PlanCache {
                 } => (key, Some(old), Some(new)),
             };
             self.dirty.insert(key.service);
-            if let Some(summary) = self.summaries.get_mut(&key.service) {
-                summary.follow(key.slot, old.map(Arc::as_ref), new.map(Arc::as_ref));
-            }
+            let Some(summary) = self.summaries.get_mut(&key.service) else {
+                continue;
+            };
+            let Some(service) = state.service(key.service) else {
+                continue;
+            };
+            let Some(info) = service.target_info() else {
+                continue;
+            };
+            let counts = |replica: &Replica| is_counted(state, service, info, key, replica);
+            summary.follow(key.slot, old.map(Arc::as_ref), new.map(Arc::as_ref), counts);
         }
     }
 

@@ -40,6 +40,7 @@ impl Planner<'_> {
             surplus,
             replaced,
             draining,
+            lost,
             missing,
             reopen,
             wake,
@@ -49,6 +50,7 @@ impl Planner<'_> {
         self.stop(service, surplus, StopReason::ScaledDown);
         self.stop(service, replaced, StopReason::Replaced);
         self.stop(service, draining, StopReason::Draining);
+        self.stop(service, lost, StopReason::NodeLost);
         let mut report = ServiceReport::default();
         for (slot, why) in waiting {
             if let Some(role) = service.role(slot.role) {

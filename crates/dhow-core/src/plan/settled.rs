@@ -20,16 +20,17 @@ pub(super) fn meets(state: &State, service: &Service, condition: Condition, now:
         return false;
     };
     let wanted = view.slots.iter().filter(|(slot, _)| service.wants(*slot));
-    wanted.into_iter().all(|(_, slot)| {
-        slot.fresh.iter().any(|seen| {
-            let job = view.spec().runs_to_completion();
-            match condition {
-                Condition::Started => seen.replica.is_running() || seen.replica.is_completed(),
-                Condition::Healthy | Condition::Ready if job => seen.replica.is_completed(),
-                Condition::Healthy => seen.replica.is_healthy() || seen.replica.is_completed(),
-                Condition::Ready => seen.available || seen.replica.is_completed(),
-            }
-        })
+    wanted.into_iter().all(|(place, slot)| {
+        service.is_done(*place)
+            || slot.fresh.iter().any(|seen| {
+                let job = view.spec().runs_to_completion();
+                match condition {
+                    Condition::Started => seen.replica.is_running() || seen.replica.is_completed(),
+                    Condition::Healthy | Condition::Ready if job => seen.replica.is_completed(),
+                    Condition::Healthy => seen.replica.is_healthy() || seen.replica.is_completed(),
+                    Condition::Ready => seen.available || seen.replica.is_completed(),
+                }
+            })
     })
 }
 
@@ -82,7 +83,7 @@ impl Planner<'_> {
             .filter(|id| {
                 self.state
                     .node(**id)
-                    .is_some_and(|node| matches!(node.drain, Drain::Draining { .. }) && node.is_empty())
+                    .is_some_and(|node| matches!(node.drain, Drain::Draining { .. }) && node.is_idle())
             })
             .copied()
             .collect();

@@ -17,6 +17,8 @@ pub(super) struct Decisions {
     /// Superseded by a fresh replica, or given up to make room for one.
     pub replaced: Vec<ReplicaKey>,
     pub draining: Vec<ReplicaKey>,
+    /// On a lost node, with another one in their place.
+    pub lost: Vec<ReplicaKey>,
     /// Slots that need a replica of the target now.
     pub missing: Vec<Slot>,
     /// A new generation is needed before a replica can move.
@@ -61,9 +63,14 @@ impl Budget {
         let steady = view.steady as usize;
         let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
         let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
+        // A fresh replica that fails after its turn holds the rollout up: what is good is not given up for more.
+        let failing = wanted.iter().filter(|slot| slot.is_failing()).count();
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
-            surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
+            surge: view
+                .spec()
+                .max_surge()
+                .saturating_sub(clamp(doubled.saturating_add(failing))),
             down: clamp(available.saturating_sub(promised)),
         }
     }
@@ -86,6 +93,7 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
             continue;
         }
         match (seen.fresh.as_slice(), seen.old.as_slice()) {
+            ([], []) if view.service.is_done(*slot) => {}
             ([], []) => open_slot(view, *slot, seen, &mut decisions),
             ([], [_, ..]) => turns.push((*slot, seen)),
             ([..], _) => served(state, view, *slot, seen, &mut decisions),
@@ -122,12 +130,12 @@ fn open_slot(view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut D
 /// A fresh replica has the slot: see that it lives, and send the others away once it can be relied on.
 fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
     let best = best_of(&seen.fresh);
-    let spare = seen
-        .fresh
-        .iter()
-        .filter(|other| other.key != best.key)
-        .map(|other| other.key);
-    decisions.replaced.extend(spare);
+    for spare in seen.fresh.iter().filter(|other| other.key != best.key) {
+        match spare.is_lost() {
+            true => decisions.lost.push(spare.key),
+            false => decisions.replaced.push(spare.key),
+        }
+    }
     if seen.fresh.len() > 1 {
         decisions.settled = false;
     }
@@ -135,8 +143,12 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
         decisions.settled = false;
         lost(state, view, slot, best, decisions);
     } else if is_done(view, best) {
-        let old = seen.old.iter();
-        decisions.replaced.extend(old.map(|old| old.key));
+        for old in &seen.old {
+            match is_leaving(state, view, old) {
+                true => decisions.draining.push(old.key),
+                false => decisions.replaced.push(old.key),
+            }
+        }
         decisions.settled &= seen.old.is_empty();
     } else {
         decisions.settled = false;
@@ -183,15 +195,15 @@ fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: 
         decisions.wait(slot, Why::NodeMayReturn { node, until });
         return;
     }
-    // The same key moves; where a newer generation is the target, the slot gets that and this one is dropped.
-    if seen.key.generation != view.service.target {
-        decisions.replaced.push(seen.key);
-    }
     debug_assert!(
         state.node(node).is_none_or(|node| !node.is_ready()),
         "a lost replica is on a lost node"
     );
-    decisions.missing.push(slot);
+    // Its node may still run it: the one in its place has a key of its own, and this one stays until it has.
+    match seen.key.generation == view.service.target {
+        true => decisions.reopen = true,
+        false => decisions.missing.push(slot),
+    }
 }
 
 /// Only old replicas have the slot: replace them when the limits allow.

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::view::is_present;
 use crate::ids::{Generation, NodeId, Slot};
 use crate::state::{GenerationInfo, Replica, Service};
 
@@ -59,10 +58,16 @@ impl Summary {
         })
     }
 
-    /// Follows one replica's change.
-    pub fn follow(&mut self, slot: Slot, old: Option<&Replica>, new: Option<&Replica>) {
+    /// Follows one replica's change; `counts` says whether it counts where the service's replicas are.
+    pub fn follow(
+        &mut self,
+        slot: Slot,
+        old: Option<&Replica>,
+        new: Option<&Replica>,
+        counts: impl Fn(&Replica) -> bool,
+    ) {
         self.open.insert(slot);
-        if let Some(old) = old.filter(|old| is_present(old)) {
+        if let Some(old) = old.filter(|old| counts(old)) {
             let count = self.present.get_mut(&old.node).map(|count| {
                 *count = count.saturating_sub(1);
                 *count
@@ -71,7 +76,7 @@ impl Summary {
                 self.present.remove(&old.node);
             }
         }
-        if let Some(new) = new.filter(|new| is_present(new)) {
+        if let Some(new) = new.filter(|new| counts(new)) {
             *self.present.entry(new.node).or_default() += 1;
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::summary::Summary;
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
 use crate::replica::ReplicaState;
-use crate::spec::{RType, ServiceSpec, TimeSpan};
+use crate::spec::{AffinityMode, NodeMode, RType, ServiceSpec, TimeSpan};
 use crate::state::{GenerationInfo, Replica, Service, State, Wanted};
 use crate::time::ClusterTime;
 
@@ -51,6 +51,13 @@ impl SlotView<'_> {
         let alone = self.old.is_empty() && self.stopping.is_empty();
         alone && matches!(self.fresh.as_slice(), [seen] if seen.available)
     }
+
+    /// Its old replicas have gone, and the one in their place is not what it should be. A lost node or the end
+    /// of a job is no failure.
+    pub fn is_failing(&self) -> bool {
+        let fails = |seen: &Seen<'_>| !seen.available && !seen.is_lost() && !seen.replica.is_completed();
+        self.old.is_empty() && !self.fresh.is_empty() && self.fresh.iter().all(fails)
+    }
 }
 
 /// A service with its slots.
@@ -61,7 +68,8 @@ pub(super) struct View<'a> {
     pub slots: Vec<(Slot, SlotView<'a>)>,
     /// Wanted slots that were left out because they need nothing.
     pub steady: u32,
-    /// How many replicas that are to run are on which node, ascending by node.
+    /// How many replicas that are to run are on which node, ascending by node. What a rollout is about to end
+    /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
     /// How long a fresh replica must have been healthy to be relied on.
@@ -140,7 +148,7 @@ impl<'a> View<'a> {
                 (Wanted::Run, true) => view.fresh.push(seen),
                 (Wanted::Run, false) => view.old.push(seen),
             }
-            if is_present(replica) {
+            if is_counted(state, service, &info, key, replica) {
                 on_nodes.push(replica.node);
             }
         }
@@ -188,9 +196,38 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether it counts where the service's replicas are.
-pub(super) fn is_present(replica: &Replica) -> bool {
-    replica.wanted == Wanted::Run && replica.reserves()
+/// Whether it counts where the service's replicas are: it is to run, and a rollout is not about to end it. Who
+/// wants a node for itself must know its own old ones from others', and packing goes where they are.
+pub(super) fn is_counted(
+    state: &State,
+    service: &Service,
+    info: &GenerationInfo,
+    key: &ReplicaKey,
+    replica: &Replica,
+) -> bool {
+    let old_count = info.spec.node_mode != NodeMode::Shared || info.spec.affinity.mode == AffinityMode::Pack;
+    let runs = replica.wanted == Wanted::Run && replica.reserves();
+    runs && (old_count || is_fresh(state, service, info, key, replica))
+}
+
+/// Whether it is of the target's template and may stay where it is.
+fn is_fresh(
+    state: &State,
+    service: &Service,
+    info: &GenerationInfo,
+    key: &ReplicaKey,
+    replica: &Replica,
+) -> bool {
+    let same = match info.spec.rtype {
+        // A run that has begun is left to its end; the next one has the new spec.
+        RType::Cron => true,
+        RType::Service | RType::Job | RType::System => service.is_current(key.generation),
+    };
+    let leaving = !replica.machine.state.is_ended()
+        && state
+            .node(replica.node)
+            .is_none_or(|node| node.is_ready() && node.is_draining());
+    same && !leaving
 }
 
 fn replicas_in(
@@ -215,16 +252,7 @@ fn look<'a>(
     trust: TimeSpan,
     now: ClusterTime,
 ) -> Seen<'a> {
-    let same = match info.spec.rtype {
-        // A run that has begun is left to its end; the next one has the new spec.
-        RType::Cron => true,
-        RType::Service | RType::Job | RType::System => service.is_current(key.generation),
-    };
-    let leaving = !replica.machine.state.is_ended()
-        && state
-            .node(replica.node)
-            .is_none_or(|node| node.is_ready() && node.is_draining());
-    let fresh = same && !leaving;
+    let fresh = is_fresh(state, service, info, &key, replica);
     let trust = if fresh { trust } else { TimeSpan::ZERO };
     Seen {
         key,

@@ -4,7 +4,7 @@
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Generation, Revision, ServiceId, Slot};
+use crate::ids::{Generation, Revision, ServiceId, ServiceKey, Slot};
 
 /// One replica of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct AssignedReplica {
 pub struct Assigned {
     pub changed: Revision,
     pub replicas: OrdSet<AssignedReplica>,
+    /// The service's name once it has gone from the node: by then the state may have forgotten it.
+    pub gone: Option<ServiceKey>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,7 @@ pub enum AssignmentChange<'a> {
     },
     Delete {
         service: ServiceId,
+        name: Option<&'a ServiceKey>,
         revision: Revision,
     },
 }
@@ -65,11 +68,19 @@ impl Assignments {
             self.gone = self.gone.saturating_sub(1);
         }
         assigned.replicas.insert(replica);
+        assigned.gone = None;
         assigned.changed = revision;
         self.revision = revision;
     }
 
-    pub fn remove(&mut self, service: ServiceId, replica: AssignedReplica, revision: Revision) {
+    /// Takes a replica away; `name` is what the node is told where it was the last of its service.
+    pub fn remove(
+        &mut self,
+        service: ServiceId,
+        name: Option<&ServiceKey>,
+        replica: AssignedReplica,
+        revision: Revision,
+    ) {
         let Some(assigned) = self.services.get_mut(&service) else {
             return;
         };
@@ -79,6 +90,7 @@ impl Assignments {
         assigned.changed = revision;
         self.revision = revision;
         if assigned.replicas.is_empty() {
+            assigned.gone = name.cloned();
             self.gone += 1;
         }
         if self.gone > Self::GONE_MAX {
@@ -131,6 +143,7 @@ impl Assignments {
             .map(|(service, assigned)| match assigned.replicas.is_empty() {
                 true => AssignmentChange::Delete {
                     service: *service,
+                    name: assigned.gone.as_ref(),
                     revision: assigned.changed,
                 },
                 false => AssignmentChange::Set {
@@ -169,7 +182,7 @@ mod tests {
             let (service, wave) = (ServiceId((n % 100) as u32), n / 100);
             match wave % 2 {
                 0 => assignments.add(service, replica((n % 7) as u32), Revision(n)),
-                _ => assignments.remove(service, replica(((n - 100) % 7) as u32), Revision(n)),
+                _ => assignments.remove(service, None, replica(((n - 100) % 7) as u32), Revision(n)),
             }
             snapshots.push((Revision(n), assignments.clone()));
         }

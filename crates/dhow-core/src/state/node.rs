@@ -160,6 +160,11 @@ impl Node {
         assigned.chain(self.stopping.iter().copied())
     }
 
+    /// Whether nothing runs or is about to run on it; records of what has ended may be left.
+    pub fn is_idle(&self) -> bool {
+        self.reserving == 0
+    }
+
     /// Whether nothing of the cluster's is on it any more.
     pub fn is_empty(&self) -> bool {
         self.assignments.is_empty() && self.stopping.is_empty()

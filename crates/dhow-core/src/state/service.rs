@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use super::ended::EndedReplica;
@@ -31,6 +31,9 @@ pub struct Service {
     pub generations: OrdMap<Generation, Arc<GenerationInfo>>,
     /// What replicas should be of.
     pub target: Generation,
+    /// A replica of the target was forgotten that its node may still have or remember: the next one needs a
+    /// newer generation, so that no node takes it for the old one.
+    pub spent: bool,
     pub next_template: Template,
     /// How many replicas each role should have, by role.
     pub counts: Arc<[u32]>,
@@ -52,6 +55,8 @@ pub struct Service {
     pub cron_runs: u32,
     pub cron_base: u32,
     pub ended: Vector<Arc<EndedReplica>>,
+    /// Slots of a job that are done and whose replicas were forgotten with their node.
+    pub done: OrdSet<Slot>,
 }
 
 impl Service {
@@ -106,6 +111,11 @@ impl Service {
             let first = self.cron_base;
             (first..first.saturating_add(self.count(role))).map(move |index| Slot { role, index })
         })
+    }
+
+    /// Whether the slot's work is done and nothing is left to show for it.
+    pub fn is_done(&self, slot: Slot) -> bool {
+        self.done.contains(&slot)
     }
 
     /// What one replica of a generation and role reserves.

@@ -6,9 +6,10 @@ use imbl::OrdMap;
 
 use super::{replicas, rollout, service};
 use crate::command::{DeploymentCommand, ManifestSpec, Missing, Outcome, Refused, ScaleChange};
-use crate::ids::{DeploymentName, DeploymentRevision, RoleId, ServiceId, ServiceName};
+use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
+use crate::replica::ReplicaState;
 use crate::spec::{DeploymentSpec, RType};
-use crate::state::{Deployment, ManifestVersion, Phase, RevisionOutcome, RevisionRecord, State};
+use crate::state::{Deployment, ManifestVersion, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
 
 pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Outcome, Refused> {
     match command {
@@ -78,6 +79,10 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
             });
         }
     }
+    let again = known.as_ref().is_some_and(|known| {
+        let same = known.current().is_some_and(|record| record.spec == *new.spec);
+        known.phase == Phase::Failed && same
+    });
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     supersede(&mut deployment);
     deployment.revision = deployment.revision.next();
@@ -95,10 +100,37 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
     trim_history(&mut deployment);
     let revision = deployment.revision;
     turn_services(state, deployment);
+    if again {
+        begin_failed_anew(state, name);
+    }
     Ok(Outcome::Deployed {
         revision,
         changed: true,
     })
+}
+
+/// What failed and is asked for again is tried at once and with a clean slate: its replicas give way to new ones.
+fn begin_failed_anew(state: &mut State, name: &DeploymentName) {
+    let services: Vec<ServiceId> = state
+        .deployment(name)
+        .map(|deployment| deployment.services.values().copied().collect())
+        .unwrap_or_default();
+    for id in services {
+        let failed: Vec<ReplicaKey> = state
+            .replicas_of(id)
+            .filter(|(_, replica)| {
+                let lost = replica.machine.state == ReplicaState::Lost;
+                replica.wanted == Wanted::Run
+                    && replica.machine.failures > 0
+                    && !replica.is_healthy()
+                    && !lost
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in failed {
+            replicas::stop(state, &key);
+        }
+    }
 }
 
 fn fresh(name: &DeploymentName) -> Deployment {
@@ -247,9 +279,7 @@ fn scale(state: &mut State, name: &DeploymentName, changes: &[ScaleChange]) -> R
         if let Some(count) = counts.get_mut(usize::from(role.0)) {
             *count = replicas;
         }
-        service.counts = counts.into();
-        service.asked = now;
-        service.progressed = now;
+        service::set_counts(service, counts.into(), now);
         changed = true;
     }
     if changed {

@@ -21,7 +21,7 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
         }
         NodeCommand::SetDrain { node, drain } => {
             change_eligibility(state, *node, |node| {
-                node.drain = match (*drain, node.is_empty()) {
+                node.drain = match (*drain, node.is_idle()) {
                     (Drain::No, _) => Drain::No,
                     (Drain::Draining { shutdown } | Drain::Drained { shutdown }, true) => {
                         Drain::Drained { shutdown }
@@ -89,7 +89,7 @@ fn lost(state: &mut State, id: NodeId) -> Result<(), Refused> {
         };
         if replica.wanted == Wanted::Stop {
             // It is not the node's any more: should the node come back, it will stop what it is not assigned.
-            replicas::retire(state, &key);
+            replicas::give_up(state, &key);
             continue;
         }
         replicas::update(state, &key, |replica| {
@@ -123,12 +123,13 @@ fn label(
 /// Only a node that has nothing, or cannot be reached: then what it had is given up.
 fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
     let node = state.node(id).ok_or(Missing::Node(id))?.clone();
-    if node.is_ready() && !node.is_empty() {
+    if node.is_ready() && !node.is_idle() {
         return Err(Refused::NodeInUse(id));
     }
     let keys: Vec<ReplicaKey> = node.replica_keys().collect();
     for key in keys {
-        replicas::retire(state, &key);
+        keep_done(state, &key);
+        replicas::give_up(state, &key);
     }
     let bound: Vec<_> = state
         .services
@@ -143,4 +144,19 @@ fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
     }
     state.nodes.remove(&id);
     Ok(())
+}
+
+/// What a job has done stays done, though its replica is forgotten with its node.
+fn keep_done(state: &mut State, key: &ReplicaKey) {
+    let done = state
+        .replicas
+        .get(key)
+        .is_some_and(|replica| replica.is_completed());
+    if let Some(service) = replicas::service_mut(state, key.service)
+        && done
+        && service.is_current(key.generation)
+        && service.spec().is_some_and(|spec| spec.runs_to_completion())
+    {
+        service.done.insert(key.slot);
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use imbl::OrdSet;
+
 use super::{replicas, rollout, service};
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
@@ -80,6 +82,9 @@ fn place(
 ) -> Result<Outcome, Refused> {
     let service = targeted(state, id, generation)?;
     let spec = service.spec().cloned().ok_or(Stale::Generation)?;
+    if service.spent {
+        return Err(Stale::Generation.into());
+    }
     let (mut placed, mut left_out) = (0u32, Vec::new());
     let mut bound = Vec::new();
     for placement in placements {
@@ -92,8 +97,6 @@ fn place(
             left_out.push((placement.slot, stale));
             continue;
         }
-        // A replica on a lost node is given up there: its record moves to the new one.
-        replicas::remove(state, &key);
         replicas::put(state, key, placement.node, spec.node_mode);
         placed += 1;
         if spec.has_named_storage() && spec.rtype != RType::System {
@@ -127,7 +130,7 @@ fn check_placement(
     if !wanted {
         return Err(Stale::SlotUnwanted);
     }
-    if is_slot_taken(state, service, key) {
+    if service.is_done(key.slot) || is_slot_taken(state, service, key) {
         return Err(Stale::SlotTaken);
     }
     if service
@@ -162,10 +165,10 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
         ..*key
     };
     state.replicas.range(first..=last).any(|(other, replica)| {
-        let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
         if other == key {
-            return !lost;
+            return true;
         }
+        let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
         let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
         service.is_current(other.generation) && replica.wanted == Wanted::Run && !lost && !leaving
     })
@@ -187,7 +190,7 @@ fn is_shareable(state: &State, node: &Node, service: ServiceId, mode: NodeMode) 
     }
 }
 
-/// Asks replicas to end. One that has ended, or is on a lost node, is gone at once.
+/// Asks replicas to end.
 fn stop(
     state: &mut State,
     id: ServiceId,
@@ -198,15 +201,10 @@ fn stop(
     targeted(state, id, generation)?;
     let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
     for key in keys.iter().filter(|key| key.service == id) {
-        let Some(replica) = state.replicas.get(key) else {
+        if !state.replicas.contains_key(key) {
             continue;
-        };
-        let over = replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Lost;
-        if over {
-            replicas::retire(state, key);
-        } else {
-            replicas::unassign(state, key);
         }
+        replicas::stop(state, key);
         if unbinds && let Some(service) = replicas::service_mut(state, id) {
             service.volumes.remove(&key.slot);
         }
@@ -222,7 +220,7 @@ fn forget(state: &mut State, keys: &[ReplicaKey]) {
             .get(key)
             .is_some_and(|replica| replica.machine.state.is_ended())
         {
-            replicas::retire(state, key);
+            replicas::give_up(state, key);
         }
     }
 }
@@ -249,7 +247,7 @@ fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
     let revision = state.revision;
     let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
     match node.drain {
-        Drain::Draining { shutdown } if node.is_empty() => {
+        Drain::Draining { shutdown } if node.is_idle() => {
             node.drain = Drain::Drained { shutdown };
             node.eligibility = revision;
             Ok(())
@@ -269,7 +267,7 @@ fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
     let waiting = service.cron_runs > 0
         && service
             .wanted_slots()
-            .any(|slot| !has_replica(state, &service, slot));
+            .any(|slot| !service.is_done(slot) && !has_replica(state, &service, slot));
     if waiting || state.replicas_of(id).any(active) {
         return Err(Refused::NotNow("the last run of this schedule has not ended"));
     }
@@ -285,6 +283,7 @@ fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
         let width = service.counts.iter().copied().max().unwrap_or(0);
         service.cron_base = service.cron_base.checked_add(width).unwrap_or(0);
         service.cron_runs = service.cron_runs.saturating_add(1);
+        service.done = OrdSet::new();
         service.counts = service
             .roles
             .iter()

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::amount::Amount;
-use crate::ids::{NodeId, ReplicaKey, ServiceId};
-use crate::replica::Machine;
+use crate::ids::{NodeId, ReplicaKey, ServiceId, ServiceKey};
+use crate::replica::{Machine, ReplicaState};
 use crate::spec::NodeMode;
 use crate::state::{AssignedReplica, EndedReplica, Node, Replica, Service, State, Taken, Wanted};
 
@@ -28,6 +28,10 @@ fn demand(state: &State, key: &ReplicaKey) -> Amount {
     state.service(key.service).map_or(Amount::ZERO, |service| {
         service.demand(key.generation, key.slot.role)
     })
+}
+
+fn name(state: &State, key: &ReplicaKey) -> Option<ServiceKey> {
+    state.service(key.service).map(|service| service.key.clone())
 }
 
 /// Makes a new replica on a node that was checked before.
@@ -90,7 +94,7 @@ fn claim(state: &State, id: NodeId, service: ServiceId) -> Option<Taken> {
 
 /// Takes a replica off its node's assignment; it goes on being known until it has ended.
 pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
-    let revision = state.revision;
+    let (revision, name) = (state.revision, name(state, key));
     let Some(replica) = state.replicas.get_mut(key) else {
         return;
     };
@@ -101,8 +105,27 @@ pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
     replica.wanted = Wanted::Stop;
     let node = replica.node;
     if let Some(node) = node_mut(state, node) {
-        node.assignments.remove(key.service, assigned(key), revision);
+        node.assignments
+            .remove(key.service, name.as_ref(), assigned(key), revision);
         node.stopping.insert(*key);
+    }
+}
+
+/// Asks a replica to end. One that has ended, is on a lost node or was not begun with is gone at once: nobody
+/// would report its end. A node that has begun meanwhile finds it gone from its assignment and ends it.
+pub(super) fn stop(state: &mut State, key: &ReplicaKey) {
+    let Some(replica) = state.replicas.get(key) else {
+        return;
+    };
+    match replica.machine.state {
+        ReplicaState::Exited | ReplicaState::Failed | ReplicaState::Lost | ReplicaState::Pending => {
+            give_up(state, key);
+        }
+        ReplicaState::Pulling
+        | ReplicaState::Starting
+        | ReplicaState::Running
+        | ReplicaState::Backoff
+        | ReplicaState::Stopping => unassign(state, key),
     }
 }
 
@@ -140,17 +163,28 @@ pub(super) fn update(state: &mut State, key: &ReplicaKey, change: impl FnOnce(&m
 
 /// Forgets a replica and frees what it had.
 pub(super) fn remove(state: &mut State, key: &ReplicaKey) {
-    let (revision, amount) = (state.revision, demand(state, key));
+    let (revision, amount, name) = (state.revision, demand(state, key), name(state, key));
     let Some(replica) = state.replicas.remove(key) else {
         return;
     };
     if let Some(node) = node_mut(state, replica.node) {
-        node.assignments.remove(key.service, assigned(key), revision);
+        node.assignments
+            .remove(key.service, name.as_ref(), assigned(key), revision);
         node.stopping.remove(key);
     }
     if replica.reserves() {
         release(state, replica.node, key, amount);
     }
+}
+
+/// Forgets a replica without its node's word that it is gone: whatever takes its place has another key.
+pub(super) fn give_up(state: &mut State, key: &ReplicaKey) {
+    if let Some(service) = service_mut(state, key.service)
+        && service.target == key.generation
+    {
+        service.spent = true;
+    }
+    retire(state, key);
 }
 
 /// Forgets a replica that has ended, and notes it among the service's last ones.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::{OrdMap, OrdSet, Vector};
 
 use super::replicas;
 use crate::amount::Amount;
 use crate::ids::{
-    DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, Template,
+    DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, Slot, Template,
 };
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
 use crate::state::{GenerationInfo, Service, State};
@@ -36,15 +36,29 @@ pub(super) fn turn(
     service.roles = roles_for(&service.roles, spec);
     let counts = counts_for(&service.roles, spec, Some(service));
     if counts != service.counts {
-        service.counts = counts;
-        service.asked = now;
-        service.progressed = now;
+        set_counts(service, counts, now);
     }
     let touched = retarget(service, spec, now);
     if touched {
         touch_nodes(state, id);
     }
     id
+}
+
+/// Asks for other counts from now on.
+pub(super) fn set_counts(service: &mut Service, counts: Arc<[u32]>, now: crate::time::ClusterTime) {
+    service.counts = counts;
+    service.asked = now;
+    service.progressed = now;
+    let unwanted: Vec<Slot> = service
+        .done
+        .iter()
+        .filter(|slot| !service.wants(**slot))
+        .copied()
+        .collect();
+    for slot in unwanted {
+        service.done.remove(&slot);
+    }
 }
 
 fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceId {
@@ -59,6 +73,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         generations: OrdMap::unit(generation, Arc::new(info(template, spec, &roles))),
         roles,
         target: generation,
+        spent: false,
         next_template: template.next(),
         released: spec.depends.is_empty(),
         asked: state.time,
@@ -70,6 +85,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         cron_runs: 0,
         cron_base: 0,
         ended: Vector::new(),
+        done: OrdSet::new(),
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));
@@ -88,7 +104,7 @@ fn roles_for(known: &[RoleName], spec: &ServiceSpec) -> Arc<[RoleName]> {
 }
 
 /// How many replicas each role should have under `spec`. Manual counts and a cron service's run stay as
-/// they are.
+/// they are, and what a scaler decided stays within its limits.
 pub(super) fn counts_for(roles: &[RoleName], spec: &ServiceSpec, known: Option<&Service>) -> Arc<[u32]> {
     let kept = |place: usize| {
         known
@@ -96,16 +112,27 @@ pub(super) fn counts_for(roles: &[RoleName], spec: &ServiceSpec, known: Option<&
             .copied()
             .unwrap_or(0)
     };
-    let manual = spec.replica_groups.is_empty() && matches!(spec.scale, ScaleSpec::Manual {});
-    let was_manual = known
+    let before = known
         .and_then(|known| known.spec())
-        .is_some_and(|spec| spec.replica_groups.is_empty() && matches!(spec.scale, ScaleSpec::Manual {}));
+        .filter(|before| before.replica_groups.is_empty() && spec.replica_groups.is_empty())
+        .map(|before| &before.scale);
+    let scaled = |place: usize, role: &RoleName| match (&spec.scale, before) {
+        (ScaleSpec::Manual {}, Some(ScaleSpec::Manual {})) => kept(place),
+        // `default` is the one role that counts; others are left over from groups.
+        (ScaleSpec::Adaptive { min, max, .. }, Some(ScaleSpec::Adaptive { .. }))
+            if *role == RoleName::fallback() =>
+        {
+            kept(place).max(*min).min(*max)
+        }
+        (ScaleSpec::Fixed { .. } | ScaleSpec::Adaptive { .. } | ScaleSpec::Manual {}, _) => {
+            spec.desired_at_first(role)
+        }
+    };
     roles
         .iter()
         .enumerate()
         .map(|(place, role)| match spec.rtype {
-            RType::Service | RType::Job if manual && was_manual => kept(place),
-            RType::Service | RType::Job => spec.desired_at_first(role),
+            RType::Service | RType::Job => scaled(place, role),
             RType::Cron => kept(place),
             RType::System => 0,
         })
@@ -160,6 +187,7 @@ fn retarget(service: &mut Service, spec: &Arc<ServiceSpec>, now: crate::time::Cl
         service.released = spec.depends.is_empty();
     }
     add_generation(service, template, spec);
+    service.done = OrdSet::new();
     service.rolling = true;
     service.asked = now;
     service.progressed = now;
@@ -198,6 +226,7 @@ pub(super) fn renew(state: &mut State, id: ServiceId) {
     let template = service.next_template;
     service.next_template = template.next();
     add_generation(service, template, &target.spec);
+    service.done = OrdSet::new();
     service.rolling = true;
     service.held = false;
     service.asked = now;
@@ -218,6 +247,7 @@ pub(super) fn reopen(state: &mut State, id: ServiceId) {
 
 fn add_generation(service: &mut Service, template: Template, spec: &Arc<ServiceSpec>) {
     service.target = service.target.next();
+    service.spent = false;
     let made = info(template, spec, &service.roles);
     service.generations.insert(service.target, Arc::new(made));
 }

@@ -145,11 +145,13 @@ async fn many_layers_long_paths_and_strange_names() {
     if !is_root("many_layers_long_paths_and_strange_names") {
         return;
     }
-    let mut store = TestStore::new();
     // Layers repeat, and the store lies where no option string could name it as it is.
-    let strange = store.dir.path().join("a:b,c\\d").join("long".repeat(50));
+    let outer = tempfile::tempdir().unwrap();
+    let strange = outer.path().join("a:b,c\\d").join("long".repeat(50));
     fs::create_dir_all(&strange).unwrap();
-    store.dir = tempfile::tempdir_in(strange).unwrap();
+    let store = TestStore {
+        dir: tempfile::tempdir_in(strange).unwrap(),
+    };
     let dir = store.dir.path().join("layout");
     let mut layers: Vec<_> = (0..140)
         .map(|n| {

@@ -59,12 +59,14 @@ async fn kill_daemon(host: Arc<TestHost>) {
     mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     let mut daemon = Daemon::launch(&host);
     let runs = daemon.start("echo ready; exec sleep 100000");
-    let ends = daemon.start(&format!("read line < {}; exit 17", fifo.display()));
+    let ends = daemon.start(&format!("echo ready; read line < {}; exit 17", fifo.display()));
     let traps = daemon.start("trap 'exit 4' TERM; echo ready; while :; do sleep 100000 & wait; done");
     assert_eq!(state(&host, 0).workload.pid, runs);
     for index in 0..3 {
+        host.until_ready(index).await;
         let state = state(&host, index);
-        assert_descriptors(state.workload.pid, 3);
+        // Its streams, and what the shell itself has open.
+        assert_descriptors(state.workload.pid, 5);
         // Its streams, the lock, a signal descriptor, two pipes, the log, and for a moment the connection.
         assert_descriptors(state.shim.pid, 9);
     }

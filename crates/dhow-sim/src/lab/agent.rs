@@ -39,6 +39,8 @@ pub struct Agent {
     ledger: VecDeque<AgentEvent>,
     needs_inventory: bool,
     workloads: BTreeMap<ReplicaKey, Workload>,
+    /// What it was last told to run.
+    assigned: BTreeSet<ReplicaKey>,
 }
 
 impl Agent {
@@ -53,6 +55,7 @@ impl Agent {
             ledger: VecDeque::new(),
             needs_inventory: true,
             workloads: BTreeMap::new(),
+            assigned: BTreeSet::new(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Agent {
         self.linked = false;
         self.powered = false;
         self.workloads.clear();
+        self.assigned.clear();
         self.ledger.clear();
     }
 
@@ -75,6 +79,19 @@ impl Agent {
             (self.seq, self.durable_seq) = (0, 0);
         }
         // What a returning node has is compared with what is believed of it.
+        self.needs_inventory = true;
+    }
+
+    /// Reached again, with its ledger as it was.
+    pub(super) fn resume(&mut self) {
+        self.linked = true;
+    }
+
+    /// Its workloads go on under their own supervision; what it knew of them is found again, not remembered.
+    pub(super) fn lose_ledger(&mut self) {
+        self.ledger.clear();
+        self.incarnation += 1;
+        (self.seq, self.durable_seq) = (0, 0);
         self.needs_inventory = true;
     }
 
@@ -109,8 +126,13 @@ impl Agent {
             return false;
         }
         let mut acted = false;
-        if self.linked {
+        // What it has is told before it hears what it should have.
+        if self.linked && !self.needs_inventory {
             acted |= self.take_assignment(state, behaviours, now);
+        }
+        // An image may have been mended or broken since it was last started.
+        for workload in self.workloads.values_mut() {
+            workload.behaviour = behaviour_of(behaviours, &workload.spec);
         }
         let keys: Vec<ReplicaKey> = self.workloads.keys().copied().collect();
         for key in keys {
@@ -119,6 +141,10 @@ impl Agent {
                 self.happen(state, &key, event, now);
             }
         }
+        // What has ended and is not asked for is forgotten.
+        let assigned = &self.assigned;
+        self.workloads
+            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
         acted
     }
 
@@ -162,12 +188,7 @@ impl Agent {
                     continue;
                 }
                 let spec = info.spec.for_role(role);
-                let image = spec
-                    .image
-                    .as_ref()
-                    .map(|image| image.name.clone())
-                    .unwrap_or_default();
-                let behaviour = behaviours.get(&image).copied().unwrap_or_default();
+                let behaviour = behaviour_of(behaviours, &spec);
                 let due = VecDeque::from([(now, ReplicaEvent::StartBegan)]);
                 let workload = Workload {
                     spec,
@@ -192,8 +213,7 @@ impl Agent {
                 acted = true;
             }
         }
-        self.workloads
-            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
+        self.assigned = assigned;
         acted
     }
 
@@ -257,6 +277,14 @@ impl Agent {
     }
 }
 
+fn behaviour_of(behaviours: &BTreeMap<String, Behaviour>, spec: &ServiceSpec) -> Behaviour {
+    let image = spec.image.as_ref();
+    image
+        .and_then(|image| behaviours.get(&image.name))
+        .copied()
+        .unwrap_or_default()
+}
+
 impl Workload {
     /// What the event leads to, by the script.
     fn follow_up(&mut self, state: &State, key: &ReplicaKey, event: &ReplicaEvent, now: ClusterTime) {
@@ -286,11 +314,14 @@ impl Workload {
                 self.stopped = true;
                 self.due.clear();
                 if self.machine.state == ReplicaState::Stopping {
-                    let exit = ReplicaEvent::Ended {
-                        exit: Exit::Signal(15),
-                        oom: false,
+                    // One that does not end when it is asked is ended when its grace is over.
+                    let (after, signal) = match script.stop <= self.spec.stop.grace {
+                        true => (script.stop, 15),
+                        false => (self.spec.stop.grace, 9),
                     };
-                    self.due.push_back((now.after(script.stop), exit));
+                    let exit = Exit::Signal(signal);
+                    self.due
+                        .push_back((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
                 }
             }
             ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => {

@@ -1,50 +1,97 @@
 //! What happened, in words: what scenario files show.
 
+use std::fmt;
+
 use dhow_core::command::{
-    AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, PlanCommand,
-    Refused, StopReason,
+    AgentCommand, ClusterCommand, Command, DeploymentCommand, NodeCommand, Outcome, PlanCommand, Refused,
+    StopReason,
 };
-use dhow_core::ids::{ReplicaKey, ServiceId};
+use dhow_core::ids::{NodeId, ReplicaKey, ServiceId, Slot};
 use dhow_core::replica::ReplicaEvent;
-use dhow_core::spec::TimeSpan;
 use dhow_core::state::State;
+use dhow_core::time::ClusterTime;
 
-use super::Lab;
+/// Something that happened, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceLine {
+    pub at: ClusterTime,
+    pub text: String,
+}
 
-/// Notes what an entry did.
-pub(super) fn note(lab: &mut Lab, entry: &Entry, outcome: &Result<Outcome, Refused>) {
-    let lines = match outcome {
-        Ok(outcome) => words(&lab.state, &entry.command, outcome),
-        Err(refused) => vec![format!("refused: {refused}")],
-    };
-    let at = TimeSpan::from_millis(entry.time.0);
-    lab.trace
-        .extend(lines.into_iter().map(|line| format!("{at:>7}  {line}")));
+impl fmt::Display for TraceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.at.0 + 50) / 100;
+        let at = format!("{}.{}s", tenths / 10, tenths % 10);
+        write!(f, "{at:>8}  {}", self.text)
+    }
+}
+
+/// A command in words, made before it is applied: what it is about may be gone afterwards.
+pub(super) struct Told {
+    lines: Vec<(Option<Slot>, String)>,
+    /// Whether a refusal needs to say of what: a user's command stands above its answer, a plan's does not.
+    names_refused: bool,
+}
+
+impl Told {
+    pub(super) fn of(state: &State, command: &Command) -> Self {
+        let (lines, names_refused) = match command {
+            Command::Cluster(command) => (whole(cluster(command)), false),
+            Command::Node(command) => (whole(node(command)), false),
+            Command::Deployment(_) => (Vec::new(), false),
+            Command::Plan(command) => (plan(state, command), true),
+            Command::Agent(command) => (agent(state, command), true),
+        };
+        Self { lines, names_refused }
+    }
+
+    /// What came of it.
+    pub(super) fn with(self, command: &Command, outcome: &Result<Outcome, Refused>) -> Vec<String> {
+        match outcome {
+            Err(refused) if self.names_refused => self
+                .lines
+                .iter()
+                .map(|(_, line)| format!("refused: {line}: {refused}"))
+                .collect(),
+            Err(refused) => vec![format!("refused: {refused}")],
+            Ok(Outcome::Placed { left_out, .. }) => {
+                let why = |slot: &Option<Slot>| {
+                    let found = left_out.iter().find(|(left, _)| Some(*left) == *slot);
+                    found.map(|(_, stale)| *stale)
+                };
+                let line = |(slot, line): &(Option<Slot>, String)| match why(slot) {
+                    Some(stale) => format!("left out: {line}: {stale}"),
+                    None => line.clone(),
+                };
+                self.lines.iter().map(line).collect()
+            }
+            Ok(outcome) => {
+                let answer = answer(command, outcome);
+                self.lines
+                    .into_iter()
+                    .map(|(_, line)| line)
+                    .chain(answer)
+                    .collect()
+            }
+        }
+    }
+}
+
+fn whole(line: Option<String>) -> Vec<(Option<Slot>, String)> {
+    line.map(|line| (None, line)).into_iter().collect()
 }
 
 fn id(state: &State, key: &ReplicaKey) -> String {
-    let name = state.replica_name(key).map(|name| name.to_string());
-    format!(
-        "{}#{}",
-        name.unwrap_or_else(|| format!("{key:?}")),
-        key.generation
-    )
+    match state.replica_name(key) {
+        Some(name) => format!("{name}#{}", key.generation),
+        None => format!("a replica of service {}, which is gone,", key.service),
+    }
 }
 
 fn service(state: &State, id: ServiceId) -> String {
     state
         .service(id)
         .map_or_else(|| format!("service {id}"), |service| service.key.to_string())
-}
-
-fn words(state: &State, command: &Command, outcome: &Outcome) -> Vec<String> {
-    match command {
-        Command::Cluster(command) => cluster(command).into_iter().collect(),
-        Command::Node(command) => node(command).into_iter().collect(),
-        Command::Deployment(command) => deployment(command, outcome).into_iter().collect(),
-        Command::Plan(command) => plan(state, command, outcome),
-        Command::Agent(command) => agent(state, command),
-    }
 }
 
 fn cluster(command: &ClusterCommand) -> Option<String> {
@@ -68,63 +115,80 @@ fn node(command: &NodeCommand) -> Option<String> {
     }
 }
 
-fn deployment(command: &DeploymentCommand, outcome: &Outcome) -> Option<String> {
-    let Outcome::Deployed { revision, changed } = outcome else {
-        return None;
-    };
-    let name = match command {
-        DeploymentCommand::Deploy { spec, .. } => &spec.deployment,
-        DeploymentCommand::Scale { deployment, .. }
-        | DeploymentCommand::Restart { deployment, .. }
-        | DeploymentCommand::Remove { deployment }
-        | DeploymentCommand::Rollback { deployment, .. } => deployment,
-        DeploymentCommand::ApplyManifests { .. } => return None,
-    };
-    let change = if *changed { "" } else { ", nothing changed" };
-    Some(format!("{name} is at revision {revision}{change}"))
+/// What the one who asked is answered.
+fn answer(command: &Command, outcome: &Outcome) -> Option<String> {
+    match (command, outcome) {
+        (Command::Deployment(command), Outcome::Deployed { revision, changed }) => {
+            let name = match command {
+                DeploymentCommand::Deploy { spec, .. } => &spec.deployment,
+                DeploymentCommand::Scale { deployment, .. }
+                | DeploymentCommand::Restart { deployment, .. }
+                | DeploymentCommand::Remove { deployment }
+                | DeploymentCommand::Rollback { deployment, .. } => deployment,
+                DeploymentCommand::ApplyManifests { .. } => return None,
+            };
+            let change = if *changed { "" } else { ", nothing changed" };
+            Some(format!("{name} is at revision {revision}{change}"))
+        }
+        (Command::Cluster(ClusterCommand::UseToken { .. }), Outcome::Registered { node }) => {
+            Some(format!("it is node {node}"))
+        }
+        (
+            Command::Cluster(_)
+            | Command::Node(_)
+            | Command::Deployment(_)
+            | Command::Plan(_)
+            | Command::Agent(_),
+            Outcome::Done
+            | Outcome::Deployed { .. }
+            | Outcome::Registered { .. }
+            | Outcome::Placed { .. }
+            | Outcome::Reported { .. },
+        ) => None,
+    }
 }
 
-fn plan(state: &State, command: &PlanCommand, outcome: &Outcome) -> Vec<String> {
-    match command {
+fn plan(state: &State, command: &PlanCommand) -> Vec<(Option<Slot>, String)> {
+    let line = match command {
         PlanCommand::Place {
             service,
             generation,
             placements,
-        } => placements
-            .iter()
-            .filter(|placement| !is_left_out(outcome, placement))
-            .map(|placement| {
+        } => {
+            let line = |placement: &dhow_core::command::Placement| {
                 let key = ReplicaKey {
                     service: *service,
                     slot: placement.slot,
                     generation: *generation,
                 };
-                format!("place {} on node {}", id(state, &key), placement.node)
-            })
-            .collect(),
-        PlanCommand::Stop { replicas, why, .. } => replicas
-            .iter()
-            .map(|key| format!("stop {} ({})", id(state, key), reason(state, why)))
-            .collect(),
-        PlanCommand::Forget { replicas } => replicas
-            .iter()
-            .map(|key| format!("forget {}", id(state, key)))
-            .collect(),
-        PlanCommand::ForgetService { service } => vec![format!("service {service} is gone")],
+                let text = format!("place {} on node {}", id(state, &key), placement.node);
+                (Some(placement.slot), text)
+            };
+            return placements.iter().map(line).collect();
+        }
+        PlanCommand::Stop { replicas, why, .. } => {
+            let line = |key: &ReplicaKey| format!("stop {} ({})", id(state, key), reason(state, why));
+            return replicas.iter().map(|key| (None, line(key))).collect();
+        }
+        PlanCommand::Forget { replicas } => {
+            let line = |key: &ReplicaKey| format!("forget {}", id(state, key));
+            return replicas.iter().map(|key| (None, line(key))).collect();
+        }
+        PlanCommand::ForgetService { service: id } => format!("{} is gone", service(state, *id)),
         PlanCommand::OpenGeneration { service: id, .. } => {
-            vec![format!("a new generation of {}", service(state, *id))]
+            format!("a new generation of {}", service(state, *id))
         }
         PlanCommand::Release {
             service: id, without, ..
         } => {
             let without = without
                 .as_ref()
-                .map(|text| format!(", {text}"))
+                .map(|text| format!(" {text}"))
                 .unwrap_or_default();
-            vec![format!("{} may start{without}", service(state, *id))]
+            format!("{} may start{without}", service(state, *id))
         }
         PlanCommand::MarkStable { deployment, revision } => {
-            vec![format!("{deployment} revision {revision} is stable")]
+            format!("{deployment} revision {revision} is stable")
         }
         PlanCommand::Fail {
             deployment,
@@ -132,22 +196,12 @@ fn plan(state: &State, command: &PlanCommand, outcome: &Outcome) -> Vec<String> 
             cause,
             ..
         } => {
-            vec![format!("{deployment} revision {revision} is given up: {cause}")]
+            format!("{deployment} revision {revision} is given up: {cause}")
         }
-        PlanCommand::DrainFinished { node } => vec![format!("node {node} is drained")],
-        PlanCommand::CronFired { service: id, .. } => {
-            vec![format!("a run of {} is due", service(state, *id))]
-        }
-    }
-}
-
-fn is_left_out(outcome: &Outcome, placement: &dhow_core::command::Placement) -> bool {
-    match outcome {
-        Outcome::Placed { left_out, .. } => left_out.iter().any(|(slot, _)| *slot == placement.slot),
-        Outcome::Done | Outcome::Deployed { .. } | Outcome::Registered { .. } | Outcome::Reported { .. } => {
-            false
-        }
-    }
+        PlanCommand::DrainFinished { node } => format!("node {node} is drained"),
+        PlanCommand::CronFired { service: id, .. } => format!("a run of {} is due", service(state, *id)),
+    };
+    whole(Some(line))
 }
 
 fn reason(state: &State, why: &StopReason) -> String {
@@ -158,12 +212,24 @@ fn reason(state: &State, why: &StopReason) -> String {
         StopReason::Removed => "removed".into(),
         StopReason::Displaced { by } => format!("displaced by {}", service(state, *by)),
         StopReason::NodeUnfit => "its node no longer fits".into(),
+        StopReason::NodeLost => "its node is lost".into(),
     }
 }
 
-fn agent(state: &State, command: &AgentCommand) -> Vec<String> {
-    let AgentCommand::Report { events, .. } = command else {
-        return Vec::new();
+fn agent(state: &State, command: &AgentCommand) -> Vec<(Option<Slot>, String)> {
+    let (node, events) = match command {
+        AgentCommand::Report { node, events, .. } => (*node, events),
+        AgentCommand::Inventory { node, replicas, .. } => {
+            let known = state.node(*node).is_some_and(|node| !node.is_empty());
+            let all = match replicas.len() {
+                // Nothing is what everybody expects of a new node.
+                0 if !known => return Vec::new(),
+                0 => "that it has nothing".into(),
+                1 => "the one replica that it has".into(),
+                many => format!("the {many} replicas that it has"),
+            };
+            return whole(Some(format!("node {node} reports {all}")));
+        }
     };
     events
         .iter()
@@ -181,7 +247,20 @@ fn agent(state: &State, command: &AgentCommand) -> Vec<String> {
                 | ReplicaEvent::Adopted { .. }
                 | ReplicaEvent::NodeLost => return None,
             };
-            Some(format!("{} {what}", id(state, &event.replica)))
+            let late = late(state, node, &event.replica);
+            Some((None, format!("{} {what}{late}", id(state, &event.replica))))
         })
         .collect()
+}
+
+/// News of a replica that the cluster no longer has on that node.
+fn late(state: &State, node: NodeId, key: &ReplicaKey) -> String {
+    match state.replicas.get(key) {
+        Some(replica) if replica.node == node => String::new(),
+        Some(replica) => format!(
+            " on node {node}, where it is not any more: it is on node {}",
+            replica.node
+        ),
+        None => format!(" on node {node}, which nobody asks for any more"),
+    }
 }

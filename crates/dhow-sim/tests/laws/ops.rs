@@ -23,6 +23,7 @@ pub enum Op {
     Cut(u64),
     PowerOff(u64),
     Back(u64),
+    LoseLedger(u64),
     Drain(u64, bool),
     Undrain(u64),
     Label(u64, u8),
@@ -71,7 +72,7 @@ pub struct Memory {
 }
 
 fn shape() -> impl Strategy<Value = ServiceShape> {
-    let first = (0..3u8, 0..6u8, 0..7u32, 0..4u64, 0..8u8, 0..4u8, 0..8u8, 0..5u8);
+    let first = (0..3u8, 0..7u8, 0..7u32, 0..4u64, 0..8u8, 0..4u8, 0..8u8, 0..5u8);
     let second = (
         0..3u32,
         0..3u32,
@@ -111,6 +112,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => node().prop_map(Op::Cut),
         1 => node().prop_map(Op::PowerOff),
         2 => node().prop_map(Op::Back),
+        1 => node().prop_map(Op::LoseLedger),
         1 => (node(), any::<bool>()).prop_map(|(id, shutdown)| Op::Drain(id, shutdown)),
         1 => node().prop_map(Op::Undrain),
         1 => (node(), 0..3u8).prop_map(|(id, zone)| Op::Label(id, zone)),
@@ -158,15 +160,17 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
 }
 
 fn deployment(name: u8) -> DeploymentName {
-    DeploymentName::new(["shop", "blog"][usize::from(name)]).unwrap()
+    DeploymentName::new(["shop", "blog"][usize::from(name)]).expect("a valid name")
 }
 
 fn service(name: u8) -> ServiceName {
-    ServiceName::new(["web", "api", "db"][usize::from(name)]).unwrap()
+    ServiceName::new(["web", "api", "db"][usize::from(name)]).expect("a valid name")
 }
 
 fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
-    let images = ["good:1", "good:2", "good:3", "crash:1", "sick:1", "gone:1"];
+    let images = [
+        "good:1", "good:2", "good:3", "crash:1", "sick:1", "gone:1", "brief:1",
+    ];
     let rtype = match shape.kind {
         0 => RType::Job,
         1 => RType::System,
@@ -217,15 +221,6 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         spec.rollout.max_unavailable = Some(1);
     }
     if shape.groups && rtype == RType::Service {
-        let group = |role: &str, count| ReplicaGroup {
-            role: RoleName::new(role).unwrap(),
-            count,
-            image: None,
-            env: BTreeMap::new(),
-            command: None,
-            resources: None,
-            affinity: None,
-        };
         spec.replica_groups = vec![group("primary", 1), group("reader", shape.replicas)];
         spec.scale = ScaleSpec::default();
     }
@@ -238,6 +233,18 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         });
     }
     spec
+}
+
+fn group(role: &str, count: u32) -> ReplicaGroup {
+    ReplicaGroup {
+        role: RoleName::new(role).expect("a valid name"),
+        count,
+        image: None,
+        env: BTreeMap::new(),
+        command: None,
+        resources: None,
+        affinity: None,
+    }
 }
 
 fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {
@@ -268,7 +275,22 @@ fn behaviours(lab: &mut Lab) {
         cannot_start: true,
         ..Behaviour::default()
     };
-    for (image, behaviour) in [("crash:1", crash), ("sick:1", sick), ("gone:1", gone)] {
+    // Slow to end: much can happen to it meanwhile.
+    let slow = Behaviour {
+        stop: TimeSpan::from_secs(8),
+        ..Behaviour::default()
+    };
+    let brief = Behaviour {
+        exit_after: Some(TimeSpan::from_secs(5)),
+        ..Behaviour::default()
+    };
+    for (image, behaviour) in [
+        ("crash:1", crash),
+        ("sick:1", sick),
+        ("gone:1", gone),
+        ("good:3", slow),
+        ("brief:1", brief),
+    ] {
         lab.behaviours.insert(image.into(), behaviour);
     }
 }
@@ -281,6 +303,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         Op::Cut(id) => drop(lab.cut(NodeId(*id))),
         Op::PowerOff(id) => drop(lab.power_off(NodeId(*id))),
         Op::Back(id) => drop(lab.back(NodeId(*id))),
+        Op::LoseLedger(id) => lab.lose_ledger(NodeId(*id)),
         Op::Drain(id, shutdown) => {
             drop(lab.drain(NodeId(*id), Drain::Draining { shutdown: *shutdown }));
         }

@@ -85,6 +85,15 @@ fn hard_links_that_lead_out_or_nowhere_are_refused() {
 }
 
 #[test]
+fn links_cannot_be_used_to_nest_without_end() {
+    let nested = |from: &str| format!("{from}/{}", ["d"; 100].join("/")).into_bytes();
+    let dir = |tar: TestTar, from: &str| tar.pax("path", &nested(from)).dir("d", 0o755);
+    let link = |tar: TestTar, name: &str, to: &str| tar.pax("linkpath", &nested(to)).symlink(name, "");
+    let twice = dir(link(dir(tar(), "a"), "b", "a"), "b");
+    refused(dir(link(twice, "c", "b"), "c"), EntryRefusal::PathTooLong);
+}
+
+#[test]
 fn entries_that_make_no_sense_are_refused() {
     refused(tar().file(".wh...", ""), EntryRefusal::WhiteoutName);
     refused(tar().file(".wh..", ""), EntryRefusal::WhiteoutName);

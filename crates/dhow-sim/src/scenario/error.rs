@@ -1,0 +1,8 @@
+//! What is wrong with a scenario file itself, as opposed to what comes out of it.
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct BadScript {
+    pub line: usize,
+    pub what: String,
+}

@@ -1,0 +1,107 @@
+//! Runs a scenario against a cluster in memory.
+
+mod deploying;
+mod perform;
+
+use std::collections::BTreeMap;
+
+use dhow_core::command::{PlanCommand, RequestId};
+use dhow_core::ids::{DeploymentName, Term};
+use dhow_core::invariants;
+use dhow_core::state::Request;
+
+use super::error::BadScript;
+use super::parse::parse;
+use super::script::{Block, Invocation, Script};
+use crate::lab::Lab;
+
+/// What came out of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// The file as it would read with what was really printed.
+    pub text: String,
+    /// What must hold at the end of every scenario and does not.
+    pub broken: Vec<String>,
+}
+
+/// Runs a script from an empty cluster. The lab compares every plan with one made without a cache, and panics
+/// where they differ.
+pub fn run(script: &Script) -> Result<Ran, BadScript> {
+    let mut runner = Runner::new();
+    let mut outputs = Vec::new();
+    for block in &script.blocks {
+        if let Block::Command(invocation) = block {
+            let output = runner.invoke(invocation).map_err(|what| BadScript {
+                line: invocation.line,
+                what,
+            })?;
+            outputs.push(output);
+        }
+    }
+    Ok(Ran {
+        text: script.with_outputs(&outputs),
+        broken: runner.broken(),
+    })
+}
+
+struct Runner {
+    lab: Lab,
+    /// The files of deployments, as they were last deployed.
+    files: BTreeMap<DeploymentName, String>,
+    /// A plan of a leader, kept to be applied late.
+    remembered: Option<(Term, Vec<PlanCommand>)>,
+}
+
+impl Runner {
+    fn new() -> Self {
+        let mut lab = Lab::new();
+        lab.compare_with_cold = true;
+        Self {
+            lab,
+            files: BTreeMap::new(),
+            remembered: None,
+        }
+    }
+
+    /// What a command prints.
+    fn invoke(&mut self, invocation: &Invocation) -> Result<Vec<String>, String> {
+        self.lab.trace.clear();
+        let text = match invocation.text.strip_prefix("request ") {
+            None => invocation.text.as_str(),
+            Some(rest) => {
+                let (key, command) = rest.split_once(' ').ok_or("write `request KEY COMMAND`")?;
+                self.lab.request = Some(request(key, command, &invocation.input));
+                command
+            }
+        };
+        self.perform(&parse(text)?, &invocation.input)
+    }
+
+    /// What was done by a command of the user: its answer, without the time that stands above it anyway.
+    fn answer(&mut self) -> Vec<String> {
+        let lines = std::mem::take(&mut self.lab.trace);
+        lines.into_iter().map(|line| line.text).collect()
+    }
+
+    fn broken(&self) -> Vec<String> {
+        let mut broken: Vec<String> = invariants::check(&self.lab.state)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if self.lab.replay().hash() != self.lab.state.hash() {
+            broken.push("the log does not replay to the same state".into());
+        }
+        broken
+    }
+}
+
+fn request(key: &str, command: &str, input: &[String]) -> RequestId {
+    let body = format!("{command}\n{}", input.join("\n"));
+    RequestId {
+        request: Request {
+            principal: "user".into(),
+            key: key.into(),
+        },
+        body_hash: *blake3::hash(body.as_bytes()).as_bytes(),
+    }
+}

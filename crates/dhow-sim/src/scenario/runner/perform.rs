@@ -1,0 +1,199 @@
+//! Carries out one command of a scenario.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, Outcome, PlanCommand};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
+use dhow_core::plan::{PlanCache, plan_next};
+use dhow_core::spec::TimeSpan;
+use dhow_core::state::{Drain, NodeRole};
+
+use super::Runner;
+use super::deploying::joined;
+use crate::lab::Agent;
+use crate::scenario::action::{Action, NodeAction, TokenAction};
+use crate::scenario::node_shape::NodeShape;
+use crate::scenario::show;
+
+impl Runner {
+    /// What it prints. An error is one of the scenario's author; a refusal by the cluster is output.
+    pub(super) fn perform(&mut self, action: &Action, input: &[String]) -> Result<Vec<String>, String> {
+        let state = &self.lab.state;
+        let output = match action {
+            Action::AddNodes { count, shape } => self.add_nodes(*count, shape),
+            Action::Nodes => show::nodes(state),
+            Action::Ps { all: false } => show::replicas(state),
+            Action::Ps { all: true } => show::ended(state),
+            Action::Status => show::status(state),
+            Action::History(deployment) => show::history(state, deployment),
+            Action::Explain(deployment, service) => show::explain(state, self.lab.now, deployment, service),
+            Action::Deploy => self.deploy(joined(input)),
+            Action::Redeploy(deployment) => self.redeploy(deployment, input)?,
+            Action::Manifests { version } => self.manifests(*version, input),
+            Action::Run(span) => self.run(*span),
+            Action::Wait(span) => {
+                self.lab.run(*span);
+                Vec::new()
+            }
+            Action::Image { name, behaviour } => {
+                self.lab.behaviours.insert(name.clone(), *behaviour);
+                Vec::new()
+            }
+            Action::Node(node, action) => self.on_node(*node, action),
+            Action::Scale { deployment, change } => self.ask(DeploymentCommand::Scale {
+                deployment: deployment.clone(),
+                changes: vec![change.clone()],
+            }),
+            Action::Restart { deployment, service } => self.ask(DeploymentCommand::Restart {
+                deployment: deployment.clone(),
+                service: service.clone(),
+            }),
+            Action::Rollback { deployment, to } => self.ask(DeploymentCommand::Rollback {
+                deployment: deployment.clone(),
+                to: *to,
+                author: "user".into(),
+                wall_unix_secs: 0,
+            }),
+            Action::Remove(deployment) => self.ask(DeploymentCommand::Remove {
+                deployment: deployment.clone(),
+            }),
+            Action::RememberPlan => self.remember_plan(),
+            Action::ApplyRememberedPlan => self.apply_remembered_plan(),
+            Action::Cron(deployment, service) => self.cron(deployment, service)?,
+            Action::Token(action) => self.token(action),
+            Action::Check => match self.broken() {
+                broken if broken.is_empty() => {
+                    vec!["every invariant holds, and the log replays to the same state".into()]
+                }
+                broken => broken,
+            },
+        };
+        Ok(output)
+    }
+
+    fn add_nodes(&mut self, count: u64, shape: &NodeShape) -> Vec<String> {
+        for place in 0..count {
+            let id = self.lab.state.last_node_id.next();
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            let _ = self.lab.add_node(id, shape.info(place, NodeRole::Peer));
+        }
+        self.answer()
+    }
+
+    fn run(&mut self, span: TimeSpan) -> Vec<String> {
+        self.lab.run(span);
+        let lines = std::mem::take(&mut self.lab.trace);
+        lines.iter().map(ToString::to_string).collect()
+    }
+
+    fn ask(&mut self, command: DeploymentCommand) -> Vec<String> {
+        // A refusal is in the trace.
+        let _ = self.lab.apply(Command::Deployment(command));
+        self.answer()
+    }
+
+    fn on_node(&mut self, node: NodeId, action: &NodeAction) -> Vec<String> {
+        // Refusals are in the trace.
+        match action {
+            NodeAction::Cut => drop(self.lab.cut(node)),
+            NodeAction::PowerOff => drop(self.lab.power_off(node)),
+            NodeAction::Back => drop(self.lab.back(node)),
+            NodeAction::BackWithLedger => drop(self.lab.back_with_ledger(node)),
+            NodeAction::LoseLedger => self.lab.lose_ledger(node),
+            NodeAction::Drain => drop(self.lab.drain(node, Drain::Draining { shutdown: false })),
+            NodeAction::Undrain => drop(self.lab.drain(node, Drain::No)),
+            NodeAction::Label { key, value } => {
+                let set = value.iter().map(|value| (key.clone(), value.clone())).collect();
+                let unset = match value {
+                    Some(_) => Vec::new(),
+                    None => vec![key.clone()],
+                };
+                drop(
+                    self.lab
+                        .apply(Command::Node(NodeCommand::Label { node, set, unset })),
+                );
+            }
+            NodeAction::Remove => drop(self.lab.apply(Command::Node(NodeCommand::Remove { node }))),
+            NodeAction::Lead => self.lab.change_leader(node),
+            NodeAction::Assignments { since } => return show::assignments(&self.lab.state, node, *since),
+        }
+        self.answer()
+    }
+
+    /// A plan is made from the present state and kept, as a leader has it that is about to be deposed.
+    fn remember_plan(&mut self) -> Vec<String> {
+        let plan = plan_next(&self.lab.state, &mut PlanCache::default(), self.lab.now);
+        self.remembered = Some((self.lab.term, plan.commands));
+        Vec::new()
+    }
+
+    fn apply_remembered_plan(&mut self) -> Vec<String> {
+        let (term, commands) = self.remembered.take().unwrap_or_default();
+        if commands.is_empty() {
+            return vec!["the plan has nothing to do".into()];
+        }
+        for command in commands {
+            let _ = self.lab.apply_in_term(Command::Plan(command), term);
+        }
+        self.answer()
+    }
+
+    fn cron(&mut self, deployment: &DeploymentName, service: &ServiceName) -> Result<Vec<String>, String> {
+        let found = self.lab.state.service_named(deployment, service);
+        let id = found
+            .map(|service| service.id)
+            .ok_or("there is no such service")?;
+        let command = PlanCommand::CronFired {
+            service: id,
+            scheduled_unix_secs: self.wall_unix_secs(),
+        };
+        let _ = self.lab.apply(Command::Plan(command));
+        Ok(self.answer())
+    }
+
+    fn token(&mut self, action: &TokenAction) -> Vec<String> {
+        let now_unix_secs = self.wall_unix_secs();
+        let command = match action {
+            TokenAction::Issue { name, uses, ttl } => ClusterCommand::IssueToken {
+                nonce: name.as_str().into(),
+                uses_allowed: *uses,
+                expires_unix_secs: now_unix_secs.saturating_add_unsigned(ttl.as_millis() / 1_000),
+            },
+            TokenAction::Revoke { name } => ClusterCommand::RevokeToken {
+                nonce: name.as_str().into(),
+            },
+            TokenAction::Use { name, key } => ClusterCommand::UseToken {
+                nonce: name.as_str().into(),
+                key_hash: key.as_str().into(),
+                now_unix_secs,
+                wish: None,
+                info: Arc::new(worker()),
+            },
+        };
+        if let Ok(Outcome::Registered { node }) = self.lab.apply(Command::Cluster(command)) {
+            self.lab.agents.entry(node).or_insert_with(|| Agent::new(node));
+        }
+        self.answer()
+    }
+
+    /// The wall clock of a scenario begins with its cluster's time.
+    fn wall_unix_secs(&self) -> i64 {
+        i64::try_from(self.lab.now.0 / 1_000).unwrap_or(i64::MAX)
+    }
+}
+
+fn worker() -> dhow_core::state::NodeInfo {
+    dhow_core::state::NodeInfo {
+        role: NodeRole::Worker,
+        api_addr: None,
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Arc::new(BTreeMap::new()),
+        capacity: dhow_core::amount::Amount {
+            cpu_milli: 4_000,
+            memory_bytes: 8 << 30,
+        },
+        runs_replicas: true,
+    }
+}

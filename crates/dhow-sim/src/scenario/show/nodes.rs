@@ -1,0 +1,31 @@
+//! `nodes`: who is in the cluster and what is left of it.
+
+use dhow_core::spec::{ByteSize, Cpu};
+use dhow_core::state::State;
+
+use crate::scenario::table::table;
+
+pub(in crate::scenario) fn nodes(state: &State) -> Vec<String> {
+    let rows: Vec<[String; 6]> = state
+        .nodes
+        .values()
+        .map(|node| {
+            let labels: Vec<String> = node
+                .labels()
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            let (used, whole) = (node.used, node.info.capacity);
+            [
+                node.id.to_string(),
+                node.status_word().into(),
+                node.reserving.to_string(),
+                format!("{}/{}", Cpu(used.cpu_milli), Cpu(whole.cpu_milli)),
+                format!("{}/{}", ByteSize(used.memory_bytes), ByteSize(whole.memory_bytes)),
+                labels.join(","),
+            ]
+        })
+        .collect();
+    let heads = ["NODE", "STATUS", "REPLICAS", "CPU", "MEMORY", "LABELS"];
+    table(heads, &rows)
+}
