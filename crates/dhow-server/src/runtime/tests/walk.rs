@@ -1,9 +1,12 @@
 //! The whole way: a deployment is asked for, placed, started, reported healthy and marked stable; and what readers,
 //! nodes and followers of events see of it.
 
+use std::sync::Arc;
+
 use dhow_core::command::{Command, NodeCommand, Outcome};
 use dhow_core::ids::{NodeId, Revision};
-use dhow_core::state::Phase;
+use dhow_core::plan::plan_next;
+use dhow_core::state::{Phase, State};
 use tempfile::TempDir;
 
 use super::agent::{Agent, start_events};
@@ -116,20 +119,24 @@ async fn followers_see_what_happened_and_resume() {
 
 #[tokio::test]
 async fn a_late_event_of_a_moved_replica_is_no_news_and_no_fault() {
-    let server = Server::start_volatile(|_| {});
+    let server = Server::start_volatile(|options| options.planner = Arc::new(plan_next));
     server.write(register(1)).await.unwrap();
-    server.write(register(2)).await.unwrap();
     server.write(deploy(1)).await.unwrap();
-    server.place("web", NodeId(1)).await;
+    let state = server.wait_for(|state| !state.replicas.is_empty()).await;
     let mut agent = Agent::new(1);
-    agent.follow(&server.state());
+    agent.follow(&state);
     agent.happens(&start_events()[0]);
     agent.happens(&start_events()[1]);
     agent.report_from(&server, 1).await.unwrap();
 
     let lost = Command::Node(NodeCommand::Lost { node: NodeId(1) });
     server.write(lost).await.unwrap();
-    server.place("web", NodeId(2)).await;
+    server.write(register(2)).await.unwrap();
+    let has_moved = |state: &State| {
+        let nodes: Vec<NodeId> = state.replicas.values().map(|replica| replica.node).collect();
+        nodes == [NodeId(2)]
+    };
+    server.wait_for(has_moved).await;
     agent.happens(&start_events()[2]);
     let ack = agent.report_from(&server, 3).await.unwrap();
     assert_eq!(
