@@ -160,11 +160,11 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
 }
 
 fn deployment(name: u8) -> DeploymentName {
-    DeploymentName::new(["shop", "blog"][usize::from(name)]).unwrap()
+    DeploymentName::new(["shop", "blog"][usize::from(name)]).expect("a fixed name")
 }
 
 fn service(name: u8) -> ServiceName {
-    ServiceName::new(["web", "api", "db"][usize::from(name)]).unwrap()
+    ServiceName::new(["web", "api", "db"][usize::from(name)]).expect("a fixed name")
 }
 
 fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
@@ -222,7 +222,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     }
     if shape.groups && rtype == RType::Service {
         let group = |role: &str, count| ReplicaGroup {
-            role: RoleName::new(role).unwrap(),
+            role: RoleName::new(role).expect("a fixed name"),
             count,
             image: None,
             env: BTreeMap::new(),
