@@ -11,6 +11,7 @@ pub mod ids;
 pub mod invariants;
 pub mod lease;
 mod maps;
+pub mod mirror;
 pub mod placement;
 pub mod plan;
 pub mod replica;

@@ -16,6 +16,7 @@ mod report;
 mod service;
 mod settled;
 mod slots;
+mod summary;
 mod system;
 mod view;
 

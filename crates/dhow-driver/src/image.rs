@@ -30,9 +30,9 @@ mod work;
 
 pub use config::{ExposedPort, ImageConfig, PortProtocol};
 pub use digest::{Digest, DigestError};
-pub use error::{ImageError, RegistryTrouble};
+pub use error::{ImageError, RegistryTrouble, SharedCause};
 pub use images::{Image, ImageSummary, Images, ImagesOptions, Pull};
-pub use manifest::Platform;
+pub use manifest::{ManifestError, Platform};
 pub use origin::Origin;
 pub use progress::{PullPhase, PullProgress};
 pub use prune::{PruneOptions, PruneReport};

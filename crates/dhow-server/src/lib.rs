@@ -3,4 +3,6 @@
 //! Called by the `dhow` binary, which joins it with an agent. It must never see `dhow-agent`: on a single node
 //! the two talk over the same session as across a network.
 
+pub mod clock;
 pub mod log;
+pub mod runtime;

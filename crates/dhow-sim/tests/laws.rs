@@ -29,7 +29,7 @@ fn assert_sound(state: &State, after: &impl std::fmt::Debug) {
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(cases(60))]
 
     #[test]
     fn clusters_keep_every_law(script in ops::script()) {

@@ -8,6 +8,7 @@ pub mod config;
 pub mod deployment;
 pub mod document;
 mod hex;
+pub mod log_form;
 pub mod manifest;
 pub mod names;
 pub mod problem;
@@ -21,8 +22,8 @@ pub mod token;
 pub mod worker;
 
 pub use config::{
-    ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer, Setting, StaticPeer,
-    WorkerTierRole, load_config, parse_config,
+    ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer,
+    Setting, StaticPeer, WorkerTierRole, load_config, parse_config,
 };
 pub use deployment::parse_deployment;
 pub use document::{Finding, Findings};

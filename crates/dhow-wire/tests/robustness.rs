@@ -78,9 +78,9 @@ const PIECES: &[&str] = &[
     "\u{2028}",
 ];
 
-fn mutated(text: &str, seeded: &mut Seeded) -> String {
+fn mutated(text: &str, edits: usize, seeded: &mut Seeded) -> String {
     let mut chars: Vec<char> = text.chars().collect();
-    for _ in 0..1 + seeded.below(6) {
+    for _ in 0..edits {
         let at = seeded.below(chars.len() + 1);
         match seeded.below(5) {
             0 => {
@@ -141,14 +141,18 @@ fn rounds() -> usize {
 
 #[test]
 fn mutated_files_never_panic() {
-    // Half of them start from a file that is fine.
+    // Half of them are a file that is fine with one edit.
     let (fine_ones, all) = (inputs("ok-"), inputs(""));
     let configs = inputs("config-");
     let mut seeded = Seeded(0x5eed_0001);
     let (mut fine, mut refused) = (0, 0);
     for round in 0..rounds() {
-        let from = if round % 2 == 0 { &fine_ones } else { &all };
-        let text = mutated(&from[round / 2 % from.len()], &mut seeded);
+        let (from, edits) = if round % 2 == 0 {
+            (&fine_ones, 1)
+        } else {
+            (&all, 1 + seeded.below(6))
+        };
+        let text = mutated(&from[round / 2 % from.len()], edits, &mut seeded);
         match parse_deployment(&text, "fuzz.yaml", &|_| Some("value".into())) {
             Ok(spec) => {
                 fine += 1;
@@ -160,7 +164,8 @@ fn mutated_files_never_panic() {
                 assert!(!findings.to_string().is_empty());
             }
         }
-        let text = mutated(&configs[round % configs.len()], &mut seeded);
+        let edits = 1 + seeded.below(6);
+        let text = mutated(&configs[round % configs.len()], edits, &mut seeded);
         if let Err(findings) = parse_config(&text, "fuzz.yaml") {
             assert!(findings.count() > 0);
             assert!(!findings.to_string().contains('\u{1b}'), "round {round}:\n{text}");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use imbl::OrdMap;
 
 use super::report::{PlanReport, ServiceReport};
+use super::summary::Summary;
 use crate::ids::{DeploymentName, NodeId, ServiceId};
 use crate::placement::NodeTable;
 use crate::state::State;
@@ -16,6 +17,7 @@ pub struct PlanCache {
     /// The snapshot that the rest was derived from.
     pub(super) seen: State,
     pub(super) table: NodeTable,
+    pub(super) summaries: BTreeMap<ServiceId, Summary>,
     /// Services to look at.
     pub(super) dirty: BTreeSet<ServiceId>,
     /// Services with replicas that no node takes: looked at again when any node changes.
@@ -40,18 +42,22 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    /// The services to plan, the most important first.
+    /// The services to plan: those that leave, then the most important first.
     pub(super) fn due(&self, state: &State) -> Vec<ServiceId> {
-        let mut due: Vec<(std::cmp::Reverse<u8>, ServiceId)> = self
-            .dirty
-            .iter()
-            .map(|id| {
-                let spec = state.service(*id).and_then(|service| service.spec());
-                (std::cmp::Reverse(spec.map_or(0, |spec| spec.priority)), *id)
-            })
-            .collect();
+        let rank = |id: &ServiceId| {
+            let service = state.service(*id);
+            let priority = service
+                .and_then(|service| service.spec())
+                .map_or(0, |spec| spec.priority);
+            (
+                !service.is_some_and(|service| service.removing),
+                std::cmp::Reverse(priority),
+                *id,
+            )
+        };
+        let mut due: Vec<_> = self.dirty.iter().map(rank).collect();
         due.sort_unstable();
-        due.into_iter().map(|(_, id)| id).collect()
+        due.into_iter().map(|(_, _, id)| id).collect()
     }
 
     /// Forgets what the last look at a service found.
@@ -72,6 +78,7 @@ impl PlanCache {
     /// Forgets a service that is gone.
     pub(super) fn drop_service(&mut self, id: ServiceId) {
         self.begin(id);
+        self.summaries.remove(&id);
         self.dirty.remove(&id);
         self.system.remove(&id);
     }

@@ -18,7 +18,12 @@ impl Planner<'_> {
     /// enough. None where there is nothing to wait for.
     pub(super) fn make_room(&mut self, view: &View<'_>, ask: &Ask<'_>, missing: usize) -> Option<u32> {
         let mut used: BTreeSet<NodeId> = self.room_to_come(ask);
-        while used.len() < missing.min(DISPLACEMENTS_PER_PLAN_MAX) {
+        // Nobody is displaced for room that this very plan frees: the next one sees how much it is.
+        let frees = self
+            .commands
+            .iter()
+            .any(|command| matches!(command, PlanCommand::Stop { .. }));
+        while !frees && used.len() < missing.min(DISPLACEMENTS_PER_PLAN_MAX) {
             let Some((node, victims)) = self.victims(ask, view.spec().priority, &used) else {
                 break;
             };

@@ -90,33 +90,27 @@ impl Planner<'_> {
 
     fn failing(&self, view: &View<'_>, seen: &Seen<'_>, failures_max: u32) -> Option<String> {
         let machine = &seen.replica.machine;
-        let id = self.state.replica_name(&seen.key)?.id();
-        let node = seen.replica.node;
-        let what = match (&machine.message, machine.exit) {
-            (Some(message), _) => format!(": {message}"),
-            (None, Some(exit)) => format!(": it {exit}"),
-            (None, None) => String::new(),
-        };
-        if machine.state == ReplicaState::Failed {
-            return Some(format!("`{id}` on node {node} failed{what}"));
-        }
-        if machine.failures >= failures_max {
-            return Some(format!(
-                "`{id}` on node {node} failed {} times in a row{what}",
-                machine.failures
-            ));
-        }
         let rollout = &view.spec().rollout;
         let late = self.now >= seen.replica.placed.after(rollout.healthy_deadline);
         let unfinished = !seen.available && !seen.has_ended() && !seen.is_lost();
         // A replica that was healthy and has a hiccup late in a long rollout is not a late one.
         let never_healthy = seen.replica.healthy_since.is_none();
-        (late && unfinished && never_healthy).then(|| {
-            format!(
-                "`{id}` on node {node} was not healthy within {}{what}",
-                rollout.healthy_deadline
-            )
-        })
+        let how = if machine.state == ReplicaState::Failed {
+            "failed".to_owned()
+        } else if machine.failures >= failures_max {
+            format!("failed {} times in a row", machine.failures)
+        } else if late && unfinished && never_healthy {
+            format!("was not healthy within {}", rollout.healthy_deadline)
+        } else {
+            return None;
+        };
+        let what = match (&machine.message, machine.exit) {
+            (Some(message), _) => format!(": {message}"),
+            (None, Some(exit)) => format!(": it {exit}"),
+            (None, None) => String::new(),
+        };
+        let id = self.state.replica_name(&seen.key)?.id();
+        Some(format!("`{id}` on node {} {how}{what}", seen.replica.node))
     }
 
     fn give_up(&mut self, deployment: &Deployment, service: &Service, cause: String) {

@@ -6,9 +6,10 @@ use imbl::ordmap::DiffItem;
 
 use super::cache::PlanCache;
 use super::nodes::node_row;
+use super::view::is_counted;
 use crate::ids::{DeploymentName, NodeId, ServiceId};
 use crate::spec::RType;
-use crate::state::{Deployment, Node, Service, State};
+use crate::state::{Deployment, Node, Replica, Service, State};
 use crate::time::ClusterTime;
 
 impl PlanCache {
@@ -17,11 +18,7 @@ impl PlanCache {
         let nodes_changed = self.follow_nodes(&seen, state);
         let services_changed = self.follow_services(&seen, state);
         self.follow_deployments(&seen, state);
-        for item in seen.replicas.diff(&state.replicas) {
-            let (DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. }) =
-                item;
-            self.dirty.insert(key.service);
-        }
+        self.follow_replicas(&seen, state);
         if nodes_changed {
             self.dirty.extend(self.system.iter().copied());
         }
@@ -82,8 +79,35 @@ impl PlanCache {
     }
 
     fn touch_services_on(&mut self, node: &Node) {
-        self.dirty
-            .extend(node.assignments.services().map(|(service, _)| service));
+        for (service, _) in node.assignments.services() {
+            self.dirty.insert(service);
+            self.summaries.remove(&service);
+        }
+    }
+
+    fn follow_replicas(&mut self, seen: &State, state: &State) {
+        for item in seen.replicas.diff(&state.replicas) {
+            let (key, old, new) = match item {
+                DiffItem::Add(key, new) => (key, None, Some(new)),
+                DiffItem::Remove(key, old) => (key, Some(old), None),
+                DiffItem::Update {
+                    old: (_, old),
+                    new: (key, new),
+                } => (key, Some(old), Some(new)),
+            };
+            self.dirty.insert(key.service);
+            let Some(summary) = self.summaries.get_mut(&key.service) else {
+                continue;
+            };
+            let Some(service) = state.service(key.service) else {
+                continue;
+            };
+            let Some(info) = service.target_info() else {
+                continue;
+            };
+            let counts = |replica: &Replica| is_counted(state, service, info, key, replica);
+            summary.follow(key.slot, old.map(Arc::as_ref), new.map(Arc::as_ref), counts);
+        }
     }
 
     fn follow_services(&mut self, seen: &State, state: &State) -> bool {

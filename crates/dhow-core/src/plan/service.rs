@@ -26,9 +26,10 @@ impl Planner<'_> {
             self.system_service(service);
             return;
         }
-        let Some(view) = View::of(state, service, self.now) else {
-            return;
-        };
+        let mut summary = self.cache.summaries.remove(&service.id).unwrap_or_default();
+        let view = View::of_open(state, service, self.now, &mut summary);
+        self.cache.summaries.insert(service.id, summary);
+        let Some(view) = view else { return };
         let decisions = decide(state, &view);
         self.carry_out(&view, decisions);
     }

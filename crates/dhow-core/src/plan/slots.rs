@@ -60,12 +60,11 @@ impl Budget {
             .iter()
             .filter(|slot| !slot.fresh.is_empty() && !slot.old.is_empty())
             .count();
+        let steady = view.steady as usize;
+        let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
+        let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
         // A fresh replica that fails after its turn holds the rollout up: what is good is not given up for more.
         let failing = wanted.iter().filter(|slot| slot.is_failing()).count();
-        let available = wanted.iter().filter(|slot| slot.is_available()).count();
-        let promised = wanted
-            .len()
-            .saturating_sub(view.spec().max_unavailable() as usize);
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             surge: view

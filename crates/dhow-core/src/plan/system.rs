@@ -79,18 +79,14 @@ impl Planner<'_> {
         self.stop(service, outdated, StopReason::Replaced);
         let open: Vec<NodeId> = fitting
             .iter()
-            .filter(|id| !present.iter().any(|(node, _)| node == *id))
+            .filter(|id| present.binary_search_by_key(*id, |(node, _)| *node).is_err())
             .copied()
             .collect();
         self.place_on(&view, &open, demand);
         // Every node has one that can be relied on: one whose replica is still ending has none.
-        let good: BTreeSet<NodeId> = seen
-            .iter()
-            .filter(|seen| seen.fresh && seen.available)
-            .map(|seen| seen.replica.node)
-            .filter(|node| fitting.contains(node))
-            .collect();
-        let settled = done && good.len() == fitting.len();
+        let good = seen.iter().filter(|seen| seen.fresh && seen.available);
+        let served: BTreeSet<NodeId> = good.map(|seen| seen.replica.node).collect();
+        let settled = done && fitting.is_subset(&served);
         if settled {
             self.cache.settled.insert(service.id);
         } else {

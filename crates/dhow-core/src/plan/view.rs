@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::ids::{NodeId, ReplicaKey, Slot};
+use super::summary::Summary;
+use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
 use crate::replica::ReplicaState;
 use crate::spec::{AffinityMode, NodeMode, RType, ServiceSpec, TimeSpan};
 use crate::state::{GenerationInfo, Replica, Service, State, Wanted};
@@ -45,6 +46,12 @@ impl SlotView<'_> {
         self.fresh.iter().chain(&self.old).any(|seen| seen.available)
     }
 
+    /// Served by one replica that can be relied on, and by no other.
+    fn is_steady(&self) -> bool {
+        let alone = self.old.is_empty() && self.stopping.is_empty();
+        alone && matches!(self.fresh.as_slice(), [seen] if seen.available)
+    }
+
     /// Its old replicas have gone, and the one in their place is not what it should be. A lost node or the end
     /// of a job is no failure.
     pub fn is_failing(&self) -> bool {
@@ -53,12 +60,14 @@ impl SlotView<'_> {
     }
 }
 
-/// A service with all its slots.
+/// A service with its slots.
 pub(super) struct View<'a> {
     pub service: &'a Service,
     pub info: Arc<GenerationInfo>,
     /// Wanted slots, and those that only have replicas left, in order.
     pub slots: Vec<(Slot, SlotView<'a>)>,
+    /// Wanted slots that were left out because they need nothing.
+    pub steady: u32,
     /// How many replicas that are to run are on which node, ascending by node. What a rollout is about to end
     /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
@@ -68,21 +77,61 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// None for a service whose target is missing, which the invariants exclude.
+    /// All slots. None for a service whose target is missing, which the invariants exclude.
     pub fn of(state: &'a State, service: &'a Service, now: ClusterTime) -> Option<Self> {
+        Self::build(
+            state,
+            service,
+            now,
+            state.replicas_of(service.id),
+            service.wanted_slots(),
+        )
+    }
+
+    /// Only the slots that may need something: the others are served by one replica that can be relied on.
+    /// The summary says which, and is brought up to date.
+    pub fn of_open(
+        state: &'a State,
+        service: &'a Service,
+        now: ClusterTime,
+        summary: &mut Summary,
+    ) -> Option<Self> {
+        if !summary.is_of(service) {
+            let mut view = Self::of(state, service, now)?;
+            *summary = Summary::new(service, &view.present);
+            view.leave_out_steady(summary);
+            return Some(view);
+        }
+        let open = std::mem::take(&mut summary.open);
+        let replicas = open.iter().flat_map(|slot| replicas_in(state, service.id, *slot));
+        let wanted = open.iter().copied().filter(|slot| service.wants(*slot));
+        let mut view = Self::build(state, service, now, replicas, wanted)?;
+        view.present = summary
+            .present
+            .iter()
+            .map(|(node, count)| (*node, *count))
+            .collect();
+        view.leave_out_steady(summary);
+        Some(view)
+    }
+
+    fn build(
+        state: &'a State,
+        service: &'a Service,
+        now: ClusterTime,
+        replicas: impl Iterator<Item = (&'a ReplicaKey, &'a Arc<Replica>)>,
+        wanted: impl Iterator<Item = Slot>,
+    ) -> Option<Self> {
         let info = service.target_info()?.clone();
         let trust = if service.rolling {
             info.spec.rollout.min_healthy
         } else {
             TimeSpan::ZERO
         };
-        // Who wants a node for itself must know its own old ones from others', and packing goes where they are.
-        let old_count =
-            info.spec.node_mode != NodeMode::Shared || info.spec.affinity.mode == AffinityMode::Pack;
-        let mut wanted = service.wanted_slots().peekable();
+        let mut wanted = wanted.peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
-        for (key, replica) in state.replicas_of(service.id) {
+        for (key, replica) in replicas {
             while let Some(slot) = wanted.next_if(|slot| *slot < key.slot) {
                 slots.push((slot, SlotView::default()));
             }
@@ -99,7 +148,7 @@ impl<'a> View<'a> {
                 (Wanted::Run, true) => view.fresh.push(seen),
                 (Wanted::Run, false) => view.old.push(seen),
             }
-            if replica.wanted == Wanted::Run && replica.reserves() && (seen.fresh || old_count) {
+            if is_counted(state, service, &info, key, replica) {
                 on_nodes.push(replica.node);
             }
         }
@@ -108,10 +157,21 @@ impl<'a> View<'a> {
             service,
             info,
             slots,
+            steady: 0,
             present: count(on_nodes),
             now,
             trust,
         })
+    }
+
+    fn leave_out_steady(&mut self, summary: &mut Summary) {
+        let service = self.service;
+        self.slots
+            .retain(|(slot, view)| !(service.wants(*slot) && view.is_steady()));
+        summary.open = self.slots.iter().map(|(slot, _)| *slot).collect();
+        let open = self.slots.iter().filter(|(slot, _)| service.wants(*slot)).count();
+        let open = u32::try_from(open).unwrap_or(u32::MAX);
+        self.steady = service.count_total().saturating_sub(open);
     }
 
     pub fn spec(&self) -> &ServiceSpec {
@@ -136,15 +196,28 @@ impl<'a> View<'a> {
     }
 }
 
-fn look<'a>(
+/// Whether it counts where the service's replicas are: it is to run, and a rollout is not about to end it. Who
+/// wants a node for itself must know its own old ones from others', and packing goes where they are.
+pub(super) fn is_counted(
     state: &State,
     service: &Service,
     info: &GenerationInfo,
-    key: ReplicaKey,
-    replica: &'a Replica,
-    trust: TimeSpan,
-    now: ClusterTime,
-) -> Seen<'a> {
+    key: &ReplicaKey,
+    replica: &Replica,
+) -> bool {
+    let old_count = info.spec.node_mode != NodeMode::Shared || info.spec.affinity.mode == AffinityMode::Pack;
+    let runs = replica.wanted == Wanted::Run && replica.reserves();
+    runs && (old_count || is_fresh(state, service, info, key, replica))
+}
+
+/// Whether it is of the target's template and may stay where it is.
+fn is_fresh(
+    state: &State,
+    service: &Service,
+    info: &GenerationInfo,
+    key: &ReplicaKey,
+    replica: &Replica,
+) -> bool {
     let same = match info.spec.rtype {
         // A run that has begun is left to its end; the next one has the new spec.
         RType::Cron => true,
@@ -154,7 +227,32 @@ fn look<'a>(
         && state
             .node(replica.node)
             .is_none_or(|node| node.is_ready() && node.is_draining());
-    let fresh = same && !leaving;
+    same && !leaving
+}
+
+fn replicas_in(
+    state: &State,
+    service: ServiceId,
+    slot: Slot,
+) -> impl Iterator<Item = (&ReplicaKey, &Arc<Replica>)> {
+    let key = |generation| ReplicaKey {
+        service,
+        slot,
+        generation: Generation(generation),
+    };
+    state.replicas.range(key(0)..=key(u32::MAX))
+}
+
+fn look<'a>(
+    state: &State,
+    service: &Service,
+    info: &GenerationInfo,
+    key: ReplicaKey,
+    replica: &'a Replica,
+    trust: TimeSpan,
+    now: ClusterTime,
+) -> Seen<'a> {
+    let fresh = is_fresh(state, service, info, &key, replica);
     let trust = if fresh { trust } else { TimeSpan::ZERO };
     Seen {
         key,

@@ -111,14 +111,21 @@ pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
     }
 }
 
-/// Asks a replica to end. One that has ended, or is on a lost node, is gone at once.
+/// Asks a replica to end. One that has ended, is on a lost node or was not begun with is gone at once: nobody
+/// would report its end. A node that has begun meanwhile finds it gone from its assignment and ends it.
 pub(super) fn stop(state: &mut State, key: &ReplicaKey) {
-    let over = state.replicas.get(key).is_some_and(|replica| {
-        replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Lost
-    });
-    match over {
-        true => give_up(state, key),
-        false => unassign(state, key),
+    let Some(replica) = state.replicas.get(key) else {
+        return;
+    };
+    match replica.machine.state {
+        ReplicaState::Exited | ReplicaState::Failed | ReplicaState::Lost | ReplicaState::Pending => {
+            give_up(state, key);
+        }
+        ReplicaState::Pulling
+        | ReplicaState::Starting
+        | ReplicaState::Running
+        | ReplicaState::Backoff
+        | ReplicaState::Stopping => unassign(state, key),
     }
 }
 

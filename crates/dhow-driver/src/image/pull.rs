@@ -16,7 +16,7 @@ use super::reference::ImageRef;
 use super::rootfs;
 use super::source::{LayerRequest, Source, blocking};
 use super::store::{DigestLock, ImageRecord, LayerRecord, Lease, LockKind, RECORD_VERSION};
-use super::unpack::{LayerInput, LayerMeta, UnpackError, UnpackJob, unpack};
+use super::unpack::{LayerInput, LayerMeta, LimitKind, UnpackError, UnpackJob, unpack};
 use super::work::{Work, WorkScope};
 
 /// A pull with all it needs.
@@ -62,10 +62,9 @@ impl Job {
             return self.done(image, &subject).await;
         }
         let plan = self.plan(&source, digest, &lease, &subject).await?;
-        self.progress.start(
-            plan.layers.len(),
-            plan.layers.iter().map(|(layer, _)| layer.size).sum(),
-        );
+        let sizes = plan.layers.iter().map(|(layer, _)| layer.size);
+        self.progress
+            .start(plan.layers.len(), sizes.fold(0, u64::saturating_add));
         let metas = self.layers(source, &plan, &subject).await?;
         self.record(digest, plan, metas, &subject).await?;
         // Read back under the lease: the image that is returned is the one on disk.
@@ -314,6 +313,14 @@ impl LayerJob {
             self.progress.add_bytes(self.descriptor.size);
             self.progress.layer_done();
             return Ok(meta);
+        }
+        let limit = self.inner.limits.max_layer_bytes;
+        if self.descriptor.size > limit {
+            let error = UnpackError::TooLarge {
+                kind: LimitKind::Bytes,
+                limit,
+            };
+            return Err(self.subject.layer(self.diff_id, error));
         }
         let input = {
             let _slot = self

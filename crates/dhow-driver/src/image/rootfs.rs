@@ -76,6 +76,9 @@ impl Rootfs {
         };
         let rootfs = Self { dir, state };
         let target = rootfs.path();
+        if let Some(earlier) = Self::load(&rootfs.dir)? {
+            rootfs.check_same(&earlier)?;
+        }
         if is_mount_point(&target)? {
             return Ok(rootfs);
         }
@@ -98,6 +101,18 @@ impl Rootfs {
         // What is mounted is in use; a time that cannot be set must not stop a replica.
         let _ = image.mark_used();
         Ok(rootfs)
+    }
+
+    /// What one image's replica wrote must never be seen over another image.
+    fn check_same(&self, earlier: &Self) -> Result<(), RootfsError> {
+        let (ours, theirs) = (&self.state, &earlier.state);
+        if (ours.image, ours.read_only) == (theirs.image, theirs.read_only) {
+            return Ok(());
+        }
+        Err(RootfsError::Another {
+            path: self.dir.clone(),
+            image: Box::new(theirs.image),
+        })
     }
 
     /// An image may have no layers at all; overlayfs needs some.

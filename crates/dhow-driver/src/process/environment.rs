@@ -1,6 +1,7 @@
 //! A process's environment: a clean base, never the daemon's own.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::driver::PortBinding;
 
@@ -44,15 +45,32 @@ fn port_name(endpoint: &str) -> String {
     format!("PORT_{name}")
 }
 
-/// The values that a running process was started with, for the keys whose values are on no disk.
+/// The values that a running process was started with, for the keys whose values are on no disk. Blocks.
 pub(super) fn of_process(pid: u32, keys: &[String]) -> BTreeMap<String, String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    if keys.is_empty() {
+        return BTreeMap::new();
+    }
+    let bytes = read_environ(pid);
     let text = String::from_utf8_lossy(&bytes);
     let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
     pairs
         .filter(|(key, _)| keys.iter().any(|wanted| wanted == key))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
+}
+
+/// Empty for the moment in which a process becomes another program: 20 × 5 ms are longer than that.
+fn read_environ(pid: u32) -> Vec<u8> {
+    const TRIES_MAX: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(5);
+    for _ in 0..TRIES_MAX {
+        match std::fs::read(format!("/proc/{pid}/environ")) {
+            Ok(bytes) if bytes.is_empty() => std::thread::sleep(PAUSE),
+            Ok(bytes) => return bytes,
+            Err(_) => break,
+        }
+    }
+    Vec::new()
 }
 
 #[cfg(test)]

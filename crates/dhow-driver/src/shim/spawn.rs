@@ -50,7 +50,17 @@ pub fn prepare<'a>(program: &'a Program, stdio: &Stdio) -> Result<Waiting<'a>, F
     };
     let (go_read, go_write) = pipe()?;
     let (errors_read, errors_write) = pipe()?;
-    match unchecked::fork_single_threaded() {
+    // A signal to the child before it is the program must not get lost in what the shim ignores: while it is
+    // blocked it waits, and takes effect once the child has put everything back to its default.
+    let mask = SigSet::all()
+        .thread_swap_mask(SigmaskHow::SIG_SETMASK)
+        .map_err(|errno| Failure::new(Step::Resources, errno, "blocking signals"))?;
+    let forked = unchecked::fork_single_threaded();
+    if !matches!(forked, Ok(ForkResult::Child)) {
+        mask.thread_set_mask()
+            .map_err(|errno| Failure::new(Step::Resources, errno, "unblocking signals"))?;
+    }
+    match forked {
         Err(errno) => Err(Failure::new(Step::Resources, errno, "making a process")),
         Ok(ForkResult::Child) => {
             // The parent's end must not stay open here, or its death would not be noticed.

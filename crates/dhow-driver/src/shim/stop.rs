@@ -117,7 +117,8 @@ impl ReplicaDirs {
             return Ok(());
         };
         let sent = match target {
-            SignalTarget::Group => killpg(pid, signal),
+            // A workload that is just being started leads no group yet.
+            SignalTarget::Group => killpg(pid, signal).or_else(|_| kill(pid, signal)),
             SignalTarget::Main => kill(pid, signal),
         };
         match sent {

@@ -1,7 +1,7 @@
 //! The zygote: waits on a socket and forks. It reads nothing of what is sent, so nobody can hold it up.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
@@ -137,17 +136,18 @@ impl Arguments {
     }
 }
 
-/// One zygote per folder; `None` when there is one already.
-fn lock(dir: &Path) -> io::Result<Option<Flock<File>>> {
+/// One zygote per folder; `None` when there is one already. The lock goes with the last copy of the file:
+/// a fork that closes its own leaves the zygote's alone.
+fn lock(dir: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .open(dir.join(LOCK_FILE))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
-        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, errno)) => Err(errno.into()),
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -176,7 +176,7 @@ fn detach() -> io::Result<()> {
     Ok(())
 }
 
-fn accept_loop(listener: UnixListener, lock: Flock<File>, socket: &Path) -> io::Result<()> {
+fn accept_loop(listener: UnixListener, lock: File, socket: &Path) -> io::Result<()> {
     let inode = fs::metadata(socket)?.ino();
     loop {
         let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];

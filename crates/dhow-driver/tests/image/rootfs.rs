@@ -117,6 +117,11 @@ async fn layers_are_stacked_and_writes_stay_with_the_replica() {
         "mounting twice mounts once"
     );
     assert_eq!(first.text("f"), "changed");
+    let other = imported(&store, vec![layer(&[("other", "")], Compression::Gzip)]).await;
+    for (image, options) in [(&other, WRITABLE), (&image, READ_ONLY)] {
+        let error = Rootfs::mount(image, &one, options).unwrap_err();
+        assert!(matches!(error, RootfsError::Another { .. }), "{error:?}");
+    }
     drop(first);
     assert_eq!(fs::read_dir(&one).unwrap().count(), 0, "nothing is left");
     assert!(Rootfs::load(&one).unwrap().is_none());
@@ -140,11 +145,13 @@ async fn many_layers_long_paths_and_strange_names() {
     if !is_root("many_layers_long_paths_and_strange_names") {
         return;
     }
-    let mut store = TestStore::new();
     // Layers repeat, and the store lies where no option string could name it as it is.
-    let strange = store.dir.path().join("a:b,c\\d").join("long".repeat(50));
+    let outer = tempfile::tempdir().unwrap();
+    let strange = outer.path().join("a:b,c\\d").join("long".repeat(50));
     fs::create_dir_all(&strange).unwrap();
-    store.dir = tempfile::tempdir_in(strange).unwrap();
+    let store = TestStore {
+        dir: tempfile::tempdir_in(strange).unwrap(),
+    };
     let dir = store.dir.path().join("layout");
     let mut layers: Vec<_> = (0..140)
         .map(|n| {

@@ -79,9 +79,14 @@ impl Daemon {
         Self { child, answers }
     }
 
+    /// Tells the daemon to start a replica, and does not wait for it.
+    pub fn ask(&mut self, text: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{text}").unwrap();
+    }
+
     /// Has the daemon start a replica; gives its pid.
     pub fn start(&mut self, text: &str) -> u32 {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{text}").unwrap();
+        self.ask(text);
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
         answer.trim().parse().unwrap()

@@ -18,12 +18,15 @@ use crate::test_host::{Groups, TestHost, name};
 crate::tests! {
     daemon_killed: Groups::Use,
     daemon_killed_without_groups: Groups::Without,
+    daemon_killed_while_starting: Groups::Use,
+    daemon_killed_while_starting_without_groups: Groups::Without,
     zygote_killed: Groups::Use,
     shim_killed: Groups::Use,
     shim_killed_without_groups: Groups::Without,
     shim_survives_other_signals: Groups::Use,
     started_over_an_orphan: Groups::Without,
     zygote_of_another_build: Groups::Use,
+    one_zygote_at_a_time: Groups::Use,
 }
 
 const TERM: StopRequest = StopRequest {
@@ -56,12 +59,14 @@ async fn kill_daemon(host: Arc<TestHost>) {
     mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
     let mut daemon = Daemon::launch(&host);
     let runs = daemon.start("echo ready; exec sleep 100000");
-    let ends = daemon.start(&format!("read line < {}; exit 17", fifo.display()));
+    let ends = daemon.start(&format!("echo ready; read line < {}; exit 17", fifo.display()));
     let traps = daemon.start("trap 'exit 4' TERM; echo ready; while :; do sleep 100000 & wait; done");
     assert_eq!(state(&host, 0).workload.pid, runs);
     for index in 0..3 {
+        host.until_ready(index).await;
         let state = state(&host, index);
-        assert_descriptors(state.workload.pid, 3);
+        // Its streams, and what the shell itself has open.
+        assert_descriptors(state.workload.pid, 5);
         // Its streams, the lock, a signal descriptor, two pipes, the log, and for a moment the connection.
         assert_descriptors(state.shim.pid, 9);
     }
@@ -120,6 +125,48 @@ async fn daemon_killed(host: Arc<TestHost>) {
 
 async fn daemon_killed_without_groups(host: Arc<TestHost>) {
     kill_daemon(host).await;
+}
+
+/// A daemon killed at any moment of a start leaves a replica that runs and is known, or nothing that a
+/// removal does not clear. The pauses only spread the moments.
+async fn kill_daemon_while_starting(host: Arc<TestHost>) {
+    let rounds = if std::env::var_os("DHOW_TEST_LONG").is_some() {
+        300
+    } else {
+        8
+    };
+    for round in 0..rounds {
+        let mut daemon = Daemon::launch(&host);
+        daemon.ask("echo ready; exec sleep 100000");
+        std::thread::sleep(Duration::from_micros(round % 25 * 2000));
+        daemon.kill();
+        let driver = host.driver();
+        for (found, _) in driver.list().await.unwrap() {
+            let settled = driver.stop(&found, TERM).await.unwrap();
+            let expected = [
+                ExitKind::Signal(15),
+                ExitKind::Unknown(UnknownExit::StartInterrupted),
+            ];
+            assert!(expected.contains(&settled.kind), "{settled}");
+            driver.remove(&found).await.unwrap();
+        }
+        // A request that was on its way is read, found cut, and given up.
+        let quiet = async {
+            while !host.leftovers().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), quiet).await;
+        assert!(waited.is_ok(), "round {round}: {:?}", host.leftovers());
+    }
+}
+
+async fn daemon_killed_while_starting(host: Arc<TestHost>) {
+    kill_daemon_while_starting(host).await;
+}
+
+async fn daemon_killed_while_starting_without_groups(host: Arc<TestHost>) {
+    kill_daemon_while_starting(host).await;
 }
 
 async fn zygote_killed(host: Arc<TestHost>) {
@@ -235,4 +282,15 @@ async fn zygote_of_another_build(host: Arc<TestHost>) {
             ExitKind::Signal(15)
         );
     }
+}
+
+/// Its forks do not take the zygote's lock along, neither by freeing it nor by keeping it.
+async fn one_zygote_at_a_time(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let path = host.dir.join("shim").join(zygote::LOCK_FILE);
+    let lock = std::fs::File::open(&path).unwrap();
+    assert!(lock.try_lock().is_err(), "a zygote that serves has its lock");
+    host.shim.stop_zygote().await.unwrap();
+    assert!(lock.try_lock().is_ok(), "a shim has kept the zygote's lock");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dhow_driver::driver::{Exit, ExitKind, ReplicaStart, StartRecord};
 use dhow_driver::logs::{LogLimits, LogSource, Stream};
-use dhow_driver::shim::protocol::{Program, ShimSpec, Step, Workload};
+use dhow_driver::shim::protocol::{Program, SetUp, ShimSpec, Step, Workload};
 use dhow_driver::shim::{ReplicaDirs, ShimError, StartLock};
 
 use crate::test_host::{Groups, TestHost, name};
@@ -13,6 +13,7 @@ use crate::test_host::{Groups, TestHost, name};
 crate::tests! {
     starter_leaves_a_workload: Groups::Use,
     starter_that_fails_is_quoted: Groups::Use,
+    a_mount_is_hidden_from_one_workload: Groups::Without,
 }
 
 fn shell(host: &TestHost, text: &str) -> Program {
@@ -110,4 +111,36 @@ async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
     );
     dirs.remove(&name(0), None).await.unwrap();
     assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+/// What a shim does to its mounts is seen by its workload and nobody else.
+async fn a_mount_is_hidden_from_one_workload(host: Arc<TestHost>) {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let (dirs, lock, _) = locked(&host);
+    let point = host.dir.join("mounted");
+    std::fs::create_dir(&point).unwrap();
+    mount(
+        Some("tmpfs"),
+        &point,
+        Some("tmpfs"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .unwrap();
+    std::fs::write(point.join("inside"), "").unwrap();
+    let list = shell(&host, &format!("ls {} | wc -l", point.display()));
+    let mut spec = spec(&lock, Workload::Program(list), Vec::new());
+    spec.before = vec![SetUp::PrivateMounts, SetUp::Unmount { path: point.clone() }];
+    let started = host.shim.supervise(spec, lock.lock.as_fd()).await;
+    let exit = dirs.wait(&name(0)).await;
+    let still_here = point.join("inside").exists();
+    umount2(&point, MntFlags::MNT_DETACH).unwrap();
+    started.unwrap();
+    assert_eq!(exit.unwrap().kind, ExitKind::Code(0));
+    let lines = LogSource::Files(dirs.log_dir(&name(0))).tail(10).await.unwrap();
+    assert_eq!(lines[0].text, "0");
+    assert!(still_here);
 }

@@ -9,6 +9,7 @@ use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceN
 use dhow_core::spec::{CommandSpec, ServiceSpec};
 use dhow_driver::cgroup::CgroupHost;
 use dhow_driver::driver::{Driver, ReplicaStart};
+use dhow_driver::logs::{LogFilter, LogPosition};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
 use dhow_driver::shim::{ShimClient, ShimConfig};
 
@@ -71,6 +72,20 @@ impl TestHost {
             cgroups,
         })
         .unwrap()
+    }
+
+    /// Waits until a replica has written `ready`.
+    pub async fn until_ready(&self, index: u32) {
+        let logs = self.driver().logs(&name(index)).await.unwrap();
+        let mut follow = logs.follow(LogPosition::default(), LogFilter::default());
+        while !follow
+            .next_page()
+            .await
+            .unwrap()
+            .lines
+            .iter()
+            .any(|line| line.text == "ready")
+        {}
     }
 
     /// Processes that name this host's folder, groups and files that should be gone by now.

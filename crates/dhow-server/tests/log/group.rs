@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use dhow_server::log::store::{Batch, Disk, DiskOp, SegmentStore, StoreError, StoreOptions, limits};
+use dhow_server::log::store::{
+    Batch, Disk, DiskOp, Entry, Op, SegmentStore, StoreError, StoreOptions, limits,
+};
 
 use super::support::{append, open, payload, read_all};
 
@@ -69,6 +71,53 @@ fn sixty_four_callers_share_one_fdatasync() {
     }
     assert_eq!(store.stats().frames, 2);
     assert_eq!(store.stats().entries, CALLERS + 1);
+}
+
+#[test]
+fn a_refused_request_leaves_no_trace_in_the_frame_it_shares() {
+    let dir = tempfile::tempdir().unwrap();
+    let (gate, options) = gated();
+    let store = open(dir.path(), options);
+    gate.shut.store(true, Ordering::SeqCst);
+    let (answers, answered) = channel();
+    let submit = |ops: Vec<Op>| {
+        let answers = answers.clone();
+        store
+            .submit(
+                Batch::new(ops),
+                Box::new(move |result| answers.send(result).unwrap()),
+            )
+            .unwrap();
+    };
+    submit(vec![append(payload(0, 300))]);
+    gate.reached.recv().unwrap();
+    let far = Entry {
+        index: 77,
+        term: 1,
+        payload: payload(9, 50),
+    };
+    submit(vec![append(payload(1, 300))]);
+    // The first half of the batch would do, the second does not: neither stays.
+    submit(vec![append(payload(8, 300)), Op::Append(far)]);
+    submit(vec![append(payload(2, 300))]);
+    gate.shut.store(false, Ordering::SeqCst);
+    gate.pass.send(()).unwrap();
+    let results: Vec<_> = (0..4).map(|_| answered.recv().unwrap()).collect();
+    assert!(
+        matches!(results[2], Err(StoreError::NotNext { expected: 3, got: 77 })),
+        "{results:?}"
+    );
+    assert_eq!(
+        results[1].as_ref().unwrap().frame,
+        results[3].as_ref().unwrap().frame
+    );
+    drop(store);
+    let entries = read_all(&open(dir.path(), StoreOptions::default()));
+    let found: Vec<_> = entries.into_iter().map(|entry| entry.payload).collect();
+    assert_eq!(
+        found,
+        (0..3).map(|number| payload(number, 300)).collect::<Vec<_>>()
+    );
 }
 
 #[test]

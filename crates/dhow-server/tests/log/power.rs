@@ -181,7 +181,9 @@ fn a_power_loss_at_any_step_loses_nothing_that_was_acknowledged() {
     }));
     let hooked = Arc::clone(&watcher);
     let hook = move |op: DiskOp, path: &Path| {
-        hooked.lock().unwrap().step(op, path);
+        // After a finding the lock is poisoned; the steps of the store that is being closed fail then.
+        let mut watcher = hooked.lock().map_err(|_| std::io::Error::other("a finding"))?;
+        watcher.step(op, path);
         Ok(())
     };
     let options = StoreOptions {

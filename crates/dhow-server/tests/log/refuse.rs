@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dhow_server::log::store::{Batch, LogPosition, Op, SegmentStore, StoreError, StoreOptions, What};
 
-use super::support::{commit_one, files, open, payload, read_all, refused, segments, tiny};
+use super::support::{SECTOR, commit_one, files, open, payload, read_all, refused, restore, segments, tiny};
 
 fn three_segments(dir: &Path) {
     let store = open(dir, tiny());
@@ -121,6 +121,29 @@ fn a_segment_of_another_history_of_the_same_store_is_refused() {
     fs::copy(segments(old.path()).pop().unwrap(), &fourth).unwrap();
     assert_eq!(damage(dir.path(), &fourth), What::SegmentOutOfPlace);
     assert_eq!(all.len(), 3);
+}
+
+#[test]
+fn a_frame_of_another_history_of_the_same_store_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    commit_one(&open(dir.path(), tiny()), payload(0, 64));
+    let backup = files(dir.path());
+    let segment = segments(dir.path()).pop().unwrap();
+    // Twice from the same state two frames, each one sector, with other bytes.
+    let history = |first: u64| {
+        restore(dir.path(), &backup);
+        let store = open(dir.path(), tiny());
+        commit_one(&store, payload(first, 64));
+        commit_one(&store, payload(first + 1, 64));
+        fs::read(&segment).unwrap()
+    };
+    let (one, other) = (history(10), history(20));
+    let third = 3 * SECTOR..4 * SECTOR;
+    assert_ne!(one[third.clone()], other[third.clone()]);
+    let mut mixed = one.clone();
+    mixed[third.clone()].copy_from_slice(&other[third]);
+    fs::write(&segment, mixed).unwrap();
+    assert_eq!(damage(dir.path(), &segment), What::FrameChain { frame: 3 });
 }
 
 #[test]

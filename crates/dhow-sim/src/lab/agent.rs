@@ -24,6 +24,8 @@ struct Workload {
     /// What happens next, and when.
     due: VecDeque<(ClusterTime, ReplicaEvent)>,
     ended_at: Option<ClusterTime>,
+    /// It was told to end: assigned again, it begins anew.
+    stopped: bool,
 }
 
 pub struct Agent {
@@ -181,7 +183,8 @@ impl Agent {
                     .info(replica.generation)
                     .zip(service.role(replica.slot.role));
                 let Some((info, role)) = spec else { continue };
-                if self.workloads.contains_key(&key) {
+                let over = |known: &Workload| known.stopped && known.ended_at.is_some();
+                if self.workloads.get(&key).is_some_and(|known| !over(known)) {
                     continue;
                 }
                 let spec = info.spec.for_role(role);
@@ -193,6 +196,7 @@ impl Agent {
                     behaviour,
                     due,
                     ended_at: None,
+                    stopped: false,
                 };
                 self.workloads.insert(key, workload);
                 acted = true;
@@ -307,6 +311,7 @@ impl Workload {
                 self.due.push_back((now.after(script.stop), exit));
             }
             ReplicaEvent::StopBegan => {
+                self.stopped = true;
                 self.due.clear();
                 if self.machine.state == ReplicaState::Stopping {
                     // One that does not end when it is asked is ended when its grace is over.

@@ -160,11 +160,11 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
 }
 
 fn deployment(name: u8) -> DeploymentName {
-    DeploymentName::new(["shop", "blog"][usize::from(name)]).expect("a fixed name")
+    DeploymentName::new(["shop", "blog"][usize::from(name)]).expect("a valid name")
 }
 
 fn service(name: u8) -> ServiceName {
-    ServiceName::new(["web", "api", "db"][usize::from(name)]).expect("a fixed name")
+    ServiceName::new(["web", "api", "db"][usize::from(name)]).expect("a valid name")
 }
 
 fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
@@ -221,15 +221,6 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         spec.rollout.max_unavailable = Some(1);
     }
     if shape.groups && rtype == RType::Service {
-        let group = |role: &str, count| ReplicaGroup {
-            role: RoleName::new(role).expect("a fixed name"),
-            count,
-            image: None,
-            env: BTreeMap::new(),
-            command: None,
-            resources: None,
-            affinity: None,
-        };
         spec.replica_groups = vec![group("primary", 1), group("reader", shape.replicas)];
         spec.scale = ScaleSpec::default();
     }
@@ -242,6 +233,18 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         });
     }
     spec
+}
+
+fn group(role: &str, count: u32) -> ReplicaGroup {
+    ReplicaGroup {
+        role: RoleName::new(role).expect("a valid name"),
+        count,
+        image: None,
+        env: BTreeMap::new(),
+        command: None,
+        resources: None,
+        affinity: None,
+    }
 }
 
 fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {

@@ -53,7 +53,7 @@ fn key() -> impl Strategy<Value = ReplicaKey> {
 }
 
 fn name() -> impl Strategy<Value = DeploymentName> {
-    prop_oneof![Just("shop"), Just("blog")].prop_map(|name| DeploymentName::new(name).expect("a fixed name"))
+    prop_oneof![Just("shop"), Just("blog")].prop_map(|name| DeploymentName::new(name).expect("a valid name"))
 }
 
 fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
@@ -100,7 +100,7 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
                     target: "/data".into(),
                 });
             }
-            let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a fixed name");
+            let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");
             (name, Arc::new(spec))
         });
         Arc::new(DeploymentSpec {
@@ -156,7 +156,7 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
         1 => name().prop_map(|deployment| DeploymentCommand::Remove { deployment }),
         1 => (name(), small(6)).prop_map(|(deployment, replicas)| DeploymentCommand::Scale {
             deployment,
-            changes: vec![ScaleChange { service: ServiceName::new("web").expect("a fixed name"), role: None, replicas }],
+            changes: vec![ScaleChange { service: ServiceName::new("web").expect("a valid name"), role: None, replicas }],
         }),
         1 => name().prop_map(|deployment| DeploymentCommand::Restart { deployment, service: None }),
         1 => (name(), prop::option::of(0..4u64)).prop_map(|(deployment, to)| DeploymentCommand::Rollback {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::super::digest::Digest;
 use super::super::store::StoreError;
 
 /// What mounting and unmounting can end with.
@@ -34,6 +35,11 @@ pub enum RootfsError {
         "{path} is still mounted after many attempts to unmount it; something mounts there again and again"
     )]
     StillMounted { path: PathBuf },
+    #[error(
+        "{path} holds the root file system of another image ({}) or another mode; remove that replica first",
+        .image.short()
+    )]
+    Another { path: PathBuf, image: Box<Digest> },
     #[error("{path} is damaged ({detail}); remove the replica")]
     Damaged { path: PathBuf, detail: String },
     #[error(transparent)]

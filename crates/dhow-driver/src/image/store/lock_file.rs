@@ -36,6 +36,28 @@ impl LockFile {
         }
     }
 
+    /// Takes the lock if nobody holds it.
+    pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
+        loop {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, path)? => {
+                    return Ok(Some(Self {
+                        path: path.to_owned(),
+                        _file: file,
+                    }));
+                }
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Takes the lock of an existing file if nobody holds it. None while it is held, or if there is no file.
     pub fn try_existing(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::options().write(true).open(path) {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
@@ -12,6 +13,9 @@ use super::error::StoreError;
 use super::files::Failing;
 use super::lock_file::LockFile;
 use crate::image::digest::Digest;
+
+/// How soon another process is asked again: it works on a layer for seconds, so this adds little.
+const OTHER_PROCESS_RETRY: Duration = Duration::from_millis(20);
 
 /// What a digest stands for. Locks are taken in this order: image, layer, blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,18 +61,23 @@ impl Locks {
         }
     }
 
-    /// Waits for the lock of one digest.
+    /// Waits for the lock of one digest. Other processes are asked again and again: a thread that waits inside
+    /// of the kernel could not be woken when this process wants to end.
     pub async fn acquire(&self, kind: LockKind, digest: &Digest) -> Result<DigestLock, StoreError> {
         let turn = self.queue((kind, *digest)).lock_owned().await;
         let path = self.dir.join(format!("{}-{}", kind.name(), digest.hex()));
-        let file_path = path.clone();
-        // The turn goes along: if this future is dropped while the thread waits, nobody overtakes it.
-        let waited = spawn_blocking(move || (LockFile::acquire(&file_path), turn)).await;
-        let (file, turn) = waited.map_err(std::io::Error::other).failing("lock", &path)?;
-        Ok(DigestLock {
-            _file: file.failing("lock", &path)?,
-            _turn: turn,
-        })
+        loop {
+            let file_path = path.clone();
+            let tried = spawn_blocking(move || LockFile::try_acquire(&file_path)).await;
+            let taken = tried.map_err(std::io::Error::other).and_then(|taken| taken);
+            if let Some(file) = taken.failing("lock", &path)? {
+                return Ok(DigestLock {
+                    _file: file,
+                    _turn: turn,
+                });
+            }
+            tokio::time::sleep(OTHER_PROCESS_RETRY).await;
+        }
     }
 
     fn queue(&self, key: Key) -> Arc<AsyncMutex<()>> {

@@ -21,6 +21,8 @@ pub(super) const MAX_SPARSE_PARTS: u64 = 65_536;
 /// Longest path and name that Linux takes.
 pub(super) const MAX_PATH_BYTES: usize = 4_095;
 pub(super) const MAX_NAME_BYTES: usize = 255;
+/// Directories inside one another. Removing a tree opens one per level; images stay below 100.
+pub(super) const MAX_DEPTH: usize = 256;
 
 impl Default for UnpackLimits {
     fn default() -> Self {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::EntryRefusal;
-use super::limits::{MAX_NAME_BYTES, MAX_PATH_BYTES};
+use super::limits::{MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES};
 
 /// A relative path without `.`, `..` or empty parts. Empty for the root itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ impl TarPath {
                 }
             }
         }
-        if path.len() > MAX_PATH_BYTES {
+        if path.len() > MAX_PATH_BYTES || path.iter().filter(|byte| **byte == b'/').count() >= MAX_DEPTH {
             return Err(EntryRefusal::PathTooLong);
         }
         Ok(Self(path))
@@ -111,6 +111,7 @@ mod tests {
             );
         }
         let long = "a/".repeat(3_000);
+        let deep = "a/".repeat(257);
         let wide = "a".repeat(256);
         let bad = [
             ("/etc/passwd", EntryRefusal::AbsolutePath),
@@ -119,6 +120,7 @@ mod tests {
             ("a/..", EntryRefusal::ParentComponent),
             ("a\0b", EntryRefusal::NulByte),
             (&long, EntryRefusal::PathTooLong),
+            (&deep, EntryRefusal::PathTooLong),
             (&wide, EntryRefusal::PathTooLong),
         ];
         for (raw, why) in bad {

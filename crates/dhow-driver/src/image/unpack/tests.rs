@@ -314,7 +314,7 @@ fn damage_is_noticed() {
     );
     assert!(
         matches!(
-            damage(&|bytes| bytes.truncate(600)),
+            damage(&|bytes| bytes.truncate(515)),
             UnpackError::Malformed { .. }
         ),
         "the middle of data"

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, XattrFlags, lgetxattr, lsetxattr, mkdirat, mknodat,
-    openat, openat2, statat, unlinkat,
+    openat, openat2, readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::limits::MAX_DEPTH;
 use super::tar_path::TarPath;
 use super::{EntryRefusal, Privilege};
 use crate::image::store::{Failing, StoreError};
@@ -89,7 +90,20 @@ impl Tree {
     }
 
     fn open_by_kernel(&self, path: &TarPath) -> Result<OwnedFd, Errno> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        match self.open_beneath(path, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => {}
+            result => return result,
+        }
+        let dir = self.open_beneath(path, ResolveFlags::empty())?;
+        // Through links a layer could nest directories deeper than any single path is long.
+        if self.real_depth(&dir)? > MAX_DEPTH {
+            return Err(Errno::NAMETOOLONG);
+        }
+        Ok(dir)
+    }
+
+    fn open_beneath(&self, path: &TarPath, more: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV | more;
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -98,6 +112,15 @@ impl Tree {
                 result => return result,
             }
         }
+    }
+
+    /// How many directories lie between the layer's root and this one.
+    fn real_depth(&self, dir: &OwnedFd) -> Result<usize, Errno> {
+        let depth = |dir: &OwnedFd| {
+            readlinkat(CWD, handle_path(dir), Vec::new()).map(|path| slashes(path.to_bytes()))
+        };
+        // A path that is too long for the kernel to tell is too deep.
+        Ok(depth(dir)?.saturating_sub(depth(&self.root)?))
     }
 
     fn open_by_walk(&self, path: &TarPath) -> Result<OwnedFd, Errno> {
@@ -179,9 +202,15 @@ fn is_link(dir: &OwnedFd, name: &OsStr) -> bool {
 /// A path for calls that take no directory handle. The handle part is the kernel's own link, which leads to
 /// exactly that directory; the name is not followed by the calls that get this.
 pub(super) fn proc_path(dir: &OwnedFd, name: &OsStr) -> PathBuf {
-    Path::new("/proc/self/fd")
-        .join(dir.as_raw_fd().to_string())
-        .join(name)
+    handle_path(dir).join(name)
+}
+
+fn handle_path(dir: &OwnedFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string())
+}
+
+fn slashes(path: &[u8]) -> usize {
+    path.iter().filter(|byte| **byte == b'/').count()
 }
 
 /// What the failure to reach a parent directory means; none where it is the host's fault.

@@ -85,6 +85,15 @@ fn hard_links_that_lead_out_or_nowhere_are_refused() {
 }
 
 #[test]
+fn links_cannot_be_used_to_nest_without_end() {
+    let nested = |from: &str| format!("{from}/{}", ["d"; 100].join("/")).into_bytes();
+    let dir = |tar: TestTar, from: &str| tar.pax("path", &nested(from)).dir("d", 0o755);
+    let link = |tar: TestTar, name: &str, to: &str| tar.pax("linkpath", &nested(to)).symlink(name, "");
+    let twice = dir(link(dir(tar(), "a"), "b", "a"), "b");
+    refused(dir(link(twice, "c", "b"), "c"), EntryRefusal::PathTooLong);
+}
+
+#[test]
 fn entries_that_make_no_sense_are_refused() {
     refused(tar().file(".wh...", ""), EntryRefusal::WhiteoutName);
     refused(tar().file(".wh..", ""), EntryRefusal::WhiteoutName);
@@ -240,4 +249,64 @@ fn a_small_download_cannot_fill_the_disk() {
             ..
         })
     ));
+}
+
+/// Layers that are damaged in many ways: each ends with a layer or with an error, and never outside of it.
+#[test]
+fn damaged_layers_end_with_an_error_and_never_a_panic() {
+    let rounds = if std::env::var_os("DHOW_TEST_LONG").is_some() {
+        5_000
+    } else {
+        300
+    };
+    let whole = tar()
+        .dir("a/", 0o755)
+        .file("a/file", &"content ".repeat(100))
+        .symlink("a/link", "../a")
+        .hard_link("a/hard", "a/file")
+        .file("a/.wh.gone", "")
+        .file("a/.wh..wh..opq", "")
+        .pax("path", "p".repeat(150).as_bytes())
+        .pax("SCHILY.xattr.user.x", b"value")
+        .file("short", "x")
+        .entry("long", EntryType::GNULongName, 0, "n".repeat(150).as_bytes(), "")
+        .file("short", "y")
+        .header("sparse", EntryType::GNUSparse, "", &[7; 512], |header| {
+            let gnu = header.as_gnu_mut().unwrap();
+            super::octal(&mut gnu.sparse[0].offset, 512);
+            super::octal(&mut gnu.sparse[0].numbytes, 512);
+            super::octal(&mut gnu.realsize, 4_096);
+        })
+        .finish();
+    let limits = UnpackLimits {
+        max_entries: 100,
+        max_layer_bytes: 1 << 20,
+    };
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % below as u64).unwrap()
+    };
+    for _ in 0..rounds {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(4) {
+            let at = random(bytes.len());
+            bytes[at] = u8::try_from(random(256)).unwrap();
+        }
+        bytes.truncate(bytes.len() - random(3) * random(600));
+        // Checksums are mended, so that the damage is looked at and not only noticed.
+        for header in bytes
+            .chunks_exact_mut(512)
+            .filter(|block| block[257..262] == *b"ustar")
+        {
+            header[148..156].fill(b' ');
+            let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+            header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+        let diff_id = Digest::of(&bytes);
+        // The helper checks that nothing was made or changed beside the layer.
+        let _ = unpack_bytes(bytes, diff_id, &limits).meta;
+    }
 }

@@ -1,0 +1,27 @@
+//! Time, passed in. Wall time is what people read: it may jump. Monotonic time is what waits and leases run on:
+//! it never goes back and has no meaning outside this process.
+//!
+//! Called by everything in this crate that needs a time. Nothing else may read a clock of the system.
+
+mod fake;
+mod system;
+
+use std::pin::Pin;
+
+pub use fake::FakeClock;
+pub use system::SystemClock;
+
+/// Ends when its moment has come.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where times come from.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since 1970 as this host believes, for display, cron and certificates.
+    fn wall_unix_ms(&self) -> i64;
+
+    /// Milliseconds since some moment before this process needed them.
+    fn monotonic_ms(&self) -> u64;
+
+    /// Waits until the monotonic time is at least this; at once where it already is.
+    fn sleep_until_monotonic(&self, at_ms: u64) -> Sleep;
+}

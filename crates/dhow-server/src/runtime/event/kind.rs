@@ -1,0 +1,50 @@
+//! The kinds of events. The words are read by tools: one is never given another meaning.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    ClusterCreated,
+    LeaderChanged,
+    TokenIssued,
+    TokenRevoked,
+    SecretSet,
+    SecretRemoved,
+    NodeJoined,
+    NodeLost,
+    NodeBack,
+    NodeDraining,
+    NodeDrained,
+    NodeUndrained,
+    NodeLabelled,
+    NodeRemoved,
+    Deployed,
+    RemovalAsked,
+    Scaled,
+    RestartAsked,
+    RolledBack,
+    ManifestsTaken,
+    Released,
+    Stable,
+    Reverting,
+    Failed,
+    CronFired,
+    ReplicaPlaced,
+    ReplicaStopAsked,
+    ReplicaPulling,
+    ReplicaStarting,
+    ReplicaStarted,
+    ReplicaHealthy,
+    ReplicaUnhealthy,
+    ReplicaEnded,
+    ReplicaCouldNotStart,
+    ReplicaStopping,
+    ReplicaAdopted,
+    /// A node told everything that it has.
+    Inventory,
+    /// Not from the log: people should look at this server.
+    Alarm,
+    /// Not from the log: events that were not written, because the disk was too slow or failed.
+    Gap,
+}

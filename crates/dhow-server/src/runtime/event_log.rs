@@ -1,0 +1,214 @@
+//! The event log writer: one task that puts events in order, writes them where there is a store, and shows them to
+//! those who follow. Without a store it only shows them; it never blocks anybody, and what it cannot take is
+//! counted and told as a gap.
+//!
+//! Fed by the reducer with the events of applied entries and by others with notes such as alarms. It must never
+//! decide anything: a lost event log costs no state.
+
+mod files;
+mod reader;
+mod sender;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dhow_core::time::ClusterTime;
+use tokio::sync::{mpsc, oneshot};
+
+pub use reader::{EventReader, EventsGone, ReadEventsError};
+pub use sender::EventLogSender;
+pub(super) use sender::{Message, channel};
+pub use store::{EventStore, EventStoreError};
+
+use super::event::{Event, EventId, EventKind, EventRecord};
+use super::event_hub::EventHub;
+use super::limits::EVENT_CHUNKS_MAX;
+use super::shutdown::ShutdownToken;
+use crate::clock::Clock;
+
+/// Events that are missing on disk.
+#[derive(Clone, Copy)]
+struct Unwritten {
+    /// The place of the first one, which the note of the gap takes.
+    at: EventId,
+    count: u64,
+}
+
+/// See the module.
+pub(super) struct EventLogWriter {
+    messages: mpsc::Receiver<Message>,
+    lost: Arc<AtomicU64>,
+    store: Option<EventStore>,
+    hub: EventHub,
+    clock: Arc<dyn Clock>,
+    /// The last record, so that notes get a place behind it and repeated ones are left out.
+    last: EventId,
+    last_time: ClusterTime,
+    /// What was shown and could not be written.
+    unwritten: Option<Unwritten>,
+    /// The last failure that was logged, so that a full disk does not fill the log too.
+    told: Option<String>,
+}
+
+impl EventLogWriter {
+    pub fn new(
+        (messages, lost): (mpsc::Receiver<Message>, Arc<AtomicU64>),
+        store: Option<EventStore>,
+        hub: EventHub,
+        clock: Arc<dyn Clock>,
+        last: EventId,
+    ) -> Self {
+        Self {
+            messages,
+            lost,
+            store,
+            hub,
+            clock,
+            last,
+            last_time: ClusterTime::default(),
+            unwritten: None,
+            told: None,
+        }
+    }
+
+    /// Writes what a replay found and the store missed, then runs until the reducer has ended and everything that
+    /// it sent is written.
+    pub async fn run(mut self, replayed: Vec<Arc<EventRecord>>, mut token: ShutdownToken) {
+        if !replayed.is_empty() {
+            self.take(vec![Message::Applied(replayed)]).await;
+        }
+        let mut waiting = Vec::with_capacity(EVENT_CHUNKS_MAX);
+        loop {
+            tokio::select! {
+                biased;
+                count = self.messages.recv_many(&mut waiting, EVENT_CHUNKS_MAX) => {
+                    if count == 0 {
+                        return;
+                    }
+                }
+                () = token.ended() => break,
+            }
+            self.take(std::mem::take(&mut waiting)).await;
+        }
+        self.messages.close();
+        while let Ok(message) = self.messages.try_recv() {
+            waiting.push(message);
+        }
+        self.take(waiting).await;
+        self.sync().await;
+    }
+
+    async fn take(&mut self, messages: Vec<Message>) {
+        let mut records = Vec::new();
+        let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+        for message in messages {
+            match message {
+                Message::Applied(applied) => {
+                    for record in applied {
+                        if record.id() > self.last {
+                            (self.last, self.last_time) = (record.id(), record.time_ms);
+                            records.push(record);
+                        }
+                    }
+                }
+                Message::Note(event) => records.push(self.note(event)),
+                Message::Flush(done) => flushes.push(done),
+            }
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            records.push(self.note(gap(lost)));
+        }
+        self.write(records).await;
+        if !flushes.is_empty() {
+            self.sync().await;
+        }
+        for done in flushes {
+            // Whoever asked may have gone.
+            let _ = done.send(());
+        }
+    }
+
+    fn note(&mut self, event: Event) -> Arc<EventRecord> {
+        self.last = self.last.next_part();
+        self.record(self.last, event)
+    }
+
+    fn record(&self, at: EventId, event: Event) -> Arc<EventRecord> {
+        Arc::new(EventRecord {
+            revision: at.revision,
+            part: at.part,
+            time_ms: self.last_time,
+            wall_unix_ms: Some(self.clock.wall_unix_ms()),
+            event,
+        })
+    }
+
+    async fn write(&mut self, records: Vec<Arc<EventRecord>>) {
+        let Some(first) = records.first() else {
+            return;
+        };
+        let (at, count) = (first.id(), records.len() as u64);
+        let mut lines: Vec<_> = self.gap_record().into_iter().collect();
+        lines.extend(records.iter().cloned());
+        match self.with_store(move |store| store.append(&lines)).await {
+            Ok(()) => self.unwritten = None,
+            Err(error) => {
+                self.tell(&error);
+                self.unwritten.get_or_insert(Unwritten { at, count: 0 }).count += count;
+            }
+        }
+        self.hub.publish(records);
+    }
+
+    /// What the store is told of events that it missed, as soon as it takes something again.
+    fn gap_record(&self) -> Option<Arc<EventRecord>> {
+        let Unwritten { at, count } = self.unwritten?;
+        Some(self.record(at, gap(count)))
+    }
+
+    async fn sync(&mut self) {
+        if let Err(error) = self.with_store(EventStore::sync).await {
+            self.tell(&error);
+        }
+    }
+
+    /// Does something with the store on a thread that may block.
+    async fn with_store(
+        &mut self,
+        work: impl FnOnce(&mut EventStore) -> Result<(), EventStoreError> + Send + 'static,
+    ) -> Result<(), EventStoreError> {
+        let Some(mut store) = self.store.take() else {
+            return Ok(());
+        };
+        let ended = tokio::task::spawn_blocking(move || {
+            let result = work(&mut store);
+            (store, result)
+        })
+        .await;
+        match ended {
+            Ok((store, result)) => {
+                self.store = Some(store);
+                result
+            }
+            // The thread panicked, or the process is ending: the store is gone, and events are only shown.
+            Err(_) => Err(EventStoreError::Gone),
+        }
+    }
+
+    fn tell(&mut self, error: &EventStoreError) {
+        let text = error.to_string();
+        if self.told.as_ref() != Some(&text) {
+            tracing::error!(error = error as &dyn std::error::Error, "events are not written");
+            self.told = Some(text);
+        }
+    }
+}
+
+fn gap(count: u64) -> Event {
+    Event::new(EventKind::Gap).with_message(format!("{count} events were not written"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Where heartbeats come in. The lease is renewed first, before the inbox and whatever its state: a full inbox never
+//! costs a lease. Called by whatever receives heartbeats; it must never wait for the reducer for long.
+
+use std::sync::Arc;
+
+use dhow_core::ids::NodeId;
+use dhow_core::mirror::RolloutId;
+use tokio::sync::oneshot;
+
+use super::inbox::InputSender;
+use super::input::{HeartbeatReply, ReducerInput};
+use crate::clock::Clock;
+
+/// How long a heartbeat's answer may take. A worker's report has a time-out of several seconds; after this the node
+/// is told that all is well and asked again with its next heartbeat.
+const ANSWER_MAX_MS: u64 = 2_000;
+
+/// Renews a node's lease, given the monotonic time. It must not block.
+pub type RenewLease = dyn Fn(NodeId, u64) + Send + Sync;
+
+/// See the module.
+#[derive(Clone)]
+pub struct HeartbeatIngest {
+    input: InputSender,
+    clock: Arc<dyn Clock>,
+    renew: Arc<RenewLease>,
+}
+
+impl HeartbeatIngest {
+    pub fn new(input: InputSender, clock: Arc<dyn Clock>, renew: Arc<RenewLease>) -> Self {
+        Self { input, clock, renew }
+    }
+
+    /// A node is alive.
+    pub async fn beat(
+        &self,
+        host: NodeId,
+        rollout_id: Option<RolloutId>,
+        current_digest: Option<String>,
+    ) -> HeartbeatReply {
+        let at = self.clock.monotonic_ms();
+        (self.renew)(host, at);
+        let (reply, answer) = oneshot::channel();
+        let sent = self.input.try_send(ReducerInput::HeartbeatReceived {
+            host,
+            rollout_id,
+            current_digest,
+            at,
+            reply,
+        });
+        if sent.is_err() {
+            return HeartbeatReply::default();
+        }
+        tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_default(),
+            () = self.clock.sleep_until_monotonic(at.saturating_add(ANSWER_MAX_MS)) => HeartbeatReply::default(),
+        }
+    }
+}

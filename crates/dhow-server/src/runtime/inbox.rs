@@ -1,0 +1,97 @@
+//! The sending end of the reducer's inbox. It never waits: a full inbox is told at once, and the caller tries
+//! again. Cheap to clone; handlers and workers have one each.
+
+use std::sync::Arc;
+
+use dhow_core::command::{Command, RequestId};
+use dhow_core::ids::NodeId;
+use dhow_core::mirror::RolloutId;
+use dhow_core::state::State;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::{InboxError, WriteError};
+use super::input::{Applied, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct InputSender {
+    inbox: mpsc::Sender<ReducerInput>,
+}
+
+/// One that does not keep the reducer running: for the runtime's own workers.
+#[derive(Clone, Debug)]
+pub(super) struct WeakInputSender {
+    inbox: mpsc::WeakSender<ReducerInput>,
+}
+
+impl InputSender {
+    pub(super) fn new(inbox: mpsc::Sender<ReducerInput>) -> Self {
+        Self { inbox }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakInputSender {
+        WeakInputSender {
+            inbox: self.inbox.downgrade(),
+        }
+    }
+
+    /// Hands an input in, or says at once that there is no room.
+    pub fn try_send(&self, input: ReducerInput) -> Result<(), InboxError> {
+        self.inbox.try_send(input).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => InboxError::Full,
+            mpsc::error::TrySendError::Closed(_) => InboxError::Closed,
+        })
+    }
+
+    /// Waits until nothing is taken any more: the server is shutting down.
+    pub async fn closed(&self) {
+        self.inbox.closed().await;
+    }
+
+    /// Asks for a change and waits until it is durable and applied, or refused. Where the wait is given up, the
+    /// outcome is unknown to the caller.
+    pub async fn write(&self, command: Command, request: Option<RequestId>) -> Result<Applied, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        self.try_send(ReducerInput::Write(WriteRequest {
+            command,
+            request,
+            reply,
+        }))?;
+        answer.await.unwrap_or(Err(WriteError::Unknown))
+    }
+
+    /// Hands in what a node reports and waits until it is durable.
+    pub async fn report(
+        &self,
+        host: NodeId,
+        rollout_id: Option<RolloutId>,
+        incarnation: u64,
+        body: ReportBody,
+    ) -> Result<ReportAck, WriteError> {
+        let (ack, answer) = oneshot::channel();
+        self.try_send(ReducerInput::HostEvent {
+            host,
+            rollout_id,
+            event: HostReport {
+                incarnation,
+                body,
+                ack,
+            },
+        })?;
+        answer.await.unwrap_or(Err(WriteError::Unknown))
+    }
+
+    /// The state after everything that the reducer has applied by the time it comes to this.
+    pub async fn read(&self) -> Result<Arc<State>, InboxError> {
+        let (reply, answer) = oneshot::channel();
+        self.try_send(ReducerInput::Read { reply })?;
+        answer.await.map_err(|_| InboxError::Closed)
+    }
+}
+
+impl WeakInputSender {
+    pub fn try_send(&self, input: ReducerInput) -> Result<(), InboxError> {
+        let inbox = self.inbox.upgrade().ok_or(InboxError::Closed)?;
+        InputSender { inbox }.try_send(input)
+    }
+}

@@ -1,0 +1,72 @@
+//! From the log to the state: the newest snapshot, and what was committed after it. Blocks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dhow_core::state::State;
+use dhow_wire::log_form::{decode_entry, decode_snapshot};
+
+use super::apply::apply;
+use super::error::RecoverError;
+use super::event::EventRecord;
+use super::limits::{REPLAY_READ_BYTES, REPLAYED_EVENTS_MAX};
+use crate::log::Log;
+use crate::log::store::LogPosition;
+
+/// A state made from a log.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    pub state: State,
+    /// The last entry that is in it.
+    pub applied: LogPosition,
+    /// Entries that were applied after the snapshot.
+    pub replayed: u64,
+    /// What happened in them, the newest of it, for an event log that may have missed the end.
+    pub events: Vec<Arc<EventRecord>>,
+}
+
+/// Makes the state that was there when the last committed entry had been applied.
+pub fn recover(log: &dyn Log) -> Result<Recovered, RecoverError> {
+    let mut recovered = load_snapshot(log)?.unwrap_or_default();
+    let mut events = VecDeque::new();
+    let mut records = Vec::new();
+    loop {
+        let entries = log.read(recovered.applied.index.saturating_add(1), REPLAY_READ_BYTES)?;
+        if entries.is_empty() {
+            break;
+        }
+        for stored in entries {
+            let entry = decode_entry(&stored.payload).map_err(|cause| RecoverError::Entry {
+                index: stored.index,
+                cause,
+            })?;
+            // A refusal is part of the history: it moved the revision and the time.
+            let _ = apply(&mut recovered.state, &entry, None, &mut records);
+            events.extend(records.drain(..));
+            while events.len() > REPLAYED_EVENTS_MAX {
+                events.pop_front();
+            }
+            recovered.applied = stored.position();
+            recovered.replayed += 1;
+        }
+    }
+    recovered.events = events.into();
+    Ok(recovered)
+}
+
+/// The state of the newest snapshot, where there is one.
+pub(super) fn load_snapshot(log: &dyn Log) -> Result<Option<Recovered>, RecoverError> {
+    let Some(snapshot) = log.newest_snapshot()? else {
+        return Ok(None);
+    };
+    let applied = snapshot.position();
+    let state = decode_snapshot(snapshot).map_err(|cause| RecoverError::Snapshot {
+        index: applied.index,
+        cause,
+    })?;
+    Ok(Some(Recovered {
+        state,
+        applied,
+        ..Recovered::default()
+    }))
+}

@@ -1,0 +1,196 @@
+//! What comes back from the log: entries to apply, proposals that did not make it, leadership.
+
+use std::sync::Arc;
+
+use dhow_core::command::{ClusterCommand, Command, Outcome};
+use dhow_core::ids::NodeId;
+use dhow_core::mirror::changed_nodes;
+use dhow_core::state::State;
+use dhow_wire::log_form::decode_entry;
+
+use super::in_flight::{Stepped, Waiting};
+use super::propose::told;
+use super::{Channels, Reducer};
+use crate::log::store::Entry;
+use crate::log::{Leadership, LogEvent, ProposalId};
+use crate::runtime::applier::Effects;
+use crate::runtime::apply::apply;
+use crate::runtime::error::{RuntimeFailure, WriteError};
+use crate::runtime::event::EventRecord;
+use crate::runtime::input::{Applied, ReportAck};
+use crate::runtime::limits::APPLY_BATCH_MAX;
+
+/// What was applied together: told to nobody before the state that has it is published.
+struct Batch {
+    before: State,
+    records: Vec<Arc<EventRecord>>,
+    answers: Vec<(Waiting, Vec<Stepped>)>,
+    applied: usize,
+}
+
+impl Reducer {
+    /// Takes an event and what else the log has by now, then publishes the state and answers.
+    pub(super) fn take_log_events(
+        &mut self,
+        first: LogEvent,
+        channels: &mut Channels,
+    ) -> Result<(), RuntimeFailure> {
+        let mut batch = Batch {
+            before: self.state.clone(),
+            records: Vec::new(),
+            answers: Vec::new(),
+            applied: 0,
+        };
+        let mut outcome = self.take_log_event(first, &mut batch);
+        let mut count = 1;
+        while outcome.is_ok() && count < APPLY_BATCH_MAX && !self.install.is_running() {
+            let Ok(event) = channels.log_events.try_recv() else {
+                break;
+            };
+            outcome = self.take_log_event(event, &mut batch);
+            count += 1;
+        }
+        self.finish(batch);
+        outcome
+    }
+
+    fn take_log_event(&mut self, event: LogEvent, batch: &mut Batch) -> Result<(), RuntimeFailure> {
+        match event {
+            LogEvent::Committed { proposal, entries } => self.take_committed(proposal, &entries, batch),
+            LogEvent::Refused { proposal, cause } => {
+                let (error, failure) = told(cause, true);
+                if let Some(waiting) = self.in_flight.remove(proposal) {
+                    self.fail(waiting, error);
+                }
+                failure.map_or(Ok(()), Err)
+            }
+            LogEvent::Leadership(leadership) => self.take_leadership(leadership),
+            LogEvent::SnapshotInstalled { at } => {
+                if at.index > self.applied.index {
+                    self.install.start(Arc::clone(&self.log));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_committed(
+        &mut self,
+        proposal: Option<ProposalId>,
+        entries: &[Entry],
+        batch: &mut Batch,
+    ) -> Result<(), RuntimeFailure> {
+        // What a replay has applied already may be told again by the log.
+        let known = self.applied.index;
+        let mut steps = Vec::with_capacity(entries.len());
+        for stored in entries.iter().filter(|stored| stored.index > known) {
+            let entry = decode_entry(&stored.payload).map_err(|cause| RuntimeFailure::Entry {
+                index: stored.index,
+                cause,
+            })?;
+            let wall = Some(self.clock.wall_unix_ms());
+            let result = apply(&mut self.state, &entry, wall, &mut batch.records);
+            self.timer.committed(entry.time, self.clock.monotonic_ms());
+            self.applied = stored.position();
+            self.snapshots.applied(stored.payload.len());
+            batch.applied += 1;
+            steps.push(Stepped {
+                revision: self.state.revision,
+                result,
+            });
+        }
+        if let Some(waiting) = proposal.and_then(|proposal| self.in_flight.remove(proposal)) {
+            batch.answers.push((waiting, steps));
+        }
+        Ok(())
+    }
+
+    fn take_leadership(&mut self, leadership: Leadership) -> Result<(), RuntimeFailure> {
+        self.leadership = leadership;
+        self.publisher.lead(leadership);
+        self.planning.stop();
+        let Some(leader) = leadership.leader.filter(|_| leadership.is_here) else {
+            return Ok(());
+        };
+        let leader = NodeId(leader);
+        let began = Command::Cluster(ClusterCommand::TermBegan { leader });
+        self.propose(began, None, Waiting::TermBegan)
+    }
+
+    /// The order matters: readers find what was applied before its caller is told, and nodes are woken after
+    /// the state has their news.
+    fn finish(&mut self, batch: Batch) {
+        if batch.applied > 0 {
+            self.event_log.applied(&batch.records);
+            self.publish(&batch.before);
+        }
+        for (waiting, steps) in batch.answers {
+            self.answer(waiting, steps);
+        }
+        if self.snapshots.is_due() && !self.is_draining {
+            let (log, events) = (Arc::clone(&self.log), self.event_log.clone());
+            self.snapshots
+                .start(log, self.state.clone(), self.applied, events);
+        }
+    }
+
+    /// Shows the state to readers, and has those woken whose news it holds.
+    pub(super) fn publish(&mut self, before: &State) {
+        self.publisher.publish(&self.state);
+        let wake = changed_nodes(before, &self.state);
+        self.outbox.put(Effects { wake });
+        self.planning.state_changed();
+    }
+
+    fn answer(&mut self, waiting: Waiting, steps: Vec<Stepped>) {
+        let last = steps.last().cloned();
+        match waiting {
+            // Whoever waited may have gone; the change is made all the same.
+            Waiting::Write(reply) => drop(reply.send(written(last))),
+            Waiting::Report { ack, .. } => drop(ack.send(acknowledged(last))),
+            Waiting::Plan => {
+                let has_effect = steps.iter().any(|step| step.result.is_ok());
+                for refused in steps.iter().filter_map(|step| step.result.as_ref().err()) {
+                    tracing::debug!(%refused, "a command of the plan was refused");
+                }
+                self.planning.part_ended(has_effect);
+            }
+            Waiting::Manifests { version } => match written(last) {
+                Ok(_) => {
+                    self.manifests_refused = None;
+                    tracing::info!(version, "a set of manifests is in force");
+                }
+                Err(error) => self.refuse_manifests(version, &error),
+            },
+            Waiting::TermBegan => {
+                if let Err(error) = written(last) {
+                    tracing::error!(%error, "the beginning of the term was refused; this server does not plan");
+                }
+            }
+        }
+    }
+}
+
+/// What a write came to. A proposal that came back without its entry is a fault of the log.
+fn written(step: Option<Stepped>) -> Result<Applied, WriteError> {
+    let Stepped { revision, result } = step.ok_or(WriteError::Unknown)?;
+    match result {
+        Ok(outcome) => Ok(Applied { revision, outcome }),
+        Err(refused) => Err(WriteError::Refused(refused)),
+    }
+}
+
+fn acknowledged(step: Option<Stepped>) -> Result<ReportAck, WriteError> {
+    match written(step)?.outcome {
+        Outcome::Reported {
+            durable_seq,
+            diverged,
+        } => Ok(ReportAck {
+            durable_seq,
+            inventory_wanted: !diverged.is_empty(),
+        }),
+        Outcome::Done | Outcome::Deployed { .. } | Outcome::Registered { .. } | Outcome::Placed { .. } => {
+            Err(WriteError::Unknown)
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The runtime as a whole, with a scripted agent, a clock that stands still and a disk that can be held.
+
+mod agent;
+mod durability;
+mod failures;
+mod heartbeats;
+mod inbox;
+mod manifests;
+mod planning;
+mod shutdown;
+mod support;
+mod walk;

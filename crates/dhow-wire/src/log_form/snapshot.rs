@@ -1,0 +1,91 @@
+//! A whole state, streamed: a cluster of a million replicas has some hundred megabytes of it.
+
+use std::io::{Read, Write};
+
+use dhow_core::state::State;
+
+use super::error::LogFormError;
+
+/// The form that is written. A reader that knows a newer one reads the older ones too.
+pub const SNAPSHOT_FORM_VERSION: u8 = 1;
+
+/// The largest snapshot that is read into memory. A replica takes about 100 bytes and a node about 1 KiB, so that
+/// a million replicas on 12,000 nodes stay below a tenth of this.
+pub const SNAPSHOT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+const WHAT: &str = "snapshot";
+
+/// Writes the state.
+pub fn encode_snapshot(state: &State, mut to: impl Write) -> Result<(), LogFormError> {
+    to.write_all(&[SNAPSHOT_FORM_VERSION])
+        .map_err(|cause| LogFormError::Io { what: WHAT, cause })?;
+    let mut kept = KeptError { to, error: None };
+    match postcard::to_io(state, &mut kept) {
+        Ok(_) => Ok(()),
+        Err(cause) => Err(match kept.error {
+            Some(cause) => LogFormError::Io { what: WHAT, cause },
+            None => LogFormError::Unwritable { what: WHAT, cause },
+        }),
+    }
+}
+
+/// Reads a state to the end of the input.
+pub fn decode_snapshot(from: impl Read) -> Result<State, LogFormError> {
+    decode_limited(from, SNAPSHOT_MAX_BYTES)
+}
+
+pub(super) fn decode_limited(from: impl Read, limit_bytes: u64) -> Result<State, LogFormError> {
+    let mut bytes = Vec::new();
+    let size_bytes = from
+        .take(limit_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|cause| LogFormError::Io { what: WHAT, cause })? as u64;
+    if size_bytes > limit_bytes {
+        return Err(LogFormError::TooLarge {
+            what: WHAT,
+            size_bytes,
+            limit_bytes,
+        });
+    }
+    let (version, body) = bytes.split_first().ok_or(LogFormError::Empty { what: WHAT })?;
+    match *version {
+        SNAPSHOT_FORM_VERSION => decode_v1(body),
+        found => Err(LogFormError::UnknownVersion {
+            what: WHAT,
+            found,
+            known: SNAPSHOT_FORM_VERSION,
+        }),
+    }
+}
+
+fn decode_v1(body: &[u8]) -> Result<State, LogFormError> {
+    let (state, rest) =
+        postcard::take_from_bytes(body).map_err(|cause| LogFormError::Malformed { what: WHAT, cause })?;
+    if !rest.is_empty() {
+        return Err(LogFormError::Trailing {
+            what: WHAT,
+            rest_bytes: rest.len(),
+        });
+    }
+    Ok(state)
+}
+
+/// Postcard turns every failure of the writer into "buffer full"; this keeps the real one.
+struct KeptError<W> {
+    to: W,
+    error: Option<std::io::Error>,
+}
+
+impl<W: Write> Write for KeptError<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.to.write(bytes).map_err(|error| {
+            let told = std::io::Error::from(error.kind());
+            self.error = Some(error);
+            told
+        })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
+}

@@ -1,0 +1,5 @@
+//! Goldens, round trips and hostile bytes.
+
+mod golden;
+mod laws;
+mod samples;

@@ -1,0 +1,101 @@
+//! The bytes of every form, in a file that a review shows. `DHOW_UPDATE_GOLDENS=1` writes it anew.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::samples;
+use crate::log_form::{decode_entry, decode_snapshot, encode_entry, encode_snapshot};
+
+/// Bytes in one line of the file.
+const ROW_BYTES: usize = 32;
+
+const HEAD: &str = "\
+# The bytes of one log entry of every command, and of a small snapshot, in hex.
+# A difference here is a change of a stored form: it needs a new version number, unless no release has it.
+# Written by DHOW_UPDATE_GOLDENS=1 cargo test -p dhow-wire log_form
+";
+
+fn current() -> Vec<(String, Vec<u8>)> {
+    let mut forms: Vec<(String, Vec<u8>)> = samples::commands()
+        .into_iter()
+        .map(|command| {
+            let name = samples::name_of(&command).to_owned();
+            (name, encode_entry(&samples::entry(command)).unwrap())
+        })
+        .collect();
+    forms.push((
+        "entry with a request id".to_owned(),
+        encode_entry(&samples::entry_with_request()).unwrap(),
+    ));
+    let mut snapshot = Vec::new();
+    encode_snapshot(&samples::state(), &mut snapshot).unwrap();
+    forms.push(("snapshot".to_owned(), snapshot));
+    forms
+}
+
+fn render(forms: &[(String, Vec<u8>)]) -> String {
+    let mut text = HEAD.to_owned();
+    for (name, bytes) in forms {
+        text.push_str(&format!("\n{name}\n"));
+        for row in bytes.chunks(ROW_BYTES) {
+            let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
+            text.push_str(&format!("  {}\n", hex.join(" ")));
+        }
+    }
+    text
+}
+
+fn parse(text: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut forms: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut name = String::new();
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        match line.strip_prefix("  ") {
+            Some(hex) => {
+                let bytes = hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+                forms.entry(name.clone()).or_default().extend(bytes);
+            }
+            None => name = line.to_owned(),
+        }
+    }
+    forms
+}
+
+#[test]
+fn the_bytes_are_those_of_the_goldens() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/log_form/golden.txt");
+    let current = render(&current());
+    if std::env::var_os("DHOW_UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, &current).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        golden == current,
+        "a stored form has changed; see the head of {}\n{current}",
+        path.display()
+    );
+}
+
+#[test]
+fn the_goldens_can_be_read_back() {
+    let golden = parse(include_str!("../golden.txt"));
+    for command in samples::commands() {
+        let bytes = &golden[samples::name_of(&command)];
+        assert_eq!(decode_entry(bytes).unwrap(), samples::entry(command));
+    }
+    let bytes = &golden["entry with a request id"];
+    assert_eq!(decode_entry(bytes).unwrap(), samples::entry_with_request());
+    let state = decode_snapshot(golden["snapshot"].as_slice()).unwrap();
+    assert_eq!(state, samples::state());
+    assert_eq!(state.hash(), samples::state().hash());
+}
+
+#[test]
+fn every_command_and_every_event_has_a_sample() {
+    let names: Vec<_> = samples::commands().iter().map(samples::name_of).collect();
+    assert_eq!(names, samples::all_names());
+    let kinds: Vec<_> = samples::events().iter().map(|event| event.kind()).collect();
+    assert_eq!(kinds, dhow_core::replica::EventKind::ALL);
+}

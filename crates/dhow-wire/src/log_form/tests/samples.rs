@@ -1,0 +1,378 @@
+//! One entry of every command, and a small state. Kept as they are: the goldens are their bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_core::amount::Amount;
+use dhow_core::command::{
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, ManifestSpec,
+    NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
+};
+use dhow_core::ids::{
+    DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
+    ServiceId, ServiceName, Slot, Term,
+};
+use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
+use dhow_core::spec::DeploymentSpec;
+use dhow_core::state::{Drain, ManifestVersion, NodeInfo, NodeRole, Request, State};
+use dhow_core::step::step;
+use dhow_core::time::ClusterTime;
+
+/// Makes a function that names the variant of a command, and the list of all names: a new variant does not
+/// compile until it is listed here, and then the goldens ask for its sample.
+macro_rules! variants {
+    ($name:ident, $all:ident, $type:ident: $($variant:ident),*) => {
+        fn $name(command: &$type) -> &'static str {
+            match command {
+                $($type::$variant { .. } => concat!(stringify!($type), "::", stringify!($variant)),)*
+            }
+        }
+
+        const $all: &[&str] = &[$(concat!(stringify!($type), "::", stringify!($variant)),)*];
+    };
+}
+
+variants!(cluster_name, CLUSTER, ClusterCommand:
+    Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret);
+variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
+variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests);
+variants!(plan_name, PLAN, PlanCommand:
+    Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired);
+variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
+
+pub fn name_of(command: &Command) -> &'static str {
+    match command {
+        Command::Cluster(command) => cluster_name(command),
+        Command::Node(command) => node_name(command),
+        Command::Deployment(command) => deployment_name(command),
+        Command::Plan(command) => plan_name(command),
+        Command::Agent(command) => agent_name(command),
+    }
+}
+
+pub fn all_names() -> Vec<&'static str> {
+    [CLUSTER, NODE, DEPLOYMENT, PLAN, AGENT].concat()
+}
+
+pub fn shop() -> DeploymentName {
+    DeploymentName::new("shop").unwrap()
+}
+
+fn web() -> ServiceName {
+    ServiceName::new("web").unwrap()
+}
+
+pub fn spec() -> Arc<DeploymentSpec> {
+    let text = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"nginx:1.27","scale":{"mode":"fixed","replicas":2}}}}"#;
+    Arc::new(serde_json::from_str(text).unwrap())
+}
+
+pub fn info() -> Arc<NodeInfo> {
+    Arc::new(NodeInfo {
+        role: NodeRole::Worker,
+        api_addr: Some("10.0.0.7:3669".into()),
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Arc::new(BTreeMap::from([("zone".into(), "a".into())])),
+        capacity: Amount {
+            cpu_milli: 4_000,
+            memory_bytes: 8 << 30,
+        },
+        runs_replicas: true,
+    })
+}
+
+pub fn key(index: u32) -> ReplicaKey {
+    ReplicaKey {
+        service: ServiceId(1),
+        slot: Slot {
+            role: RoleId(0),
+            index,
+        },
+        generation: Generation(1),
+    }
+}
+
+pub fn events() -> Vec<ReplicaEvent> {
+    vec![
+        ReplicaEvent::PullBegan,
+        ReplicaEvent::StartBegan,
+        ReplicaEvent::Started { pid: 4321 },
+        ReplicaEvent::BecameHealthy,
+        ReplicaEvent::BecameUnhealthy {
+            message: "503".into(),
+        },
+        ReplicaEvent::RanSteadily,
+        ReplicaEvent::Ended {
+            exit: Exit::Signal(9),
+            oom: true,
+        },
+        ReplicaEvent::CouldNotStart {
+            message: "no such image".into(),
+        },
+        ReplicaEvent::StopBegan,
+        ReplicaEvent::Adopted { pid: 4322 },
+        ReplicaEvent::NodeLost,
+    ]
+}
+
+/// Every command once, in the order of the enums.
+pub fn commands() -> Vec<Command> {
+    let mut commands: Vec<Command> = cluster().into_iter().map(Command::Cluster).collect();
+    commands.extend(node().into_iter().map(Command::Node));
+    commands.extend(deployment().into_iter().map(Command::Deployment));
+    commands.extend(plan().into_iter().map(Command::Plan));
+    commands.extend(agent().into_iter().map(Command::Agent));
+    commands
+}
+
+pub fn entry(command: Command) -> Entry {
+    Entry {
+        time: ClusterTime(1_000),
+        term: Term(3),
+        request: None,
+        command,
+    }
+}
+
+/// An entry with everything that is optional.
+pub fn entry_with_request() -> Entry {
+    Entry {
+        request: Some(RequestId {
+            request: Request {
+                principal: "operator".into(),
+                key: "k-1".into(),
+            },
+            body_hash: [0xab; 32],
+        }),
+        ..entry(Command::Deployment(DeploymentCommand::Remove {
+            deployment: shop(),
+        }))
+    }
+}
+
+fn cluster() -> Vec<ClusterCommand> {
+    vec![
+        ClusterCommand::Bootstrap {
+            cluster_id: "c-1".into(),
+            feature_level: 1,
+        },
+        ClusterCommand::TermBegan { leader: NodeId(1) },
+        ClusterCommand::IssueToken {
+            nonce: "n-1".into(),
+            uses_allowed: 5,
+            expires_unix_secs: 1_800_000_000,
+        },
+        ClusterCommand::RevokeToken { nonce: "n-1".into() },
+        ClusterCommand::UseToken {
+            nonce: "n-1".into(),
+            key_hash: "h-1".into(),
+            now_unix_secs: 1_700_000_000,
+            wish: Some(NodeId(9)),
+            info: info(),
+        },
+        ClusterCommand::SetSecret {
+            name: "db-password".into(),
+            sealed: Arc::from([1, 2, 3].as_slice()),
+        },
+        ClusterCommand::RemoveSecret {
+            name: "db-password".into(),
+        },
+    ]
+}
+
+fn node() -> Vec<NodeCommand> {
+    let node = NodeId(7);
+    vec![
+        NodeCommand::Register { node, info: info() },
+        NodeCommand::Lost { node },
+        NodeCommand::Back { node },
+        NodeCommand::SetDrain {
+            node,
+            drain: Drain::Draining { shutdown: true },
+        },
+        NodeCommand::Label {
+            node,
+            set: BTreeMap::from([("disk".into(), "ssd".into())]),
+            unset: vec!["zone".into()],
+        },
+        NodeCommand::Remove { node },
+    ]
+}
+
+fn deployment() -> Vec<DeploymentCommand> {
+    vec![
+        DeploymentCommand::Deploy {
+            spec: spec(),
+            author: "operator".into(),
+            wall_unix_secs: 1_700_000_000,
+        },
+        DeploymentCommand::Remove { deployment: shop() },
+        DeploymentCommand::Scale {
+            deployment: shop(),
+            changes: vec![ScaleChange {
+                service: web(),
+                role: Some(RoleName::fallback()),
+                replicas: 5,
+            }],
+        },
+        DeploymentCommand::Restart {
+            deployment: shop(),
+            service: Some(web()),
+        },
+        DeploymentCommand::Rollback {
+            deployment: shop(),
+            to: Some(DeploymentRevision(2)),
+            author: "operator".into(),
+            wall_unix_secs: 1_700_000_001,
+        },
+        DeploymentCommand::ApplyManifests {
+            version: ManifestVersion {
+                version: 4,
+                created_unix_secs: 1_700_000_002,
+                index_hash: [0xcd; 32],
+            },
+            specs: vec![ManifestSpec(spec())],
+            wall_unix_secs: 1_700_000_003,
+        },
+    ]
+}
+
+fn plan() -> Vec<PlanCommand> {
+    let (service, generation) = (ServiceId(1), Generation(1));
+    vec![
+        PlanCommand::Place {
+            service,
+            generation,
+            placements: vec![Placement {
+                slot: key(0).slot,
+                node: NodeId(7),
+                eligibility: Revision(3),
+            }],
+        },
+        PlanCommand::Stop {
+            service,
+            generation,
+            replicas: vec![key(1)],
+            why: StopReason::Displaced { by: ServiceId(2) },
+        },
+        PlanCommand::Forget {
+            replicas: vec![key(1)],
+        },
+        PlanCommand::ForgetService { service },
+        PlanCommand::OpenGeneration { service, generation },
+        PlanCommand::Release {
+            service,
+            generation,
+            without: Some("db: not healthy after 300s".into()),
+        },
+        PlanCommand::MarkStable {
+            deployment: shop(),
+            revision: DeploymentRevision(1),
+        },
+        PlanCommand::Fail {
+            deployment: shop(),
+            revision: DeploymentRevision(1),
+            service,
+            cause: "web-default-0 was not healthy in time".into(),
+        },
+        PlanCommand::DrainFinished { node: NodeId(7) },
+        PlanCommand::CronFired {
+            service,
+            scheduled_unix_secs: 1_700_000_040,
+        },
+    ]
+}
+
+fn agent() -> Vec<AgentCommand> {
+    vec![
+        AgentCommand::Report {
+            node: NodeId(7),
+            incarnation: 11,
+            first_seq: 1,
+            events: events()
+                .into_iter()
+                .map(|event| AgentEvent {
+                    replica: key(0),
+                    event,
+                })
+                .collect(),
+        },
+        AgentCommand::Inventory {
+            node: NodeId(7),
+            incarnation: 12,
+            seq: 40,
+            replicas: vec![InventoryItem {
+                replica: key(0),
+                machine: Machine {
+                    state: ReplicaState::Backoff,
+                    healthy: false,
+                    pid: Some(4321),
+                    restarts: 2,
+                    failures: 1,
+                    exit: Some(Exit::Code(42)),
+                    oom: false,
+                    message: Some("FATAL: cannot open config".into()),
+                },
+            }],
+        },
+    ]
+}
+
+/// A state with something in most of its maps.
+pub fn state() -> State {
+    let mut state = State::default();
+    let first = [
+        Command::Cluster(ClusterCommand::Bootstrap {
+            cluster_id: "c-1".into(),
+            feature_level: 1,
+        }),
+        Command::Cluster(ClusterCommand::TermBegan { leader: NodeId(1) }),
+        Command::Node(NodeCommand::Register {
+            node: NodeId(7),
+            info: info(),
+        }),
+        Command::Cluster(ClusterCommand::IssueToken {
+            nonce: "n-1".into(),
+            uses_allowed: 5,
+            expires_unix_secs: 1_800_000_000,
+        }),
+        Command::Cluster(ClusterCommand::SetSecret {
+            name: "db-password".into(),
+            sealed: Arc::from([1, 2, 3].as_slice()),
+        }),
+        Command::Deployment(DeploymentCommand::Deploy {
+            spec: spec(),
+            author: "operator".into(),
+            wall_unix_secs: 1_700_000_000,
+        }),
+    ];
+    for command in first {
+        step(&mut state, &entry(command)).unwrap();
+    }
+    let place = PlanCommand::Place {
+        service: ServiceId(1),
+        generation: Generation(1),
+        placements: vec![Placement {
+            slot: key(0).slot,
+            node: NodeId(7),
+            eligibility: state.nodes[&NodeId(7)].eligibility,
+        }],
+    };
+    step(&mut state, &entry(Command::Plan(place))).unwrap();
+    let report = AgentCommand::Report {
+        node: NodeId(7),
+        incarnation: 0,
+        first_seq: 1,
+        events: vec![AgentEvent {
+            replica: key(0),
+            event: ReplicaEvent::StartBegan,
+        }],
+    };
+    step(&mut state, &entry(Command::Agent(report))).unwrap();
+    let mut kept = entry_with_request();
+    kept.command = Command::Node(NodeCommand::Lost { node: NodeId(7) });
+    step(&mut state, &kept).unwrap();
+    state
+}
