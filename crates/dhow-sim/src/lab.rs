@@ -221,10 +221,13 @@ impl Lab {
                 self.plan.commands, cold.commands,
                 "a warm cache plans what a cold one does"
             );
-            assert_eq!(
-                self.plan.report, cold.report,
-                "a warm cache reports what a cold one does"
-            );
+            // A plan that acts has another after it, so it has not the last word.
+            if cold.commands.is_empty() {
+                assert_eq!(
+                    self.plan.report, cold.report,
+                    "a warm cache reports what a cold one does"
+                );
+            }
             // Looking once too often costs nothing; looking too late would.
             let in_time = cold
                 .wake

@@ -94,9 +94,8 @@ fn check_reached(lab: &Lab, script: &Script) -> Result<(), TestCaseError> {
             .state
             .replicas_of(service.id)
             .filter(|(key, replica)| service.is_current(key.generation) && does_its_best(service, replica))
-            .count() as u32;
-        // A job that is done stays done when its record has gone with its node.
-        let served = served + service.done.len() as u32;
+            .count() as u32
+            + service.done.len() as u32;
         let asked = lab.state.desired(service);
         let failed = lab
             .state

@@ -3,6 +3,8 @@
 
 #[path = "scenarios/diff.rs"]
 mod diff;
+#[path = "scenarios/index.rs"]
+mod index;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +21,8 @@ fn is_blessing() -> bool {
 }
 
 fn files() -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder()).unwrap();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = fs::read_dir(folder()).expect("the folder of scenarios is in the tree");
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "scenario"));
     files.sort();
     files
@@ -28,7 +30,7 @@ fn files() -> Vec<PathBuf> {
 
 /// What is wrong with a file, if anything.
 fn check(file: &Path) -> Vec<String> {
-    let text = fs::read_to_string(file).unwrap();
+    let text = fs::read_to_string(file).expect("it was just listed");
     let script = match Script::parse(&text) {
         Ok(script) => script,
         Err(error) => return vec![error.to_string()],
@@ -41,7 +43,7 @@ fn check(file: &Path) -> Vec<String> {
     let mut wrong = ran.broken;
     if ran.text != text {
         match is_blessing() {
-            true => fs::write(file, &ran.text).unwrap(),
+            true => fs::write(file, &ran.text).expect("blessing writes files"),
             false => wrong.push(diff::diff(&text, &ran.text)),
         }
     }
@@ -61,4 +63,21 @@ fn every_scenario_comes_out_as_it_says() {
         "{}\n\nDHOW_BLESS=1 writes what was printed into the files.",
         wrong.join("\n\n")
     );
+}
+
+#[test]
+fn the_list_of_files_is_up_to_date() {
+    let readme = folder().join("README.md");
+    let text = fs::read_to_string(&readme).unwrap();
+    let scripts = files().into_iter().map(|file| {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let script = Script::parse(&fs::read_to_string(&file).unwrap()).unwrap();
+        (name, script)
+    });
+    let wanted = index::with_list(&text, &scripts.collect::<Vec<_>>());
+    if is_blessing() {
+        fs::write(&readme, &wanted).unwrap();
+    } else {
+        assert_eq!(text, wanted, "{}", diff::diff(&text, &wanted));
+    }
 }

@@ -102,7 +102,7 @@ pub enum Refused {
     NodeInUse(NodeId),
     #[error("node {0} was removed; its id is not given again")]
     NodeIdUsed(NodeId),
-    #[error("this token has been used up ({0} uses)")]
+    #[error("this token has been used up: it was good for {0} worker{s}", s = if *.0 == 1 { "" } else { "s" })]
     TokenUsedUp(u32),
     #[error("this token has expired")]
     TokenExpired,

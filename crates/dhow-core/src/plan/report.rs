@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::ids::{NodeId, RoleName, ServiceId, ServiceName, Slot};
 use crate::placement::Unplaced;
-use crate::spec::Condition;
+use crate::spec::{Condition, TimeSpan};
 use crate::time::ClusterTime;
 
 /// Everything that waits, by service.
@@ -47,7 +47,11 @@ pub enum Why {
     /// The replica before it has not ended yet.
     OldStopping { node: NodeId },
     /// Its node is lost, and it is given time to come back.
-    NodeMayReturn { node: NodeId, until: ClusterTime },
+    NodeMayReturn {
+        node: NodeId,
+        given: TimeSpan,
+        until: ClusterTime,
+    },
     /// Its node is lost, and the spec says not to start it elsewhere.
     NotRescheduled { node: NodeId },
     /// Its node is lost and keeps its volume.
@@ -103,8 +107,9 @@ impl fmt::Display for Why {
             Self::OldStopping { node } => {
                 write!(f, "waits for the replica before it to end on node {node}")
             }
-            Self::NodeMayReturn { node, until } => {
-                write!(f, "node {node} is lost and may come back until {until}")
+            // Cluster time means nothing to people, so they are told how long and not until when.
+            Self::NodeMayReturn { node, given, .. } => {
+                write!(f, "node {node} is lost and has {given} to come back")
             }
             Self::NotRescheduled { node } => {
                 write!(

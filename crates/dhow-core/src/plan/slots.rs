@@ -189,10 +189,11 @@ fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: 
         decisions.wait(slot, Why::NotRescheduled { node });
         return;
     }
-    let until = seen.replica.since.after(rule.lost_after).after(rule.delay);
+    let given = rule.lost_after.plus(rule.delay);
+    let until = seen.replica.since.after(given);
     if until > view.now {
         decisions.wake_at(until);
-        decisions.wait(slot, Why::NodeMayReturn { node, until });
+        decisions.wait(slot, Why::NodeMayReturn { node, given, until });
         return;
     }
     debug_assert!(

@@ -8,7 +8,7 @@ use super::view::{Seen, View};
 use crate::command::{Placement, StopReason};
 use crate::ids::{NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, NodeTable};
-use crate::state::{Service, State};
+use crate::state::{Node, Service, State};
 
 /// How many nodes a system service should be on now.
 pub(crate) fn system_nodes(state: &State, service: &Service) -> u32 {
@@ -71,9 +71,10 @@ impl Planner<'_> {
             .flat_map(|(_, slot)| slot.fresh.iter().chain(&slot.old))
             .copied()
             .collect();
-        let unfit = self.unfit(&seen, &fitting);
+        let (draining, unfit) = self.unfit(&seen, &fitting);
         let outdated = self.outdated(&view, &seen, &fitting);
-        let done = unfit.is_empty() && outdated.is_empty();
+        let done = draining.is_empty() && unfit.is_empty() && outdated.is_empty();
+        self.stop(service, draining, StopReason::Draining);
         self.stop(service, unfit, StopReason::NodeUnfit);
         self.stop(service, outdated, StopReason::Replaced);
         let open: Vec<NodeId> = fitting
@@ -96,26 +97,42 @@ impl Planner<'_> {
         }
     }
 
-    /// Replicas on nodes that no longer fit. On a draining node they leave last: others may need them.
-    fn unfit(&self, seen: &[Seen<'_>], fitting: &BTreeSet<NodeId>) -> Vec<crate::ids::ReplicaKey> {
-        let unfit = seen
+    /// Replicas on nodes that drain, and on others that no longer fit. On a draining node they leave last: what
+    /// is still there may need them.
+    fn unfit(
+        &self,
+        seen: &[Seen<'_>],
+        fitting: &BTreeSet<NodeId>,
+    ) -> (Vec<crate::ids::ReplicaKey>, Vec<crate::ids::ReplicaKey>) {
+        let (mut draining, mut unfit) = (Vec::new(), Vec::new());
+        let leaving = seen
             .iter()
             .filter(|seen| !fitting.contains(&seen.replica.node) && !seen.is_lost());
-        unfit
-            .filter(|seen| {
-                let Some(node) = self.state.node(seen.replica.node) else {
-                    return true;
-                };
-                if !node.is_draining() {
-                    return true;
-                }
-                let others = node
-                    .replica_keys()
-                    .filter(|key| !self.cache.system.contains(&key.service));
-                others.into_iter().next().is_none()
-            })
-            .map(|seen| seen.key)
-            .collect()
+        for seen in leaving {
+            match self
+                .state
+                .node(seen.replica.node)
+                .filter(|node| node.is_draining())
+            {
+                None => unfit.push(seen.key),
+                Some(node) if self.has_only_system(node) => draining.push(seen.key),
+                Some(_) => {}
+            }
+        }
+        (draining, unfit)
+    }
+
+    /// Whether nothing runs on the node but what every node has.
+    fn has_only_system(&self, node: &Node) -> bool {
+        let mut others = node.replica_keys().filter(|key| {
+            let runs = self
+                .state
+                .replicas
+                .get(key)
+                .is_some_and(|replica| replica.reserves());
+            runs && !self.cache.system.contains(&key.service)
+        });
+        others.next().is_none()
     }
 
     /// Replicas of an older template, as many as may be down at once (at least one: there is no second place

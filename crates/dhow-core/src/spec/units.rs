@@ -38,6 +38,11 @@ impl TimeSpan {
         self.0
     }
 
+    /// Both together; stays at the longest instead of wrapping.
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_millis(self.0)
     }

@@ -70,12 +70,14 @@ impl Script {
         Ok(Self { blocks })
     }
 
-    /// The first line of prose, which says what the file is about.
-    pub fn title(&self) -> Option<&str> {
-        self.blocks.iter().find_map(|block| match block {
+    /// The prose before the first empty line, which says what the file is about.
+    pub fn title(&self) -> Option<String> {
+        let lines = self.blocks.iter().map_while(|block| match block {
             Block::Prose(line) => line.strip_prefix("# "),
             Block::Command(_) => None,
-        })
+        });
+        let title = lines.collect::<Vec<_>>().join(" ");
+        (!title.is_empty()).then_some(title)
     }
 
     /// The file with other outputs, one for each command in turn.
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn a_file_is_given_back_as_it_was() {
         let script = Script::parse(TEXT).unwrap();
-        assert_eq!(script.title(), Some("Title."));
+        assert_eq!(script.title().as_deref(), Some("Title."));
         let outputs: Vec<Vec<String>> = script
             .blocks
             .iter()
