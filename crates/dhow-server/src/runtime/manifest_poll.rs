@@ -164,9 +164,10 @@ impl PollError {
     /// What makes two reasons the same where the text differs: a date in the future comes nearer at every look.
     fn key(&self) -> Option<String> {
         match self {
-            Self::Refused { cause, .. } if matches!(cause, ManifestError::FutureDated { .. }) => {
-                Some("future".to_owned())
-            }
+            Self::Refused {
+                cause: ManifestError::FutureDated { .. },
+                ..
+            } => Some("future".to_owned()),
             Self::Refused { .. } | Self::Unreadable { .. } | Self::CutOff => None,
         }
     }
