@@ -93,10 +93,6 @@ pub(super) struct Reducer {
 }
 
 /// What the reducer does next.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one at a time is on the stack of the loop, and the large one comes once per installed snapshot"
-)]
 enum Turn {
     Drain,
     Log(Option<LogEvent>),
