@@ -288,7 +288,7 @@ fn stop_reason(state: &State, why: StopReason) -> String {
         StopReason::Draining => "its node is being drained".to_owned(),
         StopReason::Removed => "its service was removed".to_owned(),
         StopReason::NodeUnfit => "its node does not fit it any more".to_owned(),
-        StopReason::NodeLost => "its node was lost".to_owned(),
+        StopReason::NodeLost => "its node is lost and another one has its place".to_owned(),
         StopReason::Displaced { by } => match state.service(by) {
             Some(service) => format!("{} is more important and needs the room", service.key),
             None => "a more important service needs the room".to_owned(),
