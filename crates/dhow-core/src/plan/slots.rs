@@ -44,6 +44,9 @@ impl Decisions {
 struct Budget {
     /// Slots that may be doubled.
     surge: u32,
+    /// Slots that the rollout has been through and that are not what they should be: they count against the surge
+    /// of what is replaced for a new version, so that no more is given up for one that does not hold.
+    failing: u32,
     /// Available slots that may be given up.
     down: u32,
 }
@@ -63,14 +66,11 @@ impl Budget {
         let steady = view.steady as usize;
         let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
         let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
-        // A fresh replica that fails after its turn holds the rollout up: what is good is not given up for more.
         let failing = wanted.iter().filter(|slot| slot.is_failing()).count();
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
-            surge: view
-                .spec()
-                .max_surge()
-                .saturating_sub(clamp(doubled.saturating_add(failing))),
+            surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
+            failing: clamp(failing),
             down: clamp(available.saturating_sub(promised)),
         }
     }
@@ -223,7 +223,8 @@ fn replace(
     let keys = || seen.old.iter().map(|old| old.key);
     let by_drain = seen.old.iter().any(|old| is_leaving(state, view, old));
     let serving = seen.is_available();
-    if serving && budget.surge > 0 {
+    let reserved = if by_drain { 0 } else { budget.failing };
+    if serving && budget.surge > reserved {
         if seen
             .old
             .iter()

@@ -240,18 +240,23 @@ impl ServiceSpec {
         affinity
     }
 
-    /// How many replicas more than promised a rollout may run. A volume cannot be in two places.
+    /// How many replicas more than promised a rollout may run. A volume cannot be in two places, and a job's work
+    /// is not to be done twice at a time.
     pub fn max_surge(&self) -> u32 {
         self.rollout
             .max_surge
-            .unwrap_or(if self.has_named_storage() { 0 } else { 1 })
+            .unwrap_or(if self.is_one_at_a_time() { 0 } else { 1 })
     }
 
     /// How many replicas fewer than promised a rollout may leave.
     pub fn max_unavailable(&self) -> u32 {
         self.rollout
             .max_unavailable
-            .unwrap_or(if self.has_named_storage() { 1 } else { 0 })
+            .unwrap_or(if self.is_one_at_a_time() { 1 } else { 0 })
+    }
+
+    fn is_one_at_a_time(&self) -> bool {
+        self.has_named_storage() || self.runs_to_completion()
     }
 
     /// The spec as a replica of this role runs it: the group's own image, command, environment and

@@ -271,3 +271,41 @@ pub(super) fn prune(state: &mut State, id: ServiceId) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::ScaleTargets;
+
+    fn adaptive(min: u32, max: u32) -> Arc<ServiceSpec> {
+        let scale = ScaleSpec::Adaptive {
+            min,
+            max,
+            cooldown: ScaleSpec::default_cooldown(),
+            targets: ScaleTargets::default(),
+        };
+        Arc::new(ServiceSpec {
+            scale,
+            ..ServiceSpec::default()
+        })
+    }
+
+    /// Another version of an adaptive service keeps the count that its scaler has come to.
+    #[test]
+    fn what_a_scaler_decided_stays_within_its_limits() {
+        let (deployment, name) = (
+            DeploymentName::new("shop").unwrap(),
+            ServiceName::new("web").unwrap(),
+        );
+        let mut state = State::default();
+        let counts = |state: &State, id| state.service(id).unwrap().counts.to_vec();
+        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6));
+        assert_eq!(counts(&state, id), [2], "at first the least");
+        let service = replicas::service_mut(&mut state, id).unwrap();
+        set_counts(service, [5].into(), crate::time::ClusterTime(1));
+        for (limits, kept) in [((2, 6), 5), ((2, 4), 4), ((6, 9), 6)] {
+            turn(&mut state, &deployment, &name, &adaptive(limits.0, limits.1));
+            assert_eq!(counts(&state, id), [kept], "{limits:?}");
+        }
+    }
+}
