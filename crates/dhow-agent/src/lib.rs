@@ -1,1 +1,30 @@
-//! dhow-agent
+//! One node: it runs the replicas that the control plane assigns to it, heals them, checks their health and
+//! tells what happened.
+//!
+//! Called by the `dhow` binary, which joins it with a session to the control plane: in-process on a single node,
+//! over the network elsewhere. It must never see `dhow-server`, and never decide what should run: it carries out.
+
+mod agent;
+mod balance;
+mod drivers;
+mod environment;
+mod health;
+mod keeper;
+mod last_words;
+pub mod ledger;
+pub mod limits;
+mod logs;
+mod ports;
+mod pulls;
+mod runner;
+mod session;
+
+pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
+pub use balance::{BackendAddress, Balancer, NoBalancer};
+pub use drivers::Drivers;
+pub use logs::{LogQuery, ReplicaLine};
+pub use pulls::PullState;
+pub use session::{
+    AssignedReplica, AssignmentChange, AssignmentUpdate, Report, ReportAnswer, ReportBody, Session,
+    SessionError, SessionFuture,
+};

@@ -1,0 +1,139 @@
+//! The agent as the daemon sees it: opened on a directory with drivers and a session, then a task and a handle.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_driver::driver::{Cause, Driver, DriverError, DriverResult, ExecRequest, ExecSession, Stage};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::balance::Balancer;
+use crate::drivers::{Drivers, Found};
+use crate::keeper::Keeper;
+use crate::last_words::LastWords;
+use crate::ledger::{Ledger, LedgerError};
+use crate::limits::{HAPPENINGS_MAX, WORK_PER_CORE};
+use crate::logs::{self, LogQuery, ReplicaLine};
+use crate::ports::Ports;
+use crate::pulls::{PullState, Pulls};
+use crate::runner::{Context, Happening};
+use crate::session::Session;
+
+/// What an agent is made with.
+pub struct AgentOptions {
+    pub node: NodeId,
+    /// Where the ledger is kept.
+    pub dir: PathBuf,
+    pub volumes_dir: PathBuf,
+    pub drivers: Drivers,
+    pub balancer: Arc<dyn Balancer>,
+    pub session: Arc<dyn Session>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("the node's ledger failed; what runs goes on. Start the daemon again once the disk is sound")]
+    Ledger(#[source] LedgerError),
+    #[error("what runs on this host cannot be listed")]
+    Host(#[source] DriverError),
+    #[error("the agent failed; this is a bug in Dhow, please report it with the log above")]
+    LedgerLost,
+}
+
+/// An agent that is ready to run.
+pub struct Agent {
+    keeper: Keeper,
+    found: Vec<Found>,
+    happenings: mpsc::Receiver<Happening>,
+    handle: AgentHandle,
+}
+
+/// The way to a running agent; cheap to clone.
+#[derive(Clone)]
+pub struct AgentHandle {
+    drivers: Drivers,
+    pulls: Pulls,
+    last_words: LastWords,
+    names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,
+}
+
+impl Agent {
+    /// Reads the ledger and looks at the host; starts nothing.
+    pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
+        let (dir, incarnation) = (options.dir, rand::random::<u64>());
+        let ledger = tokio::task::spawn_blocking(move || Ledger::open(&dir, incarnation));
+        let ledger = ledger.await.map_err(|_| AgentError::LedgerLost)?;
+        let ledger = ledger.map_err(AgentError::Ledger)?;
+        let found = options.drivers.list().await.map_err(AgentError::Host)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
+        let (names, names_receiver) = watch::channel(Arc::default());
+        let context = Arc::new(Context {
+            node: options.node,
+            drivers: options.drivers,
+            balancer: options.balancer,
+            session: options.session,
+            ports: Ports::default(),
+            pulls: Pulls::default(),
+            last_words: LastWords::default(),
+            happenings: sender,
+            work: Semaphore::new(cores.saturating_mul(WORK_PER_CORE)),
+            volumes_dir: options.volumes_dir,
+        });
+        let handle = AgentHandle {
+            drivers: context.drivers.clone(),
+            pulls: context.pulls.clone(),
+            last_words: context.last_words.clone(),
+            names: names_receiver,
+        };
+        Ok(Self {
+            keeper: Keeper::new(context, ledger, names),
+            found,
+            happenings,
+            handle,
+        })
+    }
+
+    pub fn handle(&self) -> AgentHandle {
+        self.handle.clone()
+    }
+
+    /// Runs until it is cancelled or fails. What runs on the host goes on either way.
+    pub async fn run(self, cancel: CancellationToken) -> Result<(), AgentError> {
+        self.keeper.run(self.found, self.happenings, cancel).await
+    }
+}
+
+impl AgentHandle {
+    /// The replicas that are here now.
+    pub fn names(&self) -> Arc<BTreeSet<ReplicaName>> {
+        self.names.borrow().clone()
+    }
+
+    /// Whose images are on their way.
+    pub fn pulls(&self) -> Vec<PullState> {
+        self.pulls.list()
+    }
+
+    /// Output of replicas, as it comes where that is asked for; dropping the receiver ends it.
+    pub fn logs(&self, query: LogQuery) -> mpsc::Receiver<ReplicaLine> {
+        logs::read(
+            self.drivers.clone(),
+            self.last_words.clone(),
+            self.names.clone(),
+            query,
+        )
+    }
+
+    /// Runs a command in a replica.
+    pub async fn exec(&self, name: &ReplicaName, request: ExecRequest) -> DriverResult<ExecSession> {
+        self.driver(name, Stage::Exec).await?.exec(name, request).await
+    }
+
+    async fn driver(&self, name: &ReplicaName, stage: Stage) -> DriverResult<Arc<dyn Driver>> {
+        let having = self.drivers.having(name).await;
+        having.ok_or_else(|| Cause::NoSuchReplica.at(stage, name))
+    }
+}

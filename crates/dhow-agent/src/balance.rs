@@ -1,0 +1,61 @@
+//! What the agent asks of the balancer in front of its replicas. The order is what keeps requests from failing:
+//! listeners are open before a replica starts, a replica is admitted once it is healthy and withdrawn before it is
+//! asked to end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use dhow_core::ids::{ReplicaName, ServiceKey};
+use dhow_core::spec::ServiceSpec;
+
+pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a replica serves one of its endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendAddress {
+    /// The endpoint's name.
+    pub endpoint: String,
+    pub addr: SocketAddr,
+}
+
+/// Implemented by the proxy's client, and by [`NoBalancer`].
+pub trait Balancer: Send + Sync + 'static {
+    /// Makes sure that the service's ports are listened on, or says why they are not.
+    fn open<'a>(
+        &'a self,
+        service: &'a ServiceKey,
+        spec: &'a ServiceSpec,
+    ) -> BalancerFuture<'a, Result<(), String>>;
+
+    /// Sends the replica its share from now on.
+    fn admit<'a>(&'a self, name: &'a ReplicaName, backends: &'a [BackendAddress]) -> BalancerFuture<'a, ()>;
+
+    /// Sends it nothing new, and waits until nothing is in flight to it or the time is over.
+    fn withdraw<'a>(&'a self, name: &'a ReplicaName, drain_max: Duration) -> BalancerFuture<'a, ()>;
+
+    /// The service has gone from this node: its ports are given up.
+    fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()>;
+}
+
+/// Nobody listens: replicas are reached on their own ports alone.
+pub struct NoBalancer;
+
+impl Balancer for NoBalancer {
+    fn open<'a>(&'a self, _: &'a ServiceKey, _: &'a ServiceSpec) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn admit<'a>(&'a self, _: &'a ReplicaName, _: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn withdraw<'a>(&'a self, _: &'a ReplicaName, _: Duration) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn close<'a>(&'a self, _: &'a ServiceKey) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,122 @@
+//! What a replica is started with: its environment with secrets filled in, and its volumes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::spec::{ServiceSpec, Storage};
+use dhow_driver::driver::{LogLimits, PortBinding, ReplicaStart};
+
+use crate::session::{Session, SessionError};
+
+/// How a value names a secret.
+const SECRET_MARK: &str = "$S:";
+
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    #[error("its secrets cannot be had: {0}")]
+    Secrets(#[source] SessionError),
+    #[error("there is no secret `{0}`: set it with `dhow secret set {0}`")]
+    NoSecret(String),
+    #[error("its volume {path} cannot be made")]
+    Volume {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("no port of this host is free for it")]
+    Ports(#[source] io::Error),
+    #[error("a task of the daemon ended early")]
+    Task(#[source] tokio::task::JoinError),
+}
+
+/// Resolves everything that a start needs.
+pub async fn start_of(
+    name: &ReplicaName,
+    spec: &Arc<ServiceSpec>,
+    ports: Vec<PortBinding>,
+    node: NodeId,
+    volumes_dir: &Path,
+    session: &dyn Session,
+) -> Result<ReplicaStart, EnvironmentError> {
+    let mut env = own_variables(name, node);
+    env.extend(spec.env.clone());
+    let secret_env = secrets_of(&spec.env, session).await?;
+    for key in secret_env.keys() {
+        env.remove(key);
+    }
+    let wanted = volumes_of(name, spec, volumes_dir);
+    let volumes = tokio::task::spawn_blocking(move || make_volumes(wanted))
+        .await
+        .map_err(EnvironmentError::Task)??;
+    Ok(ReplicaStart {
+        name: name.clone(),
+        spec: Arc::clone(spec),
+        env,
+        secret_env,
+        ports,
+        volumes,
+        log: LogLimits::default(),
+    })
+}
+
+/// Who a replica is, for programs that want to know. The service's own variables win.
+fn own_variables(name: &ReplicaName, node: NodeId) -> BTreeMap<String, String> {
+    [
+        ("DHOW_DEPLOYMENT", name.deployment.to_string()),
+        ("DHOW_SERVICE", name.service.to_string()),
+        ("DHOW_ROLE", name.role.to_string()),
+        ("DHOW_REPLICA", name.index.to_string()),
+        ("DHOW_NODE_ID", node.to_string()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect()
+}
+
+async fn secrets_of(
+    env: &BTreeMap<String, String>,
+    session: &dyn Session,
+) -> Result<BTreeMap<String, String>, EnvironmentError> {
+    let named: BTreeMap<&String, String> = env
+        .iter()
+        .filter_map(|(key, value)| Some((key, value.strip_prefix(SECRET_MARK)?.to_owned())))
+        .collect();
+    if named.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut names: Vec<String> = named.values().cloned().collect();
+    names.sort();
+    names.dedup();
+    let values = session.secrets(&names).await.map_err(EnvironmentError::Secrets)?;
+    named
+        .into_iter()
+        .map(|(key, name)| match values.get(&name) {
+            Some(value) => Ok((key.clone(), value.clone())),
+            None => Err(EnvironmentError::NoSecret(name)),
+        })
+        .collect()
+}
+
+/// A volume belongs to its deployment: two deployments may each have one of a name.
+fn volumes_of(name: &ReplicaName, spec: &ServiceSpec, dir: &Path) -> BTreeMap<String, PathBuf> {
+    let named = spec.storage.iter().filter_map(|storage| match storage {
+        Storage::Named { name, .. } => Some(name),
+        Storage::Bind { .. } | Storage::Tmpfs { .. } => None,
+    });
+    named
+        .map(|volume| (volume.clone(), dir.join(name.deployment.as_str()).join(volume)))
+        .collect()
+}
+
+fn make_volumes(volumes: BTreeMap<String, PathBuf>) -> Result<BTreeMap<String, PathBuf>, EnvironmentError> {
+    for path in volumes.values() {
+        std::fs::create_dir_all(path).map_err(|source| EnvironmentError::Volume {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(volumes)
+}

@@ -1,0 +1,122 @@
+//! Checks of a replica's health, one at a time, and the rhythm in which they are made. A check runs where the
+//! workload is: its port is reached as the workload's own network has it, its command runs inside.
+
+mod probe;
+
+use std::time::Duration;
+
+use dhow_core::spec::{Check, HealthSpec};
+use tokio::time::{Instant, sleep_until};
+
+pub use probe::Subject;
+
+use crate::limits::{FIRST_CHECK_PAUSE, FIRST_CHECK_PAUSE_MAX, HEALTHY_AFTER};
+
+/// What a check, or the time, has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Healthy,
+    /// Failed as often in a row as the spec allows.
+    Unhealthy(String),
+}
+
+/// The checks of one run of a replica.
+#[derive(Debug)]
+pub struct Checks {
+    started: Instant,
+    next: Instant,
+    pause: Duration,
+    healthy: bool,
+    failures: u32,
+}
+
+impl Checks {
+    /// For a run that begins now, or that was found running and was healthy before.
+    pub fn new(healthy: bool) -> Self {
+        let now = Instant::now();
+        Self {
+            started: now,
+            next: now,
+            pause: FIRST_CHECK_PAUSE,
+            healthy,
+            failures: 0,
+        }
+    }
+
+    /// Waits for the next change of the verdict. May be dropped and called again: a check that was cut off is
+    /// made again.
+    pub async fn next(&mut self, health: Option<&HealthSpec>, subject: &Subject<'_>) -> Verdict {
+        let Some(health) = health else {
+            if self.healthy {
+                std::future::pending::<()>().await;
+            }
+            sleep_until(self.started + HEALTHY_AFTER).await;
+            self.healthy = true;
+            return Verdict::Healthy;
+        };
+        loop {
+            sleep_until(self.next).await;
+            let outcome = self
+                .check(&health.check, millis(health.timeout.as_millis()), subject)
+                .await;
+            if let Some(verdict) = self.judge(outcome, health) {
+                return verdict;
+            }
+        }
+    }
+
+    async fn check(&self, check: &Check, timeout: Duration, subject: &Subject<'_>) -> Result<(), String> {
+        match tokio::time::timeout(timeout, subject.probe(check, timeout)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no answer within {} ms", timeout.as_millis())),
+        }
+    }
+
+    fn judge(&mut self, outcome: Result<(), String>, health: &HealthSpec) -> Option<Verdict> {
+        let now = Instant::now();
+        let interval = millis(health.interval.as_millis());
+        match outcome {
+            Ok(()) => {
+                self.failures = 0;
+                self.next = now + interval;
+                let news = !self.healthy;
+                self.healthy = true;
+                news.then_some(Verdict::Healthy)
+            }
+            Err(why) => {
+                let in_grace = !self.healthy && now < self.started + millis(health.start_grace.as_millis());
+                if !in_grace {
+                    self.failures += 1;
+                }
+                // One that was never healthy is looked at often; one that fails now is given its interval.
+                let pause = match self.healthy {
+                    true => interval,
+                    false if in_grace => self.next_pause().min(interval),
+                    false => interval,
+                };
+                self.next = now + pause;
+                if self.failures < health.retries {
+                    return None;
+                }
+                let times = match self.failures {
+                    1 => "once".to_owned(),
+                    n => format!("{n} times in a row"),
+                };
+                Some(Verdict::Unhealthy(format!("its check failed {times}: {why}")))
+            }
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(FIRST_CHECK_PAUSE_MAX);
+        pause
+    }
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! The one task that knows everything of the node: it makes and ends runners as the assignment says, writes down
+//! what they tell, and reports it to the control plane until that has it for good.
+//!
+//! Runners and the session only send; nothing but the keeper writes the ledger.
+
+mod reporting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::mirror::digest_of;
+use dhow_core::spec::ServiceSpec;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::AgentError;
+use crate::drivers::Found;
+use crate::ledger::{Ledger, Record};
+use crate::limits::{HAPPENINGS_MAX, HEARTBEAT_EVERY};
+use crate::runner::{Beginning, Context, Happening, Runner, Wish};
+use crate::session::{AssignmentChange, AssignmentUpdate};
+use reporting::{Poll, Reporting};
+
+struct RunnerHandle {
+    wish: watch::Sender<Wish>,
+    task: JoinHandle<()>,
+}
+
+/// See the module.
+pub struct Keeper {
+    context: Arc<Context>,
+    /// Lent to a blocking task while it is written.
+    ledger: Option<Ledger>,
+    runners: BTreeMap<ReplicaName, RunnerHandle>,
+    assigned: BTreeMap<ReplicaName, Arc<ServiceSpec>>,
+    reporting: Reporting,
+    poll: Poll,
+    names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
+}
+
+impl Keeper {
+    pub fn new(
+        context: Arc<Context>,
+        ledger: Ledger,
+        names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
+    ) -> Self {
+        Self {
+            reporting: Reporting::new(Arc::clone(&context.session)),
+            poll: Poll::new(Arc::clone(&context.session)),
+            context,
+            ledger: Some(ledger),
+            runners: BTreeMap::new(),
+            assigned: BTreeMap::new(),
+            names,
+        }
+    }
+
+    /// Goes on with what the ledger and the host have, then serves until it is cancelled. What runs goes on then.
+    pub async fn run(
+        mut self,
+        found: Vec<Found>,
+        mut happenings: mpsc::Receiver<Happening>,
+        cancel: CancellationToken,
+    ) -> Result<(), AgentError> {
+        self.take_up(found);
+        let first = Instant::now() + HEARTBEAT_EVERY;
+        let mut beat = interval_at(first, HEARTBEAT_EVERY);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = Vec::new();
+        let outcome = loop {
+            let Some(ledger) = self.ledger.as_ref() else {
+                break Err(AgentError::LedgerLost);
+            };
+            self.reporting.go_on(ledger);
+            self.poll.go_on(self.reporting.is_known());
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Ok(()),
+                count = happenings.recv_many(&mut told, HAPPENINGS_MAX) => {
+                    if count == 0 {
+                        break Ok(());
+                    }
+                    if let Err(error) = self.take_happenings(std::mem::take(&mut told)).await {
+                        break Err(error);
+                    }
+                }
+                answer = self.reporting.answered() => {
+                    let record = self.reporting.take(answer);
+                    if let Some(record) = record
+                        && let Err(error) = self.write(vec![record]).await
+                    {
+                        break Err(error);
+                    }
+                }
+                update = self.poll.answered() => {
+                    if let Some(update) = self.poll.take(update) {
+                        self.take_assignment(update).await;
+                    }
+                }
+                _ = beat.tick() => {
+                    let digest = self.digest();
+                    self.reporting.beat(digest);
+                }
+            }
+        };
+        for runner in self.runners.values() {
+            runner.task.abort();
+        }
+        outcome
+    }
+
+    /// Makes runners for what an earlier daemon left.
+    fn take_up(&mut self, found: Vec<Found>) {
+        let mut found: BTreeMap<ReplicaName, Found> = found
+            .into_iter()
+            .map(|found| (found.name.clone(), found))
+            .collect();
+        let known = self.ledger.iter().flat_map(|ledger| ledger.replicas().clone());
+        let known: Vec<_> = known.collect();
+        for (name, tracked) in known {
+            let wish = match &tracked.spec {
+                Some(spec) => Wish::Run(Arc::clone(spec)),
+                None => Wish::Undecided,
+            };
+            if let Some(spec) = &tracked.spec {
+                self.assigned.insert(name.clone(), Arc::clone(spec));
+            }
+            let found = found.remove(&name).map(|found| (found.driver, found.status));
+            self.begin(name, wish, |name, wish| Beginning {
+                name,
+                wish,
+                spec: tracked.spec,
+                ports: tracked.ports,
+                machine: tracked.machine,
+                found,
+            });
+        }
+        for (name, found) in found {
+            tracing::info!(replica = %name, "found on this host without a word in the ledger");
+            self.begin(name, Wish::Undecided, |name, wish| Beginning {
+                name,
+                wish,
+                spec: None,
+                ports: Vec::new(),
+                machine: Default::default(),
+                found: Some((found.driver, found.status)),
+            });
+        }
+        self.publish_names();
+    }
+
+    fn begin(
+        &mut self,
+        name: ReplicaName,
+        wish: Wish,
+        beginning: impl FnOnce(ReplicaName, watch::Receiver<Wish>) -> Beginning,
+    ) {
+        let (sender, receiver) = watch::channel(wish);
+        let beginning = beginning(name.clone(), receiver);
+        let task = tokio::spawn(Runner::run(Arc::clone(&self.context), beginning));
+        self.runners.insert(name, RunnerHandle { wish: sender, task });
+    }
+
+    fn begin_new(&mut self, name: ReplicaName, spec: Arc<ServiceSpec>) {
+        self.begin(name, Wish::Run(Arc::clone(&spec)), |name, wish| Beginning {
+            name,
+            wish,
+            spec: Some(spec),
+            ports: Vec::new(),
+            machine: Default::default(),
+            found: None,
+        });
+    }
+
+    /// Writes down what happened.
+    async fn take_happenings(&mut self, happenings: Vec<Happening>) -> Result<(), AgentError> {
+        let mut records = Vec::with_capacity(happenings.len());
+        let mut gone = Vec::new();
+        let mut seq = self.ledger.as_ref().map_or(0, Ledger::seq);
+        for happening in happenings {
+            records.push(match happening {
+                Happening::Event { name, event, machine } => {
+                    seq = seq.saturating_add(1);
+                    Record::Event {
+                        seq,
+                        name,
+                        event,
+                        machine: Some(machine),
+                    }
+                }
+                Happening::Track { name, spec, ports } => Record::Track {
+                    name,
+                    spec: Some(spec),
+                    ports,
+                    machine: None,
+                },
+                Happening::Gone { name } => {
+                    gone.push(name.clone());
+                    Record::Forget { name }
+                }
+            });
+        }
+        self.write(records).await?;
+        for name in gone {
+            self.take_gone(&name).await;
+        }
+        Ok(())
+    }
+
+    async fn take_gone(&mut self, name: &ReplicaName) {
+        self.runners.remove(name);
+        if let Some(spec) = self.assigned.get(name).cloned() {
+            // It was asked for again while it was ending.
+            self.begin_new(name.clone(), spec);
+        }
+        let key = service_of(name);
+        if !self.runners.keys().any(|known| service_of(known) == key) {
+            self.context.balancer.close(&key).await;
+        }
+        self.publish_names();
+    }
+
+    /// Disks are slow now and then: the loop's thread does not wait for them.
+    async fn write(&mut self, records: Vec<Record>) -> Result<(), AgentError> {
+        let mut ledger = self.ledger.take().ok_or(AgentError::LedgerLost)?;
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = ledger.append(records);
+            (ledger, outcome)
+        });
+        let (ledger, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
+        self.ledger = Some(ledger);
+        outcome.map_err(AgentError::Ledger)
+    }
+
+    async fn take_assignment(&mut self, update: AssignmentUpdate) {
+        let mut named = BTreeSet::new();
+        for change in update.changes {
+            match change {
+                AssignmentChange::Set { service, replicas } => {
+                    let wanted = replicas.into_iter().map(|replica| (replica.name, replica.spec));
+                    self.set(&service, wanted.collect());
+                    named.insert(service);
+                }
+                AssignmentChange::Delete { service } => {
+                    self.set(&service, BTreeMap::new());
+                    named.insert(service);
+                }
+            }
+        }
+        if update.whole {
+            let others: BTreeSet<ServiceKey> = self
+                .runners
+                .keys()
+                .map(service_of)
+                .filter(|service| !named.contains(service))
+                .collect();
+            for service in others {
+                self.set(&service, BTreeMap::new());
+            }
+        }
+        self.publish_names();
+    }
+
+    /// Makes the runners of one service those that are wanted.
+    fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Arc<ServiceSpec>>) {
+        self.assigned.retain(|name, _| service_of(name) != *service);
+        for (name, runner) in &self.runners {
+            if service_of(name) == *service && !wanted.contains_key(name) {
+                runner.wish.send_if_modified(|wish| {
+                    let news = !matches!(wish, Wish::Stop);
+                    *wish = Wish::Stop;
+                    news
+                });
+            }
+        }
+        for (name, spec) in wanted {
+            self.assigned.insert(name.clone(), Arc::clone(&spec));
+            match self.runners.get(&name) {
+                Some(runner) => {
+                    runner.wish.send_if_modified(|wish| take_wish(wish, &spec));
+                }
+                None => self.begin_new(name, spec),
+            }
+        }
+    }
+
+    fn publish_names(&self) {
+        let names: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
+        if **self.names.borrow() != names {
+            self.names.send_replace(Arc::new(names));
+        }
+    }
+
+    /// What the node runs, for its mirror to be compared with. A replica that was told to end and has is the
+    /// mirror's no more.
+    fn digest(&self) -> Option<String> {
+        let ledger = self.ledger.as_ref()?;
+        if ledger.seq() != ledger.durable_seq() {
+            return None;
+        }
+        let told = ledger
+            .replicas()
+            .iter()
+            .filter(|(name, tracked)| self.assigned.contains_key(name) || !tracked.machine.state.is_ended());
+        Some(digest_of(
+            told.map(|(name, tracked)| (name.clone(), &tracked.machine)),
+        ))
+    }
+}
+
+/// Whether the wish has become another one. One that is ending is not called back.
+fn take_wish(wish: &mut Wish, spec: &Arc<ServiceSpec>) -> bool {
+    match wish {
+        Wish::Stop => false,
+        Wish::Run(known) if Arc::ptr_eq(known, spec) || *known == *spec => false,
+        Wish::Run(_) | Wish::Undecided => {
+            *wish = Wish::Run(Arc::clone(spec));
+            true
+        }
+    }
+}
+
+fn service_of(name: &ReplicaName) -> ServiceKey {
+    ServiceKey {
+        deployment: name.deployment.clone(),
+        service: name.service.clone(),
+    }
+}
+
+/// Where the poll for assignments begins: a node that has just started is told everything.
+pub const FROM_THE_BEGINNING: Revision = Revision(0);

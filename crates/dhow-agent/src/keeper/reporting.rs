@@ -1,0 +1,262 @@
+//! The keeper's calls to the control plane: one report, one poll and one heartbeat under way at a time, each tried
+//! again after a pause where it is not answered.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::ids::Revision;
+
+use super::FROM_THE_BEGINNING;
+use crate::ledger::{Ledger, Record};
+use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
+use crate::session::{AssignmentUpdate, Report, ReportAnswer, ReportBody, Session, SessionError};
+
+type Call<T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send>>;
+
+/// The pause before the next attempt.
+#[derive(Debug, Default)]
+struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    fn pause(&self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            n => RETRY_FIRST.saturating_mul(1 << (n - 1).min(10)).min(RETRY_MAX),
+        }
+    }
+
+    /// Counts a failure, and says it once.
+    fn failed(&mut self, what: &str, error: &SessionError) {
+        if self.failures == 0 {
+            tracing::warn!(%error, "{what}; trying again");
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// What the control plane has to be told next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing is known of what it has: ask.
+    Hello,
+    Events {
+        after: u64,
+    },
+    Inventory,
+}
+
+/// What has come back.
+pub enum Answer {
+    Report(Result<ReportAnswer, SessionError>),
+    Beat(Result<bool, SessionError>),
+}
+
+pub struct Reporting {
+    session: Arc<dyn Session>,
+    next: Next,
+    patience: Patience,
+    report: Option<Call<ReportAnswer>>,
+    /// Where the report under way begins.
+    beat: Option<Call<bool>>,
+    known: bool,
+}
+
+impl Reporting {
+    pub fn new(session: Arc<dyn Session>) -> Self {
+        Self {
+            session,
+            next: Next::Hello,
+            patience: Patience::default(),
+            report: None,
+            beat: None,
+            known: false,
+        }
+    }
+
+    /// Whether the control plane has heard what this node has. Before that the node does not ask what to run.
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// Begins the next report, where there is something to tell and none is under way.
+    pub fn go_on(&mut self, ledger: &Ledger) {
+        if self.report.is_some() {
+            return;
+        }
+        let Some(body) = self.body(ledger) else { return };
+        let report = Report {
+            incarnation: ledger.incarnation(),
+            body,
+        };
+        let (session, pause) = (Arc::clone(&self.session), self.patience.pause());
+        self.report = Some(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            session.report(report).await
+        }));
+    }
+
+    fn body(&mut self, ledger: &Ledger) -> Option<ReportBody> {
+        let after = match self.next {
+            Next::Hello => ledger.durable_seq(),
+            Next::Events { after } => after,
+            Next::Inventory => return Some(inventory(ledger)),
+        };
+        let Some(events) = ledger.events_after(after, REPORT_EVENTS_MAX) else {
+            self.next = Next::Inventory;
+            return Some(inventory(ledger));
+        };
+        if events.is_empty() && self.next != Next::Hello {
+            return None;
+        }
+        Some(ReportBody::Events {
+            first_seq: after.saturating_add(1),
+            events: events
+                .into_iter()
+                .map(|event| (event.name, event.event))
+                .collect(),
+        })
+    }
+
+    pub fn beat(&mut self, digest: Option<String>) {
+        let Some(digest) = digest.filter(|_| self.known && self.beat.is_none()) else {
+            return;
+        };
+        let session = Arc::clone(&self.session);
+        self.beat = Some(Box::pin(async move { session.heartbeat(digest).await }));
+    }
+
+    /// Waits for what is under way.
+    pub async fn answered(&mut self) -> Answer {
+        let (report, beat) = (self.report.as_mut(), self.beat.as_mut());
+        tokio::select! {
+            answer = maybe(report) => Answer::Report(answer),
+            answer = maybe(beat) => Answer::Beat(answer),
+        }
+    }
+
+    /// Takes an answer, and gives what of it belongs into the ledger.
+    pub fn take(&mut self, answer: Answer) -> Option<Record> {
+        match answer {
+            Answer::Report(answer) => {
+                self.report = None;
+                self.take_report(answer)
+            }
+            Answer::Beat(answer) => {
+                self.beat = None;
+                if matches!(answer, Ok(true)) {
+                    tracing::info!(
+                        "the control plane believes something else of this node: telling it everything"
+                    );
+                    self.next = Next::Inventory;
+                }
+                None
+            }
+        }
+    }
+
+    fn take_report(&mut self, answer: Result<ReportAnswer, SessionError>) -> Option<Record> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.patience.failed("a report was not taken", &error);
+                return None;
+            }
+        };
+        self.patience = Patience::default();
+        match answer {
+            ReportAnswer::Durable {
+                seq,
+                inventory_wanted,
+            } => {
+                self.known |= !inventory_wanted;
+                self.next = match inventory_wanted {
+                    true => Next::Inventory,
+                    false => Next::Events { after: seq },
+                };
+                Some(Record::Durable { seq })
+            }
+            ReportAnswer::ReplayFrom { seq } => {
+                self.next = Next::Events { after: seq };
+                None
+            }
+            ReportAnswer::InventoryWanted => {
+                self.next = Next::Inventory;
+                None
+            }
+        }
+    }
+}
+
+fn inventory(ledger: &Ledger) -> ReportBody {
+    let replicas = ledger.replicas().iter();
+    ReportBody::Inventory {
+        seq: ledger.seq(),
+        replicas: replicas
+            .map(|(name, tracked)| (name.clone(), tracked.machine.clone()))
+            .collect(),
+    }
+}
+
+async fn maybe<T>(call: Option<&mut Call<T>>) -> Result<T, SessionError> {
+    match call {
+        Some(call) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The poll for assignments.
+pub struct Poll {
+    session: Arc<dyn Session>,
+    last: Revision,
+    patience: Patience,
+    call: Option<Call<AssignmentUpdate>>,
+}
+
+impl Poll {
+    pub fn new(session: Arc<dyn Session>) -> Self {
+        Self {
+            session,
+            last: FROM_THE_BEGINNING,
+            patience: Patience::default(),
+            call: None,
+        }
+    }
+
+    pub fn go_on(&mut self, may_ask: bool) {
+        if self.call.is_some() || !may_ask {
+            return;
+        }
+        let (session, last, pause) = (Arc::clone(&self.session), self.last, self.patience.pause());
+        self.call = Some(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            session.assignments(last).await
+        }));
+    }
+
+    pub async fn answered(&mut self) -> Result<AssignmentUpdate, SessionError> {
+        maybe(self.call.as_mut()).await
+    }
+
+    pub fn take(&mut self, answer: Result<AssignmentUpdate, SessionError>) -> Option<AssignmentUpdate> {
+        self.call = None;
+        match answer {
+            Ok(update) => {
+                self.patience = Patience::default();
+                self.last = update.revision;
+                Some(update)
+            }
+            Err(error) => {
+                self.patience.failed("the assignment cannot be had", &error);
+                None
+            }
+        }
+    }
+}

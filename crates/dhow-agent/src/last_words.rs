@@ -1,0 +1,43 @@
+//! The last lines of replicas that failed and were removed since, so that the cause can still be shown after a
+//! revert has cleaned up. In memory, bounded, newest kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::ids::ReplicaName;
+use dhow_driver::logs::LogLine;
+
+use crate::limits::LAST_WORDS_REPLICAS_MAX;
+
+type Kept = VecDeque<(ReplicaName, Vec<LogLine>)>;
+
+/// See the module; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct LastWords {
+    kept: Arc<Mutex<Kept>>,
+}
+
+impl LastWords {
+    pub fn keep(&self, name: ReplicaName, lines: Vec<LogLine>) {
+        if lines.is_empty() {
+            return;
+        }
+        let mut kept = self.kept();
+        kept.retain(|(known, _)| *known != name);
+        if kept.len() == LAST_WORDS_REPLICAS_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((name, lines));
+    }
+
+    /// The replicas that are remembered and match.
+    pub fn matching(&self, wanted: impl Fn(&ReplicaName) -> bool) -> Vec<(ReplicaName, Vec<LogLine>)> {
+        let kept = self.kept();
+        kept.iter().filter(|(name, _)| wanted(name)).cloned().collect()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Pushed and popped whole, so a holder that panicked left a queue that can be read.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

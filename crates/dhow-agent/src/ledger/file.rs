@@ -1,0 +1,138 @@
+//! The ledger's file: appended to, read from its beginning, replaced as a whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::record::{Record, VERSION};
+use crate::limits::LEDGER_RECORD_MAX_BYTES;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("{doing} the node's ledger {path} failed")]
+    File {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("a record of the node's ledger cannot be written")]
+    Record(#[source] serde_json::Error),
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LedgerError {
+    let path = path.to_owned();
+    move |source| LedgerError::File { doing, path, source }
+}
+
+#[derive(Debug)]
+pub struct LedgerFile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    records: usize,
+}
+
+impl LedgerFile {
+    /// Opens a file and gives what can be read of it; cuts off what cannot.
+    pub fn open(path: &Path) -> Result<(Self, Vec<Record>), LedgerError> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(failed("making the folder of", path))?;
+        }
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed("reading", path)(error)),
+        };
+        let (records, good_bytes) = read(&text);
+        let file = open_options().open(path).map_err(failed("opening", path))?;
+        file.set_len(good_bytes).map_err(failed("cutting", path))?;
+        let opened = Self {
+            path: path.to_owned(),
+            file,
+            bytes: good_bytes,
+            records: records.len(),
+        };
+        Ok((opened, records))
+    }
+
+    /// Puts these records in place of the file.
+    pub fn replace(path: &Path, records: &[Record]) -> Result<Self, LedgerError> {
+        let next = path.with_extension("next");
+        let _ = fs::remove_file(&next);
+        let file = open_options().open(&next).map_err(failed("writing", &next))?;
+        let mut replaced = Self {
+            path: path.to_owned(),
+            file,
+            bytes: 0,
+            records: 0,
+        };
+        replaced.append(records)?;
+        fs::rename(&next, path).map_err(failed("replacing", path))?;
+        Ok(replaced)
+    }
+
+    pub fn append(&mut self, records: &[Record]) -> Result<(), LedgerError> {
+        let mut text = Vec::new();
+        for record in records {
+            let json = serde_json::to_vec(record).map_err(LedgerError::Record)?;
+            // Writing to memory cannot fail.
+            let _ = write!(text, "{:08x} ", crc32fast::hash(&json));
+            text.extend_from_slice(&json);
+            text.push(b'\n');
+        }
+        let written = self.file.write_all(&text);
+        if let Err(error) = written {
+            // Half a record would hide all that follow it.
+            let _ = self.file.set_len(self.bytes);
+            return Err(failed("writing", &self.path)(error));
+        }
+        self.bytes += text.len() as u64;
+        self.records += records.len();
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn records(&self) -> usize {
+        self.records
+    }
+}
+
+fn open_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options
+}
+
+/// The records up to the first that is damaged, and how many bytes they are.
+fn read(text: &[u8]) -> (Vec<Record>, u64) {
+    let mut records = Vec::new();
+    let mut good = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let Some(record) = read_line(line) else { break };
+        let is_first = records.is_empty();
+        if is_first != matches!(record, Record::Begin { version: VERSION, .. }) {
+            break;
+        }
+        records.push(record);
+        good += line.len();
+    }
+    (records, good as u64)
+}
+
+fn read_line(line: &[u8]) -> Option<Record> {
+    let line = line.strip_suffix(b"\n")?;
+    if line.len() > LEDGER_RECORD_MAX_BYTES {
+        return None;
+    }
+    let (sum, json) = (line.get(..8)?, line.get(9..)?);
+    let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
+    if crc32fast::hash(json) != sum {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
+}

@@ -1,0 +1,138 @@
+use super::*;
+use dhow_core::ids::{DeploymentName, Generation, RoleName, ServiceName};
+use dhow_core::replica::ReplicaState;
+
+fn name(index: u32) -> ReplicaName {
+    ReplicaName {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new("web").unwrap(),
+        role: RoleName::fallback(),
+        index,
+        generation: Generation(1),
+    }
+}
+
+fn track(index: u32) -> Record {
+    Record::Track {
+        name: name(index),
+        spec: Some(Arc::new(ServiceSpec::default())),
+        ports: Vec::new(),
+        machine: None,
+    }
+}
+
+fn event(seq: u64, index: u32) -> Record {
+    let machine = Machine {
+        state: ReplicaState::Running,
+        pid: Some(7),
+        ..Machine::default()
+    };
+    Record::Event {
+        seq,
+        name: name(index),
+        event: ReplicaEvent::Started { pid: 7 },
+        machine: Some(machine),
+    }
+}
+
+#[test]
+fn what_was_written_is_there_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 42).unwrap();
+    ledger
+        .append(vec![track(0), event(1, 0), track(1), event(2, 1), event(3, 0)])
+        .unwrap();
+    ledger.append(vec![Record::Durable { seq: 2 }]).unwrap();
+    ledger.append(vec![Record::Forget { name: name(1) }]).unwrap();
+    drop(ledger);
+    let ledger = Ledger::open(dir.path(), 99).unwrap();
+    assert_eq!(
+        (ledger.incarnation(), ledger.seq(), ledger.durable_seq()),
+        (42, 3, 2)
+    );
+    assert_eq!(ledger.replicas().keys().collect::<Vec<_>>(), [&name(0)]);
+    assert_eq!(ledger.replicas()[&name(0)].machine.pid, Some(7));
+    let seqs = |after| -> Option<Vec<u64>> {
+        let events = ledger.events_after(after, 10)?;
+        Some(events.iter().map(|event| event.seq).collect())
+    };
+    assert_eq!(seqs(2), Some(vec![3]));
+    assert_eq!(seqs(3), Some(vec![]));
+    assert_eq!(seqs(1), None, "it was forgotten");
+    assert_eq!(seqs(4), None, "it never happened");
+}
+
+#[test]
+fn a_torn_end_costs_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 1).unwrap();
+    ledger.append(vec![track(0), event(1, 0), event(2, 0)]).unwrap();
+    drop(ledger);
+    let path = dir.path().join("ledger");
+    let whole = std::fs::read(&path).unwrap();
+    let first_lines = whole.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(first_lines, 4);
+    for cut in 0..whole.len() {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let mut ledger = Ledger::open(dir.path(), 5).unwrap();
+        let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+        let seq = lines.saturating_sub(2) as u64;
+        assert_eq!(ledger.seq(), seq, "cut at {cut}");
+        assert_eq!(ledger.incarnation(), if lines == 0 { 5 } else { 1 });
+        ledger.append(vec![event(seq + 1, 0)]).unwrap();
+        drop(ledger);
+        assert_eq!(Ledger::open(dir.path(), 5).unwrap().seq(), seq + 1);
+    }
+}
+
+#[test]
+fn a_flipped_byte_never_becomes_another_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 1).unwrap();
+    ledger.append(vec![track(0), event(1, 0)]).unwrap();
+    let known = ledger.replicas().clone();
+    drop(ledger);
+    let path = dir.path().join("ledger");
+    let whole = std::fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x20;
+        std::fs::write(&path, &damaged).unwrap();
+        let ledger = Ledger::open(dir.path(), 9).unwrap();
+        assert!(ledger.seq() <= 1);
+        if ledger.seq() == 1 {
+            // Only the case of a checksum's letter can be changed without being noticed.
+            assert_eq!(ledger.replicas(), &known, "at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_long_history_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 1).unwrap();
+    ledger.append(vec![track(0)]).unwrap();
+    let rounds = 40;
+    let batch = 1_000;
+    for round in 0..rounds {
+        let first = round * batch + 1;
+        ledger
+            .append((first..first + batch).map(|seq| event(seq, 0)).collect())
+            .unwrap();
+        ledger
+            .append(vec![Record::Durable {
+                seq: first + batch - 1,
+            }])
+            .unwrap();
+    }
+    let bytes = std::fs::metadata(dir.path().join("ledger")).unwrap().len();
+    assert!(bytes < 2 * LEDGER_COMPACT_BYTES, "{bytes}");
+    drop(ledger);
+    let ledger = Ledger::open(dir.path(), 2).unwrap();
+    assert_eq!(
+        (ledger.seq(), ledger.durable_seq()),
+        (rounds * batch, rounds * batch)
+    );
+    assert_eq!(ledger.replicas().len(), 1);
+    assert_eq!(ledger.incarnation(), 1);
+}

@@ -1,0 +1,58 @@
+//! Every limit of the agent, with its arithmetic.
+
+use std::time::Duration;
+
+/// What happened to replicas and waits for the keeper. A runner makes a handful of events in its life and the
+/// keeper takes them by the hundred: 1,024 are a second of a node in turmoil.
+pub const HAPPENINGS_MAX: usize = 1_024;
+
+/// Events in one report: as many as the control plane takes at a time.
+pub const REPORT_EVENTS_MAX: usize = 1_024;
+
+/// Events that the control plane has not made durable. A node that cannot reach it for days keeps its newest
+/// history by an inventory instead: at 200 bytes each, 65,536 are 13 MiB.
+pub const LEDGER_PENDING_MAX: usize = 65_536;
+
+/// Size at which the ledger is written anew, if most of it is history.
+pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// One record of the ledger: a spec of at most 1 MiB and what is around it.
+pub const LEDGER_RECORD_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a replica without a check runs before it counts as healthy.
+pub const HEALTHY_AFTER: Duration = Duration::from_secs(1);
+
+/// A run this long makes earlier failures forgotten.
+pub const STEADY_AFTER: Duration = Duration::from_secs(60);
+
+/// Between checks of a replica that has not been healthy yet: doubled from the first to the last, so that a quick
+/// start is seen quickly and a slow one is not hammered.
+pub const FIRST_CHECK_PAUSE: Duration = Duration::from_millis(50);
+pub const FIRST_CHECK_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long requests in flight may keep a replica from its stop signal, beside its own grace.
+pub const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Between attempts to reach a control plane that did not answer.
+pub const RETRY_FIRST: Duration = Duration::from_millis(50);
+pub const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// How often the agent compares itself with its mirror.
+pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+
+/// Between attempts to remove what could not be removed.
+pub const REMOVE_RETRY: Duration = Duration::from_secs(5);
+
+/// Replicas whose last words are kept after they were removed, and how many lines of each: 64 × 100 lines of at
+/// most 1 KiB are 6 MiB.
+pub const LAST_WORDS_REPLICAS_MAX: usize = 64;
+pub const LAST_WORDS_LINES: usize = 100;
+
+/// What is kept of the output of a check's command.
+pub const CHECK_OUTPUT_MAX_BYTES: usize = 4 * 1024;
+
+/// Characters of a message in an event: it goes into the log, and 1,024 events make one entry.
+pub const MESSAGE_MAX_CHARS: usize = 400;
+
+/// Starts and stops under way at the same time, for each core. More only make each other slower.
+pub const WORK_PER_CORE: usize = 4;

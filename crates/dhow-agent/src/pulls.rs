@@ -1,0 +1,52 @@
+//! How far the images of this node's replicas are, for those who watch a deployment. Volatile: it is shown, never
+//! acted upon.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::ids::ReplicaName;
+use dhow_driver::driver::Progress;
+
+/// A replica whose image is on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullState {
+    pub replica: ReplicaName,
+    pub progress: Progress,
+}
+
+/// See the module; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Pulls {
+    states: Arc<Mutex<BTreeMap<ReplicaName, Progress>>>,
+}
+
+impl Pulls {
+    pub fn set(&self, name: &ReplicaName, progress: Progress) {
+        let mut states = self.states();
+        match states.get_mut(name) {
+            Some(known) => *known = progress,
+            None => {
+                states.insert(name.clone(), progress);
+            }
+        }
+    }
+
+    pub fn done(&self, name: &ReplicaName) {
+        self.states().remove(name);
+    }
+
+    pub fn list(&self) -> Vec<PullState> {
+        self.states()
+            .iter()
+            .map(|(replica, progress)| PullState {
+                replica: replica.clone(),
+                progress: *progress,
+            })
+            .collect()
+    }
+
+    fn states(&self) -> MutexGuard<'_, BTreeMap<ReplicaName, Progress>> {
+        // Changed by single inserts and removes, so a holder that panicked left it whole.
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,174 @@
+//! One attempt to start.
+
+use std::sync::Arc;
+
+use dhow_core::replica::{ReplicaEvent, ReplicaState};
+use dhow_core::spec::{Runtime, ServiceSpec};
+use dhow_driver::driver::{DriverResult, Preparation, Prepared, Progress, ReplicaStart, error_chain};
+use tokio::sync::watch;
+
+use super::{Happening, Runner, Wish, message};
+use crate::environment::{self, EnvironmentError};
+
+/// What came of getting ready.
+enum Ready {
+    Start(Box<ReplicaStart>),
+    Failed(String),
+    /// Something else is wished.
+    Interrupted,
+}
+
+impl Runner {
+    /// Starts it, or counts a failure. Ends early where another thing is wished before anything was started.
+    pub(super) async fn start_once(&mut self) {
+        let Some(spec) = self.spec.clone() else {
+            return self.wish_changed().await;
+        };
+        let ready = self.get_ready(&spec).await;
+        self.context.pulls.done(&self.name);
+        match ready {
+            Ready::Interrupted => {}
+            Ready::Failed(why) => self.could_not_start(&why).await,
+            Ready::Start(start) => self.start(&start).await,
+        }
+    }
+
+    async fn get_ready(&mut self, spec: &Arc<ServiceSpec>) -> Ready {
+        self.driver = Arc::clone(self.context.drivers.of(spec));
+        if let Err(why) = self.context.balancer.open(&self.service, spec).await {
+            return Ready::Failed(why);
+        }
+        match self.prepare(spec).await {
+            None => return Ready::Interrupted,
+            Some(Err(error)) => return Ready::Failed(error_chain(&*error.cause)),
+            Some(Ok(_)) => {}
+        }
+        match self.assemble(spec).await {
+            Ok(start) => Ready::Start(Box::new(start)),
+            Err(error) => Ready::Failed(error_chain(&error)),
+        }
+    }
+
+    /// Fetches what it needs. `None` where another thing is wished before that is done.
+    async fn prepare(&mut self, spec: &Arc<ServiceSpec>) -> Option<DriverResult<Prepared>> {
+        let what = Preparation {
+            spec: Arc::clone(spec),
+        };
+        let (pulls, pulled) = (self.context.pulls.clone(), self.name.clone());
+        let (began, mut begun) = watch::channel(false);
+        let progress = move |progress: Progress| {
+            pulls.set(&pulled, progress);
+            if matches!(progress, Progress::Pulling { .. }) {
+                began.send_if_modified(|began| !std::mem::replace(began, true));
+            }
+        };
+        let driver = Arc::clone(&self.driver);
+        let preparing = driver.prepare(&what, &progress);
+        tokio::pin!(preparing);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut preparing => return Some(done),
+                Ok(()) = begun.changed() => {
+                    if matches!(self.machine.state, ReplicaState::Pending | ReplicaState::Backoff) {
+                        self.happen(ReplicaEvent::PullBegan).await;
+                    }
+                }
+                () = self.wish_changed() => {
+                    // A spec that changes in place changes nothing that is fetched.
+                    if matches!(*self.wish.borrow(), Wish::Stop) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ports, secrets and volumes.
+    async fn assemble(&mut self, spec: &Arc<ServiceSpec>) -> Result<ReplicaStart, EnvironmentError> {
+        self.context.ports.give_back(&self.ports);
+        self.ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
+        self.tell(Happening::Track {
+            name: self.name.clone(),
+            spec: Arc::clone(spec),
+            ports: self.ports.clone(),
+        })
+        .await;
+        environment::start_of(
+            &self.name,
+            spec,
+            self.ports.clone(),
+            self.context.node,
+            &self.context.volumes_dir,
+            &*self.context.session,
+        )
+        .await
+    }
+
+    async fn start(&mut self, start: &ReplicaStart) {
+        let context = Arc::clone(&self.context);
+        let permit = tokio::select! {
+            permit = context.work.acquire() => permit,
+            () = self.wish_changed() => return,
+        };
+        if self.machine.state != ReplicaState::Starting {
+            self.happen(ReplicaEvent::StartBegan).await;
+        }
+        // Not cut off whatever is wished: what has begun is finished, and then ended in order.
+        let started = self.driver.start(start).await;
+        drop(permit);
+        match started {
+            Ok(running) => {
+                for notice in &running.notices {
+                    tracing::info!(replica = %self.name, notice, "started with a limitation");
+                }
+                self.happen(ReplicaEvent::Started { pid: running.pid }).await;
+            }
+            Err(error) => {
+                let why = error_chain(&*error.cause);
+                self.could_not_start(&why).await;
+            }
+        }
+    }
+
+    async fn could_not_start(&mut self, why: &str) {
+        if self.machine.state == ReplicaState::Backoff {
+            self.happen(ReplicaEvent::StartBegan).await;
+        }
+        tracing::warn!(replica = %self.name, why, "could not be started");
+        let message = message(why);
+        self.happen(ReplicaEvent::CouldNotStart { message }).await;
+    }
+
+    /// Where its endpoints are served, for the balancer.
+    pub(super) async fn backends(&self, spec: &ServiceSpec) -> Vec<crate::balance::BackendAddress> {
+        let address = match spec.runtime() {
+            Runtime::Process => std::net::IpAddr::from([127, 0, 0, 1]),
+            Runtime::Container => match self.driver.address(&self.name).await {
+                Ok(Some(address)) => address,
+                Ok(None) => return Vec::new(),
+                Err(error) => {
+                    tracing::warn!(replica = %self.name, why = error_chain(&error), "has no address");
+                    return Vec::new();
+                }
+            },
+        };
+        let serves = |endpoint: &str| {
+            let known = spec.endpoints.iter().find(|known| known.name == endpoint);
+            known.is_some_and(|known| {
+                known
+                    .target_role
+                    .as_ref()
+                    .is_none_or(|role| *role == self.name.role)
+            })
+        };
+        self.ports
+            .iter()
+            .filter(|binding| serves(&binding.endpoint))
+            .map(|binding| crate::balance::BackendAddress {
+                endpoint: binding.endpoint.clone(),
+                addr: (address, binding.host_port).into(),
+            })
+            .collect()
+    }
+}

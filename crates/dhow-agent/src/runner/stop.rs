@@ -1,0 +1,106 @@
+//! The end of a replica: drained, asked, made to, and nothing left.
+
+use std::time::Duration;
+
+use dhow_core::replica::{ReplicaEvent, ReplicaState};
+use dhow_core::spec::StopSpec;
+use dhow_driver::driver::{Exit, StopRequest, StopSignal, error_chain};
+
+use super::{Happening, Runner, ended};
+use crate::limits::{DRAIN_MAX, LAST_WORDS_LINES, REMOVE_RETRY};
+
+impl Runner {
+    /// Ends it, removes it, and tells that it is gone.
+    pub(super) async fn end_for_good(&mut self) {
+        if !self.machine.state.is_ended() && self.machine.state != ReplicaState::Stopping {
+            // Nothing new is sent to it before it is asked to end.
+            let drain_max = DRAIN_MAX.min(self.grace().max(Duration::from_secs(1)));
+            self.context.balancer.withdraw(&self.name, drain_max).await;
+            let was_failing = self.machine.failures > 0 || !self.machine.healthy;
+            if was_failing {
+                self.keep_last_words().await;
+            }
+            self.happen(ReplicaEvent::StopBegan).await;
+        }
+        if self.machine.state == ReplicaState::Stopping {
+            self.finish_stop().await;
+        }
+        if self.machine.state == ReplicaState::Failed {
+            self.keep_last_words().await;
+        }
+        self.remove().await;
+        self.context.ports.give_back(&self.ports);
+        self.tell(Happening::Gone {
+            name: self.name.clone(),
+        })
+        .await;
+    }
+
+    /// Ends what runs of it and tells how it ended.
+    pub(super) async fn finish_stop(&mut self) {
+        let event = match self.end_workload().await {
+            Some(exit) => ended(&exit),
+            None => ReplicaEvent::Ended {
+                exit: dhow_core::replica::Exit::Unknown,
+                oom: false,
+            },
+        };
+        self.happen(event).await;
+    }
+
+    /// Asks it to end, and makes it. `None` where nothing of it is there.
+    pub(super) async fn end_workload(&mut self) -> Option<Exit> {
+        let how = self.stop_request();
+        // A workload that takes its time to end needs no work of ours: it holds no place.
+        match self.driver.stop(&self.name, how).await {
+            Ok(exit) => Some(exit),
+            Err(error) => {
+                tracing::warn!(replica = %self.name, why = error_chain(&error), "could not be stopped in order");
+                None
+            }
+        }
+    }
+
+    fn stop_request(&self) -> StopRequest {
+        let default = StopSpec::default();
+        let stop = self.spec.as_ref().map_or(&default, |spec| &spec.stop);
+        StopRequest {
+            // The spec was checked when it was deployed.
+            signal: StopSignal::parse(&stop.signal).unwrap_or(StopSignal::TERM),
+            grace: Duration::from_millis(stop.grace.as_millis()),
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        self.stop_request().grace
+    }
+
+    /// Until it is done: what cannot be removed now, for example on a full disk, is tried again.
+    async fn remove(&mut self) {
+        let mut told = false;
+        loop {
+            let context = std::sync::Arc::clone(&self.context);
+            let permit = context.work.acquire().await;
+            match self.driver.remove(&self.name).await {
+                Ok(()) => return,
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let why = error_chain(&error);
+                        tracing::error!(replica = %self.name, why, "could not be removed; trying again");
+                    }
+                }
+            }
+            drop(permit);
+            tokio::time::sleep(REMOVE_RETRY).await;
+        }
+    }
+
+    async fn keep_last_words(&mut self) {
+        let Ok(source) = self.driver.logs(&self.name).await else {
+            return;
+        };
+        if let Ok(lines) = source.tail(LAST_WORDS_LINES).await {
+            self.context.last_words.keep(self.name.clone(), lines);
+        }
+    }
+}

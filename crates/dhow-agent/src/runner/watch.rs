@@ -1,0 +1,138 @@
+//! A run of a replica, from its start to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::replica::ReplicaEvent;
+use dhow_core::spec::ServiceSpec;
+use dhow_driver::driver::{DriverResult, Exit, error_chain};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Runner, Wish, ended, message};
+use crate::health::{Checks, Subject, Verdict};
+use crate::limits::STEADY_AFTER;
+
+/// What ends the wait for something to do.
+enum Turn {
+    Ended(DriverResult<Exit>),
+    Wished,
+    Judged(Verdict),
+    Steady,
+}
+
+impl Runner {
+    /// Watches it until it ends or another thing is wished.
+    pub(super) async fn watch_run(&mut self) {
+        let mut checks = Checks::new(self.machine.healthy);
+        let steady_at = Instant::now() + STEADY_AFTER;
+        if self.machine.healthy {
+            self.admit().await;
+        }
+        loop {
+            match self.turn(&mut checks, steady_at).await {
+                Turn::Ended(Ok(exit)) => return self.run_ended(&exit).await,
+                Turn::Ended(Err(error)) => {
+                    // Its folder may have been taken away; what it is now will be seen by asking again.
+                    tracing::warn!(replica = %self.name, why = error_chain(&error), "cannot be watched");
+                    sleep(Duration::from_secs(1)).await;
+                    return self.look_again().await;
+                }
+                Turn::Wished => {
+                    let wish = self.wish.borrow().clone();
+                    match wish {
+                        Wish::Stop => return,
+                        Wish::Run(spec) => self.take_spec(spec).await,
+                        Wish::Undecided => {}
+                    }
+                }
+                Turn::Judged(Verdict::Healthy) => {
+                    self.admit().await;
+                    self.happen(ReplicaEvent::BecameHealthy).await;
+                }
+                Turn::Judged(Verdict::Unhealthy(why)) => return self.restart_sick(&why).await,
+                Turn::Steady => self.happen(ReplicaEvent::RanSteadily).await,
+            }
+        }
+    }
+
+    async fn turn(&mut self, checks: &mut Checks, steady_at: Instant) -> Turn {
+        let spec = self.spec.clone().unwrap_or_default();
+        let subject = Subject {
+            driver: &*self.driver,
+            name: &self.name,
+            spec: &spec,
+            ports: &self.ports,
+        };
+        let knows_failures = self.machine.failures > 0;
+        tokio::select! {
+            biased;
+            exit = self.driver.wait(&self.name) => Turn::Ended(exit),
+            changed = self.wish.changed() => match changed {
+                Ok(()) => Turn::Wished,
+                Err(_) => std::future::pending().await,
+            },
+            verdict = checks.next(spec.health.as_ref(), &subject) => Turn::Judged(verdict),
+            () = sleep_until(steady_at), if knows_failures => Turn::Steady,
+        }
+    }
+
+    /// A spec that changed in place: other checks, other endpoints.
+    async fn take_spec(&mut self, spec: Arc<ServiceSpec>) {
+        let endpoints_changed = self
+            .spec
+            .as_ref()
+            .is_none_or(|known| known.endpoints != spec.endpoints);
+        self.spec = Some(Arc::clone(&spec));
+        self.tell(super::Happening::Track {
+            name: self.name.clone(),
+            spec: Arc::clone(&spec),
+            ports: self.ports.clone(),
+        })
+        .await;
+        if endpoints_changed {
+            if let Err(why) = self.context.balancer.open(&self.service, &spec).await {
+                tracing::warn!(replica = %self.name, why, "its endpoint is not open");
+            }
+            if self.machine.healthy {
+                self.admit().await;
+            }
+        }
+    }
+
+    async fn admit(&mut self) {
+        let Some(spec) = self.spec.clone() else { return };
+        let backends = self.backends(&spec).await;
+        if !backends.is_empty() {
+            self.context.balancer.admit(&self.name, &backends).await;
+        }
+    }
+
+    async fn run_ended(&mut self, exit: &Exit) {
+        self.context.balancer.withdraw(&self.name, Duration::ZERO).await;
+        tracing::info!(replica = %self.name, %exit, "ended");
+        self.happen(ended(exit)).await;
+    }
+
+    async fn look_again(&mut self) {
+        let found = self.driver.inspect(&self.name).await.ok();
+        self.resume(found).await;
+    }
+
+    /// One that is unhealthy is ended and started again.
+    async fn restart_sick(&mut self, why: &str) {
+        tracing::warn!(replica = %self.name, why, "is unhealthy and is restarted");
+        let message = message(why);
+        self.happen(ReplicaEvent::BecameUnhealthy { message }).await;
+        self.context.balancer.withdraw(&self.name, Duration::ZERO).await;
+        let exit = self.end_workload().await;
+        // It did not end by itself: however politely it went, the run has failed.
+        let event = match exit {
+            Some(exit) if !exit.is_success() => ended(&exit),
+            Some(_) | None => ReplicaEvent::Ended {
+                exit: dhow_core::replica::Exit::Signal(nix::libc::SIGTERM),
+                oom: false,
+            },
+        };
+        self.happen(event).await;
+    }
+}

@@ -1,0 +1,97 @@
+//! What an agent and the control plane say to each other, whatever carries it. Implemented by the binary for a
+//! control plane in the same process, and by the worker's client for one across a network.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::replica::{Machine, ReplicaEvent};
+use dhow_core::spec::ServiceSpec;
+
+pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
+
+/// The agent's way to the control plane. Calls may be dropped at any time.
+pub trait Session: Send + Sync + 'static {
+    /// Hands in a report; answered once it is durable.
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer>;
+
+    /// Waits until there is something newer than `last`, and tells it.
+    fn assignments(&self, last: Revision) -> SessionFuture<'_, AssignmentUpdate>;
+
+    /// Says that the node lives and what it runs; answered with whether an inventory is wanted.
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool>;
+
+    /// The values of secrets, by name.
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub incarnation: u64,
+    pub body: ReportBody,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReportBody {
+    /// Events in the order of the ledger; the first has this number. Without any it only asks how far the
+    /// control plane is.
+    Events {
+        first_seq: u64,
+        events: Vec<(ReplicaName, ReplicaEvent)>,
+    },
+    /// Everything that the node has, as of this number.
+    Inventory {
+        seq: u64,
+        replicas: Vec<(ReplicaName, Machine)>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportAnswer {
+    /// Everything up to here is durable: the ledger may forget it.
+    Durable { seq: u64, inventory_wanted: bool },
+    /// It has everything up to here and misses what follows.
+    ReplayFrom { seq: u64 },
+    /// It knows another life of this node, or none: it wants to hear everything.
+    InventoryWanted,
+}
+
+/// What a node is to run, or what of that has changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignmentUpdate {
+    pub revision: Revision,
+    /// It is everything: what it does not name is not to run.
+    pub whole: bool,
+    pub changes: Vec<AssignmentChange>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AssignmentChange {
+    /// Replaces all that the node has of that service.
+    Set {
+        service: ServiceKey,
+        replicas: Vec<AssignedReplica>,
+    },
+    Delete {
+        service: ServiceKey,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignedReplica {
+    pub name: ReplicaName,
+    /// As `ServiceSpec::for_role` gives it.
+    pub spec: Arc<ServiceSpec>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Try again after a pause.
+    #[error("the control plane does not answer: {0}")]
+    Unavailable(String),
+    /// What was asked for does not exist or is not given.
+    #[error("{0}")]
+    Refused(String),
+}
