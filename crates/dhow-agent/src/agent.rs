@@ -15,7 +15,7 @@ use crate::keeper::Keeper;
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{HAPPENINGS_MAX, WORK_PER_CORE};
-use crate::logs::{self, LogQuery, ReplicaLine};
+use crate::logs::{self, LogItem, LogQuery};
 use crate::ports::Ports;
 use crate::pulls::{PullState, Pulls};
 use crate::runner::{Context, Happening};
@@ -118,13 +118,8 @@ impl AgentHandle {
     }
 
     /// Output of replicas, as it comes where that is asked for; dropping the receiver ends it.
-    pub fn logs(&self, query: LogQuery) -> mpsc::Receiver<ReplicaLine> {
-        logs::read(
-            self.drivers.clone(),
-            self.last_words.clone(),
-            self.names.clone(),
-            query,
-        )
+    pub fn logs(&self, query: LogQuery) -> mpsc::Receiver<LogItem> {
+        logs::read(self.drivers.clone(), self.last_words.clone(), query)
     }
 
     /// Runs a command in a replica.

@@ -8,7 +8,8 @@ mod reporting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::mirror::digest_of;
 use dhow_core::spec::ServiceSpec;
 use tokio::sync::{mpsc, watch};
@@ -21,7 +22,6 @@ use crate::drivers::Found;
 use crate::ledger::{Ledger, Record};
 use crate::limits::{HAPPENINGS_MAX, HEARTBEAT_EVERY};
 use crate::runner::{Beginning, Context, Happening, Runner, Wish};
-use crate::session::{AssignmentChange, AssignmentUpdate};
 use reporting::{Poll, Reporting};
 
 struct RunnerHandle {
@@ -235,16 +235,16 @@ impl Keeper {
         outcome.map_err(AgentError::Ledger)
     }
 
-    async fn take_assignment(&mut self, update: AssignmentUpdate) {
+    async fn take_assignment(&mut self, update: Dispatch) {
         let mut named = BTreeSet::new();
         for change in update.changes {
             match change {
-                AssignmentChange::Set { service, replicas } => {
+                DispatchChange::Set { service, replicas } => {
                     let wanted = replicas.into_iter().map(|replica| (replica.name, replica.spec));
                     self.set(&service, wanted.collect());
                     named.insert(service);
                 }
-                AssignmentChange::Delete { service } => {
+                DispatchChange::Delete { service } => {
                     self.set(&service, BTreeMap::new());
                     named.insert(service);
                 }
@@ -329,6 +329,3 @@ fn service_of(name: &ReplicaName) -> ServiceKey {
         service: name.service.clone(),
     }
 }
-
-/// Where the poll for assignments begins: a node that has just started is told everything.
-pub const FROM_THE_BEGINNING: Revision = Revision(0);

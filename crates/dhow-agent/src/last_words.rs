@@ -30,10 +30,11 @@ impl LastWords {
         kept.push_back((name, lines));
     }
 
-    /// The replicas that are remembered and match.
-    pub fn matching(&self, wanted: impl Fn(&ReplicaName) -> bool) -> Vec<(ReplicaName, Vec<LogLine>)> {
+    /// What is remembered of a replica.
+    pub fn of(&self, name: &ReplicaName) -> Vec<LogLine> {
         let kept = self.kept();
-        kept.iter().filter(|(name, _)| wanted(name)).cloned().collect()
+        let found = kept.iter().find(|(known, _)| known == name);
+        found.map(|(_, lines)| lines.clone()).unwrap_or_default()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -22,9 +22,6 @@ mod session;
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
 pub use balance::{BackendAddress, Balancer, NoBalancer};
 pub use drivers::Drivers;
-pub use logs::{LogQuery, ReplicaLine};
+pub use logs::{LogItem, LogQuery};
 pub use pulls::PullState;
-pub use session::{
-    AssignedReplica, AssignmentChange, AssignmentUpdate, Report, ReportAnswer, ReportBody, Session,
-    SessionError, SessionFuture,
-};
+pub use session::{Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};

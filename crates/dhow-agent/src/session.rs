@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::dispatch::Dispatch;
+use dhow_core::ids::{ReplicaName, Revision};
 use dhow_core::replica::{Machine, ReplicaEvent};
-use dhow_core::spec::ServiceSpec;
 
 pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
 
@@ -17,8 +16,8 @@ pub trait Session: Send + Sync + 'static {
     /// Hands in a report; answered once it is durable.
     fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer>;
 
-    /// Waits until there is something newer than `last`, and tells it.
-    fn assignments(&self, last: Revision) -> SessionFuture<'_, AssignmentUpdate>;
+    /// Waits until there is something newer than `last`, and tells it; everything at once where there is no last.
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch>;
 
     /// Says that the node lives and what it runs; answered with whether an inventory is wanted.
     fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool>;
@@ -56,34 +55,6 @@ pub enum ReportAnswer {
     ReplayFrom { seq: u64 },
     /// It knows another life of this node, or none: it wants to hear everything.
     InventoryWanted,
-}
-
-/// What a node is to run, or what of that has changed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AssignmentUpdate {
-    pub revision: Revision,
-    /// It is everything: what it does not name is not to run.
-    pub whole: bool,
-    pub changes: Vec<AssignmentChange>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum AssignmentChange {
-    /// Replaces all that the node has of that service.
-    Set {
-        service: ServiceKey,
-        replicas: Vec<AssignedReplica>,
-    },
-    Delete {
-        service: ServiceKey,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct AssignedReplica {
-    pub name: ReplicaName,
-    /// As `ServiceSpec::for_role` gives it.
-    pub spec: Arc<ServiceSpec>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

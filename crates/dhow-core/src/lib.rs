@@ -6,6 +6,7 @@
 
 pub mod amount;
 pub mod command;
+pub mod dispatch;
 pub mod dry_run;
 pub mod ids;
 pub mod invariants;

@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 
-use super::FROM_THE_BEGINNING;
 use crate::ledger::{Ledger, Record};
 use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
-use crate::session::{AssignmentUpdate, Report, ReportAnswer, ReportBody, Session, SessionError};
+use crate::session::{Report, ReportAnswer, ReportBody, Session, SessionError};
 
 type Call<T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send>>;
 
@@ -213,16 +213,17 @@ async fn maybe<T>(call: Option<&mut Call<T>>) -> Result<T, SessionError> {
 /// The poll for assignments.
 pub struct Poll {
     session: Arc<dyn Session>,
-    last: Revision,
+    /// None at first: a node that has just started is told everything.
+    last: Option<Revision>,
     patience: Patience,
-    call: Option<Call<AssignmentUpdate>>,
+    call: Option<Call<Dispatch>>,
 }
 
 impl Poll {
     pub fn new(session: Arc<dyn Session>) -> Self {
         Self {
             session,
-            last: FROM_THE_BEGINNING,
+            last: None,
             patience: Patience::default(),
             call: None,
         }
@@ -241,16 +242,16 @@ impl Poll {
         }));
     }
 
-    pub async fn answered(&mut self) -> Result<AssignmentUpdate, SessionError> {
+    pub async fn answered(&mut self) -> Result<Dispatch, SessionError> {
         maybe(self.call.as_mut()).await
     }
 
-    pub fn take(&mut self, answer: Result<AssignmentUpdate, SessionError>) -> Option<AssignmentUpdate> {
+    pub fn take(&mut self, answer: Result<Dispatch, SessionError>) -> Option<Dispatch> {
         self.call = None;
         match answer {
             Ok(update) => {
                 self.patience = Patience::default();
-                self.last = update.revision;
+                self.last = Some(update.revision);
                 Some(update)
             }
             Err(error) => {

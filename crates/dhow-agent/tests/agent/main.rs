@@ -1,0 +1,6 @@
+//! An agent against a control plane in memory that uses the real state, planner and mirror, on a host that runs
+//! nothing. Time is tokio's, paused: it jumps to whatever happens next.
+
+mod lives;
+mod plane;
+mod restarts;

@@ -1,0 +1,339 @@
+//! The control plane of a test, and a node of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use dhow_agent::{
+    Agent, AgentHandle, AgentOptions, Drivers, NoBalancer, Report, ReportAnswer, ReportBody, Session,
+    SessionError, SessionFuture,
+};
+use dhow_core::amount::Amount;
+use dhow_core::command::{
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, NodeCommand,
+    Outcome, Refused,
+};
+use dhow_core::dispatch::{Dispatch, dispatch_since};
+use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, Revision, ServiceName, Term};
+use dhow_core::mirror;
+use dhow_core::plan::{PlanCache, plan_next};
+use dhow_core::spec::{CommandSpec, DeploymentSpec, Runtime, ServiceSpec};
+use dhow_core::state::{NodeInfo, NodeRole, Replica, State};
+use dhow_core::step::step;
+use dhow_core::time::ClusterTime;
+use dhow_driver::fake::FakeHost;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub const NODE: NodeId = NodeId(1);
+
+/// See the module.
+pub struct Plane {
+    inner: Mutex<Inner>,
+    changed: watch::Sender<u64>,
+    began: Instant,
+}
+
+struct Inner {
+    state: State,
+    cache: PlanCache,
+    reachable: bool,
+    inventories: u32,
+}
+
+impl Plane {
+    pub fn new() -> Arc<Self> {
+        let plane = Arc::new(Self {
+            inner: Mutex::new(Inner {
+                state: State::default(),
+                cache: PlanCache::default(),
+                reachable: true,
+                inventories: 0,
+            }),
+            changed: watch::Sender::new(0),
+            began: Instant::now(),
+        });
+        plane.write(Command::Cluster(ClusterCommand::Bootstrap {
+            cluster_id: "test".into(),
+            feature_level: State::FEATURE_LEVEL,
+        }));
+        plane.write(Command::Cluster(ClusterCommand::TermBegan { leader: NODE }));
+        let info = NodeInfo {
+            role: NodeRole::Peer,
+            api_addr: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            labels: Arc::default(),
+            capacity: Amount {
+                cpu_milli: 4_000,
+                memory_bytes: 1 << 33,
+            },
+            runs_replicas: true,
+        };
+        plane.write(Command::Node(NodeCommand::Register {
+            node: NODE,
+            info: Arc::new(info),
+        }));
+        plane
+    }
+
+    fn now(&self) -> ClusterTime {
+        ClusterTime(u64::try_from(self.began.elapsed().as_millis()).unwrap())
+    }
+
+    /// Applies a command and everything that the planner makes of it.
+    pub fn write(&self, command: Command) -> Outcome {
+        self.try_write(command).unwrap()
+    }
+
+    fn try_write(&self, command: Command) -> Result<Outcome, Refused> {
+        let mut inner = self.inner.lock().unwrap();
+        let outcome = inner.apply(command, self.now());
+        inner.plan(self.now());
+        let revision = inner.state.revision.0;
+        drop(inner);
+        self.changed.send_replace(revision);
+        outcome
+    }
+
+    pub fn set_reachable(&self, reachable: bool) {
+        self.inner.lock().unwrap().reachable = reachable;
+    }
+
+    pub fn inventories(&self) -> u32 {
+        self.inner.lock().unwrap().inventories
+    }
+
+    pub fn state(&self) -> State {
+        self.inner.lock().unwrap().state.clone()
+    }
+
+    pub fn deploy(&self, services: &[(&str, ServiceSpec)]) {
+        let services = services
+            .iter()
+            .map(|(name, spec)| (ServiceName::new(name).unwrap(), Arc::new(spec.clone())));
+        let spec = DeploymentSpec {
+            version: Default::default(),
+            deployment: DeploymentName::new("shop").unwrap(),
+            services: services.collect(),
+        };
+        self.write(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "test".into(),
+            wall_unix_secs: 0,
+        }));
+    }
+
+    pub fn remove(&self) {
+        let deployment = DeploymentName::new("shop").unwrap();
+        self.write(Command::Deployment(DeploymentCommand::Remove { deployment }));
+    }
+
+    /// Waits until the state is as wanted; the planner looks again as time passes.
+    pub async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) -> State {
+        let mut changed = self.changed.subscribe();
+        let deadline = Instant::now() + std::time::Duration::from_secs(600);
+        loop {
+            changed.borrow_and_update();
+            let state = self.state();
+            if wanted(&state) {
+                return state;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "never came: {what}\n{:#?}",
+                state.replicas
+            );
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {
+                    let mut inner = self.inner.lock().unwrap();
+                    inner.plan(self.now());
+                    let revision = inner.state.revision.0;
+                    drop(inner);
+                    self.changed.send_replace(revision);
+                }
+            }
+        }
+    }
+
+    fn check_reachable(&self) -> Result<(), SessionError> {
+        match self.inner.lock().unwrap().reachable {
+            true => Ok(()),
+            false => Err(SessionError::Unavailable("cut off".into())),
+        }
+    }
+}
+
+impl Inner {
+    fn apply(&mut self, command: Command, now: ClusterTime) -> Result<Outcome, Refused> {
+        let entry = Entry {
+            time: now,
+            term: Term(1),
+            request: None,
+            command,
+        };
+        step(&mut self.state, &entry)
+    }
+
+    fn plan(&mut self, now: ClusterTime) {
+        for _ in 0..100 {
+            let plan = plan_next(&self.state, &mut self.cache, now);
+            if plan.commands.is_empty() {
+                return;
+            }
+            for command in plan.commands {
+                let _ = self.apply(Command::Plan(command), now);
+            }
+        }
+        panic!("the planner does not come to rest");
+    }
+
+    fn key(&self, name: &ReplicaName) -> Option<ReplicaKey> {
+        self.state.replica_key(name)
+    }
+}
+
+impl Session for Plane {
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
+        Box::pin(async move {
+            self.check_reachable()?;
+            let incarnation = report.incarnation;
+            let command = {
+                let mut inner = self.inner.lock().unwrap();
+                match report.body {
+                    ReportBody::Events { first_seq, events } => AgentCommand::Report {
+                        node: NODE,
+                        incarnation,
+                        first_seq,
+                        events: events
+                            .into_iter()
+                            .map(|(name, event)| AgentEvent {
+                                replica: inner.key(&name).expect("a service that is known"),
+                                event,
+                            })
+                            .collect(),
+                    },
+                    ReportBody::Inventory { seq, replicas } => {
+                        inner.inventories += 1;
+                        AgentCommand::Inventory {
+                            node: NODE,
+                            incarnation,
+                            seq,
+                            replicas: replicas
+                                .into_iter()
+                                .filter_map(|(name, machine)| {
+                                    let replica = inner.key(&name)?;
+                                    Some(InventoryItem { replica, machine })
+                                })
+                                .collect(),
+                        }
+                    }
+                }
+            };
+            match self.try_write(Command::Agent(command)) {
+                Ok(Outcome::Reported {
+                    durable_seq,
+                    diverged,
+                }) => {
+                    assert!(diverged.is_empty(), "the mirror diverged: {diverged:?}");
+                    Ok(ReportAnswer::Durable {
+                        seq: durable_seq,
+                        inventory_wanted: false,
+                    })
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(Refused::Gap { replay_from, .. }) => Ok(ReportAnswer::ReplayFrom { seq: replay_from }),
+                Err(Refused::Incarnation { .. }) => Ok(ReportAnswer::InventoryWanted),
+                Err(other) => panic!("{other}"),
+            }
+        })
+    }
+
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+        Box::pin(async move {
+            let mut changed = self.changed.subscribe();
+            loop {
+                changed.borrow_and_update();
+                self.check_reachable()?;
+                if let Some(dispatch) = dispatch_since(&self.state(), NODE, last) {
+                    return Ok(dispatch);
+                }
+                changed.changed().await.unwrap();
+            }
+        })
+    }
+
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+        Box::pin(async move {
+            self.check_reachable()?;
+            Ok(digest != mirror::digest(&self.state(), NODE))
+        })
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        Box::pin(async move {
+            let known = names.iter().filter(|name| *name == "known");
+            Ok(known.map(|name| (name.clone(), "its value".to_owned())).collect())
+        })
+    }
+}
+
+/// An agent that runs; ended by [`Node::kill`], which leaves the host as it is.
+pub struct Node {
+    pub handle: AgentHandle,
+    task: JoinHandle<Result<(), dhow_agent::AgentError>>,
+}
+
+impl Node {
+    pub async fn start(plane: &Arc<Plane>, host: &FakeHost, dir: &Path) -> Self {
+        let agent = Agent::open(AgentOptions {
+            node: NODE,
+            dir: dir.join("agent"),
+            volumes_dir: dir.join("volumes"),
+            drivers: Drivers::same(Arc::new(host.driver())),
+            balancer: Arc::new(NoBalancer),
+            session: Arc::clone(plane) as Arc<dyn Session>,
+        });
+        let agent = agent.await.unwrap();
+        let handle = agent.handle();
+        let task = tokio::spawn(agent.run(CancellationToken::new()));
+        Self { handle, task }
+    }
+
+    /// As `kill -9` does: no goodbye. Its runners end with it.
+    pub async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// A service of the fake host, told what to do by its variables.
+pub fn service(replicas: u32, env: &[(&str, &str)]) -> ServiceSpec {
+    let env = env
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    ServiceSpec {
+        runtime: Some(Runtime::Process),
+        command: Some(CommandSpec {
+            args: Some(vec!["run".into()]),
+            ..CommandSpec::default()
+        }),
+        scale: dhow_core::spec::ScaleSpec::Fixed { replicas },
+        env: env.collect(),
+        ..ServiceSpec::default()
+    }
+}
+
+pub fn replicas(state: &State) -> Vec<&Replica> {
+    state.replicas.values().map(AsRef::as_ref).collect()
+}
+
+pub fn healthy(state: &State) -> usize {
+    replicas(state)
+        .iter()
+        .filter(|replica| replica.is_healthy())
+        .count()
+}
