@@ -14,17 +14,17 @@ mod sse;
 use std::time::Duration;
 
 use dhow_wire::Problem;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, Response, Url};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Response, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use error::ClientError;
-pub use exec::ExecSession;
-pub use host::{Host, Origin, default_data_dir};
+pub use exec::ExecInput;
+pub use host::{Host, Origin};
 pub use request::{Body, Request};
 use retry::{Attempts, Verdict};
-pub use sse::{Lines, Sse, SseEvent};
+pub use sse::{Lines, Sse};
 
 /// A daemon on this machine or a network answers a connection at once, or it is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,25 +93,42 @@ impl Client {
             why: error.to_string(),
         })?;
         let http = builder.build().map_err(ClientError::Setup)?;
-        Ok(Self { http, host, origin, base })
+        Ok(Self {
+            http,
+            host,
+            origin,
+            base,
+        })
     }
 
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Whether a daemon answers there.
-    pub async fn is_there(&self) -> Result<bool, ClientError> {
-        match self.fetch(Request::get(&["cluster"])).await {
-            Ok(_) => Ok(true),
-            Err(ClientError::NoDaemon { .. }) => Ok(false),
-            Err(error) => Err(error),
+    /// Whether somebody said where the daemon is, so that no other will do.
+    pub fn is_named(&self) -> bool {
+        match self.origin {
+            Origin::Flag | Origin::HostVariable => true,
+            Origin::DataDirVariable | Origin::DefaultDataDir => false,
         }
     }
 
     /// Asks, and reads the whole answer as JSON. An empty one is null.
     pub async fn fetch(&self, request: Request<'_>) -> Result<Value, ClientError> {
-        let response = self.send(&request, Some(ANSWER_TIMEOUT)).await?;
+        self.fetch_within(request, Some(ANSWER_TIMEOUT)).await
+    }
+
+    /// The same for what may take as long as it needs: unpacking an archive, for example.
+    pub async fn fetch_slow(&self, request: Request<'_>) -> Result<Value, ClientError> {
+        self.fetch_within(request, None).await
+    }
+
+    async fn fetch_within(
+        &self,
+        request: Request<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Value, ClientError> {
+        let response = self.send(&request, timeout).await?;
         let bytes = self.read(response, request.is_write()).await?;
         if bytes.is_empty() {
             return Ok(Value::Null);
@@ -151,7 +168,9 @@ impl Client {
     /// Sends until there is an answer that is not "busy", within the bounds of [`Attempts`].
     async fn send(&self, request: &Request<'_>, timeout: Option<Duration>) -> Result<Response, ClientError> {
         let url = self.url(request);
-        let key = request.is_write().then(|| format!("{:032x}", rand::random::<u128>()));
+        let key = request
+            .is_write()
+            .then(|| format!("{:032x}", rand::random::<u128>()));
         let mut attempts = Attempts::default();
         loop {
             let mut builder = self.http.request(request.method.clone(), url.clone());
@@ -163,7 +182,7 @@ impl Client {
                     .body(bytes.clone()),
             };
             for (name, value) in &request.headers {
-                builder = builder.header(*name, value);
+                builder = builder.header(name, value);
             }
             if let Some(key) = &key {
                 builder = builder.header("Idempotency-Key", key);
@@ -210,9 +229,18 @@ impl Client {
         let host = self.host.clone();
         if cause.is_connect() {
             let was_sent = is_write && was_sent;
-            ClientError::NoDaemon { host, origin: self.origin, cause, was_sent }
+            ClientError::NoDaemon {
+                host,
+                origin: self.origin,
+                cause,
+                was_sent,
+            }
         } else {
-            ClientError::NoAnswer { host, cause, is_write }
+            ClientError::NoAnswer {
+                host,
+                cause,
+                is_write,
+            }
         }
     }
 
@@ -223,7 +251,10 @@ impl Client {
         let retry_after_secs = header.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let bytes = self.read(response, false).await.unwrap_or_default();
         let mut problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
-            let text: String = String::from_utf8_lossy(&bytes).chars().take(SHOWN_CHARS_MAX).collect();
+            let text: String = String::from_utf8_lossy(&bytes)
+                .chars()
+                .take(SHOWN_CHARS_MAX)
+                .collect();
             Problem {
                 kind: "about:blank".into(),
                 title: status.canonical_reason().unwrap_or_default().into(),

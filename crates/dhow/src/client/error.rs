@@ -35,9 +35,15 @@ pub enum ClientError {
     /// The daemon said no.
     Problem(Box<Problem>),
     /// An answer that cannot be read.
-    Unreadable { host: Host, why: String },
+    Unreadable {
+        host: Host,
+        why: String,
+    },
     /// A stream that broke in the middle.
-    Broke { host: Host, why: String },
+    Broke {
+        host: Host,
+        why: String,
+    },
 }
 
 impl ClientError {
@@ -80,21 +86,42 @@ impl fmt::Display for ClientError {
             ),
             Self::BadToken => f.write_str("DHOW_TOKEN holds characters that no token has; set it again"),
             Self::Setup(cause) => write!(f, "no connection can be made from here: {}", innermost(cause)),
-            Self::NoDaemon { host, origin, cause, was_sent } => {
-                write!(f, "no daemon answers at {host} (from {origin}): {}", reason(host, cause))?;
+            Self::NoDaemon {
+                host,
+                origin,
+                cause,
+                was_sent,
+            } => {
+                write!(
+                    f,
+                    "no daemon answers at {host} (from {origin}): {}",
+                    reason(host, cause)
+                )?;
                 if *was_sent {
                     write!(f, "\n  the connection broke before the answer came: {UNKNOWN}")?;
                 }
                 f.write_str("\n  ")?;
                 f.write_str(&advice(host, *origin, cause))
             }
-            Self::NoAnswer { host, cause, is_write } => {
+            Self::NoAnswer {
+                host,
+                cause,
+                is_write,
+            } => {
                 if cause.is_timeout() {
                     write!(f, "the daemon at {host} did not answer in time")?;
                 } else {
-                    write!(f, "the connection to {host} broke before the answer came: {}", innermost(cause))?;
+                    write!(
+                        f,
+                        "the connection to {host} broke before the answer came: {}",
+                        innermost(cause)
+                    )?;
                 }
-                if *is_write { write!(f, "\n  {UNKNOWN}") } else { Ok(()) }
+                if *is_write {
+                    write!(f, "\n  {UNKNOWN}")
+                } else {
+                    Ok(())
+                }
             }
             Self::Problem(problem) => problem.fmt(f),
             Self::Unreadable { host, why } => write!(
@@ -149,7 +176,8 @@ fn advice(host: &Host, origin: Origin, cause: &reqwest::Error) -> String {
             machine.display()
         ),
         (Host::Unix(_), Origin::DataDirVariable | Origin::DefaultDataDir) => {
-            "start one with `dhow up FILE` or `dhow daemon`, or say where it is with --host or DHOW_HOST".into()
+            "start one with `dhow up FILE` or `dhow daemon`, or say where it is with --host or DHOW_HOST"
+                .into()
         }
         (Host::Unix(_), Origin::Flag | Origin::HostVariable) => {
             "start one there with `dhow daemon --socket PATH`, or correct the address".into()

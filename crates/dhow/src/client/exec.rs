@@ -1,6 +1,8 @@
 //! A command inside a replica: the connection after its upgrade, frame by frame.
 
-use dhow_wire::api::{EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_UPGRADE, ExecClientFrame, ExecServerFrame};
+use dhow_wire::api::{
+    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_UPGRADE, ExecClientFrame, ExecServerFrame,
+};
 use reqwest::Upgraded;
 use reqwest::header::{CONNECTION, HeaderValue, UPGRADE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -47,7 +49,10 @@ impl Client {
         if response.status() != 101 {
             return Err(ClientError::Unreadable {
                 host: self.host.clone(),
-                why: format!("it answered {} instead of starting {EXEC_UPGRADE}", response.status()),
+                why: format!(
+                    "it answered {} instead of starting {EXEC_UPGRADE}",
+                    response.status()
+                ),
             });
         }
         let connection = response.upgrade().await.map_err(|error| ClientError::Broke {
@@ -57,8 +62,15 @@ impl Client {
         let (read, write) = tokio::io::split(connection);
         let host = self.host.clone();
         Ok(ExecSession {
-            input: ExecInput { host: host.clone(), connection: write },
-            output: ExecOutput { host, connection: read, buffer: Vec::new() },
+            input: ExecInput {
+                host: host.clone(),
+                connection: write,
+            },
+            output: ExecOutput {
+                host,
+                connection: read,
+                buffer: Vec::new(),
+            },
         })
     }
 }
@@ -67,7 +79,10 @@ impl ExecInput {
     pub async fn send(&mut self, frame: &ExecClientFrame) -> Result<(), ClientError> {
         let sent = self.connection.write_all(&frame.encode()).await;
         sent.map_err(|error| broke(&self.host, &error))?;
-        self.connection.flush().await.map_err(|error| broke(&self.host, &error))
+        self.connection
+            .flush()
+            .await
+            .map_err(|error| broke(&self.host, &error))
     }
 }
 
@@ -83,7 +98,8 @@ impl ExecOutput {
                 self.buffer.drain(..taken);
                 return Ok(Some(frame));
             }
-            self.buffer.reserve(EXEC_FRAME_HEADER_BYTES + EXEC_PAYLOAD_BYTES_MAX);
+            self.buffer
+                .reserve(EXEC_FRAME_HEADER_BYTES + EXEC_PAYLOAD_BYTES_MAX);
             let count = self.connection.read_buf(&mut self.buffer).await;
             if count.map_err(|error| broke(&self.host, &error))? == 0 {
                 return Ok(None);

@@ -64,7 +64,9 @@ impl Host {
         }
         let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("a user or a password has no place here: a token goes into DHOW_TOKEN"));
+            return Err(bad(
+                "a user or a password has no place here: a token goes into DHOW_TOKEN",
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(bad("nothing may follow the path"));
@@ -146,7 +148,10 @@ pub fn machine_socket() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+    #![expect(
+        clippy::unwrap_used,
+        reason = "a test ends where something is not as it should be"
+    )]
 
     use super::*;
 
@@ -169,7 +174,10 @@ mod tests {
         let variable = resolve(None, "unix:///b", "/c");
         assert_eq!(variable, Ok(("unix:///b".into(), Origin::HostVariable)));
         let folder = resolve(None, "", "/c");
-        assert_eq!(folder, Ok(("unix:///c/dhow.sock".into(), Origin::DataDirVariable)));
+        assert_eq!(
+            folder,
+            Ok(("unix:///c/dhow.sock".into(), Origin::DataDirVariable))
+        );
         assert_eq!(resolve(None, "", "").unwrap().1, Origin::DefaultDataDir);
     }
 
@@ -199,7 +207,11 @@ mod tests {
             ("http://10.0.0.1", true),
             ("http://node", true),
         ] {
-            assert_eq!(Host::parse(text, Origin::Flag).unwrap().is_open_to_others(), open, "{text}");
+            assert_eq!(
+                Host::parse(text, Origin::Flag).unwrap().is_open_to_others(),
+                open,
+                "{text}"
+            );
         }
     }
 }

@@ -33,7 +33,9 @@ impl Attempts {
             return Verdict::Final;
         }
         self.busy += 1;
-        let asked = problem.retry_after_secs.map(|secs| Duration::from_secs(secs.into()));
+        let asked = problem
+            .retry_after_secs
+            .map(|secs| Duration::from_secs(secs.into()));
         Verdict::Again(asked.unwrap_or(BUSY_WAIT).min(BUSY_WAIT_MAX))
     }
 
