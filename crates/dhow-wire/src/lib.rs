@@ -4,6 +4,7 @@
 //! Used by every crate but the core. It translates between bytes and the core's types: it never opens a file
 //! or a socket, never reads a clock, and never decides what happens.
 
+pub mod api;
 pub mod config;
 pub mod deployment;
 pub mod document;

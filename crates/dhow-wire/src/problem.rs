@@ -9,19 +9,22 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use code::{ExitCode, ProblemCode};
 
 /// The media type of the body.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// A URI of the kind; `about:blank`, because `code` says it.
     #[serde(rename = "type", default = "Problem::blank")]
+    #[schema(value_type = String)]
     pub kind: Cow<'static, str>,
     /// The same for every problem of one code.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub title: Cow<'static, str>,
     pub status: u16,
     /// What happened this time, where, and what to do next.
@@ -29,6 +32,7 @@ pub struct Problem {
     pub detail: String,
     /// A [`ProblemCode`]; text, so that a newer server's code is still readable.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub code: Cow<'static, str>,
     /// Every finding, where the input was wrong in several places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,22 +1,85 @@
 //! The verbs of the command line, one file each.
 
+pub mod cluster;
+pub mod completions;
 pub mod daemon;
+pub mod deploy;
+pub mod events;
+pub mod exec;
+pub mod explain;
+pub mod history;
+pub mod image;
+pub mod logs;
+pub mod node;
 pub mod plan;
+pub mod ps;
+pub mod restart;
+pub mod rm;
+pub mod rollback;
+pub mod scale;
+pub mod secret;
+pub mod status;
+pub mod target;
 pub mod validate;
+pub mod wait;
+
+use anyhow::Context;
 
 use crate::cli::{Cli, Command};
+use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output;
 
 /// Runs one command. What it could not do is said on stderr, with its causes.
 pub fn run(cli: Cli) -> Exit {
-    let result = match cli.command {
-        Command::Validate(args) => validate::run(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Daemon(args) => daemon::run(&args),
+    let host = cli.host.as_deref();
+    let result = match &cli.command {
+        Command::Validate(args) => offline(host, || validate::run(args)),
+        Command::Daemon(args) => offline(host, || daemon::run(args)),
+        Command::Completions(args) => offline(host, || completions::run(args)),
+        Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
+        Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),
+        Command::Status(args) => online(host, async |client| status::run(args, &client).await),
+        Command::Ps(args) => online(host, async |client| ps::run(args, &client).await),
+        Command::Logs(args) => online(host, async |client| logs::run(args, &client).await),
+        Command::Exec(args) => online(host, async |client| exec::run(args, &client).await),
+        Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
+        Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
+        Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
+        Command::History(args) => online(host, async |client| history::run(args, &client).await),
+        Command::Rollback(args) => online(host, async |client| rollback::run(args, &client).await),
+        Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
+        Command::Events(args) => online(host, async |client| events::run(args, &client).await),
+        Command::Node(args) => online(host, async |client| node::run(args, &client).await),
+        Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
+        Command::Image(args) => online(host, async |client| image::run(args, &client).await),
+        Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
     };
     result.unwrap_or_else(|error| {
         output::error(&error);
-        Exit::Failed
+        let exit = error.downcast_ref::<ClientError>().map(ClientError::exit);
+        exit.unwrap_or(Exit::Failed)
     })
+}
+
+/// A verb that asks no daemon, and so has no use for its address.
+fn offline(host: Option<&str>, run: impl FnOnce() -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    if host.is_some() {
+        output::failure("this command asks no daemon: leave --host out");
+        return Ok(Exit::BadInput);
+    }
+    run()
+}
+
+/// A verb that asks the daemon.
+fn online(host: Option<&str>, run: impl AsyncFnOnce(Client) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    let client = Client::from_env(host)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let result = runtime.block_on(run(client));
+    // A read of the terminal that nobody waits for any more must not hold the end up.
+    runtime.shutdown_background();
+    result
 }

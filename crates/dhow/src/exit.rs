@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use dhow_wire::problem;
+
 /// The exit codes that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -10,6 +12,26 @@ pub enum Exit {
     Failed,
     /// The input or the usage is wrong; nothing was changed.
     BadInput,
+    /// No daemon, or no leader, answers.
+    NoDaemon,
+    /// Not found, or refused by the present state.
+    Refused,
+    /// The user stopped it with Ctrl-C, as a shell counts it: 128 and the number of the signal.
+    Interrupted,
+    /// What a command that ran inside a replica ended with.
+    Of(u8),
+}
+
+impl From<problem::ExitCode> for Exit {
+    fn from(code: problem::ExitCode) -> Self {
+        match code {
+            problem::ExitCode::Done => Self::Done,
+            problem::ExitCode::Failed => Self::Failed,
+            problem::ExitCode::BadInput => Self::BadInput,
+            problem::ExitCode::NoLeader => Self::NoDaemon,
+            problem::ExitCode::NotFoundOrRefused => Self::Refused,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -18,6 +40,10 @@ impl From<Exit> for ExitCode {
             Exit::Done => 0,
             Exit::Failed => 1,
             Exit::BadInput => 2,
+            Exit::NoDaemon => 3,
+            Exit::Refused => 4,
+            Exit::Interrupted => 130,
+            Exit::Of(code) => code,
         })
     }
 }

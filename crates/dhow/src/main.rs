@@ -2,11 +2,13 @@
 //! turns their answers into output and an exit code. It decides nothing that another crate could.
 
 mod cli;
+mod client;
 mod commands;
 mod exit;
 mod host;
 mod input;
 mod output;
+mod progress;
 
 use std::process::ExitCode;
 

@@ -1,18 +1,47 @@
-//! Where words go: stdout is data, stderr is everything else.
+//! Where words go: stdout is data, stderr is everything else. Colour and movement only where a person looks on.
+
+mod human;
+mod paint;
+mod table;
 
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use dhow_wire::Findings;
 use dhow_wire::document::Style;
+use serde::Serialize;
+use serde_json::Value;
+
+pub use human::{age, bytes, cut, now_unix_secs, one_line, time};
+pub use paint::{Paint, Painter};
+pub use table::Table;
+
+/// Whether somebody still reads stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    There,
+    /// `| head` has seen enough.
+    Gone,
+}
 
 /// Writes data. A reader that has gone away (`| head`) is no error.
 pub fn data(text: &str) -> anyhow::Result<()> {
+    stream(text.as_bytes()).map(|_| ())
+}
+
+/// Writes a part of data that goes on, and says whether to go on with it.
+pub fn stream(bytes: &[u8]) -> anyhow::Result<Reader> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("the output could not be written"),
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error).context("the output could not be written"),
     }
+}
+
+/// Writes an answer of the API as one document.
+pub fn json(value: &Value) -> anyhow::Result<()> {
+    data(&format!("{value:#}\n"))
 }
 
 /// Shows findings to whoever looks at the screen.
@@ -27,19 +56,60 @@ pub fn note(text: &str) {
 
 /// Shows an error with its causes.
 pub fn error(error: &anyhow::Error) {
-    message(&format!("error: {error:#}\n"));
+    failure(&format!("{error:#}"));
+}
+
+/// Shows what went wrong, in words that are complete.
+pub fn failure(text: &str) {
+    let word = paint_stderr().apply("error:", Paint::Red);
+    message(&format!("{word} {text}\n"));
+}
+
+/// Passes on what a command in a replica said on stderr.
+pub fn raw_stderr(bytes: &[u8]) {
+    // Where even stderr is closed there is nobody left to tell.
+    let _ = io::stderr().lock().write_all(bytes);
 }
 
 fn message(text: &str) {
-    // Where even stderr is closed there is nobody left to tell.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    raw_stderr(text.as_bytes());
+}
+
+/// The name that a closed list of the API has in its JSON.
+pub fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        // Every state and role of the API is written as text.
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The painter of data: plain where stdout is no terminal or no colour is wanted.
+pub fn paint_stdout() -> Painter {
+    Painter::new(io::stdout().is_terminal() && wants_colour())
+}
+
+/// The painter of messages: plain where either stream is no terminal or no colour is wanted.
+pub fn paint_stderr() -> Painter {
+    Painter::new(is_watched() && wants_colour())
+}
+
+/// Whether a person looks at both streams, so that something may move on the screen.
+pub fn is_watched() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stdout().is_terminal() && io::stderr().is_terminal() && !is_dumb
+}
+
+fn wants_colour() -> bool {
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !wants_none && !is_dumb
 }
 
 /// Colour where stderr is a terminal, unless the user wants none.
 fn style() -> Style {
-    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if io::stderr().is_terminal() && !wants_none && !is_dumb {
+    if io::stderr().is_terminal() && wants_colour() {
         Style::Colour
     } else {
         Style::Plain

@@ -1,15 +1,16 @@
 //! The answer to "is it stable?".
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StabilizationResult {
     pub outcome: StabilizationOutcome,
     /// Every service, whatever the outcome.
     pub services: Vec<ServiceHealthSummary>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StabilizationOutcome {
     Ready,
@@ -17,7 +18,7 @@ pub enum StabilizationOutcome {
 }
 
 /// A service as the end of a deployment and `dhow status` show it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceHealthSummary {
     pub name: String,
     pub running: u32,

@@ -1,10 +1,11 @@
 //! `dhow cluster status --json`: the cluster as one of its nodes sees it.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::config::ClusterMode;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterStatus {
     pub mode: ClusterModeName,
     pub cluster_id: String,
@@ -19,7 +20,7 @@ pub struct ClusterStatus {
 }
 
 /// The modes by their names in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClusterModeName {
     SingleNode,

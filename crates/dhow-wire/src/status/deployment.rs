@@ -2,10 +2,11 @@
 
 use dhow_core::state::Phase;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::stabilization::ServiceHealthSummary;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeploymentStatus {
     pub deployment: String,
     /// The deployment's own versions, counted from 1.
@@ -17,7 +18,7 @@ pub struct DeploymentStatus {
     pub message: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
     Deploying,

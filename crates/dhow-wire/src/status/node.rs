@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use dhow_core::state::{Drain, Liveness, NodeRole};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
     pub node_id: u64,
     /// `server` in raft and for the servers of a worker tier, `worker`, or `peer` in static mode and on a single
     /// node.
+    #[schema(value_type = String)]
     pub role: NodeRole,
     pub status: NodeState,
     pub leader: bool,
@@ -23,7 +25,7 @@ pub struct NodeStatus {
     pub api_addr: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     Ready,

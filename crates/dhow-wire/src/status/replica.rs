@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use dhow_core::replica::ReplicaState;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaStatus {
     pub deployment: String,
     pub service: String,
@@ -34,7 +35,7 @@ pub struct ReplicaStatus {
 }
 
 /// The states by the names that other tools rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaStateName {
     Pending,

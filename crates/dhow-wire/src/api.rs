@@ -1,0 +1,38 @@
+//! The bodies of the HTTP API that are no listing: what is asked, what a write answers, and what streams carry.
+//!
+//! The server writes them and describes them in its OpenAPI document; the command line and other clients read
+//! them. Keys may be added; none is renamed or dropped. Nothing here decides or opens anything.
+
+mod deployments;
+mod event;
+mod exec;
+mod explain;
+mod health;
+mod history;
+mod images;
+mod logs;
+mod nodes;
+mod plan;
+mod progress;
+mod secrets;
+
+pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
+pub use event::EventDocument;
+pub use exec::{
+    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecFrameError,
+    ExecServerFrame,
+};
+pub use explain::{ExplainedReplica, ExplainedWait, Explanation};
+pub use health::HealthDocument;
+pub use history::{HistoryEntry, RevisionState};
+pub use images::{
+    ImageImportRequest, ImageInfo, ImageName, ImagePullRequest, ImagesRemoved, PullProgress, PullState,
+};
+pub use logs::{LogRecord, LogStream};
+pub use nodes::{NodeDrainRequest, NodeLabelRequest};
+pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
+pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
+pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
+
+#[cfg(test)]
+mod tests;

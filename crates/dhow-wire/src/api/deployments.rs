@@ -1,0 +1,56 @@
+//! Writes that change a deployment, and their answers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A write that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WriteDone {
+    /// The revision of the whole state after it.
+    pub state_revision: u64,
+}
+
+/// A deployment that was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Deployed {
+    pub deployment: String,
+    /// The deployment's own version, counted from 1.
+    pub revision: u64,
+    /// False where the cluster already had exactly this.
+    pub changed: bool,
+    pub state_revision: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleRequest {
+    /// All or none of them happen.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub changes: Vec<ScaleItem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleItem {
+    pub service: String,
+    /// May be left out where the service has one role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    pub replicas: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestartRequest {
+    /// Every service where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackRequest {
+    /// The last good one before the current where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+}

@@ -1,0 +1,117 @@
+//! The frames that follow an upgrade to `dhow-exec/1`: one byte of kind, four of length (little endian), payload.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The protocol's name in the header `Upgrade`.
+pub const EXEC_UPGRADE: &str = "dhow-exec/1";
+/// The longest payload of one frame.
+pub const EXEC_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+pub const EXEC_FRAME_HEADER_BYTES: usize = 5;
+
+/// What the one who asked sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecClientFrame {
+    Stdin(Vec<u8>),
+    StdinEnd,
+}
+
+/// What the replica's side sends. `Exit` is the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecServerFrame {
+    Stdout(Vec<u8>),
+    Stderr(Vec<u8>),
+    Exit(ExecExit),
+}
+
+/// How it ended: `{"code":0}`, or `{"error":"…"}` where it could not be run or was cut off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecExit {
+    Code(i32),
+    Error(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExecFrameError {
+    #[error("a frame of kind {0} is not part of {EXEC_UPGRADE}")]
+    Kind(u8),
+    #[error("a frame holds at most {EXEC_PAYLOAD_BYTES_MAX} bytes, this one says {0}")]
+    TooLong(u32),
+    #[error("the last frame does not say how the command ended")]
+    Exit,
+}
+
+/// A frame taken off the front of a buffer, and how many bytes it took.
+type Taken<T> = Result<Option<(T, usize)>, ExecFrameError>;
+
+impl ExecClientFrame {
+    /// Payloads above the limit must be split before.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Stdin(bytes) => frame(0, bytes),
+            Self::StdinEnd => frame(1, &[]),
+        }
+    }
+
+    /// The first frame of the bytes; none where they do not hold a whole one yet.
+    pub fn decode(bytes: &[u8]) -> Taken<Self> {
+        let Some((kind, payload, taken)) = split(bytes)? else {
+            return Ok(None);
+        };
+        let frame = match kind {
+            0 => Self::Stdin(payload.to_vec()),
+            1 => Self::StdinEnd,
+            other => return Err(ExecFrameError::Kind(other)),
+        };
+        Ok(Some((frame, taken)))
+    }
+}
+
+impl ExecServerFrame {
+    /// Payloads above the limit must be split before.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Stdout(bytes) => frame(1, bytes),
+            Self::Stderr(bytes) => frame(2, bytes),
+            // A number or a text can always be written.
+            Self::Exit(exit) => frame(3, &serde_json::to_vec(exit).unwrap_or_default()),
+        }
+    }
+
+    /// The first frame of the bytes; none where they do not hold a whole one yet.
+    pub fn decode(bytes: &[u8]) -> Taken<Self> {
+        let Some((kind, payload, taken)) = split(bytes)? else {
+            return Ok(None);
+        };
+        let frame = match kind {
+            1 => Self::Stdout(payload.to_vec()),
+            2 => Self::Stderr(payload.to_vec()),
+            3 => Self::Exit(serde_json::from_slice(payload).map_err(|_| ExecFrameError::Exit)?),
+            other => return Err(ExecFrameError::Kind(other)),
+        };
+        Ok(Some((frame, taken)))
+    }
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let payload = payload.get(..EXEC_PAYLOAD_BYTES_MAX).unwrap_or(payload);
+    let mut bytes = Vec::with_capacity(EXEC_FRAME_HEADER_BYTES + payload.len());
+    bytes.push(kind);
+    // At most 64 KiB after the cut above.
+    bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>, ExecFrameError> {
+    let Some(([kind, length @ ..], rest)) = bytes.split_first_chunk::<EXEC_FRAME_HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*length);
+    if length as usize > EXEC_PAYLOAD_BYTES_MAX {
+        return Err(ExecFrameError::TooLong(length));
+    }
+    let payload = rest.get(..length as usize);
+    Ok(payload.map(|payload| (*kind, payload, EXEC_FRAME_HEADER_BYTES + payload.len())))
+}

@@ -1,0 +1,64 @@
+//! Images of the node that answers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImageInfo {
+    pub name: String,
+    pub digest: String,
+    pub size_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_unix_secs: Option<i64>,
+    /// Whether a replica uses it: such an image is neither removed nor pruned.
+    pub in_use: bool,
+}
+
+/// What was pulled or imported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImageName {
+    pub name: String,
+    pub digest: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImagePullRequest {
+    pub image: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PullState {
+    Resolving,
+    Pulling,
+    Unpacking,
+    Ready,
+}
+
+/// How far a pull has come: the `progress` events of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PullProgress {
+    pub state: PullState,
+    pub done_bytes: u64,
+    /// Absent until the manifest has been read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageImportRequest {
+    /// An absolute path on the node.
+    pub path: String,
+    /// What the archive says where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// What removing or pruning did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImagesRemoved {
+    pub removed: Vec<String>,
+    pub freed_bytes: u64,
+}

@@ -1,0 +1,83 @@
+//! `dhow plan`: what a deployment file would change and where its replicas would go.
+
+use dhow_core::dry_run::Change;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentPlan {
+    pub deployment: String,
+    pub services: Vec<PlannedService>,
+    /// New replicas with their nodes. Of a service that rolls: its first step.
+    pub placements: Vec<PlannedPlacement>,
+    /// Ids of replicas that would end at once.
+    pub stops: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedService {
+    pub name: String,
+    pub change: PlanChange,
+    /// Replicas before and after.
+    pub from: u32,
+    pub to: u32,
+    /// The services that it would wait for.
+    pub after: Vec<String>,
+    /// What would not be placed, and why.
+    pub waiting: Vec<PlannedWait>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanChange {
+    New,
+    /// Running replicas would be replaced.
+    Rolls,
+    /// Only the number of replicas would change.
+    Scales,
+    /// Taken over by what runs.
+    InPlace,
+    Unchanged,
+    Removed,
+}
+
+impl PlanChange {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Rolls => "rolls",
+            Self::Scales => "scales",
+            Self::InPlace => "in place",
+            Self::Unchanged => "unchanged",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl From<Change> for PlanChange {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::New => Self::New,
+            Change::Rolls => Self::Rolls,
+            Change::Scales => Self::Scales,
+            Change::InPlace => Self::InPlace,
+            Change::Unchanged => Self::Unchanged,
+            Change::Removed => Self::Removed,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedPlacement {
+    /// The replica's id inside its deployment.
+    pub replica: String,
+    pub node_id: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedWait {
+    /// The id of the first of them.
+    pub first: String,
+    pub slots: u32,
+    pub why: String,
+}

@@ -1,0 +1,116 @@
+//! A command inside a replica: the connection after its upgrade, frame by frame.
+
+use dhow_wire::api::{
+    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_UPGRADE, ExecClientFrame, ExecServerFrame,
+};
+use reqwest::Upgraded;
+use reqwest::header::{CONNECTION, HeaderValue, UPGRADE};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::{Client, ClientError, Host, Request};
+
+/// The side that sends.
+pub struct ExecInput {
+    host: Host,
+    connection: WriteHalf<Upgraded>,
+}
+
+/// The side that receives.
+pub struct ExecOutput {
+    host: Host,
+    connection: ReadHalf<Upgraded>,
+    buffer: Vec<u8>,
+}
+
+/// A running command, from both sides.
+pub struct ExecSession {
+    pub input: ExecInput,
+    pub output: ExecOutput,
+}
+
+impl Client {
+    /// Starts a command inside a replica.
+    pub async fn exec(
+        &self,
+        deployment: &str,
+        replica: &str,
+        command: &[String],
+        with_stdin: bool,
+    ) -> Result<ExecSession, ClientError> {
+        let path = ["deployments", deployment, "replicas", replica, "exec"];
+        let mut request = Request::post(&path)
+            .header(CONNECTION, HeaderValue::from_static("upgrade"))
+            .header(UPGRADE, HeaderValue::from_static(EXEC_UPGRADE))
+            .query("stdin", with_stdin);
+        for word in command {
+            request = request.query("command", word);
+        }
+        let response = self.send(&request, None).await?;
+        if response.status() != 101 {
+            return Err(ClientError::Unreadable {
+                host: self.host.clone(),
+                why: format!(
+                    "it answered {} instead of starting {EXEC_UPGRADE}",
+                    response.status()
+                ),
+            });
+        }
+        let connection = response.upgrade().await.map_err(|error| ClientError::Broke {
+            host: self.host.clone(),
+            why: error.to_string(),
+        })?;
+        let (read, write) = tokio::io::split(connection);
+        let host = self.host.clone();
+        Ok(ExecSession {
+            input: ExecInput {
+                host: host.clone(),
+                connection: write,
+            },
+            output: ExecOutput {
+                host,
+                connection: read,
+                buffer: Vec::new(),
+            },
+        })
+    }
+}
+
+impl ExecInput {
+    pub async fn send(&mut self, frame: &ExecClientFrame) -> Result<(), ClientError> {
+        let sent = self.connection.write_all(&frame.encode()).await;
+        sent.map_err(|error| broke(&self.host, &error))?;
+        self.connection
+            .flush()
+            .await
+            .map_err(|error| broke(&self.host, &error))
+    }
+}
+
+impl ExecOutput {
+    /// The next frame; none where the connection ended. May be dropped while it waits.
+    pub async fn next(&mut self) -> Result<Option<ExecServerFrame>, ClientError> {
+        loop {
+            let decoded = ExecServerFrame::decode(&self.buffer).map_err(|error| ClientError::Unreadable {
+                host: self.host.clone(),
+                why: error.to_string(),
+            })?;
+            if let Some((frame, taken)) = decoded {
+                self.buffer.drain(..taken);
+                return Ok(Some(frame));
+            }
+            self.buffer
+                .reserve(EXEC_FRAME_HEADER_BYTES + EXEC_PAYLOAD_BYTES_MAX);
+            let count = self.connection.read_buf(&mut self.buffer).await;
+            if count.map_err(|error| broke(&self.host, &error))? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn broke(host: &Host, error: &std::io::Error) -> ClientError {
+    ClientError::Broke {
+        host: host.clone(),
+        why: error.to_string(),
+    }
+}

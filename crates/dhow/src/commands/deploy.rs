@@ -1,0 +1,112 @@
+//! `dhow deploy FILE`: applies a deployment file and waits until it is stable, with live progress.
+
+use std::path::{Path, PathBuf};
+
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
+use dhow_wire::api::{Deployed, ProgressOutcome};
+use dhow_wire::{Findings, parse_deployment};
+use serde_json::{Value, json};
+
+use super::wait::{Watched, conclude, print_endpoints, until_stable};
+use crate::client::{Client, ClientError, Request};
+use crate::exit::Exit;
+use crate::progress::Watch;
+use crate::{input, output};
+
+/// Apply a deployment file and wait until it is stable
+///
+/// `$E:NAME` is read from the environment of this command. Ctrl-C stops watching; the deployment goes on. Exit
+/// code 0 once it is stable, 1 when it is not in time or failed, 2 when the file is wrong.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The deployment file; `-` is the standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// How long to wait for it to become stable
+    #[arg(long, value_name = "DURATION", default_value = "120s")]
+    timeout: TimeSpan,
+
+    /// Return once it is durable, without waiting
+    #[arg(long, short, conflicts_with = "timeout")]
+    detach: bool,
+
+    /// Print the result as JSON on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
+    let (source, spec) = match read(&args.file) {
+        Ok(read) => read,
+        Err(findings) => {
+            output::findings(&findings);
+            return Ok(Exit::BadInput);
+        }
+    };
+    let deployed = deploy(client, &source, &spec).await?;
+    announce(&deployed);
+    if args.detach {
+        if args.json {
+            output::json(&serde_json::to_value(&deployed)?)?;
+        }
+        return Ok(Exit::Done);
+    }
+    let what = Watch {
+        deployment: spec.deployment.clone(),
+        revision: Some(deployed.revision),
+        timeout: args.timeout.to_std(),
+    };
+    let watched = until_stable(client, &what).await?;
+    let exit = conclude(&what, &watched, ProgressOutcome::Ready);
+    if args.json {
+        output::json(&as_json(&deployed, &watched)?)?;
+    } else if let (Exit::Done, Watched::Result(result)) = (exit, &watched) {
+        print_endpoints(&result.services)?;
+    }
+    Ok(exit)
+}
+
+/// Reads and checks a deployment file: its name for findings, and what it says.
+pub fn read(file: &Path) -> Result<(String, DeploymentSpec), Findings> {
+    let input = input::read(file)?;
+    let spec = parse_deployment(&input.text, &input.name, &|name| std::env::var(name).ok())?;
+    Ok((input.name, spec))
+}
+
+/// Hands a deployment over; it is durable when this returns.
+pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Result<Deployed, ClientError> {
+    let body = serde_json::to_value(spec).map_err(|error| ClientError::Unreadable {
+        host: client.host().clone(),
+        why: error.to_string(),
+    })?;
+    let request = Request::post(&["deployments"]).query("source", source).json(body);
+    client.fetch_as(request).await
+}
+
+/// Says what was taken.
+pub fn announce(deployed: &Deployed) {
+    let Deployed {
+        deployment,
+        revision,
+        changed,
+        ..
+    } = deployed;
+    output::note(&if *changed {
+        format!("`{deployment}` is revision {revision} now")
+    } else {
+        format!("`{deployment}` is unchanged, still revision {revision}")
+    });
+}
+
+fn as_json(deployed: &Deployed, watched: &Watched) -> anyhow::Result<Value> {
+    let mut document = serde_json::to_value(deployed)?;
+    let result = match watched {
+        Watched::Result(result) => serde_json::to_value(result)?,
+        Watched::Interrupted => json!({ "outcome": Value::Null }),
+    };
+    if let (Value::Object(document), Value::Object(result)) = (&mut document, result) {
+        document.extend(result);
+    }
+    Ok(document)
+}
