@@ -1,5 +1,9 @@
 //! `dhow deploy`: what is sent, what is shown on the way, how it ends.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::server::{Daemon, Step, event};
@@ -189,4 +193,49 @@ fn a_bad_file_never_reaches_the_daemon() {
         answer.stderr
     );
     assert!(daemon.seen().is_empty());
+}
+
+#[test]
+fn ctrl_c_stops_watching_alone() {
+    let script = vec![
+        deployed(true),
+        Step::with(PROGRESS, |connection| {
+            connection
+                .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+                .unwrap();
+            connection
+                .write_all(progress(json!({ "starting": 1 })).as_bytes())
+                .unwrap();
+            // Until the other side has gone.
+            let _ = connection.read(&mut [0]);
+        }),
+    ];
+    let daemon = Daemon::new("deploy-stopped", script);
+    let file = daemon.file("shop.yaml", SHOP);
+    let mut child = daemon
+        .dhow(&["deploy", &file])
+        .env("GREETING", "hi")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("starting") {
+        line.clear();
+        assert_ne!(
+            stderr.read_line(&mut line).unwrap(),
+            0,
+            "it ended before it began to watch"
+        );
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(
+        rest,
+        "no longer watching; `shop` goes on without it: `dhow status shop` shows how far it is\n"
+    );
+    daemon.seen();
 }

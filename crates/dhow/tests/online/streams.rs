@@ -212,6 +212,22 @@ fn followed_events_resume_after_the_last_one() {
 }
 
 #[test]
+fn events_that_are_gone_meanwhile_end_it() {
+    let gone = event(
+        "error",
+        &json!({ "status": 410, "code": "revision_gone", "detail": "no longer kept" }),
+    );
+    let stream = [happened(7, json!({})), gone].concat();
+    let daemon = Daemon::new("events-gone", vec![Step::stream("GET /api/v1/events", stream)]);
+    let answer = daemon.run(&["events"]);
+    assert_eq!(
+        (answer.code, answer.stderr.as_str()),
+        (4, "error: no longer kept\n")
+    );
+    assert_eq!(answer.stdout.lines().count(), 1);
+}
+
+#[test]
 fn a_pull_ends_with_the_name_or_the_problem() {
     let path = "POST /api/v1/images/pull";
     let progress = |state: &str, done: u64| {
