@@ -3,6 +3,12 @@
 //! Called by the `dhow` binary, which joins it with an agent. It must never see `dhow-agent`: on a single node
 //! the two talk over the same session as across a network.
 
+pub mod api;
 pub mod clock;
+pub mod cron;
 pub mod log;
+pub mod node_door;
 pub mod runtime;
+pub mod secrets;
+pub mod services;
+pub mod stabilization;

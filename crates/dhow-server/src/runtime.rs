@@ -38,6 +38,7 @@ mod view;
 mod volatile_log;
 mod wakeups;
 
+pub(crate) use cluster_timer::ClusterTimer;
 pub use error::{InboxError, RecoverError, RuntimeFailure, WriteError};
 pub use event::{BadEventId, Event, EventId, EventKind, EventRecord};
 pub use event_hub::{EventHub, TooOld};

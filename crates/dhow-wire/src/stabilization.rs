@@ -8,7 +8,7 @@ mod message;
 mod observation;
 mod result;
 
-pub use message::{LOG_LINES_SHOWN_MAX, timed_out_message};
+pub use message::{LOG_LINES_SHOWN_MAX, log_block, timed_out_message};
 pub use observation::{Evaluation, ServiceLogs, ServiceObservation, evaluate};
 pub use result::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 

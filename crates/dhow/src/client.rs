@@ -28,8 +28,8 @@ pub use sse::{Lines, Sse};
 
 /// A daemon on this machine or a network answers a connection at once, or it is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A write waits for the disk, and in a cluster for an election.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A write waits for the disk, in a cluster for an election, and a deployment for the digests of its images.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A dead peer behind a silent stream is found by the kernel.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// A million replicas at 250 bytes each: the largest listing there can be.

@@ -53,4 +53,12 @@ impl ProgressView {
             Self::Plain(_) => {}
         }
     }
+
+    /// The same after Ctrl-C.
+    pub fn clear_after_interrupt(&mut self) {
+        match self {
+            Self::Live(live) => live.clear_after_interrupt(),
+            Self::Plain(_) => {}
+        }
+    }
 }

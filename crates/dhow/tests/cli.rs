@@ -27,6 +27,13 @@ impl Folder {
         path.to_str().unwrap().into()
     }
 
+    /// `dhow plan` with the data directory of no daemon.
+    fn plan(&self, args: &[&str]) -> Answer {
+        let mut command = dhow(&["plan"]);
+        command.args(args).env("DHOW_DATA_DIR", self.0.join("no-daemon"));
+        answer(command.output().unwrap())
+    }
+
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> = entries
@@ -272,7 +279,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn plan_shows_where_replicas_would_go() {
     let folder = Folder::new("plan");
     let file = folder.file("shop.yaml", GOOD);
-    let plan = run(&["plan", &file]);
+    let plan = folder.plan(&[&file]);
     assert_eq!(plan.code, 0);
     assert_eq!(
         plan.stdout,
@@ -293,19 +300,19 @@ fn plan_says_why_a_replica_finds_no_node() {
         "image: nginx, node_selector: { labels: { zone: a } }",
     );
     let file = folder.file("shop.yaml", text);
-    let plan = run(&["plan", &file]);
+    let plan = folder.plan(&[&file]);
     assert_eq!(plan.code, 0);
     let reason = "2 replicas not placed: the only node lacks label zone=a";
     assert!(plan.stdout.contains(reason), "{}", plan.stdout);
 
-    let plan = run(&["plan", "--json", &file]);
+    let plan = folder.plan(&["--json", &file]);
     let json: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
     assert_eq!(json["deployment"], "shop");
     assert_eq!(json["placements"], serde_json::json!([]));
     assert_eq!(json["services"][0]["change"], "new");
-    assert_eq!(json["services"][0]["unplaced"][0]["replicas"], 2);
+    assert_eq!(json["services"][0]["waiting"][0]["slots"], 2);
     assert_eq!(
-        json["services"][0]["unplaced"][0]["reason"],
+        json["services"][0]["waiting"][0]["why"],
         "the only node lacks label zone=a"
     );
 }
@@ -314,7 +321,7 @@ fn plan_says_why_a_replica_finds_no_node() {
 fn plan_refuses_a_bad_file_as_validate_does() {
     let folder = Folder::new("plan-bad");
     let bad = folder.file("bad.yaml", BAD);
-    let (plan, check) = (run(&["plan", &bad]), run(&["validate", &bad]));
+    let (plan, check) = (folder.plan(&[&bad]), run(&["validate", &bad]));
     assert_eq!((plan.code, plan.stdout.as_str()), (2, ""));
     assert_eq!(plan.stderr, check.stderr);
 }

@@ -5,7 +5,7 @@
 use dhow_core::time::ClusterTime;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClusterTimer {
+pub(crate) struct ClusterTimer {
     base: ClusterTime,
     base_monotonic_ms: u64,
 }

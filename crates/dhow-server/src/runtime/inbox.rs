@@ -43,6 +43,12 @@ impl InputSender {
         })
     }
 
+    /// How many inputs wait for the reducer, and how many may.
+    pub fn load(&self) -> (usize, usize) {
+        let room = self.inbox.max_capacity();
+        (room.saturating_sub(self.inbox.capacity()), room)
+    }
+
     /// Waits until nothing is taken any more: the server is shutting down.
     pub async fn closed(&self) {
         self.inbox.closed().await;

@@ -77,6 +77,8 @@ problem_codes! {
     BadRequest, "bad_request", 400, BadInput, "The request cannot be read";
     /// The deployment file or another document breaks rules; the findings say which.
     InvalidSpec, "invalid_spec", 422, BadInput, "The document has errors";
+    /// The body says to be something that this address does not take.
+    UnsupportedMediaType, "unsupported_media_type", 415, BadInput, "The body is of a kind that is not taken";
     TooLarge, "too_large", 413, BadInput, "The request is too large";
     /// No token, or one that is not valid.
     Unauthorized, "unauthorized", 401, Failed, "A valid token is needed";

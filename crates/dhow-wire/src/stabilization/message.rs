@@ -40,7 +40,7 @@ pub fn timed_out_message(
 }
 
 /// The lines below a part; empty where the replicas said nothing.
-fn log_block(logs: ServiceLogs) -> String {
+pub fn log_block(logs: ServiceLogs) -> String {
     let lines = match logs {
         Ok(lines) => lines,
         Err(reason) => {

@@ -148,11 +148,6 @@ pub fn machine_socket() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    #![expect(
-        clippy::unwrap_used,
-        reason = "a test ends where something is not as it should be"
-    )]
-
     use super::*;
 
     fn resolve(flag: Option<&str>, host: &str, data_dir: &str) -> Result<(String, Origin), String> {

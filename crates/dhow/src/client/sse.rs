@@ -56,7 +56,7 @@ impl Lines {
                 }
                 Ok(None) => {
                     self.is_over = true;
-                    // A last line without its end counts where it is whole; a cut one is not.
+                    // A last line without its end was cut off in the middle.
                     self.buffer.truncate(self.start);
                     self.searched = self.start;
                 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dhow_wire::Problem;
 use dhow_wire::api::EventDocument;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -93,6 +94,10 @@ async fn pass_on(
             host: client.host().clone(),
             why: error.to_string(),
         };
+        if event.event == "error" {
+            let problem: Problem = serde_json::from_str(&event.data).map_err(unreadable)?;
+            return Err(ClientError::Problem(Box::new(problem)).into());
+        }
         let value: Value = serde_json::from_str(&event.data).map_err(unreadable)?;
         if let Some(id) = event.id {
             *last_id = Some(id);

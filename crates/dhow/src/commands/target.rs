@@ -110,11 +110,6 @@ fn part(deployment: &str, name: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(
-        clippy::unwrap_used,
-        reason = "a test ends where something is not as it should be"
-    )]
-
     use super::*;
 
     #[test]

@@ -43,7 +43,7 @@ pub async fn until_stable(client: &Client, what: &Watch) -> Result<Watched, Clie
     tokio::select! {
         result = watch(client, what, &mut view) => result.map(Watched::Result),
         _ = tokio::signal::ctrl_c() => {
-            view.clear();
+            view.clear_after_interrupt();
             Ok(Watched::Interrupted)
         }
     }

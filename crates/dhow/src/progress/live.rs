@@ -1,13 +1,14 @@
 //! Progress as lines that are redrawn.
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use dhow_wire::api::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::text::{Phase, words_with_bytes};
-use crate::output::{Paint, Painter, cut, paint_stderr};
+use crate::output::{Paint, Painter, cut, paint_stderr, raw_stderr};
 
 /// How often a spinner turns.
 const TICK: Duration = Duration::from_millis(120);
@@ -66,6 +67,15 @@ impl Live {
     pub fn note(&self, text: &str) {
         // A terminal that cannot be written to shows nothing of the rest either.
         let _ = self.screen.println(text);
+    }
+
+    /// Ctrl-C at a terminal leaves `^C` on a line of its own below: that goes first, so that the rest is where it was
+    /// drawn.
+    pub fn clear_after_interrupt(&mut self) {
+        if io::stdin().is_terminal() {
+            raw_stderr(b"\r\x1b[2K\x1b[1A");
+        }
+        self.clear();
     }
 
     pub fn clear(&mut self) {

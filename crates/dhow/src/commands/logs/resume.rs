@@ -37,7 +37,7 @@ impl Resume {
         Self {
             connections: 0,
             floor_unix_us,
-            is_floor_set: tail.is_none(),
+            is_floor_set: false,
             shown: BTreeMap::new(),
             to_skip: BTreeMap::new(),
             count: 0,
@@ -61,9 +61,9 @@ impl Resume {
         let time = record.time_unix_us;
         self.count += 1;
         if self.connections == 1 {
-            // The tail comes first and in order: its first line is the oldest that was asked for.
+            // The tail comes first and in order: its first line is the oldest that belongs here.
             if !self.is_floor_set {
-                self.floor_unix_us = self.floor_unix_us.min(time);
+                self.floor_unix_us = time;
                 self.is_floor_set = true;
             }
         } else if self.was_shown(&record.replica, time) {

@@ -1,0 +1,39 @@
+//! The control plane's HTTP API: one file for each noun.
+//!
+//! The daemon builds an [`Api`], binds listeners and serves it; the command line and others call it. Every error is
+//! a problem document; bad input is never a 5xx and never a panic. It changes nothing by itself: writes go through
+//! the reducer's inbox, and what only a node has comes through the node door.
+
+mod access;
+mod caller;
+mod cluster;
+mod context;
+mod deploy;
+mod deployments;
+mod events;
+mod exec;
+mod extract;
+mod feed;
+mod health;
+mod images;
+mod limits;
+mod logs;
+mod metrics;
+mod nodes;
+mod openapi;
+mod plan;
+mod problem;
+mod progress;
+mod replicas;
+mod router;
+mod secrets;
+mod serve;
+
+pub use access::{Access, Peer};
+pub use context::Api;
+pub use openapi::document;
+pub use router::router;
+pub use serve::{BindError, Bound, Listeners, bind, serve};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! What every handler works with.
+
+use std::sync::Arc;
+
+use dhow_core::command::{Command, RequestId};
+use tokio_util::sync::CancellationToken;
+
+use super::limits::WRITE_TIMEOUT;
+use super::problem::{Answer, ApiProblem};
+use crate::runtime::{Applied, InputSender, WriteError};
+use crate::secrets::SecretBox;
+use crate::services::ServiceManager;
+
+/// What the API stands on; the daemon makes one.
+#[derive(Clone)]
+pub struct Api {
+    pub manager: ServiceManager,
+    pub input: InputSender,
+    pub secrets: Arc<SecretBox>,
+}
+
+/// The API and when it ends: open streams end with the token.
+#[derive(Clone)]
+pub(super) struct Context {
+    pub api: Api,
+    pub end: CancellationToken,
+}
+
+impl Context {
+    pub fn manager(&self) -> &ServiceManager {
+        &self.api.manager
+    }
+
+    /// Asks for a change and waits until it is durable.
+    pub async fn write(&self, command: Command, request: Option<RequestId>) -> Answer<Applied> {
+        let write = self.api.input.write(command, request);
+        match tokio::time::timeout(WRITE_TIMEOUT, write).await {
+            Ok(result) => result.map_err(ApiProblem::from),
+            Err(_) => Err(WriteError::Unknown.into()),
+        }
+    }
+
+    pub fn wall_unix_secs(&self) -> i64 {
+        self.manager().clock().wall_unix_ms().div_euclid(1_000)
+    }
+}

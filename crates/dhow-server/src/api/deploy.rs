@@ -1,0 +1,109 @@
+//! A deployment file that comes in: read, its images resolved, and proposed.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use dhow_core::command::{Command, DeploymentCommand, Outcome};
+use dhow_core::spec::DeploymentSpec;
+use dhow_wire::api::Deployed;
+use dhow_wire::{ProblemCode, parse_deployment};
+use serde::Deserialize;
+
+use super::caller::Caller;
+use super::context::Context;
+use super::extract::{Query, check_media_type, read, text};
+use super::limits::DEPLOYMENT_BYTES_MAX;
+use super::problem::{Answer, ApiProblem};
+use crate::runtime::Applied;
+use crate::services::resolve_digests;
+
+/// What a deployment file may say to be.
+const MEDIA_TYPES: &[&str] = &[
+    "application/yaml",
+    "application/json",
+    "application/x-yaml",
+    "text/yaml",
+    "text/x-yaml",
+    "text/plain",
+    "application/octet-stream",
+];
+
+/// The longest name of a file that findings repeat.
+const SOURCE_CHARS_MAX: usize = 255;
+
+#[derive(Deserialize)]
+pub(super) struct Source {
+    source: Option<String>,
+}
+
+/// Deploys, or changes what is deployed. Answers once the write is durable.
+#[utoipa::path(
+    post, path = "/api/v1/deployments", tag = "deployments",
+    params(("source" = Option<String>, Query, description = "The file's name, for findings")),
+    request_body(content((super::openapi::DeploymentFile = "application/json"), (String = "application/yaml"))),
+    responses((status = 200, body = Deployed))
+)]
+pub(super) async fn deploy(
+    State(context): State<Context>,
+    Query(source): Query<Source>,
+    caller: Caller,
+    request: Request,
+) -> Answer<Json<Deployed>> {
+    let (bytes, mut spec) = read_spec(source, request).await?;
+    resolve_digests(
+        context.manager().door().as_ref(),
+        &context.manager().state(),
+        &mut spec,
+    )
+    .await;
+    let deployment = spec.deployment.clone();
+    let command = DeploymentCommand::Deploy {
+        spec: Arc::new(spec),
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    deployed(deployment.as_str(), applied).map(Json)
+}
+
+/// Reads the body as a deployment file. Variables of the client's environment are the client's to resolve.
+pub(super) async fn read_spec(
+    source: Source,
+    request: Request,
+) -> Answer<(axum::body::Bytes, DeploymentSpec)> {
+    check_media_type(request.headers(), MEDIA_TYPES)?;
+    let bytes = read(request, DEPLOYMENT_BYTES_MAX).await?;
+    let name = source.source.unwrap_or_else(|| "request body".into());
+    let name: String = name
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(SOURCE_CHARS_MAX)
+        .collect();
+    let read = text(&bytes)?.to_owned();
+    // A file of a megabyte takes a while to read.
+    let parsed = tokio::task::spawn_blocking(move || parse_deployment(&read, &name, &|_| None));
+    let spec = parsed
+        .await
+        .map_err(|_| ApiProblem::new(ProblemCode::Internal, "reading the deployment file failed"))??;
+    Ok((bytes, spec))
+}
+
+/// What a deployment's own revision came of.
+pub(super) fn deployed(deployment: &str, applied: Applied) -> Answer<Deployed> {
+    match applied.outcome {
+        Outcome::Deployed { revision, changed } => Ok(Deployed {
+            deployment: deployment.to_owned(),
+            revision: revision.0,
+            changed,
+            state_revision: applied.revision.0,
+        }),
+        Outcome::Done | Outcome::Registered { .. } | Outcome::Placed { .. } | Outcome::Reported { .. } => {
+            Err(ApiProblem::new(
+                ProblemCode::Internal,
+                "the write has an outcome that does not belong to it",
+            ))
+        }
+    }
+}

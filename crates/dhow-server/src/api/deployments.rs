@@ -1,0 +1,179 @@
+//! `/deployments`: what there is, and changes of it. A new one comes in by [`super::deploy`].
+
+use axum::Json;
+use axum::extract::State;
+use dhow_core::command::{Command, DeploymentCommand, ScaleChange};
+use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, ServiceName};
+use dhow_wire::DeploymentStatus;
+use dhow_wire::api::{
+    Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone,
+};
+use serde::Deserialize;
+
+use super::caller::Caller;
+use super::context::Context;
+use super::deploy::deployed;
+use super::extract::{self, OptionalJson, Path, Query};
+use super::limits::SCALE_CHANGES_MAX;
+use super::problem::{Answer, ApiProblem};
+use crate::services::NoSuchName;
+
+/// Every deployment with its services.
+#[utoipa::path(
+    get, path = "/api/v1/deployments", tag = "deployments",
+    responses((status = 200, body = Vec<DeploymentStatus>))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Json<Vec<DeploymentStatus>> {
+    Json(context.manager().deployments())
+}
+
+/// One deployment.
+#[utoipa::path(
+    get, path = "/api/v1/deployments/{name}", tag = "deployments", params(("name" = String, Path)),
+    responses((status = 200, body = DeploymentStatus))
+)]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Answer<Json<DeploymentStatus>> {
+    Ok(Json(context.manager().deployment(&name)?))
+}
+
+/// Its revisions, the newest first.
+#[utoipa::path(
+    get, path = "/api/v1/deployments/{name}/history", tag = "deployments", params(("name" = String, Path)),
+    responses((status = 200, body = Vec<HistoryEntry>))
+)]
+pub(super) async fn history(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Answer<Json<Vec<HistoryEntry>>> {
+    Ok(Json(context.manager().history(&name)?))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Explain {
+    name: String,
+}
+
+/// Why a service or a replica is where it is, or why it is not running.
+#[utoipa::path(
+    get, path = "/api/v1/deployments/{name}/explain", tag = "deployments",
+    params(("name" = String, Path), ("name" = String, Query, description = "A service, or a replica's id")),
+    responses((status = 200, body = Explanation))
+)]
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(what): Query<Explain>,
+) -> Answer<Json<Explanation>> {
+    Ok(Json(context.manager().explain(&name, &what.name)?))
+}
+
+/// A name that cannot exist names nothing that is there.
+fn known_name(name: &str) -> Answer<DeploymentName> {
+    DeploymentName::new(name).map_err(|_| {
+        let shown: String = name.chars().take(80).collect();
+        NoSuchName::Deployment(shown).into()
+    })
+}
+
+fn checked<T>(name: Result<T, NameError>) -> Answer<T> {
+    name.map_err(|error| ApiProblem::invalid(error.to_string()))
+}
+
+/// Stops and forgets it.
+#[utoipa::path(
+    delete, path = "/api/v1/deployments/{name}", tag = "deployments", params(("name" = String, Path)),
+    responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn remove(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+) -> Answer<Json<WriteDone>> {
+    let deployment = known_name(&name)?;
+    let command = Command::Deployment(DeploymentCommand::Remove { deployment });
+    write(&context, command, &caller, &[]).await
+}
+
+async fn write(context: &Context, command: Command, caller: &Caller, body: &[u8]) -> Answer<Json<WriteDone>> {
+    let applied = context.write(command, caller.request_id(body)).await?;
+    Ok(Json(WriteDone {
+        state_revision: applied.revision.0,
+    }))
+}
+
+/// Sets how many replicas services have: all changes or none.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/scale", tag = "deployments", params(("name" = String, Path)),
+    request_body = ScaleRequest, responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn scale(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: extract::Json<ScaleRequest>,
+) -> Answer<Json<WriteDone>> {
+    let deployment = known_name(&name)?;
+    if !(1..=SCALE_CHANGES_MAX).contains(&body.value.changes.len()) {
+        return Err(ApiProblem::invalid(format!(
+            "a scale has 1 to {SCALE_CHANGES_MAX} changes"
+        )));
+    }
+    let changes = body.value.changes.iter().map(change).collect::<Answer<_>>()?;
+    let command = Command::Deployment(DeploymentCommand::Scale { deployment, changes });
+    write(&context, command, &caller, &body.bytes).await
+}
+
+fn change(item: &ScaleItem) -> Answer<ScaleChange> {
+    Ok(ScaleChange {
+        service: checked(ServiceName::new(&item.service))?,
+        role: item
+            .role
+            .as_deref()
+            .map(|role| checked(RoleName::new(role)))
+            .transpose()?,
+        replicas: item.replicas,
+    })
+}
+
+/// Replaces the replicas of a service, or of all, by new ones of the same spec.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/restart", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<RestartRequest>, responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn restart(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<RestartRequest>,
+) -> Answer<Json<WriteDone>> {
+    let deployment = known_name(&name)?;
+    let service = body.value.service.as_deref();
+    let service = service.map(|name| checked(ServiceName::new(name))).transpose()?;
+    let command = Command::Deployment(DeploymentCommand::Restart { deployment, service });
+    write(&context, command, &caller, &body.bytes).await
+}
+
+/// Brings an earlier revision back, as a new one.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/rollback", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<RollbackRequest>, responses((status = 200, body = Deployed))
+)]
+pub(super) async fn rollback(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<RollbackRequest>,
+) -> Answer<Json<Deployed>> {
+    let command = DeploymentCommand::Rollback {
+        deployment: known_name(&name)?,
+        to: body.value.to.map(DeploymentRevision),
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&body.bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    deployed(&name, applied).map(Json)
+}

@@ -1,0 +1,116 @@
+//! `/images`: those of the node that answers.
+
+use std::path::Path as FilePath;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use dhow_wire::Problem;
+use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagePullRequest, ImagesRemoved};
+use futures_util::StreamExt;
+use serde::Deserialize;
+
+use super::context::Context;
+use super::extract::{self, Query};
+use super::feed;
+use super::limits::IMAGE_TEXT_BYTES_MAX;
+use super::problem::{Answer, ApiProblem};
+use crate::node_door::PullStep;
+
+fn check_text(what: &str, text: &str) -> Answer<()> {
+    let fits = |text: &str| !text.is_empty() && !text.chars().any(|c| c.is_control() || c.is_whitespace());
+    if !fits(text) || text.len() > IMAGE_TEXT_BYTES_MAX {
+        return Err(ApiProblem::invalid(format!(
+            "{what} has 1 to {IMAGE_TEXT_BYTES_MAX} bytes, without spaces and control characters"
+        )));
+    }
+    Ok(())
+}
+
+/// The node's images.
+#[utoipa::path(get, path = "/api/v1/images", tag = "images", responses((status = 200, body = Vec<ImageInfo>)))]
+pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<ImageInfo>>> {
+    let manager = context.manager();
+    Ok(Json(manager.door().images(manager.identity().node_id).await?))
+}
+
+/// Pulls an image. Server-sent: `progress` events with a [`dhow_wire::api::PullProgress`], then `result` with an
+/// [`ImageName`], or `error` with a [`Problem`].
+#[utoipa::path(
+    post, path = "/api/v1/images/pull", tag = "images", request_body = ImagePullRequest,
+    responses((status = 200, body = String, content_type = "text/event-stream"))
+)]
+pub(super) async fn pull(
+    State(context): State<Context>,
+    body: extract::Json<ImagePullRequest>,
+) -> Answer<Response> {
+    check_text("an image's name", &body.value.image)?;
+    let manager = context.manager();
+    let node = manager.identity().node_id;
+    let mut steps = manager.door().pull_image(node, body.value.image).await?;
+    Ok(feed::events(context.end, |feed| async move {
+        while let Some(step) = steps.next().await {
+            match step {
+                Ok(PullStep::Progress(progress)) => feed.event("progress", &progress).await?,
+                Ok(PullStep::Done(image)) => return feed.event("result", &image).await,
+                Err(error) => return feed.event("error", &Problem::from(error)).await,
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// Takes an image from a file or directory of the node.
+#[utoipa::path(
+    post, path = "/api/v1/images/import", tag = "images", request_body = ImageImportRequest,
+    responses((status = 200, body = ImageName))
+)]
+pub(super) async fn import(
+    State(context): State<Context>,
+    body: extract::Json<ImageImportRequest>,
+) -> Answer<Json<ImageName>> {
+    let request = body.value;
+    let path = &request.path;
+    if !FilePath::new(path).is_absolute() || path.len() > IMAGE_TEXT_BYTES_MAX || path.contains('\0') {
+        return Err(ApiProblem::invalid(
+            "`path` is an absolute path on the node that answers",
+        ));
+    }
+    if let Some(name) = &request.name {
+        check_text("an image's name", name)?;
+    }
+    let manager = context.manager();
+    let imported = manager.door().import_image(manager.identity().node_id, request);
+    Ok(Json(imported.await?))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Named {
+    name: String,
+}
+
+/// Removes an image that nothing uses.
+#[utoipa::path(
+    delete, path = "/api/v1/images", tag = "images", params(("name" = String, Query)),
+    responses((status = 200, body = ImagesRemoved))
+)]
+pub(super) async fn remove(
+    State(context): State<Context>,
+    Query(named): Query<Named>,
+) -> Answer<Json<ImagesRemoved>> {
+    check_text("an image's name", &named.name)?;
+    let manager = context.manager();
+    let removed = manager
+        .door()
+        .remove_image(manager.identity().node_id, named.name);
+    Ok(Json(removed.await?))
+}
+
+/// Removes every image that nothing uses.
+#[utoipa::path(post, path = "/api/v1/images/prune", tag = "images", responses((status = 200, body = ImagesRemoved)))]
+pub(super) async fn prune(State(context): State<Context>) -> Answer<Json<ImagesRemoved>> {
+    let manager = context.manager();
+    Ok(Json(
+        manager.door().prune_images(manager.identity().node_id).await?,
+    ))
+}

@@ -1,0 +1,62 @@
+//! Every limit of the API, with its arithmetic.
+
+use std::time::Duration;
+
+/// The longest deployment file.
+pub(super) const DEPLOYMENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest body of any other JSON: a scale of 1,000 services at 150 bytes each.
+pub(super) const JSON_BYTES_MAX: usize = 256 * 1024;
+
+/// The longest idempotency key.
+pub(super) const KEY_CHARS_MAX: usize = 128;
+
+/// Changes in one scale request.
+pub(super) const SCALE_CHANGES_MAX: usize = 1_000;
+
+/// Labels that one request sets or unsets.
+pub(super) const LABELS_MAX: usize = 64;
+
+/// How long a write waits for its answer. The log answers within milliseconds; a disk that takes longer than this is
+/// not coming back soon.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Messages of a stream that wait for a slow client: 64 of at most some KiB.
+pub(super) const FEED_MAX: usize = 64;
+
+/// A quiet stream says something this often, so that whoever stands between does not close it.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Events that are read from the log at a time.
+pub(super) const EVENTS_AT_ONCE: usize = 256;
+
+/// The most lines that are sorted for the tail of a log: at 200 bytes each 2 MiB.
+pub(super) const LOG_TAIL_MAX: usize = 10_000;
+
+/// A node that has not sent the tail by then is followed, but not waited for.
+pub(super) const LOG_TAIL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a follower of logs looks for new replicas at most.
+pub(super) const LOG_LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The longest that progress is followed: a day.
+pub(super) const PROGRESS_SECS_MAX: u64 = 86_400;
+
+/// Progress is followed for so long where nobody says.
+pub(super) const PROGRESS_SECS: u64 = 120;
+
+/// Words of a command that is run in a replica, and their bytes together.
+pub(super) const EXEC_WORDS_MAX: usize = 1_024;
+pub(super) const EXEC_COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest path or name of an image.
+pub(super) const IMAGE_TEXT_BYTES_MAX: usize = 4_096;
+
+/// Connections of all listeners together: each has buffers of some 20 KiB, so that these are 20 MiB.
+pub(super) const CONNECTIONS_MAX: usize = 1_024;
+
+/// A client that has not sent its header by then is not waited for.
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long open requests have after the end was asked for.
+pub(super) const DRAIN_DEADLINE: Duration = Duration::from_secs(5);

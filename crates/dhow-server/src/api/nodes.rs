@@ -1,0 +1,140 @@
+//! `/nodes`.
+
+use axum::Json;
+use axum::extract::State;
+use dhow_core::command::{Command, NodeCommand};
+use dhow_core::ids::NodeId;
+use dhow_core::state::Drain;
+use dhow_wire::NodeStatus;
+use dhow_wire::api::{NodeDrainRequest, NodeLabelRequest, WriteDone};
+
+use super::caller::Caller;
+use super::context::Context;
+use super::extract::{self, OptionalJson, Path};
+use super::limits::LABELS_MAX;
+use super::problem::{Answer, ApiProblem};
+
+/// The nodes of the cluster, by id.
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", responses((status = 200, body = Vec<NodeStatus>)))]
+pub(super) async fn list(State(context): State<Context>) -> Json<Vec<NodeStatus>> {
+    Json(context.manager().nodes())
+}
+
+/// One node.
+#[utoipa::path(
+    get, path = "/api/v1/nodes/{id}", tag = "nodes", params(("id" = u64, Path)),
+    responses((status = 200, body = NodeStatus))
+)]
+pub(super) async fn show(State(context): State<Context>, Path(id): Path<u64>) -> Answer<Json<NodeStatus>> {
+    let node = context.manager().node(NodeId(id));
+    let missing = || {
+        ApiProblem::not_found(format!(
+            "there is no node {id}; `dhow node ls` lists those there are"
+        ))
+    };
+    node.map(Json).ok_or_else(missing)
+}
+
+async fn write(
+    context: &Context,
+    caller: &Caller,
+    body: &[u8],
+    command: NodeCommand,
+) -> Answer<Json<WriteDone>> {
+    let applied = context
+        .write(Command::Node(command), caller.request_id(body))
+        .await?;
+    Ok(Json(WriteDone {
+        state_revision: applied.revision.0,
+    }))
+}
+
+/// Moves its replicas away and gives it no new ones.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{id}/drain", tag = "nodes", params(("id" = u64, Path)),
+    request_body = Option<NodeDrainRequest>, responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn drain(
+    State(context): State<Context>,
+    Path(id): Path<u64>,
+    caller: Caller,
+    body: OptionalJson<NodeDrainRequest>,
+) -> Answer<Json<WriteDone>> {
+    let command = NodeCommand::SetDrain {
+        node: NodeId(id),
+        drain: Drain::Draining {
+            shutdown: body.value.shutdown,
+        },
+    };
+    write(&context, &caller, &body.bytes, command).await
+}
+
+/// Lets it have replicas again.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{id}/undrain", tag = "nodes", params(("id" = u64, Path)),
+    responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn undrain(
+    State(context): State<Context>,
+    Path(id): Path<u64>,
+    caller: Caller,
+) -> Answer<Json<WriteDone>> {
+    let command = NodeCommand::SetDrain {
+        node: NodeId(id),
+        drain: Drain::No,
+    };
+    write(&context, &caller, &[], command).await
+}
+
+/// Sets and unsets labels; what people set wins over the node's own.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{id}/labels", tag = "nodes", params(("id" = u64, Path)),
+    request_body = NodeLabelRequest, responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn label(
+    State(context): State<Context>,
+    Path(id): Path<u64>,
+    caller: Caller,
+    body: extract::Json<NodeLabelRequest>,
+) -> Answer<Json<WriteDone>> {
+    let NodeLabelRequest { set, unset } = body.value;
+    if set.len() + unset.len() > LABELS_MAX {
+        return Err(ApiProblem::invalid(format!(
+            "one request changes at most {LABELS_MAX} labels"
+        )));
+    }
+    let texts = set.iter().flat_map(|(key, value)| [key, value]).chain(&unset);
+    if let Some(text) = texts.into_iter().find(|text| !is_label_text(text)) {
+        let shown: String = text.chars().take(40).collect();
+        return Err(ApiProblem::invalid(format!(
+            "{shown:?} is no label: keys and values have at most 253 letters, digits, `-`, `_`, `.` and `/`"
+        )));
+    }
+    let node = NodeId(id);
+    write(
+        &context,
+        &caller,
+        &body.bytes,
+        NodeCommand::Label { node, set, unset },
+    )
+    .await
+}
+
+fn is_label_text(text: &str) -> bool {
+    const LABEL_BYTES_MAX: usize = 253;
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    text.len() <= LABEL_BYTES_MAX && text.chars().all(fits)
+}
+
+/// Forgets a node that has no replicas; its id is not given again.
+#[utoipa::path(
+    delete, path = "/api/v1/nodes/{id}", tag = "nodes", params(("id" = u64, Path)),
+    responses((status = 200, body = WriteDone))
+)]
+pub(super) async fn remove(
+    State(context): State<Context>,
+    Path(id): Path<u64>,
+    caller: Caller,
+) -> Answer<Json<WriteDone>> {
+    write(&context, &caller, &[], NodeCommand::Remove { node: NodeId(id) }).await
+}

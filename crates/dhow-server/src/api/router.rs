@@ -1,0 +1,105 @@
+//! All routes, and what stands before every one of them.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use dhow_wire::ProblemCode;
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::access::Access;
+use super::context::{Api, Context};
+use super::problem::ApiProblem;
+use super::{
+    cluster, deploy, deployments, events, exec, health, images, logs, metrics, nodes, openapi, plan,
+    progress, replicas, secrets,
+};
+
+/// The API as a service. Open streams end with `end`.
+pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
+    let (routes, document) = described().split_for_parts();
+    let document = openapi::complete(document);
+    // The document is texts and numbers, which can always be written.
+    let document = bytes::Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
+    let describe = move || async move {
+        let media_type = [(axum::http::header::CONTENT_TYPE, "application/json")];
+        (media_type, document).into_response()
+    };
+    routes
+        .route("/api/v1/openapi.json", get(describe))
+        .fallback(no_such_address)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(access, guard))
+        .with_state(Context { api, end })
+}
+
+/// The routes with their descriptions.
+pub(super) fn described() -> OpenApiRouter<Context> {
+    OpenApiRouter::with_openapi(openapi::head())
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(cluster::show))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::show, nodes::remove))
+        .routes(routes!(nodes::drain))
+        .routes(routes!(nodes::undrain))
+        .routes(routes!(nodes::label))
+        .routes(routes!(deployments::list, deploy::deploy))
+        .routes(routes!(deployments::show, deployments::remove))
+        .routes(routes!(deployments::scale))
+        .routes(routes!(deployments::restart))
+        .routes(routes!(deployments::rollback))
+        .routes(routes!(deployments::history))
+        .routes(routes!(deployments::explain))
+        .routes(routes!(progress::follow))
+        .routes(routes!(exec::exec))
+        .routes(routes!(plan::plan))
+        .routes(routes!(replicas::list))
+        .routes(routes!(events::follow))
+        .routes(routes!(logs::stream))
+        .routes(routes!(images::list, images::remove))
+        .routes(routes!(images::pull))
+        .routes(routes!(images::import))
+        .routes(routes!(images::prune))
+        .routes(routes!(secrets::list))
+        .routes(routes!(secrets::set, secrets::remove))
+}
+
+async fn no_such_address(request: Request) -> ApiProblem {
+    let path: String = request.uri().path().chars().take(200).collect();
+    ApiProblem::not_found(format!(
+        "there is nothing at {path}; /api/v1/openapi.json lists what there is"
+    ))
+}
+
+async fn no_such_method(request: Request) -> ApiProblem {
+    let detail = format!(
+        "{} is not for this address; the header `Allow` says what is",
+        request.method()
+    );
+    ApiProblem::new(ProblemCode::MethodNotAllowed, detail)
+}
+
+/// Lets a request in, and turns a bug into an answer instead of a broken connection.
+async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+    if let Err(problem) = access.check(&request) {
+        return problem.into_response();
+    }
+    let path = request.uri().path().to_owned();
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answered.unwrap_or_else(|_| {
+        tracing::error!(
+            path,
+            "a request failed; this is a bug in Dhow, please report it with the lines above"
+        );
+        let detail = "this is a bug in Dhow; the server's log says more";
+        ApiProblem::new(ProblemCode::Internal, detail).into_response()
+    })
+}

@@ -1,0 +1,117 @@
+//! Listeners, connections and their end.
+
+mod bind;
+mod connection;
+mod error;
+mod unix_socket;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::access::{Access, Peer};
+use super::context::Api;
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE};
+use super::router::router;
+
+pub use bind::bind;
+use connection::Server;
+pub use error::BindError;
+use unix_socket::SocketFile;
+
+/// Where the API is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listeners {
+    pub socket: Option<PathBuf>,
+    /// Loopback alone: any other address needs TLS and a token.
+    pub tcp: Vec<SocketAddr>,
+}
+
+/// Listeners that are open: whoever connects waits until they are served.
+#[derive(Debug)]
+pub struct Bound {
+    unix: Option<(UnixListener, SocketFile)>,
+    tcp: Vec<TcpListener>,
+}
+
+impl Bound {
+    /// The addresses with the ports that the host has given.
+    pub fn tcp_addrs(&self) -> Vec<SocketAddr> {
+        let all = self.tcp.iter();
+        all.filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+}
+
+/// Serves until `cancel` is cancelled: then nothing new is taken, open streams end, and what is under way has a few
+/// seconds to finish.
+pub async fn serve(api: Api, bound: Bound, cancel: CancellationToken) {
+    let server = Server {
+        router: router(api, Access::Everyone, cancel.clone()),
+        cancel: cancel.clone(),
+        connections: TaskTracker::new(),
+        room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        abort: CancellationToken::new(),
+    };
+    let listening = TaskTracker::new();
+    let mut file = None;
+    if let Some((listener, socket_file)) = bound.unix {
+        file = Some(socket_file);
+        let server = server.clone();
+        listening.spawn(async move { accept_unix(listener, server).await });
+    }
+    for listener in bound.tcp {
+        let server = server.clone();
+        listening.spawn(async move { accept_tcp(listener, server).await });
+    }
+    listening.close();
+    cancel.cancelled().await;
+    listening.wait().await;
+    drop(file);
+    server.connections.close();
+    if tokio::time::timeout(DRAIN_DEADLINE, server.connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(open = server.connections.len(), "connections are cut off");
+        server.abort.cancel();
+        server.connections.wait().await;
+    }
+}
+
+async fn accept_unix(listener: UnixListener, server: Server) {
+    while let Some(room) = server.room().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.cancel.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => match stream.peer_cred() {
+                Ok(peer) => server.start(stream, Peer::Unix { uid: peer.uid() }, room),
+                Err(error) => tracing::debug!(%error, "a client has gone before it was known"),
+            },
+            Err(error) => server.rest(&error).await,
+        }
+    }
+}
+
+async fn accept_tcp(listener: TcpListener, server: Server) {
+    while let Some(room) = server.room().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = server.cancel.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // Small answers go out at once; where that cannot be set they are only slower.
+                let _ = stream.set_nodelay(true);
+                server.start(stream, Peer::Tcp(peer), room);
+            }
+            Err(error) => server.rest(&error).await,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Opens the listeners.
+
+use tokio::net::TcpListener;
+
+use super::error::BindError;
+use super::unix_socket;
+use super::{Bound, Listeners};
+
+/// Opens all or none.
+pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
+    let mut tcp = Vec::with_capacity(listeners.tcp.len());
+    for addr in &listeners.tcp {
+        if !addr.ip().is_loopback() {
+            return Err(BindError::NotLoopback { addr: *addr });
+        }
+        let bound = TcpListener::bind(addr).await;
+        tcp.push(bound.map_err(|cause| BindError::Tcp { addr: *addr, cause })?);
+    }
+    let unix = match &listeners.socket {
+        Some(path) => Some(unix_socket::bind(path).await?),
+        None => None,
+    };
+    Ok(Bound { unix, tcp })
+}

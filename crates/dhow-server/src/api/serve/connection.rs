@@ -1,0 +1,93 @@
+//! One connection and its requests.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::api::access::Peer;
+use crate::api::limits::HEADER_TIMEOUT;
+
+/// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
+const REST: Duration = Duration::from_millis(100);
+
+/// What every connection needs.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub router: Router,
+    pub cancel: CancellationToken,
+    pub connections: TaskTracker,
+    pub room: Arc<Semaphore>,
+    /// Cuts off what has not ended in time.
+    pub abort: CancellationToken,
+}
+
+impl Server {
+    /// Waits for room for one more connection; none at the end.
+    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            room = Arc::clone(&self.room).acquire_owned() => room.ok(),
+            () = self.cancel.cancelled() => None,
+        }
+    }
+
+    /// After a failed accept.
+    pub async fn rest(&self, error: &io::Error) {
+        tracing::warn!(%error, "a connection cannot be accepted");
+        tokio::time::sleep(REST).await;
+    }
+
+    /// Serves a connection in a task of its own.
+    pub fn start<S>(&self, stream: S, peer: Peer, room: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (router, cancel, abort) = (self.router.clone(), self.cancel.clone(), self.abort.clone());
+        self.connections.spawn(async move {
+            let _room = room;
+            tokio::select! {
+                () = run(stream, peer, router, cancel) => {}
+                () = abort.cancelled() => {}
+            }
+        });
+    }
+}
+
+async fn run<S>(stream: S, peer: Peer, router: Router, cancel: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new());
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = cancel.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

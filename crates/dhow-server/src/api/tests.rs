@@ -1,0 +1,1 @@
+//! Routes over an in-process runtime and a scripted door.

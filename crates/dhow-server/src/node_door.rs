@@ -1,0 +1,109 @@
+//! The door to a node: how the API reaches what only a node has, its logs, its images and its workloads' insides.
+//!
+//! The API calls it; the daemon hands in an implementation that speaks with its own agent or, over the worker
+//! session, with others. Wire types only: this crate never sees an agent or a driver. An implementation must never
+//! block a thread and must bound what it buffers.
+
+mod error;
+mod scripted;
+
+use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::spec::PullPolicy;
+use dhow_wire::api::{
+    ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
+    PullProgress,
+};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use tokio::sync::mpsc;
+
+pub use error::DoorError;
+pub use scripted::{ScriptedDoor, ScriptedExec};
+
+/// What a question to a node is answered with.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, DoorError>>;
+
+/// Which lines of which replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogQuery {
+    pub replicas: Vec<ReplicaName>,
+    /// The last so many lines of each replica; all that are kept where there is none.
+    pub tail: Option<usize>,
+    /// Whether to go on with what is written from then on.
+    pub follow: bool,
+}
+
+/// What a stream of logs carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogItem {
+    Record(LogRecord),
+    /// Once, where the stream follows: everything that was there has been sent, what comes now is new.
+    CaughtUp,
+}
+
+pub type LogItems = BoxStream<'static, Result<LogItem, DoorError>>;
+
+/// A command that runs inside a replica. Dropping both ends of it ends the command.
+#[derive(Debug)]
+pub struct ExecSession {
+    pub input: mpsc::Sender<ExecClientFrame>,
+    /// Ends after [`ExecServerFrame::Exit`].
+    pub output: mpsc::Receiver<ExecServerFrame>,
+}
+
+/// Frames that may wait in either direction of a session: 16 of at most 64 KiB are 1 MiB.
+pub const EXEC_FRAMES_MAX: usize = 16;
+
+/// What to run in a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecRequest {
+    pub replica: ReplicaName,
+    pub command: Vec<String>,
+    /// Whether something will come for its standard input; else it is empty.
+    pub stdin: bool,
+}
+
+/// A pull that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullStep {
+    Progress(PullProgress),
+    /// The last one.
+    Done(ImageName),
+}
+
+pub type PullSteps = BoxStream<'static, Result<PullStep, DoorError>>;
+
+/// How far the pull for a replica has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaPull {
+    pub replica: ReplicaName,
+    pub done_bytes: u64,
+    /// Absent until the manifest has been read.
+    pub total_bytes: Option<u64>,
+}
+
+/// See the module.
+pub trait NodeDoor: Send + Sync {
+    /// The lines of one replica come in their order; those of several as they come.
+    fn logs(&self, node: NodeId, query: LogQuery) -> Answer<'_, LogItems>;
+
+    /// Runs a command in a replica.
+    fn exec(&self, node: NodeId, request: ExecRequest) -> Answer<'_, ExecSession>;
+
+    /// How far the pulls have come that replicas of this node wait for.
+    fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>>;
+
+    fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>>;
+
+    fn pull_image(&self, node: NodeId, image: String) -> Answer<'_, PullSteps>;
+
+    fn import_image(&self, node: NodeId, request: ImageImportRequest) -> Answer<'_, ImageName>;
+
+    fn remove_image(&self, node: NodeId, name: String) -> Answer<'_, ImagesRemoved>;
+
+    /// Removes every image that nothing uses.
+    fn prune_images(&self, node: NodeId) -> Answer<'_, ImagesRemoved>;
+
+    /// The digest that an image's name means now, as `sha256:…`.
+    fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String>;
+}

@@ -1,0 +1,92 @@
+//! The key on disk: 32 random bytes, for its owner alone. Blocks.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+pub(super) const KEY_BYTES: usize = 32;
+const NAME: &str = "secrets.key";
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    #[error("cannot {action} the key of the secrets at {path}", path = path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    #[error(
+        "the key of the secrets at {path} has {found} bytes and not {KEY_BYTES}; put the right file back, without \
+         it no secret can be read", path = path.display()
+    )]
+    Size { path: PathBuf, found: usize },
+    #[error("others than its owner may read {path}; run `chmod 600` on it", path = path.display())]
+    Open { path: PathBuf },
+    #[error("this host gives no random numbers")]
+    NoRandom,
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
+    let path = path.to_owned();
+    move |cause| KeyFileError::Io { action, path, cause }
+}
+
+/// Reads the key in a directory, or makes one.
+pub(super) fn open(dir: &Path) -> Result<[u8; KEY_BYTES], KeyFileError> {
+    let path = dir.join(NAME);
+    match File::open(&path) {
+        Ok(file) => read(&path, file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(dir, &path),
+        Err(error) => Err(failed("open", &path)(error)),
+    }
+}
+
+fn read(path: &Path, mut file: File) -> Result<[u8; KEY_BYTES], KeyFileError> {
+    let mode = file
+        .metadata()
+        .map_err(failed("look at", path))?
+        .permissions()
+        .mode();
+    if mode & 0o077 != 0 {
+        return Err(KeyFileError::Open {
+            path: path.to_owned(),
+        });
+    }
+    let mut bytes = Vec::with_capacity(KEY_BYTES);
+    // One byte more than wanted tells a file that is too long.
+    Read::take(&mut file, KEY_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed("read", path))?;
+    let found = bytes.len();
+    bytes.try_into().map_err(|_| KeyFileError::Size {
+        path: path.to_owned(),
+        found,
+    })
+}
+
+/// Written beside and renamed, so that there is never half a key.
+fn make(dir: &Path, path: &Path) -> Result<[u8; KEY_BYTES], KeyFileError> {
+    let mut key = [0; KEY_BYTES];
+    SystemRandom::new()
+        .fill(&mut key)
+        .map_err(|_| KeyFileError::NoRandom)?;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(dir).map_err(failed("make a directory for", dir))?;
+    let beside = dir.join(format!("{NAME}.new"));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let write = || {
+        let mut file = options.open(&beside)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(failed("write", path))?;
+    Ok(key)
+}

@@ -1,0 +1,23 @@
+//! The service manager: what deployments, services, replicas and nodes are doing, read off one consistent state.
+//!
+//! Called by the API and by the stabilization loop. It only reads: what changes goes through the reducer's inbox.
+
+mod cluster;
+mod deployment;
+mod digests;
+mod explain;
+mod history;
+mod manager;
+mod nodes;
+mod plan;
+mod progress;
+mod replicas;
+mod select;
+mod sum;
+
+pub use cluster::ClusterIdentity;
+pub use digests::resolve_digests;
+pub use manager::ServiceManager;
+pub use replicas::ReplicaFilter;
+pub use select::{NoSuchName, SelectedReplica, select};
+pub use sum::ServiceSum;

@@ -1,0 +1,44 @@
+//! A deployment's revisions and what became of them.
+
+use dhow_core::ids::DeploymentRevision;
+use dhow_core::spec::DeploymentSpec;
+use dhow_core::state::{Deployment, RevisionRecord};
+use dhow_wire::api::{HistoryEntry, RevisionState};
+
+/// The newest first.
+pub(super) fn history(deployment: &Deployment) -> Vec<HistoryEntry> {
+    let entries = deployment.history.iter().rev();
+    entries
+        .map(|(revision, record)| entry(deployment, *revision, record))
+        .collect()
+}
+
+fn entry(deployment: &Deployment, revision: DeploymentRevision, record: &RevisionRecord) -> HistoryEntry {
+    let (state, cause) = RevisionState::of(&record.outcome);
+    HistoryEntry {
+        revision: revision.0,
+        state,
+        author: record.author.to_string(),
+        created_unix_secs: record.wall_unix_secs,
+        cause,
+        current: revision == deployment.revision,
+        brings_back: record.brings_back.map(|back| back.0),
+        images: images(&record.spec),
+    }
+}
+
+fn images(spec: &DeploymentSpec) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for service in spec.services.values() {
+        let groups = service
+            .replica_groups
+            .iter()
+            .filter_map(|group| group.image.as_ref());
+        for image in service.image.iter().chain(groups) {
+            if !names.contains(&image.name) {
+                names.push(image.name.clone());
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,96 @@
+//! How a deployment comes along, as its stream shows it.
+
+use std::collections::BTreeMap;
+
+use dhow_core::ids::ReplicaName;
+use dhow_core::plan::PlanReport;
+use dhow_core::state::{Deployment, Service, State, Wanted};
+use dhow_wire::api::{Progress, PullingProgress, ServiceProgress};
+
+use super::deployment::{services, state_of};
+use super::sum::ServiceSum;
+use crate::node_door::ReplicaPull;
+
+/// How far pulls have come, by replica.
+pub(crate) type Pulls = BTreeMap<ReplicaName, ReplicaPull>;
+
+pub(super) fn progress(
+    state: &State,
+    report: &PlanReport,
+    deployment: &Deployment,
+    pulls: &Pulls,
+) -> Progress {
+    let sums: Vec<(&Service, ServiceSum)> = services(state, deployment)
+        .map(|(_, service)| (service, ServiceSum::of(state, service)))
+        .collect();
+    let whole = sums.iter().all(|(_, sum)| sum.is_whole());
+    Progress {
+        deployment: deployment.name.to_string(),
+        revision: deployment.revision.0,
+        state: state_of(deployment, whole),
+        services: sums
+            .iter()
+            .map(|(service, sum)| of_service(state, report, service, sum, pulls))
+            .collect(),
+    }
+}
+
+fn of_service(
+    state: &State,
+    report: &PlanReport,
+    service: &Service,
+    sum: &ServiceSum,
+    pulls: &Pulls,
+) -> ServiceProgress {
+    ServiceProgress {
+        name: service.key.service.to_string(),
+        running: sum.running_or_done(),
+        desired: sum.desired,
+        healthy: sum.desired == 0 || sum.healthy,
+        healthy_count: sum.healthy_count,
+        pending: sum.pending,
+        pulling: (sum.pulling > 0).then(|| pulling(state, service, sum, pulls)),
+        starting: sum.starting,
+        failed: sum.failed,
+        message: trouble(state, service).or_else(|| waits_for(report, service)),
+    }
+}
+
+fn pulling(state: &State, service: &Service, sum: &ServiceSum, pulls: &Pulls) -> PullingProgress {
+    let mut told = PullingProgress {
+        replicas: sum.pulling,
+        ..PullingProgress::default()
+    };
+    for (key, _) in state.replicas_of(service.id) {
+        let pull = state.replica_name(key).and_then(|name| pulls.get(&name));
+        if let Some(pull) = pull {
+            told.done_bytes = told.done_bytes.saturating_add(pull.done_bytes);
+            told.total_bytes = match (told.total_bytes, pull.total_bytes) {
+                (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+                (known, None) | (None, known) => known,
+            };
+        }
+    }
+    told
+}
+
+/// The last words of a replica that is in trouble.
+fn trouble(state: &State, service: &Service) -> Option<String> {
+    let replicas = state.replicas_of(service.id);
+    let mut failing = replicas.filter(|(_, replica)| {
+        replica.wanted == Wanted::Run && replica.machine.failures > 0 && !replica.is_healthy()
+    });
+    let (key, replica) = failing.next()?;
+    let machine = &replica.machine;
+    let what = match (&machine.message, machine.exit) {
+        (Some(message), _) => message.to_string(),
+        (None, Some(exit)) => format!("it {exit}"),
+        (None, None) => return None,
+    };
+    Some(format!("{}: {what}", state.replica_name(key)?.id()))
+}
+
+fn waits_for(report: &PlanReport, service: &Service) -> Option<String> {
+    let waiting = report.services.get(&service.id)?.waiting.first()?;
+    Some(waiting.why.to_string())
+}

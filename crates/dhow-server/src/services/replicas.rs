@@ -1,0 +1,169 @@
+//! The replicas that are there, those that are wanted and have no node yet, and those that were.
+
+use dhow_core::ids::{ReplicaKey, Slot, replica_id};
+use dhow_core::plan::{PlanReport, Waiting};
+use dhow_core::replica::Exit;
+use dhow_core::spec::RType;
+use dhow_core::state::{EndedReplica, Replica, Service, State};
+use dhow_core::time::ClusterTime;
+use dhow_wire::{ReplicaStateName, ReplicaStatus};
+
+/// Which ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaFilter {
+    pub deployment: Option<String>,
+    pub service: Option<String>,
+    /// Those that have ended and are remembered, too.
+    pub all: bool,
+}
+
+impl ReplicaFilter {
+    fn takes(&self, service: &Service) -> bool {
+        let fits =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        fits(&self.deployment, service.key.deployment.as_str())
+            && fits(&self.service, service.key.service.as_str())
+    }
+}
+
+/// By deployment and service, then by slot.
+pub(super) fn list(
+    state: &State,
+    report: &PlanReport,
+    filter: &ReplicaFilter,
+    wall_secs: impl Fn(ClusterTime) -> i64,
+) -> Vec<ReplicaStatus> {
+    let mut list = Vec::new();
+    let services = state.service_ids.values().filter_map(|id| state.service(*id));
+    for service in services.filter(|service| filter.takes(service)) {
+        let present = state.replicas_of(service.id);
+        list.extend(present.map(|(key, replica)| present_status(service, key, replica, &wall_secs)));
+        list.extend(absent(state, report, service));
+        if filter.all {
+            list.extend(service.ended.iter().map(|ended| ended_status(service, ended)));
+        }
+    }
+    list
+}
+
+fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatus {
+    let role = service
+        .role(slot.role)
+        .cloned()
+        .unwrap_or_else(dhow_core::ids::RoleName::fallback);
+    ReplicaStatus {
+        deployment: service.key.deployment.to_string(),
+        service: service.key.service.to_string(),
+        id: replica_id(&service.key.service, &role, slot.index),
+        role: role.to_string(),
+        replica: slot.index,
+        node_id: None,
+        image: None,
+        state,
+        healthy: false,
+        restarts: 0,
+        pid: None,
+        exit_code: None,
+        generation: None,
+        started_unix_secs: None,
+        message: None,
+    }
+}
+
+fn image(service: &Service, key: &ReplicaKey) -> Option<String> {
+    let role = service.role(key.slot.role)?;
+    let spec = &service.info(key.generation)?.spec;
+    let own = spec.group(role).and_then(|group| group.image.as_ref());
+    own.or(spec.image.as_ref()).map(|image| image.name.clone())
+}
+
+fn present_status(
+    service: &Service,
+    key: &ReplicaKey,
+    replica: &Replica,
+    wall_secs: &impl Fn(ClusterTime) -> i64,
+) -> ReplicaStatus {
+    let machine = &replica.machine;
+    ReplicaStatus {
+        node_id: Some(replica.node.0),
+        image: image(service, key),
+        healthy: replica.is_healthy(),
+        restarts: machine.restarts,
+        pid: machine.pid,
+        exit_code: machine.exit.and_then(Exit::code),
+        generation: Some(key.generation.0),
+        started_unix_secs: replica.is_running().then(|| wall_secs(replica.since)),
+        message: machine.message.as_ref().map(ToString::to_string),
+        ..blank(service, key.slot, machine.state.into())
+    }
+}
+
+/// Wanted slots without a replica, with what they wait for. A system service's slots are its nodes', which the
+/// planner alone counts.
+fn absent<'a>(
+    state: &'a State,
+    report: &'a PlanReport,
+    service: &'a Service,
+) -> impl Iterator<Item = ReplicaStatus> + 'a {
+    let counted = service.rtype() != RType::System;
+    let wanted = service.wanted_slots().filter(move |_| counted);
+    let empty = wanted.filter(move |slot| !service.is_done(*slot) && !has_replica(state, service, *slot));
+    let waiting = report
+        .services
+        .get(&service.id)
+        .map(|report| report.waiting.as_slice());
+    empty.map(move |slot| {
+        let key = ReplicaKey {
+            service: service.id,
+            slot,
+            generation: service.target,
+        };
+        ReplicaStatus {
+            image: image(service, &key),
+            message: waiting.and_then(|waiting| why(waiting, slot)),
+            ..blank(service, slot, ReplicaStateName::Pending)
+        }
+    })
+}
+
+fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
+    let key = |generation| ReplicaKey {
+        service: service.id,
+        slot,
+        generation: dhow_core::ids::Generation(generation),
+    };
+    state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
+}
+
+/// A run of slots that wait for the same reason is told by its first one and its length.
+pub(super) fn why(waiting: &[Waiting], slot: Slot) -> Option<String> {
+    let covers = |waiting: &&Waiting| {
+        waiting.first.role == slot.role
+            && slot.index >= waiting.first.index
+            && slot.index - waiting.first.index < waiting.slots
+    };
+    let found = waiting.iter().find(covers);
+    found.map(|waiting| waiting.why.to_string())
+}
+
+fn ended_status(service: &Service, ended: &EndedReplica) -> ReplicaStatus {
+    let key = ReplicaKey {
+        service: service.id,
+        slot: ended.slot,
+        generation: ended.generation,
+    };
+    let state = match ended.exit {
+        Some(exit) if exit.is_success() => ReplicaStateName::Exited,
+        Some(_) => ReplicaStateName::Failed,
+        None => ReplicaStateName::Exited,
+    };
+    ReplicaStatus {
+        node_id: Some(ended.node.0),
+        image: image(service, &key),
+        restarts: ended.restarts,
+        exit_code: ended.exit.and_then(Exit::code),
+        generation: Some(ended.generation.0),
+        message: ended.message.as_ref().map(ToString::to_string),
+        ..blank(service, ended.slot, state)
+    }
+}

@@ -1,0 +1,116 @@
+//! Replicas by the names that people give: a deployment, one of its services, or one replica's id.
+
+use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, ServiceName};
+use dhow_core::state::{Deployment, Replica, Service, State};
+
+/// A replica that was asked for.
+#[derive(Clone, Debug)]
+pub struct SelectedReplica {
+    pub key: ReplicaKey,
+    pub name: ReplicaName,
+    pub node: NodeId,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchName {
+    #[error("there is no deployment `{0}`; `dhow status` lists those there are")]
+    Deployment(String),
+    #[error("deployment `{0}` has no service and no replica `{1}`; `dhow ps {0}` lists its replicas")]
+    Name(DeploymentName, String),
+}
+
+pub(super) fn deployment<'a>(state: &'a State, name: &str) -> Result<&'a Deployment, NoSuchName> {
+    let missing = || NoSuchName::Deployment(shown(name));
+    let known = DeploymentName::new(name).map_err(|_| missing())?;
+    state.deployment(&known).map(AsRef::as_ref).ok_or_else(missing)
+}
+
+/// What a caller sent is repeated, but not a megabyte of it.
+fn shown(name: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 80;
+    name.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+/// What a name stands for in a deployment.
+#[derive(Clone, Debug)]
+pub(super) enum Subject<'a> {
+    Service(&'a Service),
+    /// A replica's id, which may not be there at the moment.
+    Replica {
+        service: &'a Service,
+        id: String,
+    },
+}
+
+/// An exact service name wins.
+pub(super) fn subject<'a>(
+    state: &'a State,
+    deployment: &'a Deployment,
+    name: &str,
+) -> Result<Subject<'a>, NoSuchName> {
+    let missing = || NoSuchName::Name(deployment.name.clone(), shown(name));
+    let named = ServiceName::new(name).ok();
+    let id = named.and_then(|name| deployment.services.get(&name));
+    if let Some(service) = id.and_then(|id| state.service(*id)) {
+        return Ok(Subject::Service(service));
+    }
+    for (_, service) in super::deployment::services(state, deployment) {
+        if is_id_of(state, service, name) {
+            let id = name.to_owned();
+            return Ok(Subject::Replica { service, id });
+        }
+    }
+    Err(missing())
+}
+
+/// Whether the service has, wants or remembers a replica of this id.
+fn is_id_of(state: &State, service: &Service, id: &str) -> bool {
+    let Some((role, index)) = id
+        .strip_prefix(service.key.service.as_str())
+        .and_then(|rest| rest.strip_prefix('-'))
+        .and_then(|rest| rest.rsplit_once('-'))
+    else {
+        return false;
+    };
+    let role = service.roles.iter().position(|known| known.as_str() == role);
+    let (Some(role), Ok(index)) = (role, index.parse::<u32>()) else {
+        return false;
+    };
+    let is_slot = |slot: dhow_core::ids::Slot| usize::from(slot.role.0) == role && slot.index == index;
+    state.replicas_of(service.id).any(|(key, _)| is_slot(key.slot))
+        || service.ended.iter().any(|ended| is_slot(ended.slot))
+        || service.wants(dhow_core::ids::Slot {
+            role: dhow_core::ids::RoleId(u16::try_from(role).unwrap_or(u16::MAX)),
+            index,
+        })
+}
+
+/// The replicas of a deployment, of one of its services, or one replica with all its generations.
+pub fn select(state: &State, name: &str, within: Option<&str>) -> Result<Vec<SelectedReplica>, NoSuchName> {
+    let deployment = deployment(state, name)?;
+    let subject = within.map(|name| subject(state, deployment, name)).transpose()?;
+    let mut selected = Vec::new();
+    for (_, service) in super::deployment::services(state, deployment) {
+        let wanted = match &subject {
+            None => true,
+            Some(Subject::Service(only) | Subject::Replica { service: only, .. }) => only.id == service.id,
+        };
+        if !wanted {
+            continue;
+        }
+        let all = state.replicas_of(service.id);
+        selected.extend(all.filter_map(|(key, replica)| one(state, key, replica)));
+    }
+    if let Some(Subject::Replica { id, .. }) = &subject {
+        selected.retain(|replica| replica.name.id() == *id);
+    }
+    Ok(selected)
+}
+
+fn one(state: &State, key: &ReplicaKey, replica: &Replica) -> Option<SelectedReplica> {
+    Some(SelectedReplica {
+        key: *key,
+        name: state.replica_name(key)?,
+        node: replica.node,
+    })
+}

@@ -1,0 +1,112 @@
+//! A service's replicas, counted.
+
+use dhow_core::ids::ReplicaKey;
+use dhow_core::replica::ReplicaState;
+use dhow_core::state::{Replica, Service, State, Wanted};
+use dhow_wire::stabilization::{ServiceHealthSummary, ServiceObservation};
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceSum {
+    pub desired: u32,
+    /// Those that run, whatever they were made from.
+    pub running: u32,
+    /// A job's that have done their work.
+    pub done: u32,
+    /// Those that run what the service is to run and are healthy, or have done their work.
+    pub healthy_count: u32,
+    /// Whether every replica that can speak of its health is healthy.
+    pub healthy: bool,
+    /// Replicas of an older template are still to be replaced.
+    pub outdated: u32,
+    pub pending: u32,
+    pub pulling: u32,
+    pub starting: u32,
+    pub failed: u32,
+}
+
+impl ServiceSum {
+    pub fn of(state: &State, service: &Service) -> Self {
+        let mut sum = Self {
+            desired: state.desired(service),
+            done: u32::try_from(service.done.len()).unwrap_or(u32::MAX),
+            healthy: true,
+            ..Self::default()
+        };
+        sum.healthy_count = sum.done;
+        let mut present = 0u32;
+        for (key, replica) in state.replicas_of(service.id) {
+            sum.add(service, key, replica);
+            present += u32::from(replica.wanted == Wanted::Run && service.is_current(key.generation));
+        }
+        let wanted_and_absent = sum
+            .desired
+            .saturating_sub(present.saturating_add(sum.done_before(service)));
+        sum.pending = sum.pending.saturating_add(wanted_and_absent);
+        sum
+    }
+
+    /// Slots whose work is done and whose replicas are forgotten.
+    fn done_before(&self, service: &Service) -> u32 {
+        u32::try_from(service.done.len()).unwrap_or(u32::MAX)
+    }
+
+    fn add(&mut self, service: &Service, key: &ReplicaKey, replica: &Replica) {
+        let current = service.is_current(key.generation);
+        self.running += u32::from(replica.is_running());
+        self.done += u32::from(replica.is_completed());
+        self.healthy_count += u32::from(current && (replica.is_healthy() || replica.is_completed()));
+        // What ends or cannot be reached says nothing about its health; that it is missing, the count says.
+        let speaks = replica.wanted == Wanted::Run && replica.machine.state != ReplicaState::Lost;
+        self.healthy &= !speaks || replica.is_healthy() || replica.is_completed();
+        if replica.wanted == Wanted::Stop {
+            return;
+        }
+        self.outdated += u32::from(!current && !replica.is_completed());
+        match replica.machine.state {
+            ReplicaState::Pending => self.pending += 1,
+            ReplicaState::Pulling => self.pulling += 1,
+            ReplicaState::Starting => self.starting += 1,
+            ReplicaState::Backoff | ReplicaState::Failed => self.failed += 1,
+            ReplicaState::Running | ReplicaState::Stopping | ReplicaState::Exited | ReplicaState::Lost => {}
+        }
+    }
+
+    /// Running, or done where it is a job.
+    pub fn running_or_done(&self) -> u32 {
+        self.running.saturating_add(self.done)
+    }
+
+    /// Whether it has what it should have, and nothing of it is being replaced.
+    pub fn is_whole(&self) -> bool {
+        self.healthy && self.running_or_done() == self.desired && self.outdated == 0
+    }
+
+    /// A job that is done counts as running, so that it holds nobody up.
+    pub fn summary(&self, service: &Service) -> ServiceHealthSummary {
+        let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
+        ServiceHealthSummary {
+            name: service.key.service.to_string(),
+            running: self.running_or_done(),
+            desired: self.desired,
+            healthy: self.desired == 0 || self.healthy,
+            endpoints: endpoints
+                .unwrap_or_default()
+                .iter()
+                .map(|endpoint| endpoint.address())
+                .collect(),
+        }
+    }
+
+    /// What the stabilization's verdict is made from.
+    pub fn observation(&self, service: &Service, desired: u32) -> ServiceObservation {
+        let summary = self.summary(service);
+        ServiceObservation {
+            name: summary.name,
+            desired,
+            running: summary.running,
+            healthy: self.healthy && self.outdated == 0,
+            endpoints: summary.endpoints,
+        }
+    }
+}

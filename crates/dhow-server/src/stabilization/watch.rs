@@ -1,0 +1,223 @@
+//! Follows one revision of a deployment until it is decided: what the progress stream sends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ReplicaName};
+use dhow_core::replica::ReplicaState;
+use dhow_core::state::{Deployment, Replica, Service, State};
+use dhow_wire::api::{Progress, ProgressOutcome, ProgressResult};
+use dhow_wire::stabilization::log_block;
+use dhow_wire::{ServiceHealthSummary, StabilizationOutcome};
+use tokio::sync::watch;
+
+use super::verdict::{Verdict, evaluation, judge};
+use super::{LOOK_AGAIN_MS, last_words, timed_out};
+use crate::services::ServiceManager;
+
+/// Replicas in trouble that are remembered, so that their last words are found after they are gone.
+const SUSPECTS_MAX: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgressEvent {
+    Progress(Progress),
+    /// The last one.
+    Result(ProgressResult),
+}
+
+/// See the module.
+pub struct ProgressWatch {
+    manager: ServiceManager,
+    states: watch::Receiver<Arc<State>>,
+    deployment: DeploymentName,
+    revision: DeploymentRevision,
+    deadline_ms: u64,
+    shown: Option<Progress>,
+    suspects: BTreeMap<ReplicaName, NodeId>,
+    /// The last summaries, for when the deployment is gone.
+    services: Vec<ServiceHealthSummary>,
+    is_over: bool,
+}
+
+impl ProgressWatch {
+    /// Watches a revision, the current one where none is named.
+    pub fn new(
+        manager: &ServiceManager,
+        deployment: &Deployment,
+        revision: Option<DeploymentRevision>,
+        timeout: Duration,
+    ) -> Self {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            manager: manager.clone(),
+            states: manager.view().states(),
+            deployment: deployment.name.clone(),
+            revision: revision.unwrap_or(deployment.revision),
+            deadline_ms: manager.clock().monotonic_ms().saturating_add(timeout_ms),
+            shown: None,
+            suspects: BTreeMap::new(),
+            services: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    /// The next news; none after the result.
+    pub async fn next(&mut self) -> Option<ProgressEvent> {
+        while !self.is_over {
+            let state = self.states.borrow_and_update().clone();
+            let known = state.deployment(&self.deployment).cloned();
+            if let Some(known) = &known {
+                self.services = evaluation(&state, known).services().to_vec();
+                self.remember_suspects(&state, known);
+                let progress = self.manager.progress(&state, known).await;
+                if self.shown.as_ref() != Some(&progress) {
+                    self.shown = Some(progress.clone());
+                    return Some(ProgressEvent::Progress(progress));
+                }
+            }
+            if let Some(result) = self.decide(&state, known.as_deref()).await {
+                self.is_over = true;
+                return Some(ProgressEvent::Result(result));
+            }
+            self.wait().await;
+        }
+        None
+    }
+
+    /// The result, where there is one by now.
+    async fn decide(&self, state: &State, known: Option<&Deployment>) -> Option<ProgressResult> {
+        let (name, revision) = (&self.deployment, self.revision);
+        let (outcome, message) = match judge(state, name, revision) {
+            Verdict::Ready => (
+                ProgressOutcome::Ready,
+                format!("`{name}` is stable at revision {revision}"),
+            ),
+            Verdict::Superseded { by } => (
+                ProgressOutcome::Superseded,
+                format!("revision {by} of `{name}` has taken the place of revision {revision}"),
+            ),
+            Verdict::Removed => (ProgressOutcome::Removed, format!("`{name}` has been removed")),
+            Verdict::Failed { cause } => {
+                let cause = cause
+                    .or_else(|| self.trouble())
+                    .unwrap_or_else(|| "it was given up".into());
+                let header = format!("revision {revision} of `{name}` failed: {cause}");
+                (ProgressOutcome::Failed, self.with_last_words(state, header).await)
+            }
+            Verdict::Reverted { cause } => {
+                let header = format!("revision {revision} of `{name}` failed and was reverted: {cause}");
+                (ProgressOutcome::Failed, self.with_last_words(state, header).await)
+            }
+            Verdict::UnderWay => return self.decide_late(state, known?).await,
+        };
+        Some(ProgressResult {
+            outcome,
+            message,
+            services: self.services.clone(),
+        })
+    }
+
+    async fn decide_late(&self, state: &State, known: &Deployment) -> Option<ProgressResult> {
+        if self.manager.clock().monotonic_ms() < self.deadline_ms && self.states.has_changed().is_ok() {
+            return None;
+        }
+        let evaluation = evaluation(state, known);
+        let result = timed_out(&self.manager, state, self.deployment.as_str(), evaluation).await;
+        let message = match result.outcome {
+            StabilizationOutcome::TimedOut { message } => message,
+            StabilizationOutcome::Ready => String::new(),
+        };
+        Some(ProgressResult {
+            outcome: ProgressOutcome::TimedOut,
+            message,
+            services: result.services,
+        })
+    }
+
+    async fn wait(&mut self) {
+        let clock = self.manager.clock();
+        let soon_ms = clock.monotonic_ms().saturating_add(LOOK_AGAIN_MS);
+        let look_at_ms = soon_ms.min(self.deadline_ms);
+        tokio::select! {
+            // An end of the runtime is seen by whoever decides.
+            _ = self.states.changed() => {}
+            () = clock.sleep_until_monotonic(look_at_ms) => {}
+        }
+    }
+
+    /// The words of a service in trouble, where the state keeps no cause.
+    fn trouble(&self) -> Option<String> {
+        let services = self.shown.as_ref()?.services.iter();
+        let mut told = services.filter_map(|service| service.message.clone());
+        told.next()
+    }
+
+    fn remember_suspects(&mut self, state: &State, known: &Deployment) {
+        if known.revision != self.revision {
+            return;
+        }
+        let services = known.services.values().filter_map(|id| state.service(*id));
+        for service in services {
+            for (key, replica) in state.replicas_of(service.id) {
+                if is_suspect(service, key, replica)
+                    && self.suspects.len() < SUSPECTS_MAX
+                    && let Some(name) = state.replica_name(key)
+                {
+                    self.suspects.insert(name, replica.node);
+                }
+            }
+        }
+    }
+
+    /// The header, and below it the last lines of the replica that it names, or of those that were in trouble.
+    async fn with_last_words(&self, state: &State, header: String) -> String {
+        let mut suspects: Vec<(ReplicaName, NodeId)> = self.suspects.clone().into_iter().collect();
+        if suspects.is_empty() {
+            suspects = self.ended(state);
+        }
+        let is_named = |(name, _): &&(ReplicaName, NodeId)| header.contains(&format!("`{}`", name.id()));
+        if let Some(named) = suspects.iter().rev().find(is_named) {
+            suspects = vec![named.clone()];
+        }
+        let logs = last_words::of_replicas(self.manager.door().as_ref(), suspects).await;
+        format!("{header}{}", log_block(logs))
+    }
+
+    /// Replicas that ended badly, the newest first: for whoever asks after it is all over.
+    fn ended(&self, state: &State) -> Vec<(ReplicaName, NodeId)> {
+        let known = state.deployment(&self.deployment);
+        let ids = known.into_iter().flat_map(|known| known.services.values());
+        let services = ids.filter_map(|id| state.service(*id));
+        let ended = services.flat_map(|service| {
+            service.ended.iter().rev().filter_map(|ended| {
+                let role = service.role(ended.slot.role)?.clone();
+                let bad = !ended.exit.is_some_and(|exit| exit.is_success());
+                let name = ReplicaName {
+                    deployment: service.key.deployment.clone(),
+                    service: service.key.service.clone(),
+                    role,
+                    index: ended.slot.index,
+                    generation: ended.generation,
+                };
+                bad.then_some((name, ended.node))
+            })
+        });
+        ended.collect()
+    }
+}
+
+fn is_suspect(service: &Service, key: &ReplicaKey, replica: &Replica) -> bool {
+    let machine = &replica.machine;
+    let failing = match machine.state {
+        ReplicaState::Failed | ReplicaState::Backoff => true,
+        ReplicaState::Pending
+        | ReplicaState::Pulling
+        | ReplicaState::Starting
+        | ReplicaState::Running
+        | ReplicaState::Stopping
+        | ReplicaState::Exited
+        | ReplicaState::Lost => machine.failures > 0,
+    };
+    failing && service.is_current(key.generation)
+}
