@@ -2,6 +2,7 @@
 //! listeners are open before a replica starts, a replica is admitted once it is healthy and withdrawn before it is
 //! asked to end.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -22,10 +23,11 @@ pub struct BackendAddress {
 
 /// Implemented by the proxy's client, and by [`NoBalancer`].
 pub trait Balancer: Send + Sync + 'static {
-    /// Makes sure that the service's ports are listened on, or says why they are not.
+    /// Makes sure that the ports of the replica's service are listened on, or says why they are not. What a newer
+    /// generation has said holds.
     fn open<'a>(
         &'a self,
-        service: &'a ServiceKey,
+        name: &'a ReplicaName,
         spec: &'a ServiceSpec,
     ) -> BalancerFuture<'a, Result<(), String>>;
 
@@ -35,6 +37,9 @@ pub trait Balancer: Send + Sync + 'static {
     /// Sends it nothing new, and waits until nothing is in flight to it or the time is over.
     fn withdraw<'a>(&'a self, name: &'a ReplicaName, drain_max: Duration) -> BalancerFuture<'a, ()>;
 
+    /// After a start: whatever an earlier daemon left of others than these is given up.
+    fn retain<'a>(&'a self, names: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()>;
+
     /// The service has gone from this node: its ports are given up.
     fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()>;
 }
@@ -43,7 +48,7 @@ pub trait Balancer: Send + Sync + 'static {
 pub struct NoBalancer;
 
 impl Balancer for NoBalancer {
-    fn open<'a>(&'a self, _: &'a ServiceKey, _: &'a ServiceSpec) -> BalancerFuture<'a, Result<(), String>> {
+    fn open<'a>(&'a self, _: &'a ReplicaName, _: &'a ServiceSpec) -> BalancerFuture<'a, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -52,6 +57,10 @@ impl Balancer for NoBalancer {
     }
 
     fn withdraw<'a>(&'a self, _: &'a ReplicaName, _: Duration) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn retain<'a>(&'a self, _: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()> {
         Box::pin(async {})
     }
 

@@ -66,6 +66,8 @@ impl Keeper {
         cancel: CancellationToken,
     ) -> Result<(), AgentError> {
         self.take_up(found);
+        let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
+        self.context.balancer.retain(&kept).await;
         let first = Instant::now() + HEARTBEAT_EVERY;
         let mut beat = interval_at(first, HEARTBEAT_EVERY);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -20,7 +20,7 @@ mod runner;
 mod session;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
-pub use balance::{BackendAddress, Balancer, NoBalancer};
+pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer};
 pub use drivers::Drivers;
 pub use logs::{LogItem, LogQuery};
 pub use pulls::PullState;

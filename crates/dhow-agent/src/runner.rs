@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
+use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
 use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::{self, Driver, ExitKind, PortBinding, ReplicaStatus, UnknownExit};
@@ -73,7 +73,6 @@ pub enum Wish {
 pub struct Runner {
     context: Arc<Context>,
     name: ReplicaName,
-    service: ServiceKey,
     wish: channel::Receiver<Wish>,
     spec: Option<Arc<ServiceSpec>>,
     ports: Vec<PortBinding>,
@@ -110,14 +109,9 @@ impl Runner {
             (None, Some(spec)) => Arc::clone(context.drivers.of(spec)),
             (None, None) => Arc::clone(&context.drivers.process),
         };
-        let service = ServiceKey {
-            deployment: name.deployment.clone(),
-            service: name.service.clone(),
-        };
         let mut runner = Self {
             context,
             name,
-            service,
             wish,
             spec,
             ports,

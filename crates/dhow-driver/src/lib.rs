@@ -10,3 +10,4 @@ pub mod image;
 pub mod logs;
 pub mod process;
 pub mod shim;
+pub mod unavailable;

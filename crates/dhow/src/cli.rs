@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, node, plan, ps,
-    restart, rm, rollback, scale, secret, status, validate,
+    restart, rm, rollback, scale, secret, status, up, validate,
 };
 
 /// A container orchestrator in one binary.
@@ -29,6 +29,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
+    Up(up::Args),
     Deploy(deploy::Args),
     Validate(validate::Args),
     Plan(plan::Args),

@@ -20,6 +20,7 @@ pub mod scale;
 pub mod secret;
 pub mod status;
 pub mod target;
+pub mod up;
 pub mod validate;
 pub mod wait;
 
@@ -34,6 +35,7 @@ use crate::output;
 pub fn run(cli: Cli) -> Exit {
     let host = cli.host.as_deref();
     let result = match &cli.command {
+        Command::Up(args) => up::start(args, host),
         Command::Validate(args) => offline(host, || validate::run(args)),
         Command::Daemon(args) => offline(host, || daemon::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),

@@ -35,7 +35,7 @@ impl Runner {
 
     async fn get_ready(&mut self, spec: &Arc<ServiceSpec>) -> Ready {
         self.driver = Arc::clone(self.context.drivers.of(spec));
-        if let Err(why) = self.context.balancer.open(&self.service, spec).await {
+        if let Err(why) = self.context.balancer.open(&self.name, spec).await {
             return Ready::Failed(why);
         }
         match self.prepare(spec).await {

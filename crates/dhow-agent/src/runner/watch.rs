@@ -25,6 +25,7 @@ impl Runner {
     pub(super) async fn watch_run(&mut self) {
         let mut checks = Checks::new(self.machine.healthy);
         let steady_at = Instant::now() + STEADY_AFTER;
+        self.open_endpoints().await;
         if self.machine.healthy {
             self.admit().await;
         }
@@ -90,12 +91,18 @@ impl Runner {
         })
         .await;
         if endpoints_changed {
-            if let Err(why) = self.context.balancer.open(&self.service, &spec).await {
-                tracing::warn!(replica = %self.name, why, "its endpoint is not open");
-            }
+            self.open_endpoints().await;
             if self.machine.healthy {
                 self.admit().await;
             }
+        }
+    }
+
+    /// For one that runs already: what it lacks is told, and nothing is ended for it.
+    async fn open_endpoints(&self) {
+        let Some(spec) = &self.spec else { return };
+        if let Err(why) = self.context.balancer.open(&self.name, spec).await {
+            tracing::warn!(replica = %self.name, why, "its endpoint is not open");
         }
     }
 

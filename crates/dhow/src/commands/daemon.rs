@@ -2,12 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
+use dhow_server::runtime::cancel_on_signals;
 use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
+use tokio_util::sync::CancellationToken;
 
+use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
 use crate::{input, output};
+
+/// How long threads that block may take at the end.
+const RUNTIME_END: Duration = Duration::from_secs(2);
 
 /// Where somebody who is not root keeps the state, below the home directory.
 const USER_DATA_DIR: &str = ".local/share/dhow";
@@ -84,7 +91,43 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         output::data(&yaml)?;
         return Ok(Exit::Done);
     }
-    anyhow::bail!("this build can only check a configuration: add --check");
+    logging::start(config.log);
+    let runtime = server_runtime()?;
+    let outcome = runtime.block_on(serve(&config));
+    // Reads of a slow disk must not hold the end up.
+    runtime.shutdown_timeout(RUNTIME_END);
+    outcome.map(|()| Exit::Done)
+}
+
+/// A daemon has little to compute: a few threads, whatever the machine.
+pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    const THREADS_MAX: usize = 4;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.min(THREADS_MAX))
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")
+}
+
+async fn serve(config: &DaemonConfig) -> anyhow::Result<()> {
+    let cancel = CancellationToken::new();
+    cancel_on_signals(cancel.clone()).context("signals cannot be caught")?;
+    Daemon::start(config, TcpApi::Required, cancel)
+        .await?
+        .finish()
+        .await
+}
+
+/// The configuration of a daemon that was given none: what the environment says, else the defaults.
+pub fn config_of_data_dir() -> anyhow::Result<DaemonConfig> {
+    let config = load_config(&ConfigSources {
+        file: None,
+        env: &|name| std::env::var_os(name),
+        flags: &[],
+        default_data_dir: &default_data_dir(),
+    });
+    config.map_err(|findings| anyhow::anyhow!("{findings}"))
 }
 
 fn load(args: &Args) -> Result<DaemonConfig, Findings> {

@@ -6,7 +6,7 @@ use dhow_wire::api::{ProgressOutcome, WriteDone};
 
 use super::target;
 use super::wait::{conclude, until_stable};
-use crate::client::{Client, Request};
+use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Watch;
@@ -30,7 +30,7 @@ pub struct Args {
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let name = args.deployment.as_str();
-    let _: WriteDone = client.fetch_as(Request::delete(&["deployments", name])).await?;
+    remove(client, &args.deployment).await?;
     if !args.wait {
         output::note(&format!("{name} is being removed"));
         return Ok(Exit::Done);
@@ -46,4 +46,10 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         output::note(&format!("{name} is removed"));
     }
     Ok(exit)
+}
+
+/// Asks for the removal; it is durable when this returns.
+pub async fn remove(client: &Client, deployment: &DeploymentName) -> Result<WriteDone, ClientError> {
+    let path = ["deployments", deployment.as_str()];
+    client.fetch_as(Request::delete(&path)).await
 }

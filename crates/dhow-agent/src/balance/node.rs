@@ -1,0 +1,199 @@
+//! The balancer of this node: keeps the proxy's table as replicas come and go. The proxy runs only while there is
+//! something to serve.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dhow_core::ids::{ReplicaName, ServiceKey};
+use dhow_core::spec::ServiceSpec;
+use dhow_driver::driver::error_chain;
+
+use super::routes::{Routes, backend_id};
+use super::{BackendAddress, Balancer, BalancerFuture};
+use crate::proxy::{ProxyClient, ProxyConfig, ProxyError, saved_table};
+
+/// How long the proxy may take to finish what is in flight when nothing is served any more.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct NodeBalancer {
+    config: ProxyConfig,
+    wanted: Mutex<Wanted>,
+    /// One table at a time goes to the proxy.
+    served: tokio::sync::Mutex<Served>,
+}
+
+#[derive(Default)]
+struct Wanted {
+    routes: Routes,
+    /// Counts the changes.
+    revision: u64,
+}
+
+#[derive(Default)]
+struct Served {
+    client: Option<Arc<ProxyClient>>,
+    /// The revision of the table that the proxy has, and the listeners that it could not bind.
+    revision: u64,
+    unbound: Vec<(SocketAddr, String)>,
+}
+
+impl NodeBalancer {
+    /// Takes up what an earlier daemon left; starts nothing.
+    pub fn open(config: ProxyConfig) -> Result<Self, ProxyError> {
+        let routes = match saved_table(&config.dir)? {
+            Some(table) => Routes::from_table(&table),
+            None => Routes::default(),
+        };
+        Ok(Self {
+            config,
+            wanted: Mutex::new(Wanted { routes, revision: 1 }),
+            served: tokio::sync::Mutex::default(),
+        })
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        // Changed as a whole under the lock; a holder that panicked is a bug elsewhere.
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is wanted and gives the revision that has it.
+    fn change<T>(&self, change: impl FnOnce(&mut Routes) -> T) -> (u64, T) {
+        let mut wanted = self.wanted();
+        let outcome = change(&mut wanted.routes);
+        wanted.revision += 1;
+        (wanted.revision, outcome)
+    }
+
+    /// Has everything up to a revision served. Calls that wait for each other are served by one table.
+    async fn serve(&self, revision: u64) -> Result<Vec<(SocketAddr, String)>, ProxyError> {
+        let mut served = self.served.lock().await;
+        if served.revision >= revision {
+            return Ok(served.unbound.clone());
+        }
+        let (newest, table, is_empty) = {
+            let wanted = self.wanted();
+            let table = wanted.routes.table(wanted.revision);
+            (wanted.revision, table, wanted.routes.is_empty())
+        };
+        if is_empty {
+            if let Some(client) = served.client.take() {
+                client.stop(STOP_GRACE).await?;
+            }
+            (served.revision, served.unbound) = (newest, Vec::new());
+            return Ok(Vec::new());
+        }
+        let client = match &mut served.client {
+            Some(client) => client,
+            none => none.insert(Arc::new(ProxyClient::open(self.config.clone()).await?)),
+        };
+        let applied = client.apply(table).await?;
+        let unbound = applied.listeners.into_iter();
+        served.unbound = unbound.filter_map(|(addr, bound)| Some((addr, bound.err()?))).collect();
+        served.revision = newest;
+        Ok(served.unbound.clone())
+    }
+
+    async fn serve_or_say(&self, revision: u64) {
+        if let Err(error) = self.serve(revision).await {
+            tracing::error!(why = error_chain(&error), "the balancer does not have the newest endpoints");
+        }
+    }
+
+    async fn open_service(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
+        let service = service_of(name);
+        if spec.endpoints.is_empty() && self.wanted().routes.addresses(&service).is_empty() {
+            return Ok(());
+        }
+        let (revision, opened) = {
+            let mut wanted = self.wanted();
+            let before = wanted.routes.table(0);
+            let opened = wanted.routes.open(&service, name.generation, spec);
+            // Most calls change nothing.
+            if wanted.routes.table(0) != before {
+                wanted.revision += 1;
+            }
+            (wanted.revision, opened)
+        };
+        opened?;
+        let unbound = self.serve(revision).await;
+        let unbound = unbound.map_err(|error| format!("the balancer failed: {}", error_chain(&error)))?;
+        let own = self.wanted().routes.addresses(&service);
+        match unbound.into_iter().find(|(addr, _)| own.contains(addr)) {
+            Some((_, why)) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    async fn drain(&self, name: &ReplicaName, drain_max: Duration) {
+        let (revision, known) = self.change(|routes| routes.drain(name));
+        if !known {
+            return;
+        }
+        self.serve_or_say(revision).await;
+        if !drain_max.is_zero() {
+            let served = self.served.lock().await;
+            let waiting = served.client.clone();
+            drop(served);
+            if let Some(client) = waiting {
+                // One that does not answer drains nothing either.
+                let _ = client.wait_drained(vec![backend_id(name)], drain_max).await;
+            }
+        }
+        // The next table leaves it out; until then it stands there as draining.
+        self.change(|routes| routes.remove(name));
+    }
+}
+
+impl Balancer for NodeBalancer {
+    fn open<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        spec: &'a ServiceSpec,
+    ) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(self.open_service(name, spec))
+    }
+
+    fn admit<'a>(&'a self, name: &'a ReplicaName, backends: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {
+        Box::pin(async move {
+            let (revision, ()) = self.change(|routes| routes.admit(name, backends));
+            self.serve_or_say(revision).await;
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a ReplicaName, drain_max: Duration) -> BalancerFuture<'a, ()> {
+        Box::pin(self.drain(name, drain_max))
+    }
+
+    fn retain<'a>(&'a self, names: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()> {
+        Box::pin(async move {
+            let (revision, is_empty) = self.change(|routes| {
+                routes.retain(names);
+                routes.is_empty()
+            });
+            // A node without endpoints needs no proxy; one that an earlier daemon left is ended.
+            if !is_empty || saved_table(&self.config.dir).is_ok_and(|saved| saved.is_some()) {
+                self.serve_or_say(revision).await;
+            }
+        })
+    }
+
+    fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()> {
+        Box::pin(async move {
+            if self.wanted().routes.addresses(service).is_empty() {
+                return;
+            }
+            let (revision, ()) = self.change(|routes| routes.close(service));
+            self.serve_or_say(revision).await;
+        })
+    }
+}
+
+fn service_of(name: &ReplicaName) -> ServiceKey {
+    ServiceKey {
+        deployment: name.deployment.clone(),
+        service: name.service.clone(),
+    }
+}

@@ -1,0 +1,94 @@
+use super::*;
+use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
+
+fn name(service: &str, index: u32, generation: u32) -> ReplicaName {
+    ReplicaName {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new(service).unwrap(),
+        role: RoleName::fallback(),
+        index,
+        generation: Generation(generation),
+    }
+}
+
+fn endpoint(name: &str, protocol: spec::Protocol, port: u16, path: Option<&str>) -> Endpoint {
+    Endpoint {
+        name: name.into(),
+        protocol,
+        port,
+        target_port: None,
+        expose: Expose::Internal,
+        path: path.map(Into::into),
+        host: None,
+        target_role: None,
+    }
+}
+
+fn spec_of(endpoints: Vec<Endpoint>) -> ServiceSpec {
+    ServiceSpec {
+        endpoints,
+        ..ServiceSpec::default()
+    }
+}
+
+fn at(port: u16) -> Vec<BackendAddress> {
+    vec![BackendAddress {
+        endpoint: "http".into(),
+        addr: (Ipv4Addr::LOCALHOST, port).into(),
+    }]
+}
+
+#[test]
+fn a_table_has_what_was_admitted_and_can_be_taken_up_again() {
+    let mut routes = Routes::default();
+    let web = service_of(&name("web", 0, 1));
+    let spec = spec_of(vec![endpoint("http", spec::Protocol::Http, 80, None)]);
+    routes.open(&web, Generation(1), &spec).unwrap();
+    routes.admit(&name("web", 0, 1), &at(4000));
+    routes.admit(&name("web", 1, 1), &at(4001));
+    assert!(routes.drain(&name("web", 1, 1)));
+    assert!(!routes.drain(&name("web", 2, 1)));
+    let table = routes.table(7);
+    let backends = &table.listeners[0].routes[0].backends;
+    let seen: Vec<_> = backends.iter().map(|backend| (backend.id.as_str(), backend.draining)).collect();
+    assert_eq!(seen, [("shop/web-default-0@1", false), ("shop/web-default-1@1", true)]);
+    let mut again = Routes::from_table(&table);
+    routes.remove(&name("web", 1, 1));
+    assert_eq!(again.table(7), routes.table(7));
+    again.retain(&BTreeSet::from([name("web", 3, 1)]));
+    assert!(again.table(7).listeners[0].routes[0].backends.is_empty());
+    again.retain(&BTreeSet::from([name("db", 0, 1)]));
+    assert!(again.is_empty());
+}
+
+#[test]
+fn an_old_generation_does_not_bring_old_ports_back() {
+    let mut routes = Routes::default();
+    let web = service_of(&name("web", 0, 1));
+    let on = |port| spec_of(vec![endpoint("http", spec::Protocol::Http, port, None)]);
+    routes.open(&web, Generation(2), &on(81)).unwrap();
+    routes.open(&web, Generation(1), &on(80)).unwrap();
+    assert_eq!(routes.addresses(&web), BTreeSet::from([(Ipv4Addr::LOCALHOST, 81).into()]));
+    routes.close(&web);
+    assert!(routes.is_empty());
+    routes.open(&web, Generation(1), &on(80)).unwrap();
+    assert_eq!(routes.addresses(&web).len(), 1);
+}
+
+#[test]
+fn a_port_is_shared_by_paths_alone() {
+    let mut routes = Routes::default();
+    let (web, api) = (service_of(&name("web", 0, 1)), service_of(&name("api", 0, 1)));
+    let open = |routes: &mut Routes, service: &ServiceKey, protocol, path| {
+        let spec = spec_of(vec![endpoint("http", protocol, 80, path)]);
+        routes.open(service, Generation(1), &spec)
+    };
+    open(&mut routes, &web, spec::Protocol::Http, None).unwrap();
+    let clash = open(&mut routes, &api, spec::Protocol::Http, None).unwrap_err();
+    assert!(clash.contains("port 80") && clash.contains("shop/web/http"), "{clash}");
+    open(&mut routes, &api, spec::Protocol::Tcp, None).unwrap_err();
+    open(&mut routes, &api, spec::Protocol::Udp, None).unwrap();
+    open(&mut routes, &api, spec::Protocol::Http, Some("/api")).unwrap();
+    assert_eq!(routes.table(1).listeners.len(), 1);
+    assert_eq!(routes.table(1).listeners[0].routes.len(), 2);
+}

@@ -1,0 +1,214 @@
+//! `dhow up [FILE]`: everything in one command, from a file to running services and their logs.
+
+mod background;
+mod file;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use dhow_core::ids::DeploymentName;
+use dhow_core::spec::TimeSpan;
+use dhow_wire::api::ProgressOutcome;
+use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel};
+use tokio_util::sync::CancellationToken;
+
+use super::daemon::{config_of_data_dir, server_runtime};
+use super::deploy::{announce, deploy, read};
+use super::logs::{LogForm, LogQuery, print_logs};
+use super::rm;
+use super::wait::{Watched, conclude, print_endpoints, until_stable};
+use crate::client::{Client, Request};
+use crate::daemon::{Daemon, TcpApi, logging};
+use crate::exit::Exit;
+use crate::output;
+use crate::progress::{ProgressView, Watch, watch};
+
+/// How long replicas have to end after Ctrl-C, beyond which `up` does not wait for them.
+const REMOVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Deploy a file, show it coming up, and follow its logs
+///
+/// Where no daemon answers, one is started inside this command: it needs no root and no configuration. Ctrl-C stops
+/// what the command has started.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The deployment file; without it the only `*.dhow.yaml` of the folder
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Leave everything running in the background and return once it is stable
+    #[arg(long, short)]
+    detach: bool,
+
+    /// How long to wait for it to become stable
+    #[arg(long, value_name = "DURATION", default_value = "120s")]
+    timeout: TimeSpan,
+}
+
+/// The daemon that this command talks to.
+enum Server {
+    /// It was there before, or was left in the background.
+    Other,
+    Own {
+        daemon: Box<Daemon>,
+        cancel: CancellationToken,
+    },
+}
+
+pub fn start(args: &Args, host: Option<&str>) -> anyhow::Result<Exit> {
+    let client = Client::from_env(host)?;
+    // It may have to be a daemon.
+    let runtime = server_runtime()?;
+    let outcome = runtime.block_on(run(args, client));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
+    let file = match file::choose(args.file.as_deref()) {
+        Ok(file) => file,
+        Err(why) => {
+            output::failure(&why);
+            return Ok(Exit::BadInput);
+        }
+    };
+    let (source, spec) = match read(&file) {
+        Ok(read) => read,
+        Err(findings) => {
+            output::findings(&findings);
+            return Ok(Exit::BadInput);
+        }
+    };
+    let server = server(args, &client).await?;
+    let known = client
+        .fetch(Request::get(&["deployments", spec.deployment.as_str()]))
+        .await;
+    let is_new = known.is_err_and(|error| error.is_not_found());
+    let outcome = bring_up(args, &client, &source, &spec).await;
+    let keeps = args.detach || !is_new;
+    if !keeps && outcome.is_ok() {
+        take_down(&client, &spec.deployment).await;
+    }
+    if let Server::Own { daemon, cancel } = server {
+        cancel.cancel();
+        daemon.finish().await?;
+    }
+    outcome
+}
+
+/// Finds a daemon, or starts one.
+async fn server(args: &Args, client: &Client) -> anyhow::Result<Server> {
+    match client.fetch(Request::get(&["cluster"])).await {
+        Ok(_) => return Ok(Server::Other),
+        Err(error) if error.is_away() && !client.is_named() => {}
+        Err(error) => return Err(error.into()),
+    }
+    let config = config_of_data_dir()?;
+    if args.detach {
+        background::start(&config, client).await?;
+        return Ok(Server::Other);
+    }
+    own_daemon(config).await
+}
+
+async fn own_daemon(config: DaemonConfig) -> anyhow::Result<Server> {
+    // What it has to say would stand between the lines of the progress.
+    logging::start(LogConfig {
+        level: LogLevel::Error,
+        format: LogFormat::Text,
+    });
+    let cancel = CancellationToken::new();
+    let daemon = Daemon::start(&config, TcpApi::Optional, cancel.clone())
+        .await
+        .context("no daemon answers, and none could be started here")?;
+    output::note(&format!("started a daemon in {}", config.data_dir.display()));
+    Ok(Server::Own {
+        daemon: Box::new(daemon),
+        cancel,
+    })
+}
+
+/// Deploys, waits, shows; then follows the logs until Ctrl-C.
+async fn bring_up(
+    args: &Args,
+    client: &Client,
+    source: &str,
+    spec: &dhow_core::spec::DeploymentSpec,
+) -> anyhow::Result<Exit> {
+    let deployed = deploy(client, source, spec).await?;
+    announce(&deployed);
+    let what = Watch {
+        deployment: spec.deployment.clone(),
+        revision: Some(deployed.revision),
+        timeout: args.timeout.to_std(),
+    };
+    let watched = until_stable(client, &what).await?;
+    let result = match &watched {
+        Watched::Result(result) => result,
+        Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),
+        Watched::Interrupted => return Ok(Exit::Interrupted),
+    };
+    let exit = conclude(&what, &watched, ProgressOutcome::Ready);
+    if exit != Exit::Done {
+        return Ok(exit);
+    }
+    print_endpoints(&result.services)?;
+    if args.detach {
+        return Ok(exit);
+    }
+    let query = LogQuery {
+        deployment: spec.deployment.clone(),
+        name: None,
+        tail: None,
+        follow: true,
+    };
+    let form = LogForm {
+        timestamps: false,
+        prefix: true,
+        json: false,
+    };
+    tokio::select! {
+        followed = print_logs(client, &query, form) => followed,
+        _ = stop_signal() => Ok(Exit::Done),
+    }
+}
+
+/// Removes the deployment and waits until nothing of it runs.
+async fn take_down(client: &Client, deployment: &DeploymentName) {
+    output::note(&format!("stopping `{deployment}`"));
+    let removed = async {
+        rm::remove(client, deployment).await?;
+        let what = Watch {
+            deployment: deployment.clone(),
+            revision: None,
+            timeout: REMOVE_WITHIN,
+        };
+        watch(client, &what, &mut ProgressView::new()).await
+    };
+    tokio::select! {
+        removed = removed => if let Err(error) = removed && !error.is_not_found() {
+            output::failure(&format!("`{deployment}` could not be stopped: {error}"));
+        },
+        () = second_signal() => output::note("not waiting for it to end"),
+    }
+}
+
+/// A signal that is not the echo of the first: some senders reach a process twice, by its number and by its group.
+async fn second_signal() {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    stop_signal().await;
+}
+
+/// Ctrl-C, or SIGTERM.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}

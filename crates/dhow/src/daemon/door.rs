@@ -1,0 +1,162 @@
+//! The API's door to this very node: its agent, its images.
+
+use dhow_agent::{AgentHandle, LogItem as AgentItem, LogQuery as AgentQuery};
+use dhow_core::ids::NodeId;
+use dhow_core::spec::PullPolicy;
+use dhow_driver::driver::{DriverError, Progress, error_chain};
+use dhow_driver::logs::Stream;
+use dhow_server::node_door::{
+    Answer, DoorError, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor, PullSteps,
+    ReplicaPull,
+};
+use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord, LogStream};
+use futures_util::StreamExt;
+
+use super::door_exec;
+use super::door_images::ImageDoor;
+
+/// See the module. A node that is not this one does not exist for it.
+pub struct LocalDoor {
+    node: NodeId,
+    agent: AgentHandle,
+    images: ImageDoor,
+}
+
+impl LocalDoor {
+    pub fn new(node: NodeId, agent: AgentHandle, images: ImageDoor) -> Self {
+        Self { node, agent, images }
+    }
+
+    fn check(&self, node: NodeId) -> Result<(), DoorError> {
+        if node == self.node {
+            return Ok(());
+        }
+        let why = format!("this is a cluster of one node, {}", self.node);
+        Err(DoorError::Unreachable { node, why })
+    }
+
+    fn log_items(&self, query: LogQuery) -> LogItems {
+        let node = self.node;
+        let items = self.agent.logs(AgentQuery {
+            replicas: query.replicas,
+            tail: query.tail,
+            follow: query.follow,
+        });
+        let items = futures_util::stream::unfold(items, |mut items| async move {
+            let item = items.recv().await?;
+            Some((item, items))
+        });
+        items.map(move |item| Ok(log_item(node, item))).boxed()
+    }
+
+    fn replica_pulls(&self) -> Vec<ReplicaPull> {
+        let pulls = self.agent.pulls().into_iter();
+        let pulls = pulls.map(|pull| {
+            let (done_bytes, total_bytes) = match pull.progress {
+                Progress::Pulling {
+                    done_bytes,
+                    total_bytes,
+                } => (done_bytes, total_bytes),
+                Progress::Resolving | Progress::Unpacking { .. } | Progress::Ready => (0, None),
+            };
+            ReplicaPull {
+                replica: pull.replica,
+                done_bytes,
+                total_bytes,
+            }
+        });
+        pulls.collect()
+    }
+}
+
+fn log_item(node: NodeId, item: AgentItem) -> LogItem {
+    let AgentItem::Line { replica, line } = item else {
+        return LogItem::CaughtUp;
+    };
+    LogItem::Record(LogRecord {
+        deployment: replica.deployment.to_string(),
+        replica: replica.id(),
+        node_id: node.0,
+        time_unix_us: i64::try_from(line.at_us).unwrap_or(i64::MAX),
+        stream: match line.stream {
+            Stream::Stdout => LogStream::Stdout,
+            Stream::Stderr => LogStream::Stderr,
+            Stream::Notice => LogStream::Notice,
+        },
+        text: line.text,
+    })
+}
+
+/// What a driver's failure is for the one who asked.
+pub fn door_error(error: &DriverError) -> DoorError {
+    use dhow_driver::driver::Cause;
+    let text = error_chain(error);
+    match &*error.cause {
+        Cause::NoSuchReplica => DoorError::NotFound(text),
+        Cause::NotRunning | Cause::Busy | Cause::AlreadyRuns { .. } => DoorError::Refused(text),
+        Cause::Unsupported { .. } => DoorError::NotSupported(text),
+        _ => DoorError::Failed(text),
+    }
+}
+
+impl NodeDoor for LocalDoor {
+    fn logs(&self, node: NodeId, query: LogQuery) -> Answer<'_, LogItems> {
+        Box::pin(async move {
+            self.check(node)?;
+            Ok(self.log_items(query))
+        })
+    }
+
+    fn exec(&self, node: NodeId, request: ExecRequest) -> Answer<'_, ExecSession> {
+        Box::pin(async move {
+            self.check(node)?;
+            door_exec::begin(&self.agent, request).await
+        })
+    }
+
+    fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>> {
+        Box::pin(async move {
+            self.check(node)?;
+            Ok(self.replica_pulls())
+        })
+    }
+
+    fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.images.list().await
+        })
+    }
+
+    fn pull_image(&self, node: NodeId, image: String) -> Answer<'_, PullSteps> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.images.pull(&image)
+        })
+    }
+
+    fn import_image(&self, node: NodeId, request: ImageImportRequest) -> Answer<'_, ImageName> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.images.import(request).await
+        })
+    }
+
+    fn remove_image(&self, node: NodeId, name: String) -> Answer<'_, ImagesRemoved> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.images.remove(&name).await
+        })
+    }
+
+    fn prune_images(&self, node: NodeId) -> Answer<'_, ImagesRemoved> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.images.prune().await
+        })
+    }
+
+    fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String> {
+        Box::pin(async move { self.images.resolve(&name, pull_policy).await })
+    }
+}

@@ -1,0 +1,175 @@
+//! The images of this node, for the API.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dhow_core::spec::PullPolicy;
+use dhow_driver::driver::error_chain;
+use dhow_driver::image::{Digest, ImageError, ImageRef, Images, PruneOptions, PruneReport, PullPhase};
+use dhow_server::node_door::{DoorError, PullStep, PullSteps};
+use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+
+/// Tells which images replicas of this node use.
+pub type UsedImages = dyn Fn() -> BoxFuture<'static, BTreeSet<Digest>> + Send + Sync;
+
+/// See the module.
+#[derive(Clone)]
+pub struct ImageDoor {
+    /// Or why this node has none.
+    images: Result<Images, String>,
+    used: Arc<UsedImages>,
+}
+
+impl ImageDoor {
+    pub fn new(images: Result<Images, String>, used: Arc<UsedImages>) -> Self {
+        Self { images, used }
+    }
+
+    fn store(&self) -> Result<&Images, DoorError> {
+        self.images
+            .as_ref()
+            .map_err(|why| DoorError::NotSupported(why.clone()))
+    }
+
+    pub async fn list(&self) -> Result<Vec<ImageInfo>, DoorError> {
+        let listed = self.store()?.list().await.map_err(failed)?;
+        let used = (self.used)().await;
+        let infos = listed.into_iter().flat_map(|image| {
+            let in_use = used.contains(&image.digest);
+            let digest = image.digest.to_string();
+            let names: Vec<String> = match image.references.is_empty() {
+                true => vec!["<none>".to_owned()],
+                false => image.references.iter().map(ImageRef::familiar).collect(),
+            };
+            let (size_bytes, created) = (image.size_bytes, unix_secs(image.last_used));
+            names.into_iter().map(move |name| ImageInfo {
+                name,
+                digest: digest.clone(),
+                size_bytes,
+                created_unix_secs: created,
+                in_use,
+            })
+        });
+        Ok(infos.collect())
+    }
+
+    pub fn pull(&self, image: &str) -> Result<PullSteps, DoorError> {
+        let reference = parse(image)?;
+        let pull = self.store()?.pull(&reference);
+        let progress = pull.progress();
+        let waiting: BoxFuture<'static, _> = Box::pin(pull.wait());
+        let name = reference.familiar();
+        let steps = futures_util::stream::unfold(Some((progress, waiting)), move |state| {
+            let name = name.clone();
+            async move {
+                let (mut progress, mut waiting) = state?;
+                tokio::select! {
+                    biased;
+                    done = &mut waiting => {
+                        let step = done.map_err(failed).map(|image| {
+                            let digest = image.digest().to_string();
+                            PullStep::Done(ImageName { name, digest })
+                        });
+                        Some((step, None))
+                    }
+                    Ok(()) = progress.changed() => {
+                        let now = *progress.borrow_and_update();
+                        let step = PullStep::Progress(PullProgress {
+                            state: match now.phase {
+                                PullPhase::Resolving => PullState::Resolving,
+                                PullPhase::Transferring => PullState::Pulling,
+                                PullPhase::Complete => PullState::Ready,
+                            },
+                            done_bytes: now.done_bytes,
+                            total_bytes: (now.total_bytes > 0).then_some(now.total_bytes),
+                        });
+                        Some((Ok(step), Some((progress, waiting))))
+                    }
+                }
+            }
+        });
+        Ok(steps.boxed())
+    }
+
+    pub async fn import(&self, request: ImageImportRequest) -> Result<ImageName, DoorError> {
+        if request.name.is_some() {
+            let why = "an imported image keeps the name of its source; leave `name` out".to_owned();
+            return Err(DoorError::NotSupported(why));
+        }
+        let source = match request.path.contains(':') {
+            true => request.path,
+            false if std::path::Path::new(&request.path).is_dir() => format!("oci:{}", request.path),
+            false => format!("docker-archive:{}", request.path),
+        };
+        let reference = parse(&source)?;
+        let image = self.store()?.pull(&reference).wait().await.map_err(failed)?;
+        Ok(ImageName {
+            name: reference.familiar(),
+            digest: image.digest().to_string(),
+        })
+    }
+
+    pub async fn remove(&self, name: &str) -> Result<ImagesRemoved, DoorError> {
+        let reference = parse(name)?;
+        let used = (self.used)().await;
+        let report = self.store()?.remove(&reference, &used).await.map_err(failed)?;
+        Ok(removed(report))
+    }
+
+    pub async fn prune(&self) -> Result<ImagesRemoved, DoorError> {
+        let options = PruneOptions {
+            in_use: (self.used)().await,
+            ..PruneOptions::default()
+        };
+        let report = self.store()?.prune(&options).await.map_err(failed)?;
+        Ok(removed(report))
+    }
+
+    /// What a name means now. With `never` only what is here counts.
+    pub async fn resolve(&self, name: &str, policy: PullPolicy) -> Result<String, DoorError> {
+        let reference = parse(name)?;
+        let images = self.store()?;
+        let here = match policy {
+            PullPolicy::Always => None,
+            PullPolicy::IfNotPresent | PullPolicy::Never => images.find(&reference).await.map_err(failed)?,
+        };
+        match (here, policy) {
+            (Some(image), _) => Ok(image.digest().to_string()),
+            (None, PullPolicy::Never) => {
+                Err(DoorError::NotFound(format!("image `{name}` is not on this node")))
+            }
+            (None, PullPolicy::Always | PullPolicy::IfNotPresent) => {
+                let digest = images.resolve(&reference).await.map_err(failed)?;
+                Ok(digest.to_string())
+            }
+        }
+    }
+}
+
+fn parse(image: &str) -> Result<ImageRef, DoorError> {
+    ImageRef::parse(image).map_err(|error| DoorError::Invalid(error_chain(&error)))
+}
+
+fn failed(error: ImageError) -> DoorError {
+    let text = error_chain(&error);
+    match error {
+        ImageError::NotHere { .. } => DoorError::NotFound(text),
+        ImageError::InUse { .. } => DoorError::Refused(text),
+        _ => DoorError::Failed(text),
+    }
+}
+
+fn removed(report: PruneReport) -> ImagesRemoved {
+    ImagesRemoved {
+        removed: report.images.iter().map(ToString::to_string).collect(),
+        freed_bytes: report.freed_bytes,
+    }
+}
+
+fn unix_secs(time: SystemTime) -> Option<i64> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
+}

@@ -1,0 +1,17 @@
+//! What the daemon says about itself, on stderr.
+
+use dhow_wire::{LogConfig, LogFormat};
+use tracing_subscriber::EnvFilter;
+
+/// Once per process; a second call changes nothing.
+pub fn start(config: LogConfig) {
+    let filter = EnvFilter::new(config.level.as_str());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A subscriber that is there already stays.
+    let _ = match config.format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}

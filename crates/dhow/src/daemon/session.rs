@@ -1,0 +1,109 @@
+//! The agent's session with a control plane in the same process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dhow_agent::{Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};
+use dhow_core::command::Refused;
+use dhow_core::dispatch::{Dispatch, dispatch_since};
+use dhow_core::ids::{NodeId, Revision};
+use dhow_server::runtime::{self, HeartbeatIngest, InputSender, RuntimeView, WriteError};
+use dhow_server::secrets::{SecretBox, unseal_all};
+
+/// See the module.
+pub struct LocalSession {
+    node: NodeId,
+    input: InputSender,
+    view: RuntimeView,
+    heartbeats: HeartbeatIngest,
+    secrets: Arc<SecretBox>,
+}
+
+impl LocalSession {
+    pub fn new(
+        node: NodeId,
+        input: InputSender,
+        view: RuntimeView,
+        heartbeats: HeartbeatIngest,
+        secrets: Arc<SecretBox>,
+    ) -> Self {
+        Self {
+            node,
+            input,
+            view,
+            heartbeats,
+            secrets,
+        }
+    }
+
+    async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
+        let body = match report.body {
+            ReportBody::Events { first_seq, events } => runtime::ReportBody::Events { first_seq, events },
+            ReportBody::Inventory { seq, replicas } => runtime::ReportBody::Inventory { seq, replicas },
+        };
+        match self.input.report(self.node, None, report.incarnation, body).await {
+            Ok(ack) => Ok(ReportAnswer::Durable {
+                seq: ack.durable_seq,
+                inventory_wanted: ack.inventory_wanted,
+            }),
+            Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
+                Ok(ReportAnswer::ReplayFrom { seq: replay_from })
+            }
+            Err(WriteError::Refused(Refused::Incarnation { .. })) => Ok(ReportAnswer::InventoryWanted),
+            Err(error) => Err(SessionError::Unavailable(error.to_string())),
+        }
+    }
+
+    async fn next_update(&self, last: Option<Revision>) -> Result<Dispatch, SessionError> {
+        let mut changes = self.view.node_changes(self.node);
+        loop {
+            changes.borrow_and_update();
+            let state = self.view.state();
+            if let Some(update) = dispatch_since(&state, self.node, last) {
+                return Ok(update);
+            }
+            let ended = |_| SessionError::Unavailable("the control plane has ended".into());
+            changes.changed().await.map_err(ended)?;
+        }
+    }
+}
+
+impl Session for LocalSession {
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
+        Box::pin(self.hand_in(report))
+    }
+
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+        Box::pin(self.next_update(last))
+    }
+
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+        Box::pin(async move {
+            let reply = self.heartbeats.beat(self.node, None, Some(digest)).await;
+            Ok(reply.replay_from.is_some())
+        })
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        Box::pin(async move {
+            let names = names.iter().map(String::as_str);
+            let opened = unseal_all(&self.secrets, &self.view.state(), names);
+            let opened = opened.map_err(|error| SessionError::Refused(error.to_string()))?;
+            opened
+                .0
+                .into_iter()
+                .map(|(name, value)| as_text(name, value))
+                .collect()
+        })
+    }
+}
+
+/// A variable of an environment is a text without a zero.
+fn as_text(name: String, value: Vec<u8>) -> Result<(String, String), SessionError> {
+    match String::from_utf8(value) {
+        Ok(text) if !text.contains('\0') => Ok((name, text)),
+        Ok(_) | Err(_) => Err(SessionError::Refused(format!(
+            "secret `{name}` is no text, so that it cannot stand in an environment"
+        ))),
+    }
+}
