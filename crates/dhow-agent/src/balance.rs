@@ -2,6 +2,9 @@
 //! listeners are open before a replica starts, a replica is admitted once it is healthy and withdrawn before it is
 //! asked to end.
 
+mod node;
+mod routes;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,6 +13,8 @@ use std::time::Duration;
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
+
+pub use node::NodeBalancer;
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 

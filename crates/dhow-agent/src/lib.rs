@@ -15,12 +15,13 @@ pub mod ledger;
 pub mod limits;
 mod logs;
 mod ports;
+pub mod proxy;
 mod pulls;
 mod runner;
 mod session;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
-pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer};
+pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};
 pub use drivers::Drivers;
 pub use logs::{LogItem, LogQuery};
 pub use pulls::PullState;

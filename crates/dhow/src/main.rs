@@ -17,9 +17,11 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|verb| verb == "shim-zygote") {
+    match args.next() {
         // Before any thread: what it forks shares its memory.
-        std::process::exit(dhow_driver::shim::zygote::main(args));
+        Some(verb) if verb == "shim-zygote" => std::process::exit(dhow_driver::shim::zygote::main(args)),
+        Some(verb) if verb == "proxy" => std::process::exit(dhow_agent::proxy::main(args)),
+        Some(_) | None => {}
     }
     let cli = cli::Cli::parse();
     commands::run(cli).into()

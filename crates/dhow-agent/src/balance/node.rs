@@ -42,16 +42,21 @@ struct Served {
 
 impl NodeBalancer {
     /// Takes up what an earlier daemon left; starts nothing.
-    pub fn open(config: ProxyConfig) -> Result<Self, ProxyError> {
-        let routes = match saved_table(&config.dir)? {
-            Some(table) => Routes::from_table(&table),
-            None => Routes::default(),
+    pub fn open(config: ProxyConfig) -> Self {
+        let routes = match saved_table(&config.dir) {
+            Ok(Some(table)) => Routes::from_table(&table),
+            Ok(None) => Routes::default(),
+            Err(error) => {
+                // The table is made anew from what runs; for a moment less is served than could be.
+                tracing::warn!(%error, "the balancer's table cannot be read");
+                Routes::default()
+            }
         };
-        Ok(Self {
+        Self {
             config,
             wanted: Mutex::new(Wanted { routes, revision: 1 }),
             served: tokio::sync::Mutex::default(),
-        })
+        }
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
@@ -91,14 +96,19 @@ impl NodeBalancer {
         };
         let applied = client.apply(table).await?;
         let unbound = applied.listeners.into_iter();
-        served.unbound = unbound.filter_map(|(addr, bound)| Some((addr, bound.err()?))).collect();
+        served.unbound = unbound
+            .filter_map(|(addr, bound)| Some((addr, bound.err()?)))
+            .collect();
         served.revision = newest;
         Ok(served.unbound.clone())
     }
 
     async fn serve_or_say(&self, revision: u64) {
         if let Err(error) = self.serve(revision).await {
-            tracing::error!(why = error_chain(&error), "the balancer does not have the newest endpoints");
+            tracing::error!(
+                why = error_chain(&error),
+                "the balancer does not have the newest endpoints"
+            );
         }
     }
 

@@ -62,8 +62,17 @@ impl Routes {
     }
 
     /// Takes the service's endpoints, or names the one that another service has.
-    pub fn open(&mut self, service: &ServiceKey, generation: Generation, spec: &ServiceSpec) -> Result<(), String> {
-        if self.spoken.get(service).is_some_and(|spoken| *spoken > generation) {
+    pub fn open(
+        &mut self,
+        service: &ServiceKey,
+        generation: Generation,
+        spec: &ServiceSpec,
+    ) -> Result<(), String> {
+        if self
+            .spoken
+            .get(service)
+            .is_some_and(|spoken| *spoken > generation)
+        {
             return Ok(());
         }
         let prefix = route_prefix(service);
@@ -75,7 +84,10 @@ impl Routes {
         for (id, door) in &wanted {
             let others = self.doors.iter().filter(|(other, _)| !other.starts_with(&prefix));
             if let Some((other, _)) = others.clone().find(|(_, other)| clashes(door, other)) {
-                return Err(format!("port {} of endpoint {id} is already served for {other}", door.addr.port()));
+                return Err(format!(
+                    "port {} of endpoint {id} is already served for {other}",
+                    door.addr.port()
+                ));
             }
         }
         self.spoken.insert(service.clone(), generation);
@@ -86,7 +98,9 @@ impl Routes {
 
     pub fn admit(&mut self, name: &ReplicaName, backends: &[BackendAddress]) {
         let prefix = route_prefix(&service_of(name));
-        let served = backends.iter().map(|backend| (format!("{prefix}{}", backend.endpoint), backend.addr));
+        let served = backends
+            .iter()
+            .map(|backend| (format!("{prefix}{}", backend.endpoint), backend.addr));
         let id = backend_id(name);
         self.draining.remove(&id);
         self.backends.insert(id, served.collect());

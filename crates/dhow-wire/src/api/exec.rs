@@ -104,7 +104,10 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>, ExecFrameError> {
+/// Kind, payload and how many bytes both took.
+type Split<'a> = Option<(u8, &'a [u8], usize)>;
+
+fn split(bytes: &[u8]) -> Result<Split<'_>, ExecFrameError> {
     let Some(([kind, length @ ..], rest)) = bytes.split_first_chunk::<EXEC_FRAME_HEADER_BYTES>() else {
         return Ok(None);
     };

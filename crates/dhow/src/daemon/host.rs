@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context;
-use dhow_agent::{Balancer, Drivers, NoBalancer};
+use dhow_agent::proxy::ProxyConfig;
+use dhow_agent::{Balancer, Drivers, NodeBalancer};
 use dhow_driver::cgroup::CgroupHost;
 use dhow_driver::driver::Driver;
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
@@ -49,6 +50,8 @@ impl Host {
             cgroups: Arc::clone(&cgroups),
         });
         let process: Arc<dyn Driver> = Arc::new(process.context("host programs cannot be run here")?);
+        let proxy = ProxyConfig::new(data_dir.join("proxy"), Arc::clone(&shim));
+        let proxy = proxy.context("the balancer cannot be set up")?;
         let why = "containers cannot run here";
         let container: Arc<dyn Driver> = Arc::new(UnavailableDriver::new("image", why));
         let used = Arc::new(|| -> futures_util::future::BoxFuture<'static, BTreeSet<_>> {
@@ -57,7 +60,7 @@ impl Host {
         Ok(Self {
             drivers: Drivers { process, container },
             images: ImageDoor::new(Err(why.to_owned()), used),
-            balancer: Arc::new(NoBalancer),
+            balancer: Arc::new(NodeBalancer::open(proxy)),
             shim,
         })
     }

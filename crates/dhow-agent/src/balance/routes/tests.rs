@@ -50,8 +50,14 @@ fn a_table_has_what_was_admitted_and_can_be_taken_up_again() {
     assert!(!routes.drain(&name("web", 2, 1)));
     let table = routes.table(7);
     let backends = &table.listeners[0].routes[0].backends;
-    let seen: Vec<_> = backends.iter().map(|backend| (backend.id.as_str(), backend.draining)).collect();
-    assert_eq!(seen, [("shop/web-default-0@1", false), ("shop/web-default-1@1", true)]);
+    let seen: Vec<_> = backends
+        .iter()
+        .map(|backend| (backend.id.as_str(), backend.draining))
+        .collect();
+    assert_eq!(
+        seen,
+        [("shop/web-default-0@1", false), ("shop/web-default-1@1", true)]
+    );
     let mut again = Routes::from_table(&table);
     routes.remove(&name("web", 1, 1));
     assert_eq!(again.table(7), routes.table(7));
@@ -68,7 +74,10 @@ fn an_old_generation_does_not_bring_old_ports_back() {
     let on = |port| spec_of(vec![endpoint("http", spec::Protocol::Http, port, None)]);
     routes.open(&web, Generation(2), &on(81)).unwrap();
     routes.open(&web, Generation(1), &on(80)).unwrap();
-    assert_eq!(routes.addresses(&web), BTreeSet::from([(Ipv4Addr::LOCALHOST, 81).into()]));
+    assert_eq!(
+        routes.addresses(&web),
+        BTreeSet::from([(Ipv4Addr::LOCALHOST, 81).into()])
+    );
     routes.close(&web);
     assert!(routes.is_empty());
     routes.open(&web, Generation(1), &on(80)).unwrap();
@@ -85,7 +94,10 @@ fn a_port_is_shared_by_paths_alone() {
     };
     open(&mut routes, &web, spec::Protocol::Http, None).unwrap();
     let clash = open(&mut routes, &api, spec::Protocol::Http, None).unwrap_err();
-    assert!(clash.contains("port 80") && clash.contains("shop/web/http"), "{clash}");
+    assert!(
+        clash.contains("port 80") && clash.contains("shop/web/http"),
+        "{clash}"
+    );
     open(&mut routes, &api, spec::Protocol::Tcp, None).unwrap_err();
     open(&mut routes, &api, spec::Protocol::Udp, None).unwrap();
     open(&mut routes, &api, spec::Protocol::Http, Some("/api")).unwrap();

@@ -1,0 +1,50 @@
+//! The node's load balancer: a process of its own that outlives the daemon, and the daemon's client for it.
+//!
+//! ```text
+//!  daemon ── ProxyClient ──Unix socket──▶ proxy ──▶ replicas
+//!                │                          ▲ clients
+//!                └── shim (starts it, keeps its log and exit)
+//! ```
+//!
+//! The daemon says what shall be served with one [`Table`], whole each time; the proxy changes what differs
+//! and keeps the last one on disk. A proxy of another build takes the listeners over from the one that runs,
+//! without a connection refused. The proxy must never decide who is healthy: it passes over a backend that
+//! refuses connections for a moment, and all else it is told.
+
+mod backend;
+mod balancer;
+mod bind;
+mod client;
+mod connect;
+mod control;
+mod descriptors;
+mod error;
+mod http;
+mod limits;
+mod listener;
+mod port_owner;
+mod process;
+mod protocol;
+mod routes;
+mod socket;
+mod store;
+mod table;
+mod tcp;
+mod udp;
+
+use std::io::Write;
+
+pub use client::{ProxyClient, ProxyCommand, ProxyConfig};
+pub use error::ProxyError;
+pub use process::main;
+pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
+pub use store::load as saved_table;
+pub use table::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, TableError};
+
+/// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests;

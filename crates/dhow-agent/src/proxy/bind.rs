@@ -1,0 +1,87 @@
+//! Sockets of listeners: bound here or taken over from the proxy before this one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, TcpSocket, UdpSocket};
+
+use super::port_owner::{self, Owner};
+use super::table::Transport;
+
+/// Connections that the kernel keeps for us until they are accepted; it cuts this to its own limit.
+const BACKLOG: u32 = 4096;
+
+/// A listener's socket, shared by its task and by whoever hands it over.
+#[derive(Clone)]
+pub enum Socket {
+    Stream(Arc<TcpListener>),
+    Datagram(Arc<UdpSocket>),
+}
+
+impl Socket {
+    pub fn bind(addr: SocketAddr, transport: Transport) -> io::Result<Self> {
+        match transport {
+            Transport::Stream => {
+                let socket = match addr {
+                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
+                };
+                // Connections of a proxy that was killed must not keep the port.
+                socket.set_reuseaddr(true)?;
+                socket.bind(addr)?;
+                Ok(Self::Stream(Arc::new(socket.listen(BACKLOG)?)))
+            }
+            Transport::Datagram => Self::from_datagram(std::net::UdpSocket::bind(addr)?),
+        }
+    }
+
+    /// Takes over a socket that somebody else has bound.
+    pub fn take_over(descriptor: OwnedFd, transport: Transport) -> io::Result<Self> {
+        match transport {
+            Transport::Stream => {
+                let listener = std::net::TcpListener::from(descriptor);
+                listener.set_nonblocking(true)?;
+                Ok(Self::Stream(Arc::new(TcpListener::from_std(listener)?)))
+            }
+            Transport::Datagram => Self::from_datagram(std::net::UdpSocket::from(descriptor)),
+        }
+    }
+
+    fn from_datagram(socket: std::net::UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self::Datagram(Arc::new(UdpSocket::from_std(socket)?)))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stream(listener) => listener.as_fd(),
+            Self::Datagram(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Says why an address could not be bound, with the process that has it where that can be found. Blocks.
+pub fn why_not(addr: SocketAddr, transport: Transport, error: &io::Error) -> String {
+    let port = addr.port();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => match port_owner::find(addr, transport) {
+            Some(Owner { pid, name }) => format!(
+                "port {port} is taken by process {pid} ({name}): stop it, or give the endpoint another port"
+            ),
+            None => format!(
+                "port {port} is taken by a process that this user cannot see: find it with `ss -lntup` as \
+                 root, or give the endpoint another port"
+            ),
+        },
+        io::ErrorKind::PermissionDenied => format!(
+            "port {port} is reserved for root: run the daemon as root or with CAP_NET_BIND_SERVICE, or give \
+             the endpoint a port from 1024 up"
+        ),
+        io::ErrorKind::AddrNotAvailable => format!("this host does not have the address {}", addr.ip()),
+        _ => format!("{addr} cannot be listened on: {error}"),
+    }
+}

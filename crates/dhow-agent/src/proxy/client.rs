@@ -1,0 +1,218 @@
+//! The daemon's handle on its proxy: finds it, starts it when there is none, replaces one of another build,
+//! and brings it back when it dies. Nothing of it is kept in memory alone: a daemon that was killed and one
+//! that was started anew see the same.
+
+mod restarts;
+mod supervisor;
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_driver::logs::{LogDir, LogLimits};
+use dhow_driver::shim::ShimClient;
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::error::ProxyError;
+use super::protocol::{self, Applied, Reply, Request, Status};
+use super::socket;
+use super::table::Table;
+use supervisor::Supervisor;
+
+/// From a request to its answer, where nobody asked it to wait. Applying a large table takes milliseconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// A proxy that has just ended is started again and asked once more.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// How the proxy is started: a command line to which its arguments are added.
+#[derive(Clone, Debug)]
+pub struct ProxyCommand {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+}
+
+impl Default for ProxyCommand {
+    /// This very binary, even when the file has been replaced since: the zygote runs the same.
+    fn default() -> Self {
+        Self {
+            program: "/proc/self/exe".into(),
+            args: vec!["proxy".into()],
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// The proxy's own folder: its sockets, table and log.
+    pub dir: PathBuf,
+    pub shim: Arc<ShimClient>,
+    pub command: ProxyCommand,
+    /// A running proxy of another build hands over to one of this.
+    pub build: String,
+    pub log: LogLimits,
+}
+
+impl ProxyConfig {
+    /// This binary's own proxy.
+    pub fn new(dir: PathBuf, shim: Arc<ShimClient>) -> Result<Self, ProxyError> {
+        let command = ProxyCommand::default();
+        let failed = |doing| {
+            let path = command.program.clone();
+            move |source| ProxyError::File { doing, path, source }
+        };
+        let dir = std::path::absolute(dir).map_err(failed("finding the folder beside"))?;
+        let metadata = std::fs::metadata(&command.program).map_err(failed("looking at"))?;
+        // A file that was replaced has another number or another time.
+        let build = format!(
+            "{}-{:x}-{:x}-{:x}.{:x}",
+            env!("CARGO_PKG_VERSION"),
+            metadata.dev(),
+            metadata.ino(),
+            metadata.mtime(),
+            metadata.mtime_nsec()
+        );
+        Ok(Self {
+            dir,
+            shim,
+            command,
+            build,
+            log: LogLimits::default(),
+        })
+    }
+}
+
+/// A cheap handle. The proxy outlives it; only [`ProxyClient::stop`] ends the proxy.
+pub struct ProxyClient {
+    supervisor: Arc<Supervisor>,
+    watcher: JoinHandle<()>,
+}
+
+impl Drop for ProxyClient {
+    fn drop(&mut self) {
+        self.watcher.abort();
+    }
+}
+
+impl ProxyClient {
+    /// Finds the proxy that runs, or starts one; one of another build hands over to a new one first.
+    pub async fn open(config: ProxyConfig) -> Result<Self, ProxyError> {
+        let supervisor = Arc::new(Supervisor::open(config)?);
+        supervisor.ensure().await?;
+        let watcher = tokio::spawn(supervisor.clone().watch());
+        Ok(Self { supervisor, watcher })
+    }
+
+    /// Has a table served. A listener that cannot be bound is no error: its reason is in the answer.
+    pub async fn apply(&self, table: Table) -> Result<Applied, ProxyError> {
+        match self.call(Request::Apply(table), ANSWER_TIMEOUT).await? {
+            Reply::Applied(applied) => Ok(applied),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What is open where, older proxies that still finish something included.
+    pub async fn status(&self) -> Result<Status, ProxyError> {
+        let mut status = match self.call(Request::Status, ANSWER_TIMEOUT).await? {
+            Reply::Status(status) => status,
+            other => return Err(unexpected(other)),
+        };
+        for reply in self.ask_older(Request::Status, ANSWER_TIMEOUT).await {
+            if let Reply::Status(older) = reply {
+                status.add(older);
+            }
+        }
+        Ok(status)
+    }
+
+    /// Waits until these backends, which a table has marked as draining or no longer names, have nothing in
+    /// flight, but no longer than the timeout; gives those that are idle.
+    pub async fn wait_drained(&self, ids: Vec<String>, wait: Duration) -> Result<Vec<String>, ProxyError> {
+        let timeout_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let request = Request::WaitDrained { ids, timeout_ms };
+        let limit = wait.saturating_add(ANSWER_TIMEOUT);
+        let (reply, older) = tokio::join!(self.call(request.clone(), limit), self.ask_older(request, limit));
+        let mut idle = match reply? {
+            Reply::Drained { ids } => ids,
+            other => return Err(unexpected(other)),
+        };
+        for reply in older {
+            if let Reply::Drained { ids } = reply {
+                idle.retain(|id| ids.contains(id));
+            }
+        }
+        Ok(idle)
+    }
+
+    /// Ends the proxy: it finishes what is in flight, for `grace` at most. Nothing is served afterwards, and
+    /// the saved table is forgotten.
+    pub async fn stop(&self, grace: Duration) -> Result<(), ProxyError> {
+        self.supervisor.stop(grace).await
+    }
+
+    /// Where the running proxy's output is.
+    pub async fn log(&self) -> Result<LogDir, ProxyError> {
+        let generation = self.supervisor.ensure().await?;
+        Ok(self.supervisor.log_dir(generation))
+    }
+
+    /// The running proxy's process.
+    pub async fn pid(&self) -> Result<u32, ProxyError> {
+        match self.call(Request::Hello, ANSWER_TIMEOUT).await? {
+            Reply::Hello(hello) => Ok(hello.pid),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    async fn call(&self, request: Request, limit: Duration) -> Result<Reply, ProxyError> {
+        let mut attempt = 1;
+        loop {
+            let generation = self.supervisor.ensure().await?;
+            match ask(&self.supervisor, generation, &request, limit).await {
+                Ok(Reply::Refused { why }) => return Err(ProxyError::Refused { why }),
+                Ok(reply) => return Ok(reply),
+                Err(source) if attempt == ATTEMPTS_MAX => {
+                    return Err(self.supervisor.silent(generation, source));
+                }
+                // Every request may be repeated: they say what shall be, not what shall change.
+                Err(_) => self.supervisor.suspect(generation).await,
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Asks the proxies that have handed over and still run. One that ends meanwhile has nothing to say.
+    async fn ask_older(&self, request: Request, limit: Duration) -> Vec<Reply> {
+        let older = self.supervisor.older().await;
+        let asked = older
+            .iter()
+            .map(|generation| ask(&self.supervisor, *generation, &request, limit));
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+}
+
+async fn ask(
+    supervisor: &Supervisor,
+    generation: u32,
+    request: &Request,
+    limit: Duration,
+) -> io::Result<Reply> {
+    let asked = async {
+        let name = protocol::socket_name(generation);
+        let mut stream = socket::connect(supervisor.dir(), &name).await?;
+        protocol::send(&mut stream, request).await?;
+        protocol::receive(&mut stream).await
+    };
+    timeout(limit, asked)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))
+        .flatten()
+}
+
+fn unexpected(reply: Reply) -> ProxyError {
+    let why = format!("an answer to another question: {reply:?}");
+    ProxyError::Refused { why }
+}

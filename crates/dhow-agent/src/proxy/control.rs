@@ -1,0 +1,135 @@
+//! The proxy's side of its control socket.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::balancer::Balancer;
+use super::descriptors;
+use super::protocol::{self, HandOver, Hello, Reply, Request};
+use super::store;
+use super::table::Table;
+
+/// Control connections at once: a daemon has a few, the next proxy one.
+const CONNECTIONS_MAX: usize = 32;
+/// How long anybody may wait for backends to drain in one request.
+const DRAIN_WAIT_MAX: Duration = Duration::from_secs(3600);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the control connections of a proxy share.
+pub struct Control {
+    pub dir: PathBuf,
+    pub build: String,
+    pub balancer: Arc<Balancer>,
+    /// It has ended accepting: its listeners are another's, or it was told to stop.
+    pub ended: AtomicBool,
+    pub ended_notify: Notify,
+}
+
+impl Control {
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
+        let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+        while let Ok(permit) = room.clone().acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let control = self.clone();
+            tokio::spawn(async move {
+                // Whoever closes or speaks nonsense loses the connection; there is nothing to undo.
+                let _ = control.converse(stream).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
+        loop {
+            let request = match protocol::receive(&mut stream).await {
+                Ok(request) => request,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    let why = error.to_string();
+                    return protocol::send(&mut stream, Reply::Refused { why }).await;
+                }
+                Err(error) => return Err(error),
+            };
+            match request {
+                Request::Hello => protocol::send(&mut stream, Reply::Hello(self.hello())).await?,
+                Request::Apply(table) => {
+                    let reply = self.apply(table).await;
+                    protocol::send(&mut stream, reply).await?;
+                }
+                Request::Status => {
+                    let status = self.balancer.status().await;
+                    protocol::send(&mut stream, Reply::Status(status)).await?;
+                }
+                Request::WaitDrained { ids, timeout_ms } => {
+                    let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);
+                    let ids = self.balancer.wait_drained(&ids, Instant::now() + wait).await;
+                    protocol::send(&mut stream, Reply::Drained { ids }).await?;
+                }
+                Request::HandOver => self.hand_over(&mut stream).await?,
+                Request::TookOver => {
+                    self.end().await;
+                    protocol::send(&mut stream, Reply::Done).await?;
+                }
+            }
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            build: self.build.clone(),
+            pid: std::process::id(),
+            ended: self.ended.load(Ordering::Acquire),
+        }
+    }
+
+    async fn apply(&self, table: Table) -> Reply {
+        if self.ended.load(Ordering::Acquire) {
+            let why = "this proxy only finishes what it has: another one serves now".to_owned();
+            return Reply::Refused { why };
+        }
+        let applied = match self.balancer.apply(table.clone(), Default::default()).await {
+            Ok(applied) => applied,
+            Err(error) => {
+                let why = error.to_string();
+                return Reply::Refused { why };
+            }
+        };
+        let dir = self.dir.clone();
+        let saved = tokio::task::spawn_blocking(move || store::save(&dir, &table)).await;
+        if let Ok(Err(error)) = saved {
+            // It is served all the same; only a proxy that is killed now comes up with an older one.
+            super::note(&format!("the table could not be saved: {error}"));
+        }
+        Reply::Applied(applied)
+    }
+
+    /// Sends table and listeners. They are served here until the other says that it does.
+    async fn hand_over(&self, stream: &mut UnixStream) -> io::Result<()> {
+        if self.ended.load(Ordering::Acquire) {
+            let why = "it has handed its listeners over already".to_owned();
+            return protocol::send(stream, Reply::Refused { why }).await;
+        }
+        let (table, sockets) = self.balancer.sockets().await;
+        let listeners = sockets.iter().map(|(key, _)| *key).collect();
+        protocol::send(stream, Reply::HandOver(HandOver { table, listeners })).await?;
+        let numbers: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+        descriptors::send(stream, &numbers).await
+    }
+
+    /// Accepts nothing more; what is open finishes, then the process ends.
+    pub async fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.balancer.end().await;
+        self.ended_notify.notify_one();
+    }
+}

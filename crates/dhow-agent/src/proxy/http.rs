@@ -1,0 +1,188 @@
+//! HTTP listeners: one task per client connection, which balances each of its requests by itself.
+
+mod body;
+mod forward;
+mod headers;
+pub mod pool;
+mod stream;
+mod tunnel;
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
+use super::limits::Permit;
+use super::routes::RouteSet;
+
+/// From a connection, or the end of its last request, to the end of the next request's headers. So an idle
+/// client is let go after this time too.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The request line with all headers. Browsers stay below 16 KiB; common servers refuse beyond 8 to 64.
+const HEADER_MAX_BYTES: usize = 64 << 10;
+const HEADERS_MAX: usize = 128;
+/// What one direction of one connection may hold in memory: the longest headers fit.
+pub const BUFFER_MAX_BYTES: usize = HEADER_MAX_BYTES;
+/// Requests at once on one HTTP/2 connection, each of which may hold a window of 64 KiB.
+const STREAMS_MAX: u32 = 256;
+/// An HTTP/2 client that is gone without a word is noticed within both of these.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an idle client of a listener that ends may still send a request, which is then answered and
+/// told to connect anew. Closing at once would meet requests that are on their way.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub struct HttpListener {
+    pub routes: watch::Receiver<Arc<RouteSet>>,
+    /// No new connections; those that are open finish.
+    pub stop: CancellationToken,
+    pub tasks: TaskTracker,
+}
+
+/// One client connection.
+struct Connection {
+    listener: HttpListener,
+    peer: HeaderValue,
+    /// A response has told the client that this connection ends.
+    told: AtomicBool,
+    told_notify: Notify,
+    /// Held by tunnels too, which outlive the connection that they grew out of.
+    _permit: Permit,
+}
+
+impl Connection {
+    fn is_ending(&self) -> bool {
+        self.listener.stop.is_cancelled()
+    }
+
+    fn tell(&self) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.told_notify.notify_one();
+        }
+    }
+}
+
+/// Serves one client to its end.
+pub async fn serve(listener: HttpListener, stream: TcpStream, peer: SocketAddr, permit: Permit) {
+    let _ = stream.set_nodelay(true);
+    let ip = peer.ip().to_canonical().to_string();
+    let Ok(peer) = HeaderValue::try_from(ip) else {
+        return;
+    };
+    let sniffed = tokio::select! {
+        sniffed = tokio::time::timeout(HEADER_TIMEOUT, sniff(&stream)) => sniffed,
+        () = ending(&listener.stop) => return,
+    };
+    let Ok(Ok(version)) = sniffed else { return };
+    let connection = Arc::new(Connection {
+        listener,
+        peer,
+        told: AtomicBool::new(false),
+        told_notify: Notify::new(),
+        _permit: permit,
+    });
+    let io = TokioIo::new(stream);
+    let shared = connection.clone();
+    let service = service_fn(move |request| forward::answer(shared.clone(), request));
+    // How a client's connection ended is the client's affair: there is nobody to tell.
+    match version {
+        Version::One => {
+            let served = http1_builder().serve_connection(io, service).with_upgrades();
+            let mut served = std::pin::pin!(served);
+            drive(served.as_mut(), &connection, |served| served.graceful_shutdown()).await;
+        }
+        Version::Two => {
+            let mut served = std::pin::pin!(http2_builder().serve_connection(io, service));
+            drive(served.as_mut(), &connection, |served| served.graceful_shutdown()).await;
+        }
+    }
+}
+
+/// Runs a connection; when its listener ends, closes it as gently as the protocol allows.
+async fn drive<F: Future>(mut served: Pin<&mut F>, connection: &Connection, shut_down: fn(Pin<&mut F>)) {
+    tokio::select! {
+        biased;
+        _ = served.as_mut() => return,
+        () = connection.listener.stop.cancelled() => {}
+    }
+    tokio::select! {
+        biased;
+        _ = served.as_mut() => return,
+        () = connection.told_notify.notified() => {}
+        () = tokio::time::sleep(LINGER) => {}
+    }
+    shut_down(served.as_mut());
+    served.await;
+}
+
+/// A client that has not said a word yet is given the same time as an idle one.
+async fn ending(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LINGER).await;
+}
+
+enum Version {
+    One,
+    Two,
+}
+
+/// HTTP/2 begins with words that no HTTP/1 request can begin with.
+async fn sniff(stream: &TcpStream) -> io::Result<Version> {
+    const PREFACE: &[u8] = b"PRI ";
+    /// A client that sends less than four bytes and pauses is rare, and may wait this long.
+    const PAUSE: Duration = Duration::from_millis(5);
+    let mut start = [0u8; PREFACE.len()];
+    loop {
+        let count = stream.peek(&mut start).await?;
+        let seen = start.get(..count).unwrap_or_default();
+        if seen.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !PREFACE.starts_with(seen) {
+            return Ok(Version::One);
+        }
+        if seen.len() == PREFACE.len() {
+            return Ok(Version::Two);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEADER_MAX_BYTES)
+        .max_buf_size(BUFFER_MAX_BYTES)
+        // A client that has sent its request and closed its side still wants the answer.
+        .half_close(true);
+    builder
+}
+
+fn http2_builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(HEADER_MAX_BYTES).unwrap_or(u32::MAX))
+        .max_send_buf_size(BUFFER_MAX_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}

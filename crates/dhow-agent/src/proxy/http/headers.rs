@@ -1,0 +1,167 @@
+//! Headers on their way through: what belongs to one connection stays there, and the backend learns who
+//! asked.
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Uri, Version};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// What one connection means and the next does not. `Connection` may name more.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// What a request asked for that cannot be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    NoHost,
+    TwoHosts,
+    NoPath,
+}
+
+/// The host that a request is for, with its port if it gave one.
+pub fn host(parts: &Parts) -> Result<HeaderValue, Bad> {
+    // The target's own host wins over the header, as the RFC has it.
+    if let Some(authority) = parts.uri.authority() {
+        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+        return HeaderValue::from_str(host).map_err(|_| Bad::NoHost);
+    }
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Ok(host.clone()),
+        (Some(_), Some(_)) => Err(Bad::TwoHosts),
+        // HTTP/1.0 had none.
+        (None, _) if parts.version < Version::HTTP_11 => Ok(HeaderValue::from_static("")),
+        (None, _) => Err(Bad::NoHost),
+    }
+}
+
+/// A host without its port; an IPv6 address keeps its brackets.
+pub fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(at) if !host.get(at..).unwrap_or_default().contains(']') => host.get(..at).unwrap_or(host),
+        Some(_) | None => host,
+    }
+}
+
+/// The protocol that the client wants to change to, if it does.
+pub fn upgrade(parts: &Parts) -> Option<HeaderValue> {
+    let wanted = parts.headers.get(header::UPGRADE)?;
+    let is_asked = tokens(&parts.headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    (is_asked && parts.version == Version::HTTP_11).then(|| wanted.clone())
+}
+
+/// Turns a client's request into the backend's.
+pub fn to_backend(
+    parts: &mut Parts,
+    host: HeaderValue,
+    peer: &HeaderValue,
+    upgrade: Option<&HeaderValue>,
+) -> Result<(), Bad> {
+    let from_two = parts.version == Version::HTTP_2;
+    strip(&mut parts.headers);
+    // It was this proxy that the client waited for; the body follows by itself.
+    parts.headers.remove(header::EXPECT);
+    if let Some(upgrade) = upgrade {
+        keep_upgrade(&mut parts.headers, upgrade);
+    }
+    forwarded(&mut parts.headers, &host, peer);
+    if !host.is_empty() {
+        parts.headers.insert(header::HOST, host);
+    }
+    if from_two {
+        join_cookies(&mut parts.headers);
+    }
+    if parts.uri.scheme().is_some() || parts.uri.authority().is_some() {
+        let path = parts.uri.path_and_query().cloned().ok_or(Bad::NoPath)?;
+        parts.uri = Uri::from(path);
+    }
+    parts.version = Version::HTTP_11;
+    Ok(())
+}
+
+/// Turns a backend's response into the client's.
+pub fn to_client(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
+    strip(headers);
+    if let Some(upgrade) = upgrade {
+        keep_upgrade(headers, upgrade);
+    }
+}
+
+fn keep_upgrade(headers: &mut HeaderMap, upgrade: &HeaderValue) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, upgrade.clone());
+}
+
+/// Another proxy in front may have written them: its word on protocol and host stands, the list of
+/// addresses grows.
+fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, peer: &HeaderValue) {
+    let before: Vec<&[u8]> = headers
+        .get_all(FORWARDED_FOR)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    let list = if before.is_empty() {
+        peer.clone()
+    } else {
+        let mut list = before.join(&b", "[..]);
+        list.extend_from_slice(b", ");
+        list.extend_from_slice(peer.as_bytes());
+        HeaderValue::from_bytes(&list).unwrap_or_else(|_| peer.clone())
+    };
+    headers.insert(FORWARDED_FOR, list);
+    if !headers.contains_key(FORWARDED_PROTO) {
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    }
+    if !headers.contains_key(FORWARDED_HOST) && !host.is_empty() {
+        headers.insert(FORWARDED_HOST, host.clone());
+    }
+}
+
+/// HTTP/2 may send a cookie in pieces, HTTP/1 may not.
+fn join_cookies(headers: &mut HeaderMap) {
+    let pieces: Vec<&[u8]> = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if pieces.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&pieces.join(&b"; "[..]))
+    {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = tokens(headers).filter_map(|token| token.parse().ok()).collect();
+        for name in named {
+            // Without these the message would be another one: nobody may have them taken away.
+            if name != header::HOST && name != header::CONTENT_LENGTH {
+                headers.remove(name);
+            }
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::CONNECTION).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+}

@@ -1,0 +1,121 @@
+//! Connections to one backend: idle ones kept for reuse, and how a new one is made.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::BUFFER_MAX_BYTES;
+use super::body::RequestBody;
+use super::stream::{SharedStream, is_quiet};
+use crate::proxy::connect;
+
+/// Idle connections kept per backend. More than this many requests at once open further ones, which are
+/// closed when they are done.
+const IDLE_MAX: usize = 256;
+/// How long an idle connection is kept. Few servers let go of theirs earlier, and a connection that was
+/// closed is noticed before it is used.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How many busy ones are passed over before a new connection is made.
+const PASSED_MAX: usize = 4;
+
+#[derive(Default)]
+pub struct Pool {
+    /// The last is the one that was used last: it is taken first, so that a quiet service keeps few.
+    idle: Mutex<Vec<Idle>>,
+}
+
+struct Idle {
+    sender: SendRequest<RequestBody>,
+    stream: Weak<TcpStream>,
+    since: Instant,
+}
+
+/// A connection that a request may be sent on.
+pub struct PooledConnection {
+    pub sender: SendRequest<RequestBody>,
+    stream: Weak<TcpStream>,
+    /// It has carried a request before.
+    pub reused: bool,
+}
+
+impl Pool {
+    pub fn take(&self) -> Option<PooledConnection> {
+        let mut idle = self.lock();
+        let mut passed = 0;
+        let mut at = idle.len();
+        while at > 0 && passed < PASSED_MAX {
+            at -= 1;
+            let candidate = idle.get(at)?;
+            if !candidate.sender.is_closed() && !candidate.sender.is_ready() {
+                // Its last response is read, yet its request is still being sent, or its task has not had
+                // its turn.
+                passed += 1;
+                continue;
+            }
+            let Idle { sender, stream, .. } = idle.remove(at);
+            let is_open = !sender.is_closed() && stream.upgrade().is_some_and(|stream| is_quiet(&stream));
+            if is_open {
+                let reused = true;
+                return Some(PooledConnection {
+                    sender,
+                    stream,
+                    reused,
+                });
+            }
+        }
+        None
+    }
+
+    pub fn put(&self, connection: PooledConnection) {
+        let PooledConnection { sender, stream, .. } = connection;
+        if sender.is_closed() {
+            return;
+        }
+        let since = Instant::now();
+        let mut idle = self.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle {
+                sender,
+                stream,
+                since,
+            });
+        }
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// Lets go of connections that nobody has used for a while.
+    pub fn sweep(&self) {
+        self.lock()
+            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
+        // Nothing that runs under the lock leaves the list half changed.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens a connection to a backend.
+pub async fn open(addr: SocketAddr) -> io::Result<PooledConnection> {
+    let stream = Arc::new(connect::connect(addr).await?);
+    let weak = Arc::downgrade(&stream);
+    let io = TokioIo::new(SharedStream(stream));
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(BUFFER_MAX_BYTES);
+    let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
+    // Its errors reach whoever waits for a response on it.
+    tokio::spawn(connection.with_upgrades());
+    Ok(PooledConnection {
+        sender,
+        stream: weak,
+        reused: false,
+    })
+}

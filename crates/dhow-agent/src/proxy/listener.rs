@@ -1,0 +1,138 @@
+//! One listener while it runs: its socket, its routes, and the task that accepts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::bind::Socket;
+use super::http::HttpListener;
+use super::limits::Limits;
+use super::routes::RouteSet;
+use super::table::{self, Protocol};
+use super::udp::UdpListener;
+use super::{http, tcp, udp};
+
+/// For want of descriptors or memory, accepting pauses instead of spinning.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What every listener of a process shares.
+#[derive(Clone)]
+pub struct Shared {
+    pub limits: Limits,
+    pub tasks: TaskTracker,
+}
+
+/// A bound listener.
+pub struct RunningListener {
+    pub spec: table::Listener,
+    pub socket: Socket,
+    routes: watch::Sender<Arc<RouteSet>>,
+    stop: CancellationToken,
+    accepting: JoinHandle<()>,
+}
+
+impl RunningListener {
+    pub fn start(shared: &Shared, spec: table::Listener, socket: Socket, routes: RouteSet) -> Self {
+        let stop = CancellationToken::new();
+        let (sender, receiver) = watch::channel(Arc::new(routes));
+        let accept = Accept {
+            shared: shared.clone(),
+            routes: receiver,
+            stop: stop.clone(),
+        };
+        let accepting = match &socket {
+            Socket::Stream(listener) => shared
+                .tasks
+                .spawn(accept.streams(listener.clone(), spec.protocol)),
+            Socket::Datagram(socket) => shared.tasks.spawn(udp::serve(UdpListener {
+                socket: socket.clone(),
+                routes: accept.routes,
+                stop: accept.stop,
+                tasks: accept.shared.tasks,
+                limits: accept.shared.limits,
+            })),
+        };
+        Self {
+            spec,
+            socket,
+            routes: sender,
+            stop,
+            accepting,
+        }
+    }
+
+    /// Accepts nothing more from here on, and the address is free once sessions of UDP are over.
+    pub async fn close(self) {
+        self.stop.cancel();
+        // It cannot panic, and a runtime that ends has closed the socket too.
+        let _ = self.accepting.await;
+    }
+
+    /// Requests that are under way keep the backend that they have.
+    pub fn reroute(&mut self, spec: table::Listener, routes: RouteSet) {
+        self.spec = spec;
+        self.routes.send_replace(Arc::new(routes));
+    }
+}
+
+struct Accept {
+    shared: Shared,
+    routes: watch::Receiver<Arc<RouteSet>>,
+    stop: CancellationToken,
+}
+
+impl Accept {
+    async fn streams(self, listener: Arc<TcpListener>, protocol: Protocol) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.accept(&listener, protocol) => {}
+        }
+    }
+
+    async fn accept(&self, listener: &TcpListener, protocol: Protocol) {
+        let ours = self.shared.limits.listener();
+        let http = HttpListener {
+            routes: self.routes.clone(),
+            stop: self.stop.clone(),
+            tasks: self.shared.tasks.clone(),
+        };
+        // The permit comes first: without room, connections wait in the kernel.
+        while let Some(permit) = self.shared.limits.permit(&ours).await {
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) if is_of_one_client(&error) => continue,
+                Err(_) => {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            match protocol {
+                Protocol::Http => {
+                    self.shared
+                        .tasks
+                        .spawn(http::serve(http.clone(), stream, peer, permit));
+                }
+                Protocol::Tcp | Protocol::Udp => {
+                    self.shared
+                        .tasks
+                        .spawn(tcp::serve(self.routes.clone(), stream, permit));
+                }
+            }
+        }
+    }
+}
+
+/// A client that left before it was accepted says nothing about the next.
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}

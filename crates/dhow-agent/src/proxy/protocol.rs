@@ -1,0 +1,179 @@
+//! What the daemon and the next proxy say to a proxy, and what they hear: JSON behind a length, each message
+//! with the version of its form. A connection carries any number of requests, each answered in turn.
+
+use std::io;
+use std::net::SocketAddr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::backend::BackendState;
+use super::table::{Table, Transport};
+
+pub const CONTROL_VERSION: u32 = 1;
+/// A table at its limit: 65,536 backends of up to 600 bytes; the usual one has a few kilobytes.
+pub const MESSAGE_MAX_BYTES: usize = 48 << 20;
+
+/// The control socket of one proxy.
+pub fn socket_name(generation: u32) -> String {
+    format!("proxy.{generation}.sock")
+}
+
+/// The generation that a socket's name means.
+pub fn socket_generation(name: &str) -> Option<u32> {
+    name.strip_prefix("proxy.")?.strip_suffix(".sock")?.parse().ok()
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope<T> {
+    version: u32,
+    body: T,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    Hello,
+    Apply(Table),
+    Status,
+    WaitDrained {
+        ids: Vec<String>,
+        timeout_ms: u64,
+    },
+    /// From the next proxy: give me your listeners. The answer is followed by their descriptors.
+    HandOver,
+    /// From the next proxy: they are served. Accept nothing more.
+    TookOver,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Hello(Hello),
+    Applied(Applied),
+    Status(Status),
+    Drained { ids: Vec<String> },
+    HandOver(HandOver),
+    Done,
+    Refused { why: String },
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub build: String,
+    pub pid: u32,
+    /// It accepts nothing any more and only finishes what it has.
+    pub ended: bool,
+}
+
+/// What the next proxy gets: the descriptors follow in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOver {
+    pub table: Table,
+    pub listeners: Vec<(Transport, SocketAddr)>,
+}
+
+/// What became of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Each listener, with the reason where it is not bound. It is tried again every few seconds.
+    pub listeners: Vec<(SocketAddr, Result<(), String>)>,
+}
+
+/// What a proxy is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub revision: u64,
+    pub listeners: Vec<ListenerStatus>,
+    /// How many client connections there may be at once, by the number of descriptors.
+    pub connections_max: usize,
+    pub backends: Vec<BackendStatus>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    pub addr: SocketAddr,
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendStatus {
+    pub id: String,
+    pub addr: SocketAddr,
+    pub draining: bool,
+    /// Requests, connections or sessions that are open now.
+    pub in_flight: u32,
+    /// The same since the proxy knows it.
+    pub total: u64,
+    /// Connections that it did not accept.
+    pub refused: u64,
+}
+
+impl Status {
+    /// Joins what an older proxy still has in flight.
+    pub(super) fn add(&mut self, older: Status) {
+        for theirs in older.backends {
+            let same = |ours: &&mut BackendStatus| ours.id == theirs.id && ours.addr == theirs.addr;
+            match self.backends.iter_mut().find(same) {
+                Some(ours) => {
+                    ours.in_flight = ours.in_flight.saturating_add(theirs.in_flight);
+                    ours.total = ours.total.saturating_add(theirs.total);
+                    ours.refused = ours.refused.saturating_add(theirs.refused);
+                }
+                None => self.backends.push(theirs),
+            }
+        }
+    }
+}
+
+impl BackendStatus {
+    pub(super) fn of(state: &BackendState) -> Self {
+        Self {
+            id: state.id.clone(),
+            addr: state.addr,
+            draining: state.is_draining(),
+            in_flight: state.in_flight(),
+            total: state.total(),
+            refused: state.refused_total(),
+        }
+    }
+}
+
+pub async fn send<T: Serialize>(stream: &mut UnixStream, body: T) -> io::Result<()> {
+    let version = CONTROL_VERSION;
+    let mut message = vec![0u8; 4];
+    serde_json::to_writer(&mut message, &Envelope { version, body })?;
+    let length = u32::try_from(message.len() - 4).map_err(io::Error::other)?;
+    if let Some(head) = message.get_mut(..4) {
+        head.copy_from_slice(&length.to_le_bytes());
+    }
+    stream.write_all(&message).await
+}
+
+/// Reads one message; an error of the kind `UnexpectedEof` is the end of the connection.
+pub async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
+    let length = usize::try_from(stream.read_u32_le().await?).unwrap_or(usize::MAX);
+    if length > MESSAGE_MAX_BYTES {
+        return Err(invalid(format!(
+            "a message of {length} bytes is longer than {MESSAGE_MAX_BYTES}"
+        )));
+    }
+    let mut message = vec![0u8; length];
+    stream.read_exact(&mut message).await?;
+    let envelope: Envelope<serde_json::Value> = serde_json::from_slice(&message).map_err(invalid)?;
+    if envelope.version > CONTROL_VERSION {
+        let version = envelope.version;
+        return Err(invalid(format!(
+            "a message of form {version}, this dhow knows {CONTROL_VERSION}: a newer dhow wrote it"
+        )));
+    }
+    serde_json::from_value(envelope.body).map_err(invalid)
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,38 @@
+//! Unix sockets in a folder whose path may be longer than the 108 bytes that a socket's address has: they
+//! are named through a descriptor of the folder.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use tokio::net::{UnixListener, UnixStream};
+
+fn open(dir: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?)
+}
+
+pub async fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
+    let folder = open(dir)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())).await
+}
+
+/// Listens for this user alone. A socket that somebody has left is replaced.
+pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
+    remove(dir, name)?;
+    let folder = open(dir)?;
+    let listener = UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
+    // The folder is closed to others, so nobody could connect before this.
+    fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+pub fn remove(dir: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(dir.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,255 @@
+//! What the balancer does: listeners, their routes, and the backends behind them. The daemon sends it, the
+//! proxy keeps the last one on disk. A table is whole: what it does not name is not served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The form of a table. A higher one is refused rather than misread.
+pub const TABLE_VERSION: u32 = 1;
+/// A node's endpoints: each costs a descriptor, and a port of 65,535.
+pub const LISTENERS_MAX: usize = 4096;
+/// Over all routes: 65,536 × about 100 bytes of JSON is less than a control message may have.
+pub const BACKENDS_MAX: usize = 65_536;
+/// Ids, hosts and paths: the longest a name of DNS can be, and room for a replica's full name.
+pub const TEXT_MAX_BYTES: usize = 512;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub version: u32,
+    /// The daemon's own count, shown in the status. The last table applied holds, whatever its number.
+    pub revision: u64,
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listener {
+    pub addr: SocketAddr,
+    pub protocol: Protocol,
+    #[serde(default)]
+    pub routes: Vec<Route>,
+}
+
+/// How a listener treats what arrives. HTTPS is passed through as `Tcp`, WebSocket is `Http`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    Tcp,
+    Http,
+    Udp,
+}
+
+/// What the kernel knows a listener as: one socket serves `Tcp` or `Http`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    Stream,
+    Datagram,
+}
+
+impl Protocol {
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Tcp | Self::Http => Transport::Stream,
+            Self::Udp => Transport::Datagram,
+        }
+    }
+}
+
+/// Where requests of one kind go. `Tcp` and `Udp` listeners have exactly one, without host and path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    pub id: String,
+    /// Compared without case and port; `None` takes every host.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// A prefix of whole segments: `/api` takes `/api` and `/api/x`, not `/apix`.
+    #[serde(default)]
+    pub path: Option<String>,
+    #[serde(default)]
+    pub backends: Vec<Backend>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// The replica's name. One replica may stand behind several routes, with several addresses.
+    pub id: String,
+    pub addr: SocketAddr,
+    /// Gets nothing new; what it has it may finish.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+/// Why a table is refused. Nothing of it is applied then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    #[error(
+        "the table has form {found}, this proxy knows forms 1 to {TABLE_VERSION}: use the dhow that wrote it"
+    )]
+    Version { found: u32 },
+    #[error("the table has {found} {what}, at most {max} are possible")]
+    TooMany {
+        what: &'static str,
+        found: usize,
+        max: usize,
+    },
+    #[error("{what} {value:?} is empty or longer than {TEXT_MAX_BYTES} bytes")]
+    Text { what: &'static str, value: String },
+    #[error("two listeners have the address {addr}")]
+    SameAddress { addr: SocketAddr },
+    #[error("the address {addr} has no port")]
+    NoPort { addr: SocketAddr },
+    #[error("the listener {addr} must have exactly one route without host and path, it has {found} routes")]
+    OneRoute { addr: SocketAddr, found: usize },
+    #[error("the routes of {addr} have the id {id:?} twice")]
+    SameRoute { addr: SocketAddr, id: String },
+    #[error("the routes {first:?} and {second:?} of {addr} have the same host and path")]
+    SameTarget {
+        addr: SocketAddr,
+        first: String,
+        second: String,
+    },
+    #[error("the path {path:?} of route {route:?} does not begin with a slash")]
+    Path { route: String, path: String },
+    #[error("the host {host:?} of route {route:?} is no host name: no port, slash or space may stand in it")]
+    Host { route: String, host: String },
+    #[error("the route {route:?} has the backend {id:?} at {addr} twice")]
+    SameBackend {
+        route: String,
+        id: String,
+        addr: SocketAddr,
+    },
+    #[error("the route {route:?} leads from {addr} back to itself")]
+    Loop { route: String, addr: SocketAddr },
+}
+
+impl Table {
+    pub fn empty() -> Self {
+        Self {
+            version: TABLE_VERSION,
+            revision: 0,
+            listeners: Vec::new(),
+        }
+    }
+
+    /// Whether it can be carried out as it stands; ports that are taken show only when it is applied.
+    pub fn check(&self) -> Result<(), TableError> {
+        if !(1..=TABLE_VERSION).contains(&self.version) {
+            return Err(TableError::Version { found: self.version });
+        }
+        at_most("listeners", self.listeners.len(), LISTENERS_MAX)?;
+        let routes = self.listeners.iter().flat_map(|listener| &listener.routes);
+        let backends = routes.map(|route| route.backends.len()).sum();
+        at_most("backends", backends, BACKENDS_MAX)?;
+        let mut seen = BTreeSet::new();
+        for listener in &self.listeners {
+            let addr = listener.addr;
+            if addr.port() == 0 {
+                return Err(TableError::NoPort { addr });
+            }
+            if !seen.insert((listener.protocol.transport(), addr)) {
+                return Err(TableError::SameAddress { addr });
+            }
+            listener.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl Listener {
+    fn check(&self) -> Result<(), TableError> {
+        let addr = self.addr;
+        match self.protocol {
+            Protocol::Http => {}
+            Protocol::Tcp | Protocol::Udp => match self.routes.as_slice() {
+                [one] if one.host.is_none() && one.path.is_none() => {}
+                others => {
+                    let found = others.len();
+                    return Err(TableError::OneRoute { addr, found });
+                }
+            },
+        }
+        let (mut ids, mut targets) = (BTreeSet::new(), BTreeMap::new());
+        for route in &self.routes {
+            route.check(addr)?;
+            let id = || route.id.clone();
+            if !ids.insert(&route.id) {
+                return Err(TableError::SameRoute { addr, id: id() });
+            }
+            let target = (route.host.as_deref().map(normal_host), &route.path);
+            if let Some(first) = targets.insert(target, id()) {
+                let second = id();
+                return Err(TableError::SameTarget { addr, first, second });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Route {
+    fn check(&self, listener: SocketAddr) -> Result<(), TableError> {
+        let route = || self.id.clone();
+        text("the route id", &self.id)?;
+        if let Some(path) = &self.path {
+            text("the path", path)?;
+            if !path.starts_with('/') {
+                let path = path.clone();
+                return Err(TableError::Path { route: route(), path });
+            }
+        }
+        if let Some(host) = &self.host {
+            text("the host", host)?;
+            let odd = |c: char| c.is_whitespace() || matches!(c, '/' | '@' | '?' | '#');
+            let has_port = host.contains(':') && !host.starts_with('[');
+            if host.contains(odd) || has_port {
+                let host = host.clone();
+                return Err(TableError::Host { route: route(), host });
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for backend in &self.backends {
+            text("the backend id", &backend.id)?;
+            let addr = backend.addr;
+            if addr.port() == 0 {
+                return Err(TableError::NoPort { addr });
+            }
+            if addr == listener {
+                return Err(TableError::Loop { route: route(), addr });
+            }
+            if !seen.insert((&backend.id, addr)) {
+                let id = backend.id.clone();
+                return Err(TableError::SameBackend {
+                    route: route(),
+                    id,
+                    addr,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As hosts are compared: lower case, without the dot that ends a full name.
+pub fn normal_host(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
+}
+
+fn at_most(what: &'static str, found: usize, max: usize) -> Result<(), TableError> {
+    if found > max {
+        return Err(TableError::TooMany { what, found, max });
+    }
+    Ok(())
+}
+
+fn text(what: &'static str, value: &str) -> Result<(), TableError> {
+    if value.is_empty() || value.len() > TEXT_MAX_BYTES {
+        let value = value.chars().take(64).collect();
+        return Err(TableError::Text { what, value });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! UDP listeners: datagrams of one client go to one backend for as long as either speaks.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::UdpSocket;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::backend::{BackendState, Lease};
+use super::limits::{Limits, UDP_SESSIONS_MAX};
+use super::routes::{RouteSet, Tried};
+
+/// A session without a datagram for this long has ended.
+const SESSION_IDLE: Duration = Duration::from_secs(30);
+/// The same where the backend drains or the listener ends. Sessions look this often whether that is so.
+const DRAIN_IDLE: Duration = Duration::from_secs(2);
+/// The longest datagram that IP can carry.
+const DATAGRAM_MAX_BYTES: usize = 64 << 10;
+/// A datagram that the kernel has no room for within this time is lost, as UDP may: the others wait for it.
+const SEND_TIMEOUT: Duration = Duration::from_millis(20);
+/// For want of memory or descriptors, reading pauses instead of spinning.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub struct UdpListener {
+    pub socket: Arc<UdpSocket>,
+    pub routes: watch::Receiver<Arc<RouteSet>>,
+    pub stop: CancellationToken,
+    pub tasks: TaskTracker,
+    pub limits: Limits,
+}
+
+type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
+
+struct Session {
+    client: SocketAddr,
+    /// Connected to the backend.
+    socket: UdpSocket,
+    lease: Lease,
+    begin: Instant,
+    last_ms: AtomicU64,
+    ended: AtomicBool,
+    end: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Serves until the listener is stopped. Sessions go on until they are idle.
+pub async fn serve(mut listener: UdpListener) {
+    let sessions = Sessions::default();
+    let mut datagram = Vec::with_capacity(DATAGRAM_MAX_BYTES);
+    loop {
+        datagram.clear();
+        tokio::select! {
+            () = listener.stop.cancelled() => return,
+            changed = listener.routes.changed() => match changed {
+                Ok(()) => drop_unrouted(&listener, &sessions),
+                Err(_) => return,
+            },
+            received = listener.socket.recv_buf_from(&mut datagram) => match received {
+                Ok((_, client)) => listener.pass(&sessions, client, &datagram).await,
+                // A client that refused an answer makes the next read fail: that is no reason to stop.
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            },
+        }
+    }
+}
+
+/// Sessions with backends that the route no longer has end: the next datagram begins a new one.
+fn drop_unrouted(listener: &UdpListener, sessions: &Sessions) {
+    let route = listener.routes.borrow().only().cloned();
+    lock(sessions).retain(|_, session| {
+        let stays = route
+            .as_ref()
+            .is_some_and(|route| route.has(&session.lease.backend));
+        if !stays {
+            session.end.cancel();
+        }
+        stays
+    });
+}
+
+impl UdpListener {
+    /// Sends a client's datagram on, to another backend where the first is not there.
+    async fn pass(&self, sessions: &Sessions, client: SocketAddr, datagram: &[u8]) {
+        let mut tried = Tried::default();
+        loop {
+            let known = lock(sessions).get(&client).cloned();
+            let session = match known {
+                Some(session) if !session.ended.load(Ordering::Relaxed) => session,
+                Some(_) | None => match self.begin(sessions, client, &tried).await {
+                    Some(session) => session,
+                    // No backend or no room: UDP is allowed to lose it.
+                    None => return,
+                },
+            };
+            session.touch();
+            let sent = tokio::time::timeout(SEND_TIMEOUT, session.socket.send(datagram)).await;
+            match sent {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    session.refused();
+                    tried.add(&session.lease.backend);
+                }
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn begin(&self, sessions: &Sessions, client: SocketAddr, tried: &Tried) -> Option<Arc<Session>> {
+        if lock(sessions).len() >= UDP_SESSIONS_MAX {
+            return None;
+        }
+        let permit = self.limits.try_process()?;
+        let route = self.routes.borrow().only().cloned()?;
+        let lease = route.pick(tried)?;
+        let socket = open(lease.backend.addr).await.ok()?;
+        let session = Arc::new(Session {
+            client,
+            socket,
+            lease,
+            begin: Instant::now(),
+            last_ms: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            end: CancellationToken::new(),
+            _permit: permit,
+        });
+        lock(sessions).insert(client, session.clone());
+        let (socket, stop, sessions) = (self.socket.clone(), self.stop.clone(), sessions.clone());
+        let ours = session.clone();
+        self.tasks.spawn(async move {
+            ours.answer(&socket, &stop).await;
+            ours.ended.store(true, Ordering::Relaxed);
+            let mut sessions = lock(&sessions);
+            if sessions.get(&client).is_some_and(|now| Arc::ptr_eq(now, &ours)) {
+                sessions.remove(&client);
+            }
+        });
+        Some(session)
+    }
+}
+
+impl Session {
+    /// Sends the backend's datagrams to the client until both are silent.
+    async fn answer(&self, listener: &UdpSocket, stop: &CancellationToken) {
+        let backend: &Arc<BackendState> = &self.lease.backend;
+        loop {
+            let ready = tokio::select! {
+                ready = tokio::time::timeout(DRAIN_IDLE, self.socket.readable()) => ready,
+                () = backend.gone.cancelled() => return,
+                () = self.end.cancelled() => return,
+            };
+            match ready {
+                Ok(Ok(())) => match self.relay(listener).await {
+                    Ok(()) => self.touch(),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return self.refused(),
+                    Err(_) => return,
+                },
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    let is_draining = backend.is_draining() || stop.is_cancelled();
+                    let limit = if is_draining { DRAIN_IDLE } else { SESSION_IDLE };
+                    if self.idle() >= limit {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn relay(&self, listener: &UdpSocket) -> io::Result<()> {
+        // Made for one datagram: a thousand idle sessions must not hold a thousand of these.
+        let mut datagram = Vec::with_capacity(DATAGRAM_MAX_BYTES);
+        self.socket.try_recv_buf(&mut datagram)?;
+        // A client that is gone is noticed by its silence.
+        let _ = listener.send_to(&datagram, self.client).await;
+        Ok(())
+    }
+
+    fn refused(&self) {
+        self.lease.backend.refused();
+        self.ended.store(true, Ordering::Relaxed);
+        self.end.cancel();
+    }
+
+    fn touch(&self) {
+        self.last_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed)))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match addr {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(addr).await?;
+    Ok(socket)
+}
+
+fn lock(sessions: &Sessions) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Session>>> {
+    // Nothing that runs under the lock leaves the table half changed.
+    sessions.lock().unwrap_or_else(PoisonError::into_inner)
+}
