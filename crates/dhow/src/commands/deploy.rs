@@ -1,6 +1,7 @@
 //! `dhow deploy FILE`: applies a deployment file and waits until it is stable, with live progress.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_wire::api::{Deployed, ProgressOutcome};
@@ -44,20 +45,15 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
             return Ok(Exit::BadInput);
         }
     };
-    let deployed = deploy(client, &source, &spec).await?;
-    announce(&deployed);
     if args.detach {
+        let deployed = deploy(client, &source, &spec).await?;
+        announce(&deployed);
         if args.json {
             output::json(&serde_json::to_value(&deployed)?)?;
         }
         return Ok(Exit::Done);
     }
-    let what = Watch {
-        deployment: spec.deployment.clone(),
-        revision: Some(deployed.revision),
-        timeout: args.timeout.to_std(),
-    };
-    let watched = until_stable(client, &what).await?;
+    let (deployed, what, watched) = deploy_and_watch(client, &source, &spec, args.timeout.to_std()).await?;
     let exit = conclude(&what, &watched, ProgressOutcome::Ready);
     if args.json {
         output::json(&as_json(&deployed, &watched)?)?;
@@ -84,8 +80,27 @@ pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Res
     client.fetch_as(request).await
 }
 
+/// Hands a deployment over, says so, and watches it with progress on stderr until the result or Ctrl-C. What the
+/// outcome means is for [`conclude`] to say.
+pub async fn deploy_and_watch(
+    client: &Client,
+    source: &str,
+    spec: &DeploymentSpec,
+    timeout: Duration,
+) -> Result<(Deployed, Watch, Watched), ClientError> {
+    let deployed = deploy(client, source, spec).await?;
+    announce(&deployed);
+    let what = Watch {
+        deployment: spec.deployment.clone(),
+        revision: Some(deployed.revision),
+        timeout,
+    };
+    let watched = until_stable(client, &what).await?;
+    Ok((deployed, what, watched))
+}
+
 /// Says what was taken.
-pub fn announce(deployed: &Deployed) {
+fn announce(deployed: &Deployed) {
     let Deployed {
         deployment,
         revision,
