@@ -16,6 +16,7 @@ mod start;
 mod status;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use dhow_core::ids::ReplicaName;
@@ -75,6 +76,12 @@ pub trait Driver: Send + Sync {
 
     /// Opens a TCP connection to a port of the workload, from where the workload itself would.
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>>;
+
+    /// Where other processes of this host reach its ports; `None` for one that listens on the host itself.
+    fn address<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Option<IpAddr>>> {
+        let _ = name;
+        Box::pin(async { Ok(None) })
+    }
 
     /// What it uses now.
     fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>>;

@@ -1,0 +1,2 @@
+//! Placeholder of the measurement, replaced below.
+fn main() {}
