@@ -11,9 +11,18 @@
 mod builder;
 #[path = "container/conformance.rs"]
 mod conformance;
+#[path = "container/features.rs"]
+mod features;
+#[path = "container/killed.rs"]
+mod killed;
+#[path = "container/mistakes.rs"]
+mod mistakes;
+#[path = "container/network.rs"]
+mod network;
 #[path = "process/runner.rs"]
 mod runner;
 #[path = "container/test_host.rs"]
+#[expect(dead_code, reason = "shared with the measurement")]
 mod test_host;
 
 use std::process::ExitCode;
@@ -24,12 +33,19 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("shim-zygote") => std::process::exit(zygote::main(args)),
+        Some("daemon") => killed::main(args),
         Some(_) | None => match test_host::why_skip() {
             Some(why) => {
                 println!("SKIPPED: {why}");
                 ExitCode::SUCCESS
             }
-            None => runner::main(&[conformance::TESTS]),
+            None => runner::main(&[
+                features::TESTS,
+                network::TESTS,
+                mistakes::TESTS,
+                killed::TESTS,
+                conformance::TESTS,
+            ]),
         },
     }
 }

@@ -115,7 +115,12 @@ fn config(parts: &Parts<'_>, notices: &mut Vec<String>) -> Result<oci::Config, C
             resources: oci::LinuxResources {
                 devices: devices::rules(&granted, spec.privileged),
             },
-            sysctl: spec.sysctls.clone(),
+            // The kernel's files write them with slashes; runtimes want dots.
+            sysctl: spec
+                .sysctls
+                .iter()
+                .map(|(key, value)| (key.replace('/', "."), value.clone()))
+                .collect(),
             devices: granted.into_iter().map(|granted| granted.device).collect(),
             seccomp: (!spec.privileged).then(|| seccomp::profile(capabilities)),
             masked_paths: if spec.privileged { &[] } else { MASKED },

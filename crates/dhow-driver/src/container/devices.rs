@@ -31,12 +31,12 @@ pub(super) struct Granted {
     pub access: String,
 }
 
-/// Reads `/dev/x`, `/dev/x:/dev/y` or `/dev/x:/dev/y:rwm`.
+/// Reads `/dev/x`, `/dev/x:rw`, `/dev/x:/dev/y` or `/dev/x:/dev/y:rwm`.
 pub(super) fn granted(texts: &[String]) -> Result<Vec<Granted>, Cause> {
     let one = |text: &String| {
-        let mut parts = text.split(':');
+        let mut parts = text.split(':').peekable();
         let host = parts.next().unwrap_or_default();
-        let inside = parts.next().filter(|path| !path.is_empty()).unwrap_or(host);
+        let inside = parts.next_if(|part| part.starts_with('/')).unwrap_or(host);
         let access = parts.next().unwrap_or("rwm");
         let device = device(Path::new(host), inside).map_err(Cause::file("looking at the device", host))?;
         let device = device.ok_or_else(|| Cause::Unsupported {

@@ -70,7 +70,7 @@ fn explain_runtime(output: String, process: &Process, root: Option<&RootView>) -
         return Cause::NoCommand;
     };
     let lower = output.to_ascii_lowercase();
-    let is_about_program = output.contains(program.as_str()) || lower.contains("executable file");
+    let is_about_program = output.contains(program.as_str()) || lower.contains("executable");
     let path = command::path_of(&process.env);
     let exists = root.is_none_or(|root| root.has_program(program, path, &process.cwd));
     if is_about_program && !exists && (lower.contains("no such file") || lower.contains("not found")) {

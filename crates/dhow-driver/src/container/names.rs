@@ -20,7 +20,7 @@ pub(super) fn hostname(spec: &ServiceSpec, name: &ReplicaName) -> String {
     text
 }
 
-/// `extra_hosts` are `name:address`; an address may have colons itself.
+/// `extra_hosts` are `name:address` or `name=address`; an address may have colons itself.
 pub(super) fn hosts(hostname: &str, address: Ipv4Addr, extra: &[String]) -> String {
     let mut text = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n".to_owned();
     let mut line = |address: &str, name: &str| {
@@ -29,7 +29,7 @@ pub(super) fn hosts(hostname: &str, address: Ipv4Addr, extra: &[String]) -> Stri
     };
     line(&address.to_string(), hostname);
     for entry in extra {
-        if let Some((name, address)) = entry.split_once(':') {
+        if let Some((name, address)) = entry.split_once([':', '=']) {
             line(address.trim_matches(['[', ']']), name);
         }
     }

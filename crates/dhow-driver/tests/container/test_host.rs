@@ -29,7 +29,7 @@ pub enum Groups {
 
 pub struct TestHost {
     pub dir: PathBuf,
-    root: tempfile::TempDir,
+    root: Option<tempfile::TempDir>,
     pub parent: String,
     pub runtime: Option<String>,
     pub cgroups: Arc<CgroupHost>,
@@ -132,14 +132,27 @@ impl TestHost {
             Groups::Any => None,
             Groups::Named(name) => Some(name.to_owned()),
         };
-        let cgroups = Arc::new(CgroupHost::detect(&parent));
+        Self {
+            root: Some(root),
+            runtime,
+            ..Self::on(dir, &parent)
+        }
+    }
+
+    /// The same host, as another process sees it.
+    pub fn reopen(dir: PathBuf, parent: &str) -> Arc<Self> {
+        Arc::new(Self::on(dir, parent))
+    }
+
+    fn on(dir: PathBuf, parent: &str) -> Self {
+        let cgroups = Arc::new(CgroupHost::detect(parent));
         let shim = ShimClient::new(ShimConfig::new(dir.join("shim"), &cgroups)).unwrap();
         let images = Images::open(ImagesOptions::new(dir.join("images"))).unwrap();
         Self {
             dir,
-            root,
-            parent,
-            runtime,
+            root: None,
+            parent: parent.to_owned(),
+            runtime: None,
             cgroups,
             shim: Arc::new(shim),
             images,
@@ -281,6 +294,11 @@ impl TestHost {
         dirs.into_iter().find(|dir| dir.exists())
     }
 
+    /// Where the runtime's configurations are.
+    pub fn bundles(&self) -> Option<PathBuf> {
+        self.volatile().map(|dir| dir.join("bundles"))
+    }
+
     fn volatile_dirs(&self) -> Vec<PathBuf> {
         let Some(dir) = self.volatile() else {
             return Vec::new();
@@ -334,7 +352,7 @@ impl TestHost {
         let group = self.cgroups.group(ShimConfig::GROUP);
         let removed = group.remove().and_then(|()| self.cgroups.remove_parents());
         left.extend(removed.err().map(|error| error.to_string()));
-        assert!(self.root.path().exists());
+        assert!(self.root.is_some(), "only the test that made the host clears it");
         left
     }
 }
