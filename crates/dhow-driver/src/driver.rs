@@ -77,8 +77,9 @@ pub trait Driver: Send + Sync {
     /// Opens a TCP connection to a port of the workload, from where the workload itself would.
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>>;
 
-    /// Its own address, where it has a network of its own.
-    fn address<'a>(&'a self, _name: &'a ReplicaName) -> Pending<'a, DriverResult<Option<IpAddr>>> {
+    /// Where other processes of this host reach its ports; `None` for one that listens on the host itself.
+    fn address<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Option<IpAddr>>> {
+        let _ = name;
         Box::pin(async { Ok(None) })
     }
 

@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub mod conformance;
+pub mod container;
 pub mod driver;
 pub mod fake;
 pub mod image;

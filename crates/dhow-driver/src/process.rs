@@ -8,7 +8,7 @@
 mod environment;
 mod exec;
 mod failure;
-mod limits;
+pub(crate) mod limits;
 mod program;
 mod support;
 mod usage;
@@ -164,19 +164,7 @@ impl ProcessDriver {
 
     async fn list_replicas(&self) -> Result<Vec<(ReplicaName, ReplicaStatus)>, Cause> {
         let dirs = self.dirs.clone();
-        blocking(move || {
-            let mut found = Vec::new();
-            for name in dirs.names()? {
-                match dirs.status(&name) {
-                    Ok(status) => found.push((name, status)),
-                    // Removed since the listing.
-                    Err(Cause::NoSuchReplica) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(found)
-        })
-        .await
+        blocking(move || dirs.list()).await
     }
 
     async fn connect_to(&self, name: &ReplicaName, port: u16) -> Result<Connection, Cause> {

@@ -24,6 +24,9 @@ pub struct Group {
     pub(super) unified: Option<PathBuf>,
     pub(super) unified_controllers: Vec<Controller>,
     pub(super) v1: BTreeMap<Controller, PathBuf>,
+    /// Groups that a container runtime makes beside these, in hierarchies that we do not use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) other: Vec<PathBuf>,
 }
 
 impl Group {
@@ -51,6 +54,12 @@ impl Group {
         let v1 = self.v1_folders().into_iter().map(|folder| folder.join("tasks"));
         let unified = self.unified.iter().map(|folder| folder.join("cgroup.procs"));
         v1.chain(unified).collect()
+    }
+
+    /// The file by which version 2 is joined, where it limits nothing and a container runtime may pass it over.
+    pub fn join_unified_only(&self) -> Vec<PathBuf> {
+        let unified = self.unified.iter().filter(|_| !self.v1.is_empty());
+        unified.map(|folder| folder.join("cgroup.procs")).collect()
     }
 
     fn v1_folders(&self) -> Vec<&Path> {
@@ -169,7 +178,11 @@ impl Group {
     /// Removes it, with groups that the workload made below it. It must be empty of processes; blocks for
     /// as long as the kernel takes to let go of those that just ended.
     pub fn remove(&self) -> Result<(), CgroupError> {
-        self.folders().into_iter().try_for_each(remove_folder)
+        let other = self.other.iter().map(PathBuf::as_path);
+        self.folders()
+            .into_iter()
+            .chain(other)
+            .try_for_each(remove_folder)
     }
 }
 

@@ -77,6 +77,11 @@ pub struct CgroupHost {
     unified: Option<PathBuf>,
     unified_controllers: Vec<Controller>,
     v1: BTreeMap<Controller, PathBuf>,
+    /// Where a container runtime makes groups beside ours; made by it, removed by us.
+    other: Vec<PathBuf>,
+    /// The mount of version 2, and of any hierarchy: for paths below the mounts.
+    mounts: Vec<PathBuf>,
+    unified_mount: Option<PathBuf>,
     missing: Vec<String>,
 }
 
@@ -110,6 +115,9 @@ impl CgroupHost {
             unified: None,
             unified_controllers: Vec::new(),
             v1: BTreeMap::new(),
+            other: Vec::new(),
+            mounts: Vec::new(),
+            unified_mount: None,
             missing: Vec::new(),
         }
     }
@@ -121,8 +129,13 @@ impl CgroupHost {
             (true, true) => Layout::V2,
             (true, false) => Layout::Hybrid,
         };
+        let named = mounts.other.iter().map(|hierarchy| hierarchy.mount.join(parent));
+        let all = mounts.v1.values().chain(&mounts.unified);
         let mut host = Self {
             layout,
+            other: named.collect(),
+            mounts: all.map(|hierarchy| hierarchy.mount.clone()).collect(),
+            unified_mount: mounts.unified.as_ref().map(|hierarchy| hierarchy.mount.clone()),
             ..Self::none()
         };
         if layout == Layout::None {
@@ -141,6 +154,7 @@ impl CgroupHost {
             .is_some_and(|path| path.join("cgroup.kill").exists());
         for (controller, hierarchy) in &mounts.v1 {
             if *controller == Controller::Freezer && can_kill {
+                host.other.push(hierarchy.mount.join(parent));
                 continue;
             }
             match enable::make_parent(hierarchy, parent) {
@@ -199,12 +213,51 @@ impl CgroupHost {
                 .iter()
                 .map(|(controller, parent)| (*controller, parent.join(leaf)))
                 .collect(),
+            other: Vec::new(),
         }
+    }
+
+    /// The same for a workload that a container runtime puts into its group: that makes a group in every
+    /// hierarchy of the host.
+    pub fn runtime_group(&self, leaf: &str) -> Group {
+        Group {
+            other: self.other.iter().map(|parent| parent.join(leaf)).collect(),
+            ..self.group(leaf)
+        }
+    }
+
+    /// Where version 2 is mounted.
+    pub fn unified_mount(&self) -> Option<&Path> {
+        self.unified_mount.as_deref()
+    }
+
+    /// A group's path below the mounts, as container runtimes want it; `None` where it has no one path, or
+    /// there are no groups.
+    pub fn path_below_mounts(&self, group: &Group) -> Option<PathBuf> {
+        let mut paths = group.folders().into_iter().map(|folder| {
+            let below = self
+                .mounts
+                .iter()
+                .filter_map(|mount| folder.strip_prefix(mount).ok());
+            below.min_by_key(|path| path.components().count())
+        });
+        let first = paths.next()??;
+        paths
+            .all(|path| path == Some(first))
+            .then(|| Path::new("/").join(first))
     }
 
     /// Makes the group and writes its limits. On failure nothing of it is left.
     pub fn create(&self, leaf: &str, limits: &Limits) -> Result<Group, CgroupError> {
-        let group = self.group(leaf);
+        Self::make(self.group(leaf), limits)
+    }
+
+    /// The same for a workload that a container runtime puts into it.
+    pub fn create_for_runtime(&self, leaf: &str, limits: &Limits) -> Result<Group, CgroupError> {
+        Self::make(self.runtime_group(leaf), limits)
+    }
+
+    fn make(group: Group, limits: &Limits) -> Result<Group, CgroupError> {
         let made = group.make().and_then(|()| limits.apply(&group));
         match made {
             Ok(()) => Ok(group),
@@ -236,6 +289,7 @@ impl CgroupHost {
             .v1
             .values()
             .chain(&self.unified)
+            .chain(&self.other)
             .map(PathBuf::as_path)
             .collect();
         paths.sort_unstable();

@@ -18,6 +18,8 @@ pub struct Hierarchy {
 pub struct Mounts {
     pub unified: Option<Hierarchy>,
     pub v1: BTreeMap<Controller, Hierarchy>,
+    /// Hierarchies of version 1 that we limit nothing in, but in which a container runtime makes groups too.
+    pub other: Vec<Hierarchy>,
 }
 
 impl Mounts {
@@ -48,6 +50,17 @@ impl Mounts {
                 let own = own_group(own_groups, |names| names.is_empty());
                 found.unified.get_or_insert_with(|| hierarchy(own));
             } else if kind == Some("cgroup") {
+                if !options
+                    .split(',')
+                    .any(|name| Controller::from_v1_name(name).is_some())
+                {
+                    let name = options
+                        .split(',')
+                        .find(|name| name.starts_with("name="))
+                        .unwrap_or("");
+                    let own = own_group(own_groups, |names| !name.is_empty() && names == name);
+                    found.other.push(hierarchy(own));
+                }
                 for controller in options.split(',').filter_map(Controller::from_v1_name) {
                     let name = controller.v1_name();
                     let own = own_group(own_groups, |names| names.split(',').any(|n| n == name));

@@ -69,6 +69,7 @@ fn a_version_2_host_gets_its_limits_in_one_folder() {
         unified: Some(dir.path().join("dhow/leaf")),
         unified_controllers: vec![Controller::Memory, Controller::Cpu, Controller::Pids],
         v1: Default::default(),
+        ..Group::default()
     };
     group.make().unwrap();
     let leaf = dir.path().join("dhow/leaf");

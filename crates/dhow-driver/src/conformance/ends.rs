@@ -22,7 +22,7 @@ fn exit_zero<'a>(bench: &'a Bench<'a>) -> Pending<'a, Verdict> {
 }
 
 fn signal<'a>(bench: &'a Bench<'a>) -> Pending<'a, Verdict> {
-    Box::pin(ends_with(bench, Act::Die(6), ExitKind::Signal(6)))
+    Box::pin(ends_with(bench, Act::Die(6), bench.subject.ended_by(6)))
 }
 
 async fn ends_with(bench: &Bench<'_>, act: Act, kind: ExitKind) -> Verdict {

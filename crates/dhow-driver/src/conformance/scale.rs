@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use super::bench::{Bench, Case, LONG_GRACE, Verdict, equal, ok, term};
 use super::subject::Act;
-use crate::driver::{ExitKind, Pending, ReplicaStatus};
+use crate::driver::{Pending, ReplicaStatus};
 
 pub(super) const CASES: &[(&str, Case)] = &[("fifty-at-once", fifty_at_once)];
 
@@ -34,11 +34,12 @@ fn fifty_at_once<'a>(bench: &'a Bench<'a>) -> Pending<'a, Verdict> {
             equal(found.pid, running.pid)?;
         }
         let mut stops = JoinSet::new();
+        let ended_by_term = bench.subject.ended_by(15);
         for (name, _) in started {
             let driver = bench.driver.clone();
             stops.spawn(async move {
                 let exit = ok(driver.stop(&name, term(LONG_GRACE)).await)?;
-                equal(exit.kind, ExitKind::Signal(15))?;
+                equal(exit.kind, ended_by_term)?;
                 ok(driver.remove(&name).await)
             });
         }

@@ -17,7 +17,12 @@ pub(super) const CASES: &[(&str, Case)] = &[
 ];
 
 fn stop_by_signal<'a>(bench: &'a Bench<'a>) -> Pending<'a, Verdict> {
-    Box::pin(stops(bench, Act::Run, term(LONG_GRACE), ExitKind::Signal(15)))
+    Box::pin(stops(
+        bench,
+        Act::Run,
+        term(LONG_GRACE),
+        bench.subject.ended_by(15),
+    ))
 }
 
 fn stop_with_grace<'a>(bench: &'a Bench<'a>) -> Pending<'a, Verdict> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dhow_core::spec::ServiceSpec;
 
-use crate::driver::{Driver, ExecRequest};
+use crate::driver::{Driver, ExecRequest, ExitKind};
 
 /// What a replica of a case does. Whatever goes on running writes the line `ready` to stdout once it is as
 /// far as its description says.
@@ -61,6 +61,12 @@ pub trait Subject: Send + Sync {
     fn spec(&self, act: &Act) -> Option<ServiceSpec>;
 
     fn exec(&self, act: &ExecAct) -> ExecRequest;
+
+    /// How the end of a replica by a signal that it does not catch shows. The first process of a container is
+    /// not ended by any but SIGKILL: there a shell's code stands for it.
+    fn ended_by(&self, signal: i32) -> ExitKind {
+        ExitKind::Signal(signal)
+    }
 
     /// What is still on the host although every replica was removed: processes, groups, files.
     fn leftovers(&self) -> Vec<String>;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use dhow_core::ids::ReplicaName;
 
 use crate::cgroup::CgroupError;
+use crate::image::{ImageError, RootfsError};
 use crate::shim::ShimError;
 
 /// What was being done.
@@ -109,6 +110,24 @@ pub enum Cause {
     },
     #[error("its supervisor failed")]
     Shim(#[source] ShimError),
+    #[error(transparent)]
+    Image(Box<ImageError>),
+    #[error(transparent)]
+    Rootfs(Box<RootfsError>),
+    #[error("its image has no user or group `{name}`")]
+    UnknownImageUser { name: String },
+    #[error("containers cannot run here: {why}")]
+    NoContainers { why: String },
+    #[error("its network failed: {doing}")]
+    Network {
+        doing: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "all {count} addresses of the subnet {subnet} are in use: remove replicas, or give this node a larger subnet"
+    )]
+    NoAddress { subnet: String, count: u32 },
     #[error("the runtime refused it: {output}")]
     Runtime { output: String },
     #[error("nothing answers on port {port}")]
@@ -161,9 +180,15 @@ impl DriverError {
             | Cause::ProgramRefused { .. }
             | Cause::Workdir { .. }
             | Cause::UnknownUser { .. }
+            | Cause::UnknownImageUser { .. }
+            | Cause::NoContainers { .. }
             | Cause::UserRefused { .. }
             | Cause::UnknownSignal { .. } => true,
+            Cause::Image(error) => is_permanent_of_image(error),
             Cause::NoSuchReplica
+            | Cause::Rootfs(_)
+            | Cause::Network { .. }
+            | Cause::NoAddress { .. }
             | Cause::AlreadyRuns { .. }
             | Cause::Busy
             | Cause::NotRunning
@@ -176,6 +201,36 @@ impl DriverError {
             | Cause::Scripted(_)
             | Cause::Task(_) => false,
         }
+    }
+}
+
+/// What an image's author or the spec's has to change. An image that does not exist may exist tomorrow, and
+/// a registry that is down comes back.
+fn is_permanent_of_image(error: &ImageError) -> bool {
+    match error {
+        ImageError::Reference(_)
+        | ImageError::NoPlatform { .. }
+        | ImageError::BadManifest { .. }
+        | ImageError::BadLayer { .. }
+        | ImageError::NotRoot { .. }
+        | ImageError::NotHere { .. } => true,
+        ImageError::NotFound { .. }
+        | ImageError::Unreachable { .. }
+        | ImageError::RegistryFailed { .. }
+        | ImageError::BadAnswer { .. }
+        | ImageError::Unauthorised { .. }
+        | ImageError::WrongDigest { .. }
+        | ImageError::WrongSize { .. }
+        | ImageError::BadSource { .. }
+        | ImageError::DiskFull { .. }
+        | ImageError::Store { .. }
+        | ImageError::Open { .. }
+        | ImageError::Catalogue(_)
+        | ImageError::InUse { .. }
+        | ImageError::Credentials { .. }
+        | ImageError::Certificate { .. }
+        | ImageError::Setup { .. }
+        | ImageError::Cancelled { .. } => false,
     }
 }
 

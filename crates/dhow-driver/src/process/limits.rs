@@ -11,7 +11,7 @@ use crate::shim::protocol::{Rlimit, RlimitKind};
 use crate::shim::rlimit_resource;
 
 /// The limits, and what had to be cut.
-pub(super) fn build(
+pub(crate) fn build(
     ulimits: &BTreeMap<String, Ulimit>,
     resources: &Resources,
     cgroups: &CgroupHost,

@@ -41,6 +41,7 @@ pub(super) fn build(
         user: user.ids,
         rlimits,
         join: Vec::new(),
+        set_up: Vec::new(),
     };
     Ok(Built { program, notices })
 }

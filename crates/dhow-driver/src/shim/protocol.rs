@@ -60,14 +60,23 @@ pub enum Workload {
     },
 }
 
-/// Something that the shim does to itself before the start.
+/// Something that a process does to itself before the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SetUp {
-    /// A mount namespace of its own, so that what follows is seen by this shim and its workload alone.
+    /// A mount namespace of its own, so that what follows is seen by this process and what it starts alone.
     PrivateMounts,
     /// Detaches a mount.
     Unmount { path: PathBuf },
+}
+
+impl std::fmt::Display for SetUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PrivateMounts => f.write_str("a mount namespace of its own"),
+            Self::Unmount { path } => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// A program to exec.
@@ -82,6 +91,9 @@ pub struct Program {
     pub rlimits: Vec<Rlimit>,
     /// Files to write `0` to before the program runs, as `Group::join_files` gives them.
     pub join: Vec<PathBuf>,
+    /// Done by the program's own process before it becomes the program: nobody else sees it.
+    #[serde(default)]
+    pub set_up: Vec<SetUp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

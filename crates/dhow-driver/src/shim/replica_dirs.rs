@@ -66,6 +66,20 @@ impl ReplicaDirs {
         Ok(names)
     }
 
+    /// Every replica with what it is doing.
+    pub fn list(&self) -> Result<Vec<(ReplicaName, ReplicaStatus)>, Cause> {
+        let mut found = Vec::new();
+        for name in self.names()? {
+            match self.status(&name) {
+                Ok(status) => found.push((name, status)),
+                // Removed since the listing.
+                Err(Cause::NoSuchReplica) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
     pub fn exists(&self, name: &ReplicaName) -> bool {
         self.dir(name).exists()
     }
@@ -74,7 +88,7 @@ impl ReplicaDirs {
     pub fn lock_for_start(&self, name: &ReplicaName) -> Result<StartLock, Cause> {
         let dir = self.dir(name);
         let fresh = !dir.exists();
-        let lock = self.lock_soon(name)?;
+        let lock = self.lock_soon(name, Missing::Make)?.ok_or(Cause::Busy)?;
         // A supervisor that was killed may have left its workload running: two of it must never be.
         if let Some(state) = self.state(name)?
             && identity::boot_id().is_ok_and(|boot_id| boot_id == state.boot_id)
@@ -93,23 +107,34 @@ impl ReplicaDirs {
     }
 
     /// Takes the lock, waiting for those who have it for a moment only: a shim that is just ending, a look
-    /// at the status. Blocks.
-    fn lock_soon(&self, name: &ReplicaName) -> Result<File, Cause> {
-        // 50 × 5 ms.
+    /// at the status, somebody who clears up behind an ended replica. `None` where there is no folder. Blocks.
+    pub(super) fn lock_soon(&self, name: &ReplicaName, missing: Missing) -> Result<Option<File>, Cause> {
+        // 50 × 5 ms while somebody starts it; 4,000 × 5 ms for clearing up, which is slow on a loaded host.
         const TRIES_MAX: u32 = 50;
+        const TRIES_ENDED_MAX: u32 = 4_000;
         const PAUSE: Duration = Duration::from_millis(5);
-        for _ in 0..TRIES_MAX {
-            if let Some(lock) = self.lock(name, Missing::Make)? {
-                return Ok(lock);
+        let mut tries = 0;
+        while tries < TRIES_ENDED_MAX {
+            if let Some(lock) = self.lock(name, missing)? {
+                return Ok(Some(lock));
             }
             match self.status(name) {
                 Ok(ReplicaStatus::Running(running)) => return Err(Cause::AlreadyRuns { pid: running.pid }),
-                Ok(ReplicaStatus::Starting | ReplicaStatus::Ended(_)) | Err(Cause::NoSuchReplica) => {}
+                Err(Cause::NoSuchReplica) if missing == Missing::Leave => return Ok(None),
+                Ok(ReplicaStatus::Ended(_)) => tries += 1,
+                Ok(ReplicaStatus::Starting) | Err(Cause::NoSuchReplica) => {
+                    tries += TRIES_ENDED_MAX / TRIES_MAX;
+                }
                 Err(error) => return Err(error),
             }
             std::thread::sleep(PAUSE);
         }
         Err(Cause::Busy)
+    }
+
+    /// Takes a replica's lock if nobody has it and there is a folder.
+    pub(crate) fn lock_if_free(&self, name: &ReplicaName) -> Result<Option<File>, Cause> {
+        self.lock(name, Missing::Leave)
     }
 
     /// Takes a replica's lock; `None` when its shim or another call has it, or there is no folder.

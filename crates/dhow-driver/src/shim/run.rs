@@ -64,12 +64,13 @@ fn wait(connection: &UnixStream, signals: &SignalFd, process: ProcessId) -> Opti
     }
 }
 
-/// Kills all that is below this process: it inherits every orphan.
+/// Kills all that is below this process: it inherits every orphan. All of the tree at a time: what runs in
+/// another namespace is inherited by that namespace's first process once its parent is gone.
 fn kill_children() {
     let deadline = Instant::now() + CLEAR_UP_TIMEOUT;
     loop {
         while reap_one().is_some() {}
-        let children = identity::children(std::process::id());
+        let children = identity::descendants(std::process::id());
         if children.is_empty() || Instant::now() >= deadline {
             return;
         }

@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::wait::waitpid;
 use nix::unistd::{self, AccessFlags, ForkResult, Gid, Pid, Uid};
 
 use super::identity::ProcessId;
-use super::protocol::{Failure, Program, RlimitKind, Step};
+use super::protocol::{Failure, Program, RlimitKind, SetUp, Step};
 use super::unchecked::{self, Inherited};
 
 /// What the program reads and writes.
@@ -132,13 +134,14 @@ fn detail(program: &Program, step: Step, index: usize) -> String {
             .unwrap_or_default(),
         Step::Program => program.argv.first().cloned().unwrap_or_default(),
         Step::Stdio => "its standard streams".into(),
-        Step::Request
-        | Step::Log
-        | Step::SetUp
-        | Step::Resources
-        | Step::Record
-        | Step::Starter
-        | Step::PidFile => String::new(),
+        Step::SetUp => program
+            .set_up
+            .get(index)
+            .map(SetUp::to_string)
+            .unwrap_or_default(),
+        Step::Request | Step::Log | Step::Resources | Step::Record | Step::Starter | Step::PidFile => {
+            String::new()
+        }
     }
 }
 
@@ -246,6 +249,9 @@ fn enter(program: &Program, stdio: &Stdio) -> Result<(), ChildFailure> {
     unistd::dup2_stdout(stdio.stdout.as_fd()).map_err(at(Step::Stdio))?;
     unistd::dup2_stderr(stdio.stderr.as_fd()).map_err(at(Step::Stdio))?;
     unchecked::from_three_up(Inherited::CloseOnExec).map_err(|error| (Step::Stdio, 0, errno_of(&error)))?;
+    for (index, preparation) in program.set_up.iter().enumerate() {
+        set_up(preparation).map_err(|errno| (Step::SetUp, index, errno))?;
+    }
     for (index, limit) in program.rlimits.iter().enumerate() {
         setrlimit(rlimit_resource(limit.kind), limit.soft, limit.hard)
             .map_err(|errno| (Step::Rlimit, index, errno))?;
@@ -263,6 +269,19 @@ fn enter(program: &Program, stdio: &Stdio) -> Result<(), ChildFailure> {
         .as_deref()
         .map_or(OsStr::new("/"), Path::as_os_str);
     unistd::chdir(workdir).map_err(at(Step::Workdir))
+}
+
+/// Does one preparation to the calling process.
+pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
+    match preparation {
+        SetUp::PrivateMounts => {
+            unshare(CloneFlags::CLONE_NEWNS)?;
+            // Slave, not private: what the host unmounts later must go away here too.
+            let flags = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+            mount(None::<&Path>, "/", None::<&Path>, flags, None::<&Path>)
+        }
+        SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH),
+    }
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {

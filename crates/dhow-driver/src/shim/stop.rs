@@ -60,6 +60,16 @@ impl ReplicaDirs {
 
     /// Removes the replica's folder and group, and whatever still runs of it.
     pub async fn remove(&self, name: &ReplicaName, group: Option<&Group>) -> Result<(), Cause> {
+        self.remove_with(name, group, || Ok(())).await
+    }
+
+    /// The same, with something to be cleared when nothing runs any more and before the folder goes.
+    pub async fn remove_with(
+        &self,
+        name: &ReplicaName,
+        group: Option<&Group>,
+        clear: impl FnOnce() -> Result<(), Cause> + Send + 'static,
+    ) -> Result<(), Cause> {
         let exit = match self.settled(name).await {
             Err(Cause::NoSuchReplica) => None,
             Err(error) => return Err(error),
@@ -72,20 +82,23 @@ impl ReplicaDirs {
             self.shim_end(name).await?;
         }
         let (dirs, name, group) = (self.clone(), name.clone(), group.cloned());
-        blocking(move || dirs.remove_files(&name, group.as_ref())).await
+        blocking(move || dirs.remove_files(&name, group.as_ref(), clear)).await
     }
 
-    fn remove_files(&self, name: &ReplicaName, group: Option<&Group>) -> Result<(), Cause> {
-        let lock = self.lock(name, Missing::Leave)?;
-        if lock.is_none() && self.exists(name) {
-            return Err(Cause::Busy);
-        }
+    fn remove_files(
+        &self,
+        name: &ReplicaName,
+        group: Option<&Group>,
+        clear: impl FnOnce() -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        let _lock = self.lock_soon(name, Missing::Leave)?;
         if let Some(group) = group {
             group
                 .kill_and_wait()
                 .and_then(|()| group.remove())
                 .map_err(Cause::Cgroup)?;
         }
+        clear()?;
         let dir = self.dir(name);
         match std::fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -7,8 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -115,7 +113,7 @@ impl Shim {
             } => {
                 self.pump.keep_recent();
                 self.starter(&create, &stdio)?;
-                let process = read_pid_file(&pid_file)?;
+                let process = self.started_process(&pid_file)?;
                 self.record(process)?;
                 if let Some(start) = start {
                     self.starter(&start, &stdio)?;
@@ -168,6 +166,16 @@ impl Shim {
             errno: None,
             detail: format!("{name} ended with {status:?}: {output}"),
         })
+    }
+
+    /// Who was started. A starter that also lets it run may come back after the workload has ended, and been
+    /// reaped: its number is then nobody's, and its end is known.
+    fn started_process(&self, pid_file: &Path) -> Result<ProcessId, Failure> {
+        let pid = read_pid_file(pid_file)?;
+        if self.ended.iter().any(|(ended, _)| *ended == pid) {
+            return Ok(ProcessId { pid, start_ticks: 0 });
+        }
+        ProcessId::of(pid).map_err(|error| Failure::io(Step::PidFile, &error, pid_file.display().to_string()))
     }
 
     fn turn_saw_output(&mut self) -> bool {
@@ -301,32 +309,15 @@ impl Shim {
 }
 
 fn prepare(preparation: &SetUp) -> Result<(), Failure> {
-    match preparation {
-        SetUp::PrivateMounts => unshare(CloneFlags::CLONE_NEWNS)
-            // Slave, not private: what the host unmounts later must go away here too.
-            .and_then(|()| {
-                mount(
-                    None::<&Path>,
-                    "/",
-                    None::<&Path>,
-                    MsFlags::MS_REC | MsFlags::MS_SLAVE,
-                    None::<&Path>,
-                )
-            })
-            .map_err(|errno| Failure::new(Step::SetUp, errno, "a mount namespace of its own")),
-        SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH)
-            .map_err(|errno| Failure::new(Step::SetUp, errno, path.display().to_string())),
-    }
+    spawn::set_up(preparation).map_err(|errno| Failure::new(Step::SetUp, errno, preparation.to_string()))
 }
 
-fn read_pid_file(path: &Path) -> Result<ProcessId, Failure> {
+fn read_pid_file(path: &Path) -> Result<u32, Failure> {
     let failure = |error: &io::Error| Failure::io(Step::PidFile, error, path.display().to_string());
     let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
-    let pid = text
-        .trim()
+    text.trim()
         .parse()
-        .map_err(|_| failure(&io::Error::other("no number in it")))?;
-    ProcessId::of(pid).map_err(|error| failure(&error))
+        .map_err(|_| failure(&io::Error::other("no number in it")))
 }
 
 fn reserve_exit(dir: &Path) -> io::Result<()> {

@@ -1,0 +1,210 @@
+//! The replicas' network: one bridge per data directory, a namespace and a pair of devices per replica.
+//!
+//! Used by the container driver alone. Nothing is kept in memory: the bridge's name and subnet are in the data
+//! directory, who has which address is in a folder, and a device is named after its address, so that any
+//! later daemon can clear up. It never touches a device, rule or address that it did not make, and holds no
+//! lock over slow work.
+
+mod addresses;
+mod bridge;
+mod namespace;
+mod netlink;
+mod outgoing;
+mod subnet;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::OnceCell;
+
+use crate::driver::Cause;
+use crate::shim::stop::blocking;
+
+use addresses::Addresses;
+use bridge::Bridge;
+use netlink::Netlink;
+pub use subnet::{Subnet, SubnetError};
+
+/// How replicas are connected. All of it may be left to be derived from the data directory.
+#[derive(Clone, Debug, Default)]
+pub struct BridgeConfig {
+    /// At most 15 characters; derived from the data directory by default.
+    pub name: Option<String>,
+    /// Chosen among `10.88.0.0/14` by default, where the host has no network yet, and kept from then on.
+    pub subnet: Option<Subnet>,
+    /// Of every device; the kernel's 1500 by default.
+    pub mtu: Option<u32>,
+}
+
+/// The network of one driver.
+#[derive(Debug)]
+pub(super) struct Network {
+    config: BridgeConfig,
+    data_dir: PathBuf,
+    /// Where namespaces are mounted.
+    pins: PathBuf,
+    addresses: Addresses,
+    bridge: OnceCell<Bridge>,
+}
+
+/// A replica's place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub number: u32,
+    pub address: Ipv4Addr,
+}
+
+impl Network {
+    pub fn open(config: BridgeConfig, data_dir: &Path, volatile: &Path) -> Result<Self, Cause> {
+        let pins = volatile.join("netns");
+        std::fs::create_dir_all(&pins).map_err(Cause::file("making", &pins))?;
+        Ok(Self {
+            config,
+            data_dir: data_dir.to_owned(),
+            pins,
+            addresses: Addresses::open(volatile.join("addresses"))?,
+            bridge: OnceCell::new(),
+        })
+    }
+
+    /// The bridge, made at the first call.
+    pub async fn bridge(&self) -> Result<&Bridge, Cause> {
+        let make = || async {
+            let (config, data_dir) = (self.config.clone(), self.data_dir.clone());
+            blocking(move || Bridge::make(&config, &data_dir)).await
+        };
+        self.bridge.get_or_try_init(make).await
+    }
+
+    /// The same for who has waited for it before.
+    pub fn ready_bridge(&self) -> Result<&Bridge, Cause> {
+        self.bridge
+            .get()
+            .ok_or_else(|| failed("finding the bridge")(io::ErrorKind::NotFound.into()))
+    }
+
+    pub fn pin(&self, id: &str) -> PathBuf {
+        self.pins.join(id)
+    }
+
+    /// Gives a replica its place: an address, a namespace, a device. Blocks. On failure nothing is left.
+    pub fn connect(&self, bridge: &Bridge, id: &str) -> Result<Place, Cause> {
+        let number = self.addresses.take(id, bridge.subnet())?;
+        let made = self.make(bridge, id, number);
+        if made.is_err() {
+            // The first failure is the one to tell.
+            let _ = self.disconnect(id);
+        }
+        made
+    }
+
+    fn make(&self, bridge: &Bridge, id: &str, number: u32) -> Result<Place, Cause> {
+        let address = bridge.subnet().address(number);
+        let address = address.ok_or_else(|| no_address(bridge.subnet()))?;
+        let plan = namespace::Plan {
+            veth: bridge.device_name(number),
+            bridge: bridge.index()?,
+            address,
+            prefix_length: bridge.subnet().prefix_length(),
+            gateway: bridge.subnet().gateway(),
+            mtu: self.config.mtu,
+        };
+        let pin = self.pin(id);
+        match namespace::make(&pin, &plan) {
+            Ok(()) => Ok(Place { number, address }),
+            Err((doing, source)) => Err(Cause::Network {
+                doing: doing.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Takes a replica's place away again; none is fine. Blocks.
+    pub fn disconnect(&self, id: &str) -> Result<(), Cause> {
+        let numbers = self.addresses.of(id)?;
+        if let Some(settings) = bridge::settings(&self.config, &self.data_dir)?
+            && !numbers.is_empty()
+        {
+            let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
+            for number in &numbers {
+                let name = settings.device_name(*number);
+                netlink
+                    .delete_link(&name)
+                    .map_err(failed("removing its network device"))?;
+            }
+        }
+        namespace::remove(&self.pin(id)).map_err(Cause::file("removing", self.pin(id)))?;
+        numbers
+            .into_iter()
+            .try_for_each(|number| self.addresses.give_back(number))
+    }
+
+    /// The address that a replica has.
+    pub fn address(&self, id: &str) -> Result<Option<Ipv4Addr>, Cause> {
+        let Some(settings) = bridge::settings(&self.config, &self.data_dir)? else {
+            return Ok(None);
+        };
+        let number = self.addresses.of(id)?.first().copied();
+        Ok(number.and_then(|number| settings.subnet.address(number)))
+    }
+
+    /// The ids of all that has a place, whole or in part.
+    pub fn ids(&self) -> Result<Vec<String>, Cause> {
+        let pins = std::fs::read_dir(&self.pins).map_err(Cause::file("listing", &self.pins))?;
+        let mut ids: Vec<String> = pins
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        ids.extend(self.addresses.taken()?.into_iter().map(|(_, owner)| owner));
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// Devices on our bridge whose address nobody has. Blocks.
+    pub fn clear_devices(&self) -> Result<(), Cause> {
+        let Some(settings) = bridge::settings(&self.config, &self.data_dir)? else {
+            return Ok(());
+        };
+        let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
+        let links = netlink.links().map_err(failed("listing network devices"))?;
+        let taken = self.addresses.taken()?;
+        for link in links {
+            let number = settings.device_number(&link.name);
+            if number.is_some_and(|number| taken.iter().all(|(found, _)| *found != number)) {
+                netlink
+                    .delete_link(&link.name)
+                    .map_err(failed("removing a network device"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the bridge and its rules, for the end of all use. Blocks.
+    pub fn remove(&self) -> Result<(), Cause> {
+        self.clear_devices()?;
+        bridge::remove(&self.config, &self.data_dir)
+    }
+}
+
+fn no_address(subnet: Subnet) -> Cause {
+    Cause::NoAddress {
+        subnet: subnet.to_string(),
+        count: subnet.count(),
+    }
+}
+
+fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
+    move |source| Cause::Network {
+        doing: doing.to_owned(),
+        source,
+    }
+}
+
+/// Fixed for ever, unlike the standard library's: what it gave names devices and addresses. FNV-1a.
+pub(super) fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,210 @@
+//! The few messages that a replica's network needs, over a plain blocking socket: one call each, no task and
+//! no runtime, so that a thread inside another namespace can send them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rtnetlink::{
+    AddressMessageBuilder, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+};
+
+/// One answer holds many messages; a listing of links takes 32 KiB at a time at most.
+const ANSWER_MAX_BYTES: usize = 64 << 10;
+
+/// A socket in the network namespace of the thread that opened it, whoever uses it later.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// A network device.
+pub(super) struct Link {
+    pub index: u32,
+    pub name: String,
+}
+
+/// An address of a device.
+pub(super) struct HostAddress {
+    pub address: Ipv4Addr,
+    pub prefix_length: u8,
+}
+
+impl Netlink {
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
+        self.change(
+            RouteNetlinkMessage::NewLink(LinkBridge::new(name).build()),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// Makes a pair: one end on the bridge and up, the other as `eth0` in the namespace. That cannot be up
+    /// before it has its other end.
+    pub fn add_veth(
+        &mut self,
+        name: &str,
+        bridge: u32,
+        namespace: RawFd,
+        mtu: Option<u32>,
+    ) -> io::Result<()> {
+        let sized = |builder: LinkMessageBuilder<LinkUnspec>| match mtu {
+            Some(mtu) => builder.mtu(mtu),
+            None => builder,
+        };
+        let inside = LinkMessageBuilder::<LinkUnspec>::new().name("eth0".to_owned());
+        let inside = sized(inside.setns_by_fd(namespace)).build();
+        let mut outside = LinkVeth::new(name, "eth0").controller(bridge).up();
+        if let Some(mtu) = mtu {
+            outside = outside.mtu(mtu);
+        }
+        let outside = outside
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(inside)))
+            .build();
+        self.change(RouteNetlinkMessage::NewLink(outside), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new().index(index).up().build();
+        self.change(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    pub fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix_length: u8) -> io::Result<()> {
+        let message = AddressMessageBuilder::<Ipv4Addr>::new()
+            .index(index)
+            .address(address, prefix_length)
+            .build();
+        self.change(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    pub fn add_default_route(&mut self, gateway: Ipv4Addr) -> io::Result<()> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway).build();
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes a device; one that does not exist is fine.
+    pub fn delete_link(&mut self, name: &str) -> io::Result<()> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new()
+            .name(name.to_owned())
+            .build();
+        match self.change(RouteNetlinkMessage::DelLink(message), 0) {
+            Err(error) if is_absent(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    pub fn find_link(&mut self, name: &str) -> io::Result<Option<u32>> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new()
+            .name(name.to_owned())
+            .build();
+        match self.ask(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST) {
+            Ok(answers) => Ok(links(answers).first().map(|link| link.index)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn links(&mut self) -> io::Result<Vec<Link>> {
+        let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.ask(message, NLM_F_REQUEST | NLM_F_DUMP).map(links)
+    }
+
+    pub fn addresses(&mut self) -> io::Result<Vec<HostAddress>> {
+        let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.ask(message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let found = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewAddress(message) => {
+                let address = message.attributes.iter().find_map(|attribute| match attribute {
+                    AddressAttribute::Address(std::net::IpAddr::V4(address)) => Some(*address),
+                    _ => None,
+                })?;
+                Some(HostAddress {
+                    address,
+                    prefix_length: message.header.prefix_len,
+                })
+            }
+            _ => None,
+        });
+        Ok(found.collect())
+    }
+
+    fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(|_| ())
+    }
+
+    /// Sends a message and reads until its last answer.
+    fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = flags;
+        request.header.sequence_number = self.sequence;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let has_more = flags & (NLM_F_ACK | NLM_F_DUMP) != 0;
+        let mut found = Vec::new();
+        loop {
+            let mut buffer = Vec::with_capacity(ANSWER_MAX_BYTES);
+            self.socket.recv(&mut buffer, 0)?;
+            let mut rest: &[u8] = &buffer;
+            while !rest.is_empty() {
+                let answer =
+                    NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(io::Error::other)?;
+                let length = usize::try_from(answer.header.length)
+                    .unwrap_or(usize::MAX)
+                    .next_multiple_of(4);
+                rest = rest.get(length.max(1)..).unwrap_or_default();
+                match answer.payload {
+                    NetlinkPayload::Error(error) => match error.code {
+                        None => return Ok(found),
+                        Some(code) => return Err(io::Error::from_raw_os_error(code.get().saturating_neg())),
+                    },
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::InnerMessage(message) => found.push(message),
+                    _ => {}
+                }
+            }
+            if !has_more {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(nix::libc::ENODEV)
+}
+
+fn links(answers: Vec<RouteNetlinkMessage>) -> Vec<Link> {
+    let name = |message: &LinkMessage| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name.clone()),
+            _ => None,
+        })
+    };
+    let found = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewLink(message) => Some(Link {
+            index: message.header.index,
+            name: name(&message)?,
+        }),
+        _ => None,
+    });
+    found.collect()
+}

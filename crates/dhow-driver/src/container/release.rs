@@ -1,0 +1,69 @@
+//! Letting go of what a container had on the host: processes, mounts, network, group, the runtime's memory.
+
+use dhow_core::ids::ReplicaName;
+
+use crate::cgroup::Group;
+use crate::driver::{Cause, Exit, ReplicaStatus};
+use crate::image::{Rootfs, RootfsError};
+use crate::shim::stop::blocking;
+
+use super::volatile::remove_tree;
+use super::{ContainerDriver, container_id, leaf};
+
+impl ContainerDriver {
+    /// The group that a replica was started in; for one without a record, the one it would get.
+    pub(super) fn group(&self, name: &ReplicaName) -> Result<Group, Cause> {
+        let recorded = self.inner.dirs.spec(name)?.and_then(|record| record.group);
+        Ok(recorded.unwrap_or_else(|| self.inner.cgroups.runtime_group(&leaf(name))))
+    }
+
+    /// Lets go of everything but the replica's folder with its records and logs. Nothing being there is fine.
+    /// Call it with the replica's lock held, when its shim is gone. Blocks.
+    pub(super) fn release(&self, name: &ReplicaName, group: &Group) -> Result<(), Cause> {
+        let id = container_id(name);
+        group.kill_and_wait().map_err(Cause::Cgroup)?;
+        self.inner.volatile.forget(&id)?;
+        self.release_rootfs(name)?;
+        self.inner.network.disconnect(&id)?;
+        group.remove().map_err(Cause::Cgroup)
+    }
+
+    fn release_rootfs(&self, name: &ReplicaName) -> Result<(), Cause> {
+        let dir = self.inner.dirs.dir(name);
+        let failed = |error: RootfsError| Cause::Rootfs(Box::new(error));
+        match Rootfs::load(&dir) {
+            Ok(Some(rootfs)) => rootfs.remove().map_err(failed),
+            Ok(None) => Ok(()),
+            // A power cut may have left half a record. What was mounted is gone then.
+            Err(RootfsError::Damaged { path, .. }) => remove_tree(&dir.join("upper"))
+                .and_then(|()| std::fs::remove_file(&path).map_err(Cause::file("removing", path))),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// What a replica that has ended still holds is let go by whoever hears of its end first. Somebody who is
+    /// just starting or removing it does so himself.
+    pub(super) async fn release_ended(&self, name: &ReplicaName) -> Result<(), Cause> {
+        let (driver, name) = (self.clone(), name.clone());
+        blocking(move || {
+            let Some(_lock) = driver.inner.dirs.lock_if_free(&name)? else {
+                return Ok(());
+            };
+            match driver.inner.dirs.status(&name) {
+                Ok(ReplicaStatus::Ended(_)) => driver.release(&name, &driver.group(&name)?),
+                Ok(ReplicaStatus::Starting | ReplicaStatus::Running(_)) | Err(Cause::NoSuchReplica) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// The end is what the caller asked about: what could not be let go is told to the log, and tried again by
+    /// a start, a removal or the next daemon.
+    pub(super) async fn after_end(&self, name: &ReplicaName, exit: Exit) -> Exit {
+        if let Err(error) = self.release_ended(name).await {
+            tracing::warn!(replica = %name, error = %crate::driver::error_chain(&error), "not all of an ended container could be let go");
+        }
+        exit
+    }
+}

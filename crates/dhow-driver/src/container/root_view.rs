@@ -1,0 +1,78 @@
+//! Looks into a root file system the way a process inside would see it: links never lead out of it.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+
+/// What of a file is read at most: the largest `passwd` of the largest companies is smaller.
+const FILE_MAX_BYTES: u64 = 8 << 20;
+
+pub(super) struct RootView {
+    root: OwnedFd,
+}
+
+impl RootView {
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            root: open(root, flags, Mode::empty())?,
+        })
+    }
+
+    fn look_up(&self, path: &str, flags: OFlags) -> io::Result<File> {
+        let inside = path.trim_start_matches('/');
+        let inside = if inside.is_empty() { "." } else { inside };
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let found = openat2(
+            &self.root,
+            inside,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )?;
+        Ok(File::from(found))
+    }
+
+    pub fn metadata(&self, path: &str) -> io::Result<Metadata> {
+        self.look_up(path, OFlags::PATH)?.metadata()
+    }
+
+    /// The text of a file; empty where there is none.
+    pub fn text(&self, path: &str) -> io::Result<String> {
+        let file = match self.look_up(path, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.take(FILE_MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether a program can be run from here, as a shell would look for it.
+    pub fn has_program(&self, name: &str, path: &str, cwd: &str) -> bool {
+        let is_program = |file: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let found = self.metadata(file);
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        if name.starts_with('/') {
+            return is_program(name);
+        }
+        if name.contains('/') {
+            return is_program(&format!("{cwd}/{name}"));
+        }
+        path.split(':')
+            .any(|folder| is_program(&format!("{folder}/{name}")))
+    }
+}
+
+/// The root of a process, with all that is mounted in it.
+pub(super) fn of_process(pid: u32) -> io::Result<RootView> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?;
+    Ok(RootView { root })
+}

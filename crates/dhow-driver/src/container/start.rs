@@ -1,0 +1,174 @@
+//! Starting a container. The replica's folder is made first and removed last: where there is no folder, there
+//! is nothing else of it either.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use dhow_core::ids::ReplicaName;
+
+use crate::cgroup::{Group, Limits};
+use crate::driver::{Cause, ReplicaStart, Running, StartRecord};
+use crate::image::{Image, Rootfs, RootfsOptions};
+use crate::shim::protocol::{ShimSpec, Workload};
+use crate::shim::stop::blocking;
+use crate::shim::{ShimError, StartLock};
+
+use super::network::Place;
+use super::oci::Process;
+use super::root_view::RootView;
+use super::runtime::Runtime;
+use super::{ContainerDriver, bundle, container_id, exec, failure, images, leaf, support};
+
+/// What a start has set up before the shim is asked.
+struct Ready {
+    lock: StartLock,
+    group: Group,
+    rootfs: PathBuf,
+    spec: ShimSpec,
+    notices: Vec<String>,
+}
+
+impl ContainerDriver {
+    pub(super) async fn start_replica(&self, start: &ReplicaStart) -> Result<Running, Cause> {
+        support::check(&start.spec)?;
+        let runtime = self.runtime().await?.clone();
+        self.inner.network.bridge().await?;
+        let image = images::obtain(&self.inner.images, start.spec.image.as_ref(), &()).await?;
+        let (driver, owned) = (self.clone(), start.clone());
+        let ready = blocking(move || driver.ready(&owned, &image, &runtime)).await?;
+        match self
+            .inner
+            .shim
+            .supervise(ready.spec.clone(), ready.lock.lock.as_fd())
+            .await
+        {
+            Ok(process) => {
+                let state = self.inner.dirs.state(&start.name)?;
+                Ok(Running {
+                    pid: process.pid,
+                    started_unix_ms: state.map_or(0, |state| state.started_unix_ms),
+                    notices: ready.notices,
+                })
+            }
+            Err(error) => {
+                let (driver, name) = (self.clone(), start.name.clone());
+                blocking(move || Err(driver.failed(&name, error, ready))).await
+            }
+        }
+    }
+
+    /// Everything up to the start itself. Blocks. On failure nothing is left.
+    fn ready(&self, start: &ReplicaStart, image: &Image, runtime: &Runtime) -> Result<Ready, Cause> {
+        let before = self.group(&start.name)?;
+        let lock = self.inner.dirs.lock_for_start(&start.name)?;
+        if !lock.fresh {
+            self.release(&start.name, &before)?;
+        }
+        match self.set_up(start, image, runtime, &lock) {
+            Ok((group, rootfs, spec, notices)) => Ok(Ready {
+                lock,
+                group,
+                rootfs,
+                spec,
+                notices,
+            }),
+            Err(cause) => {
+                let group = self.inner.cgroups.runtime_group(&leaf(&start.name));
+                self.undo(&start.name, &lock, &group)?;
+                Err(cause)
+            }
+        }
+    }
+
+    fn set_up(
+        &self,
+        start: &ReplicaStart,
+        image: &Image,
+        runtime: &Runtime,
+        lock: &StartLock,
+    ) -> Result<(Group, PathBuf, ShimSpec, Vec<String>), Cause> {
+        let inner = &self.inner;
+        let id = container_id(&start.name);
+        let limits = Limits::from(&start.spec.resources);
+        let group = inner
+            .cgroups
+            .create_for_runtime(&leaf(&start.name), &limits)
+            .map_err(Cause::Cgroup)?;
+        let mut record = StartRecord::from(start);
+        record.group = Some(group.clone());
+        inner.dirs.write_spec(lock, &record)?;
+        let (place, rootfs) = self.place_and_rootfs(&id, image, lock)?;
+        let dir = inner.volatile.make_bundle(&id)?;
+        let parts = bundle::Parts {
+            start,
+            image: image.config(),
+            dir: &dir,
+            rootfs: &rootfs,
+            address: place.address,
+            network_namespace: inner.network.pin(&id),
+            cgroups: &inner.cgroups,
+            cgroups_path: inner.cgroups.path_below_mounts(&group),
+        };
+        let notices = bundle::write(&parts)?;
+        let pid_file = dir.join("pid");
+        let spec = ShimSpec {
+            dir: lock.dir.clone(),
+            log: start.log,
+            before: Vec::new(),
+            workload: Workload::Starter {
+                create: runtime.run(&id, &dir, &pid_file, group.join_unified_only()),
+                pid_file,
+                start: None,
+            },
+            group: Some(group.clone()),
+            after: Vec::new(),
+        };
+        Ok((group, rootfs, spec, notices))
+    }
+
+    /// The two slow parts, beside each other.
+    fn place_and_rootfs(&self, id: &str, image: &Image, lock: &StartLock) -> Result<(Place, PathBuf), Cause> {
+        let inner = &self.inner;
+        let bridge = inner.network.ready_bridge()?;
+        std::thread::scope(|scope| {
+            let place = scope.spawn(|| inner.network.connect(bridge, id));
+            let options = RootfsOptions::default();
+            let rootfs =
+                Rootfs::mount(image, &lock.dir, options).map_err(|error| Cause::Rootfs(Box::new(error)));
+            let place = place.join().unwrap_or_else(|_| {
+                Err(Cause::Network {
+                    doing: "a thread".to_owned(),
+                    source: std::io::Error::other("it panicked"),
+                })
+            });
+            Ok((place?, rootfs?.path()))
+        })
+    }
+
+    /// Why a start failed, after clearing up behind it.
+    fn failed(&self, name: &ReplicaName, error: ShimError, ready: Ready) -> Cause {
+        let dir = self.inner.volatile.bundle(&container_id(name));
+        let process: Option<Process> = exec::process_of(&dir).ok();
+        let root = RootView::open(&ready.rootfs).ok();
+        let refused = matches!(error, ShimError::Refused(_));
+        let cause = match &process {
+            Some(process) => failure::explain(error, process, root.as_ref()),
+            None => Cause::Shim(error),
+        };
+        drop(root);
+        // With any other error the shim may be at work.
+        if refused && let Err(other) = self.undo(name, &ready.lock, &ready.group) {
+            return other;
+        }
+        cause
+    }
+
+    /// A start that was refused leaves nothing, except logs of runs before it.
+    fn undo(&self, name: &ReplicaName, lock: &StartLock, group: &Group) -> Result<(), Cause> {
+        self.release(name, group)?;
+        if lock.fresh {
+            std::fs::remove_dir_all(&lock.dir).map_err(Cause::file("removing", &lock.dir))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The container driver passes the suite, with each runtime that is installed.
+
+use std::sync::Arc;
+
+use dhow_core::spec::{ByteSize, ServiceSpec};
+use dhow_driver::conformance::{self, Act, ExecAct, Subject};
+use dhow_driver::driver::{Driver, ExecRequest, ExitKind};
+
+use crate::test_host::{Groups, TestHost, is_installed};
+
+crate::tests! {
+    conforms_with_crun: Groups::Named("crun"),
+    conforms_with_runc: Groups::Named("runc"),
+}
+
+struct ContainerSubject(Arc<TestHost>);
+
+impl Subject for ContainerSubject {
+    fn open(&self) -> Arc<dyn Driver> {
+        Arc::new(self.0.driver())
+    }
+
+    fn spec(&self, act: &Act) -> Option<ServiceSpec> {
+        let shell = |text: String| self.0.shell(&text);
+        let lines = |lines: &[String], to: &str| {
+            lines
+                .iter()
+                .map(|line| format!("echo '{line}' {to};"))
+                .collect::<String>()
+        };
+        Some(match act {
+            Act::Exit(code) => shell(format!("exit {code}")),
+            // The first process of a container is not ended by its own signals: its child is, and it says so.
+            Act::Die(signal) => shell(format!("sh -c 'kill -{signal} $$'; exit $?")),
+            Act::Say { stdout, stderr } => shell(lines(stdout, "") + &lines(stderr, ">&2")),
+            Act::Run => {
+                shell("trap 'exit 143' TERM; echo ready; while :; do sleep 100000 & wait; done".into())
+            }
+            Act::EndOnTerm(code) => shell(format!(
+                "trap 'exit {code}' TERM; echo ready; while :; do sleep 100000 & wait; done"
+            )),
+            Act::IgnoreTerm => shell("trap '' TERM; echo ready; while :; do sleep 100000; done".into()),
+            Act::Family => shell(
+                "trap 'exit 143' TERM; sleep 100000 & setsid sh -c 'trap \"\" TERM HUP; sleep 100000' & \
+                 (setsid sleep 100000 &); echo ready; while :; do sleep 100000 & wait; done"
+                    .into(),
+            ),
+            Act::ShowEnv(keys) => shell(keys.iter().map(|key| format!("echo \"${key}\";")).collect()),
+            Act::EatMemory => {
+                let mut spec = shell("exec tail /dev/zero".into());
+                spec.resources.memory = Some(ByteSize(32 << 20));
+                spec
+            }
+            Act::NoProgram => self.0.spec(&["dhow-no-such-program"]),
+            // A container's working directory is made where the image has none.
+            Act::NoWorkdir => return None,
+        })
+    }
+
+    fn exec(&self, act: &ExecAct) -> ExecRequest {
+        let shell = |text: String| ExecRequest::new(["/bin/sh".to_owned(), "-c".to_owned(), text]);
+        match act {
+            ExecAct::Say { stdout, stderr, code } => {
+                shell(format!("echo '{stdout}'; echo '{stderr}' >&2; exit {code}"))
+            }
+            ExecAct::ShowEnv(key) => shell(format!("echo \"${key}\"")),
+            ExecAct::NoProgram => ExecRequest::new(["dhow-no-such-program"]),
+        }
+    }
+
+    fn ended_by(&self, signal: i32) -> ExitKind {
+        ExitKind::Code(128 + signal)
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        self.0.leftovers()
+    }
+}
+
+async fn conforms(host: Arc<TestHost>) {
+    let name = host.runtime.clone().unwrap_or_default();
+    if !is_installed(&name) {
+        println!("SKIPPED: {name} is not installed");
+        return;
+    }
+    let only = std::env::var("DHOW_CASE").unwrap_or_default();
+    let report = conformance::run(&ContainerSubject(host), &only).await;
+    assert!(report.is_clean(), "\n{report}");
+}
+
+async fn conforms_with_crun(host: Arc<TestHost>) {
+    conforms(host).await;
+}
+
+async fn conforms_with_runc(host: Arc<TestHost>) {
+    conforms(host).await;
+}

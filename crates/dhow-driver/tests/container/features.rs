@@ -1,0 +1,298 @@
+//! What a spec's fields do, seen from inside.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use dhow_core::spec::{ByteSize, CommandSpec, Cpu, Storage, Ulimit};
+use dhow_driver::driver::{Driver, ExitKind, ReplicaStart};
+use dhow_driver::logs::Stream;
+
+use crate::test_host::{Groups, TestHost, name};
+
+crate::tests! {
+    exit_code_and_logs: Groups::Any,
+    user_and_environment: Groups::Any,
+    capabilities_and_privileges: Groups::Any,
+    privileged: Groups::Any,
+    read_only_root: Groups::Any,
+    limits: Groups::Any,
+    storage: Groups::Any,
+    names_and_hosts: Groups::Any,
+    command_and_workdir: Groups::Any,
+    devices_and_calls: Groups::Any,
+    secrets_reach_no_disk: Groups::Any,
+}
+
+async fn exit_code_and_logs(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let spec = host.shell("echo to stdout; echo to stderr >&2; exit 42");
+    driver
+        .start(&ReplicaStart::new(name(0), Arc::new(spec)))
+        .await
+        .unwrap();
+    let exit = driver.wait(&name(0)).await.unwrap();
+    assert_eq!(exit.kind, ExitKind::Code(42));
+    let lines = driver.logs(&name(0)).await.unwrap().tail(10).await.unwrap();
+    let of = |stream| {
+        let lines = lines.iter().filter(move |line| line.stream == stream);
+        lines.map(|line| line.text.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Stream::Stdout), ["to stdout"]);
+    assert_eq!(of(Stream::Stderr), ["to stderr"]);
+    // What it held is let go when its end is known, and its records stay.
+    let left = host.leftovers();
+    assert!(
+        left.iter()
+            .all(|what| what.starts_with("file ") && what.contains("/run/")),
+        "{left:?}"
+    );
+}
+
+async fn user_and_environment(host: Arc<TestHost>) {
+    let mut spec = host.shell("id -u; id -g; id -G; echo $HOME $HOSTNAME $EXTRA");
+    spec.user = Some("web".into());
+    spec.hostname = Some("here".into());
+    spec.env.insert("EXTRA".into(), "1".into());
+    assert_eq!(
+        host.output(spec.clone()).await,
+        ["1000", "1000", "1000 77", "/home here 1"]
+    );
+    spec.user = Some("4242:77".into());
+    assert_eq!(host.output(spec).await, ["4242", "77", "77", "/ here 1"]);
+}
+
+/// The sets of the first process, as the kernel writes them.
+async fn capability_lines(host: &TestHost, spec: dhow_core::spec::ServiceSpec) -> Vec<String> {
+    host.output(spec).await
+}
+
+async fn capabilities_and_privileges(host: Arc<TestHost>) {
+    let show = "grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status";
+    let mut spec = host.shell(show);
+    let usual = capability_lines(&host, spec.clone()).await;
+    assert_eq!(
+        usual,
+        [
+            "CapEff:\t00000000a80425fb",
+            "CapBnd:\t00000000a80425fb",
+            "NoNewPrivs:\t1",
+            "Seccomp:\t2"
+        ]
+    );
+    spec.capabilities.drop = vec!["ALL".into()];
+    spec.capabilities.add = vec!["NET_ADMIN".into(), "CAP_CHOWN".into()];
+    let changed = capability_lines(&host, spec.clone()).await;
+    assert_eq!(changed[0], "CapEff:\t0000000000001001");
+    spec.capabilities = Default::default();
+    spec.user = Some("web".into());
+    assert_eq!(
+        capability_lines(&host, spec).await[0],
+        "CapEff:\t0000000000000000"
+    );
+}
+
+async fn privileged(host: Arc<TestHost>) {
+    let mut spec = host.shell(
+        "grep -E 'NoNewPrivs|Seccomp:' /proc/self/status; mkdir /m; mount -t tmpfs x /m && echo mounted; \
+         ls /dev/tty /dev/full",
+    );
+    spec.privileged = true;
+    let seen = host.output(spec).await;
+    assert_eq!(
+        seen,
+        [
+            "NoNewPrivs:\t0",
+            "Seccomp:\t0",
+            "mounted",
+            "/dev/full",
+            "/dev/tty"
+        ]
+    );
+}
+
+async fn read_only_root(host: Arc<TestHost>) {
+    let mut spec =
+        host.shell("touch /x || echo refused; touch /tmp/x && echo scratch; ls -d /proc/1 /sys/fs");
+    spec.read_only_root_fs = true;
+    spec.storage = vec![Storage::Tmpfs {
+        target: "/tmp".into(),
+        size: Some(ByteSize(1 << 20)),
+    }];
+    assert_eq!(
+        host.output(spec).await,
+        ["refused", "scratch", "/proc/1", "/sys/fs"]
+    );
+}
+
+async fn limits(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let mut spec = host.shell("ulimit -n; ulimit -Hn; echo ready; while :; do sleep 100000 & wait; done");
+    spec.resources.memory = Some(ByteSize(64 << 20));
+    spec.resources.cpu = Some(Cpu(500));
+    spec.resources.pids = Some(50);
+    spec.ulimits = BTreeMap::from([
+        ("nofile".to_owned(), Ulimit { soft: 100, hard: 200 }),
+        (
+            "nproc".to_owned(),
+            Ulimit {
+                soft: 1000,
+                hard: 1000,
+            },
+        ),
+    ]);
+    let running = driver
+        .start(&ReplicaStart::new(name(0), Arc::new(spec)))
+        .await
+        .unwrap();
+    host.until_ready(0).await;
+    let lines = driver.logs(&name(0)).await.unwrap().tail(10).await.unwrap();
+    assert_eq!((lines[0].text.as_str(), lines[1].text.as_str()), ("100", "200"));
+    // The group that it is in has them, whichever version of control groups the host uses.
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", running.pid)).unwrap();
+    assert!(groups.contains("/c.web-default-0-"), "{groups}");
+    let seen = host
+        .exec(
+            0,
+            &[
+                "sh",
+                "-c",
+                "cat /sys/fs/cgroup/memory/memory.limit_in_bytes || cat /sys/fs/cgroup/memory.max",
+            ],
+        )
+        .await;
+    assert_eq!(
+        String::from_utf8_lossy(&seen.stdout),
+        "67108864\n",
+        "{}",
+        String::from_utf8_lossy(&seen.stderr)
+    );
+    let seen = host
+        .exec(
+            0,
+            &[
+                "sh",
+                "-c",
+                "cat /sys/fs/cgroup/pids/pids.max || cat /sys/fs/cgroup/pids.max",
+            ],
+        )
+        .await;
+    assert_eq!(String::from_utf8_lossy(&seen.stdout), "50\n");
+    let usage = driver.usage(&name(0)).await.unwrap();
+    assert!(usage.processes >= 2 && usage.memory_bytes > 0, "{usage:?}");
+}
+
+async fn storage(host: Arc<TestHost>) {
+    let (bound, volume) = (host.dir.join("bound"), host.dir.join("volume"));
+    for dir in [&bound, &volume] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::fs::write(bound.join("file"), "of the host\n").unwrap();
+    let mut spec = host.shell(
+        "cat /bound/file; touch /bound/x || echo refused; echo kept > /home/data && echo written; \
+         touch /scratch/x && echo scratch; stat -c %a /scratch",
+    );
+    spec.user = Some("web".into());
+    spec.storage = vec![
+        Storage::Bind {
+            source: bound.display().to_string(),
+            target: "/bound".into(),
+            read_only: true,
+        },
+        Storage::Named {
+            name: "data".into(),
+            target: "/home".into(),
+        },
+        Storage::Tmpfs {
+            target: "/scratch".into(),
+            size: None,
+        },
+    ];
+    let mut start = ReplicaStart::new(name(0), Arc::new(spec));
+    start.volumes = BTreeMap::from([("data".to_owned(), volume.clone())]);
+    let seen = host.output_of(start.clone()).await;
+    assert_eq!(seen, ["of the host", "refused", "written", "scratch", "1777"]);
+    // An empty volume takes the owner of the folder that it covers, and outlives the replica.
+    assert_eq!(std::fs::metadata(&volume).unwrap().uid(), 1000);
+    assert_eq!(std::fs::read_to_string(volume.join("data")).unwrap(), "kept\n");
+    let mut without = start.clone();
+    without.volumes.clear();
+    let error = host.driver().start(&without).await.unwrap_err().to_string();
+    assert!(error.contains("no volume `data`"), "{error}");
+    std::fs::remove_dir_all(&bound).unwrap();
+    let error = host.driver().start(&start).await.unwrap_err();
+    assert!(
+        error.to_string().contains(&bound.display().to_string()),
+        "{error}"
+    );
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+async fn names_and_hosts(host: Arc<TestHost>) {
+    let mut spec = host.shell(
+        "hostname; cat /etc/resolv.conf; grep -E 'db|six' /etc/hosts; cat /proc/sys/net/core/somaxconn",
+    );
+    spec.hostname = Some("named".into());
+    spec.dns = vec!["192.0.2.53".into()];
+    spec.extra_hosts = vec!["db:192.0.2.9".into(), "six:2001:db8::1".into()];
+    spec.sysctls = BTreeMap::from([("net/core/somaxconn".to_owned(), "77".to_owned())]);
+    let seen = host.output(spec).await;
+    assert_eq!(
+        seen,
+        [
+            "named",
+            "nameserver 192.0.2.53",
+            "192.0.2.9\tdb",
+            "2001:db8::1\tsix",
+            "77"
+        ]
+    );
+    assert_eq!(host.output(host.shell("hostname")).await, ["web-default-0"]);
+}
+
+async fn command_and_workdir(host: Arc<TestHost>) {
+    let mut spec = host.shell("");
+    spec.command = Some(CommandSpec {
+        entrypoint: Some(vec!["/bin/sh".into(), "-c".into()]),
+        args: Some(vec!["echo in $PWD".into()]),
+        workdir: Some("/made/here".into()),
+    });
+    assert_eq!(host.output(spec.clone()).await, ["in /made/here"]);
+    // Without words of the spec the image's own are run: a shell without input, which ends.
+    spec.command = None;
+    assert_eq!(host.output(spec).await, Vec::<String>::new());
+}
+
+async fn devices_and_calls(host: Arc<TestHost>) {
+    // A node can be made and not opened; a mount is refused; what is granted is there.
+    let text = "mknod /tmp/disk b 254 0 && (head -c 1 /tmp/disk > /tmp/read && echo open || echo refused); \
+                mount -t tmpfs x /tmp || echo no mounts; ls /dev/given; head -c 4 /dev/given | stat -c %s /dev/null";
+    let mut spec = host.shell(text);
+    spec.devices = vec!["/dev/zero:/dev/given:r".into()];
+    let seen = host.output(spec.clone()).await;
+    assert_eq!(seen, ["refused", "no mounts", "/dev/given", "0"]);
+    spec.devices = vec!["/dev/no-such-device".into()];
+    let error = host
+        .driver()
+        .start(&ReplicaStart::new(name(0), Arc::new(spec)))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("/dev/no-such-device"), "{error}");
+}
+
+async fn secrets_reach_no_disk(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let spec = host.shell("echo ready; while :; do sleep 100000 & wait; done");
+    let mut start = ReplicaStart::new(name(0), Arc::new(spec));
+    start.secret_env = BTreeMap::from([("KEY".to_owned(), "hidden-from-disks".to_owned())]);
+    driver.start(&start).await.unwrap();
+    host.until_ready(0).await;
+    let found = std::process::Command::new("grep")
+        .args(["-rl", "hidden-from-disks", "--exclude-dir=rootfs"])
+        .arg(&host.dir)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+    let seen = host.exec(0, &["sh", "-c", "echo $KEY"]).await;
+    assert_eq!(String::from_utf8_lossy(&seen.stdout), "hidden-from-disks\n");
+}
