@@ -33,6 +33,22 @@ pub(super) struct DeploymentFile {
     services: BTreeMap<String, serde_json::Value>,
 }
 
+/// One event of a stream. Lines that begin with a colon keep the connection alive and are no events.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ServerSentEvent {
+    event: String,
+    /// A JSON document.
+    data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    id: Option<String>,
+}
+
+/// The value of a secret: any bytes.
+#[derive(Serialize, ToSchema)]
+#[schema(min_length = 1, max_length = 65536)]
+pub(super) struct SecretValue(String);
+
 #[derive(OpenApi)]
 #[openapi(
     info(
