@@ -41,7 +41,7 @@ pub(super) struct Source {
 #[utoipa::path(
     post, path = "/api/v1/deployments", tag = "deployments",
     params(("source" = Option<String>, Query, description = "The file's name, for findings")),
-    request_body(content((super::openapi::DeploymentFile = "application/json"), (String = "application/yaml"))),
+    request_body(content((super::openapi::DeploymentFile = "application/json"), (super::openapi::DeploymentFile = "application/yaml"))),
     responses((status = 200, body = Deployed))
 )]
 pub(super) async fn deploy(
@@ -75,7 +75,8 @@ pub(super) async fn read_spec(
 ) -> Answer<(axum::body::Bytes, DeploymentSpec)> {
     check_media_type(request.headers(), MEDIA_TYPES)?;
     let bytes = read(request, DEPLOYMENT_BYTES_MAX).await?;
-    let name = source.source.unwrap_or_else(|| "request body".into());
+    let name = source.source.filter(|name| !name.trim().is_empty());
+    let name = name.unwrap_or_else(|| "request body".into());
     let name: String = name
         .chars()
         .filter(|c| !c.is_control())

@@ -14,7 +14,7 @@ use super::extract::Query;
 use super::feed;
 use super::limits::EVENTS_AT_ONCE;
 use super::problem::{Answer, ApiProblem};
-use crate::runtime::{EventId, EventRecord, ReadEventsError, RuntimeView};
+use crate::runtime::{BadEventId, EventId, EventRecord, ReadEventsError, RuntimeView};
 
 #[derive(Deserialize)]
 pub(super) struct Params {
@@ -31,7 +31,7 @@ pub(super) struct Params {
         ("follow" = Option<bool>, Query, description = "Whether to go on with what happens from then on"),
         ("Last-Event-ID" = Option<String>, Header, pattern = r"^[0-9]{1,19}(\.[0-9]{1,9})?$", description = "The last event that was seen; wins over `since`")
     ),
-    responses((status = 200, body = String, content_type = "text/event-stream"))
+    responses((status = 200, body = super::openapi::ServerSentEvent, content_type = "text/event-stream"))
 )]
 pub(super) async fn follow(
     State(context): State<Context>,
@@ -55,10 +55,8 @@ pub(super) async fn follow(
                 feed.send(Ok(event)).await?;
                 after = id;
             }
-            if records.is_empty() {
-                if !follow || newest.wait_for(|id| *id > after).await.is_err() {
-                    return Ok(());
-                }
+            if records.is_empty() && (!follow || newest.wait_for(|id| *id > after).await.is_err()) {
+                return Ok(());
             }
             match next(&view, after).await {
                 Ok(found) => (records, after) = found,
@@ -68,15 +66,18 @@ pub(super) async fn follow(
     }))
 }
 
+/// The place to begin behind. Both are read, so that a slip in one is not hidden by the other.
 fn begins(params: &Params, headers: &HeaderMap) -> Answer<EventId> {
+    let parse = |text: &str| {
+        let place = text.parse();
+        place.map_err(|error: BadEventId| ApiProblem::bad_request(error.to_string()))
+    };
+    let since = params.since.as_deref().map(parse).transpose()?;
     let header = headers.get("last-event-id");
-    let header = header.map(|value| value.to_str().unwrap_or("?"));
-    match header.or(params.since.as_deref()).filter(|text| !text.is_empty()) {
-        None => Ok(EventId::default()),
-        Some(text) => text
-            .parse()
-            .map_err(|error: crate::runtime::BadEventId| ApiProblem::bad_request(error.to_string())),
-    }
+    let seen = header
+        .map(|value| parse(value.to_str().unwrap_or_default()))
+        .transpose()?;
+    Ok(seen.or(since).unwrap_or_default())
 }
 
 /// The word of the kind, as the record's JSON has it.

@@ -55,7 +55,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     }
 }
 
-/// A JSON body that may be left out.
+/// A JSON body that may be left out, or `null`.
 pub(super) struct OptionalJson<T> {
     pub value: T,
     pub bytes: Bytes,
@@ -72,7 +72,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJ
             return Ok(Self { value, bytes });
         }
         checked?;
-        let value = parse(&bytes)?;
+        let value = parse::<Option<T>>(&bytes)?.unwrap_or_default();
         Ok(Self { value, bytes })
     }
 }

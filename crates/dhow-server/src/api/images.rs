@@ -17,11 +17,12 @@ use super::limits::IMAGE_TEXT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 use crate::node_door::PullStep;
 
-fn check_text(what: &str, text: &str) -> Answer<()> {
-    let fits = |text: &str| !text.is_empty() && !text.chars().any(|c| c.is_control() || c.is_whitespace());
-    if !fits(text) || text.len() > IMAGE_TEXT_BYTES_MAX {
+fn check_name(name: &str) -> Answer<()> {
+    let fits =
+        (1..=IMAGE_TEXT_BYTES_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    if !fits {
         return Err(ApiProblem::invalid(format!(
-            "{what} has 1 to {IMAGE_TEXT_BYTES_MAX} bytes, without spaces and control characters"
+            "an image's name has 1 to {IMAGE_TEXT_BYTES_MAX} visible ASCII characters"
         )));
     }
     Ok(())
@@ -38,13 +39,13 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Imag
 /// [`ImageName`], or `error` with a [`Problem`].
 #[utoipa::path(
     post, path = "/api/v1/images/pull", tag = "images", request_body = ImagePullRequest,
-    responses((status = 200, body = String, content_type = "text/event-stream"))
+    responses((status = 200, body = super::openapi::ServerSentEvent, content_type = "text/event-stream"))
 )]
 pub(super) async fn pull(
     State(context): State<Context>,
     body: extract::Json<ImagePullRequest>,
 ) -> Answer<Response> {
-    check_text("an image's name", &body.value.image)?;
+    check_name(&body.value.image)?;
     let manager = context.manager();
     let node = manager.identity().node_id;
     let mut steps = manager.door().pull_image(node, body.value.image).await?;
@@ -77,7 +78,7 @@ pub(super) async fn import(
         ));
     }
     if let Some(name) = &request.name {
-        check_text("an image's name", name)?;
+        check_name(name)?;
     }
     let manager = context.manager();
     let imported = manager.door().import_image(manager.identity().node_id, request);
@@ -91,14 +92,15 @@ pub(super) struct Named {
 
 /// Removes an image that nothing uses.
 #[utoipa::path(
-    delete, path = "/api/v1/images", tag = "images", params(("name" = String, Query)),
+    delete, path = "/api/v1/images", tag = "images",
+    params(("name" = String, Query, pattern = "^[!-~]+$", max_length = 4096)),
     responses((status = 200, body = ImagesRemoved))
 )]
 pub(super) async fn remove(
     State(context): State<Context>,
     Query(named): Query<Named>,
 ) -> Answer<Json<ImagesRemoved>> {
-    check_text("an image's name", &named.name)?;
+    check_name(&named.name)?;
     let manager = context.manager();
     let removed = manager
         .door()

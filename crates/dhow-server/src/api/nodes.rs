@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::NodeId;
+use dhow_core::spec::check::{FieldPath, label_finding};
 use dhow_core::state::Drain;
 use dhow_wire::NodeStatus;
 use dhow_wire::api::{NodeDrainRequest, NodeLabelRequest, WriteDone};
@@ -103,12 +104,12 @@ pub(super) async fn label(
             "one request changes at most {LABELS_MAX} labels"
         )));
     }
-    let texts = set.iter().flat_map(|(key, value)| [key, value]).chain(&unset);
-    if let Some(text) = texts.into_iter().find(|text| !is_label_text(text)) {
-        let shown: String = text.chars().take(40).collect();
-        return Err(ApiProblem::invalid(format!(
-            "{shown:?} is no label: keys and values have at most 253 letters, digits, `-`, `_`, `.` and `/`"
-        )));
+    let labels = FieldPath::of("set");
+    let mut findings = set
+        .iter()
+        .filter_map(|(key, value)| label_finding(&labels, key, value));
+    if let Some(finding) = findings.next() {
+        return Err(ApiProblem::invalid(finding.message.to_string()));
     }
     let node = NodeId(id);
     write(
@@ -118,12 +119,6 @@ pub(super) async fn label(
         NodeCommand::Label { node, set, unset },
     )
     .await
-}
-
-fn is_label_text(text: &str) -> bool {
-    const LABEL_BYTES_MAX: usize = 253;
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    text.len() <= LABEL_BYTES_MAX && text.chars().all(fits)
 }
 
 /// Forgets a node that has no replicas; its id is not given again.

@@ -2,7 +2,11 @@
 //! the header that makes a retried write safe.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
+use axum::http::header;
+use axum::response::IntoResponse;
+use bytes::Bytes;
 use dhow_wire::Problem;
 use dhow_wire::api::{EventDocument, ExecExit, LogRecord, Progress, ProgressResult, PullProgress};
 use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
@@ -29,6 +33,22 @@ pub(super) struct DeploymentFile {
     services: BTreeMap<String, serde_json::Value>,
 }
 
+/// One event of a stream. Lines that begin with a colon keep the connection alive and are no events.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ServerSentEvent {
+    event: String,
+    /// A JSON document.
+    data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    id: Option<String>,
+}
+
+/// The value of a secret: any bytes.
+#[derive(Serialize, ToSchema)]
+#[schema(min_length = 1, max_length = 65536)]
+pub(super) struct SecretValue(String);
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -44,6 +64,19 @@ struct Head;
 
 pub(super) fn head() -> Document {
     Head::openapi()
+}
+
+/// This description.
+#[utoipa::path(
+    get, path = "/api/v1/openapi.json", tag = "server",
+    responses((status = 200, body = serde_json::Value))
+)]
+pub(super) async fn describe() -> impl IntoResponse {
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    // The document is texts and numbers, which can always be written.
+    let make = || serde_json::to_vec(&document()).unwrap_or_default().into();
+    let bytes = DOCUMENT.get_or_init(make).clone();
+    ([(header::CONTENT_TYPE, "application/json")], bytes)
 }
 
 /// The whole document.
@@ -85,7 +118,7 @@ const OF_WRITES: &[(&str, &str)] = &[
 ];
 
 /// Adds what every route has in common.
-pub(super) fn complete(mut document: Document) -> Document {
+fn complete(mut document: Document) -> Document {
     for (path, item) in &mut document.paths.paths {
         let operations = [
             (HttpMethod::Get, &mut item.get),
@@ -104,6 +137,7 @@ pub(super) fn complete(mut document: Document) -> Document {
 
 fn complete_operation(path: &str, method: HttpMethod, operation: &mut Operation) {
     let writes = !matches!(method, HttpMethod::Get);
+    operation.operation_id = Some(operation_id(path, &method));
     let mut problems: Vec<(&str, &str)> = ALWAYS.to_vec();
     if operation.request_body.is_some() {
         problems.extend(WITH_BODY);
@@ -127,6 +161,23 @@ fn complete_operation(path: &str, method: HttpMethod, operation: &mut Operation)
             .get_or_insert_default()
             .push(RefOr::T(key_header()));
     }
+}
+
+/// `get_deployments_name_history`: names of handlers are not unique, addresses are.
+fn operation_id(path: &str, method: &HttpMethod) -> String {
+    let method = match method {
+        HttpMethod::Get => "get",
+        HttpMethod::Put => "put",
+        HttpMethod::Delete => "delete",
+        HttpMethod::Post | HttpMethod::Options | HttpMethod::Head | HttpMethod::Patch | HttpMethod::Trace => {
+            "post"
+        }
+    };
+    let words = path.strip_prefix("/api/v1").unwrap_or(path);
+    let is_word = |c: char| c.is_ascii_alphanumeric();
+    let words = words.split(|c| !is_word(c)).filter(|word| !word.is_empty());
+    let all: Vec<&str> = std::iter::once(method).chain(words).collect();
+    all.join("_")
 }
 
 fn problem(description: &str) -> utoipa::openapi::Response {

@@ -18,7 +18,7 @@ use crate::services::resolve_digests;
 #[utoipa::path(
     post, path = "/api/v1/plan", tag = "deployments",
     params(("source" = Option<String>, Query, description = "The file's name, for findings")),
-    request_body(content((super::openapi::DeploymentFile = "application/json"), (String = "application/yaml"))),
+    request_body(content((super::openapi::DeploymentFile = "application/json"), (super::openapi::DeploymentFile = "application/yaml"))),
     responses((status = 200, body = DeploymentPlan))
 )]
 pub(super) async fn plan(

@@ -30,7 +30,7 @@ pub(super) struct Params {
         ("revision" = Option<u64>, Query, description = "The current one where none is named"),
         ("timeout_secs" = Option<u64>, Query, maximum = 86400, description = "120 where it is absent")
     ),
-    responses((status = 200, body = String, content_type = "text/event-stream"))
+    responses((status = 200, body = super::openapi::ServerSentEvent, content_type = "text/event-stream"))
 )]
 pub(super) async fn follow(
     State(context): State<Context>,

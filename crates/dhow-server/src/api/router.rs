@@ -6,7 +6,6 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use dhow_wire::ProblemCode;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -23,16 +22,8 @@ use super::{
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
-    let (routes, document) = described().split_for_parts();
-    let document = openapi::complete(document);
-    // The document is texts and numbers, which can always be written.
-    let document = bytes::Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
-    let describe = move || async move {
-        let media_type = [(axum::http::header::CONTENT_TYPE, "application/json")];
-        (media_type, document).into_response()
-    };
+    let (routes, _) = described().split_for_parts();
     routes
-        .route("/api/v1/openapi.json", get(describe))
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(access, guard))
@@ -42,6 +33,7 @@ pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
 /// The routes with their descriptions.
 pub(super) fn described() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(openapi::head())
+        .routes(routes!(openapi::describe))
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
         .routes(routes!(metrics::metrics))

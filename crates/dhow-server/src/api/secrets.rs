@@ -25,8 +25,9 @@ pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SecretInfo>
 
 /// Sets a secret: the body is its value, as it is.
 #[utoipa::path(
-    put, path = "/api/v1/secrets/{name}", tag = "secrets", params(("name" = String, Path)),
-    request_body(content = String, content_type = "application/octet-stream"),
+    put, path = "/api/v1/secrets/{name}", tag = "secrets",
+    params(("name" = String, Path, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 63)),
+    request_body(content = super::openapi::SecretValue, content_type = "application/octet-stream"),
     responses((status = 200, body = WriteDone))
 )]
 pub(super) async fn set(
@@ -39,6 +40,11 @@ pub(super) async fn set(
         return Err(ApiProblem::invalid(format!("{message}; {hint}")));
     }
     let value = read(request, SECRET_BYTES_MAX).await?;
+    if value.is_empty() {
+        return Err(ApiProblem::invalid(
+            "the body is the secret's value, and it is empty",
+        ));
+    }
     let secrets = &context.api.secrets;
     let sealed = secrets
         .seal(&name, &value)

@@ -1,1 +1,11 @@
 //! Routes over an in-process runtime and a scripted door.
+
+mod deploying;
+mod document;
+mod images_and_secrets;
+mod input;
+mod listing;
+mod progress;
+mod serving;
+mod streams;
+mod support;

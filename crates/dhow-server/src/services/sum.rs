@@ -27,28 +27,23 @@ pub struct ServiceSum {
 
 impl ServiceSum {
     pub fn of(state: &State, service: &Service) -> Self {
+        // Slots whose work is done and whose replicas are forgotten.
+        let done_before = u32::try_from(service.done.len()).unwrap_or(u32::MAX);
         let mut sum = Self {
             desired: state.desired(service),
-            done: u32::try_from(service.done.len()).unwrap_or(u32::MAX),
+            done: done_before,
+            healthy_count: done_before,
             healthy: true,
             ..Self::default()
         };
-        sum.healthy_count = sum.done;
-        let mut present = 0u32;
+        let mut present = done_before;
         for (key, replica) in state.replicas_of(service.id) {
             sum.add(service, key, replica);
-            present += u32::from(replica.wanted == Wanted::Run && service.is_current(key.generation));
+            let counts = replica.wanted == Wanted::Run && service.is_current(key.generation);
+            present = present.saturating_add(u32::from(counts));
         }
-        let wanted_and_absent = sum
-            .desired
-            .saturating_sub(present.saturating_add(sum.done_before(service)));
-        sum.pending = sum.pending.saturating_add(wanted_and_absent);
+        sum.pending = sum.pending.saturating_add(sum.desired.saturating_sub(present));
         sum
-    }
-
-    /// Slots whose work is done and whose replicas are forgotten.
-    fn done_before(&self, service: &Service) -> u32 {
-        u32::try_from(service.done.len()).unwrap_or(u32::MAX)
     }
 
     fn add(&mut self, service: &Service, key: &ReplicaKey, replica: &Replica) {

@@ -32,10 +32,13 @@ pub struct ScaleRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleItem {
+    #[schema(pattern = "^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length = 63)]
     pub service: String,
     /// May be left out where the service has one role.
+    #[schema(pattern = "^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length = 63)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    #[schema(maximum = 1000000)]
     pub replicas: u32,
 }
 
@@ -43,6 +46,7 @@ pub struct ScaleItem {
 #[serde(deny_unknown_fields)]
 pub struct RestartRequest {
     /// Every service where none is named.
+    #[schema(pattern = "^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length = 63)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }

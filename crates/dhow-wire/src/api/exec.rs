@@ -56,7 +56,7 @@ impl ExecClientFrame {
 
     /// The first frame of the bytes; none where they do not hold a whole one yet.
     pub fn decode(bytes: &[u8]) -> Taken<Self> {
-        let Some((kind, payload, taken)) = split(bytes)? else {
+        let Some(((kind, payload), taken)) = split(bytes)? else {
             return Ok(None);
         };
         let frame = match kind {
@@ -81,7 +81,7 @@ impl ExecServerFrame {
 
     /// The first frame of the bytes; none where they do not hold a whole one yet.
     pub fn decode(bytes: &[u8]) -> Taken<Self> {
-        let Some((kind, payload, taken)) = split(bytes)? else {
+        let Some(((kind, payload), taken)) = split(bytes)? else {
             return Ok(None);
         };
         let frame = match kind {
@@ -104,10 +104,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Kind, payload and how many bytes both took.
-type Split<'a> = Option<(u8, &'a [u8], usize)>;
-
-fn split(bytes: &[u8]) -> Result<Split<'_>, ExecFrameError> {
+fn split(bytes: &[u8]) -> Taken<(u8, &[u8])> {
     let Some(([kind, length @ ..], rest)) = bytes.split_first_chunk::<EXEC_FRAME_HEADER_BYTES>() else {
         return Ok(None);
     };
@@ -116,5 +113,5 @@ fn split(bytes: &[u8]) -> Result<Split<'_>, ExecFrameError> {
         return Err(ExecFrameError::TooLong(length));
     }
     let payload = rest.get(..length as usize);
-    Ok(payload.map(|payload| (*kind, payload, EXEC_FRAME_HEADER_BYTES + payload.len())))
+    Ok(payload.map(|payload| ((*kind, payload), EXEC_FRAME_HEADER_BYTES + payload.len())))
 }

@@ -24,6 +24,7 @@ pub struct ImageName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImagePullRequest {
+    #[schema(pattern = "^[!-~]+$", max_length = 4096)]
     pub image: String,
 }
 
@@ -50,8 +51,10 @@ pub struct PullProgress {
 #[serde(deny_unknown_fields)]
 pub struct ImageImportRequest {
     /// An absolute path on the node.
+    #[schema(pattern = r"^/[^\x00]*$", max_length = 1024)]
     pub path: String,
     /// What the archive says where none is given.
+    #[schema(pattern = "^[!-~]+$", max_length = 4096)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

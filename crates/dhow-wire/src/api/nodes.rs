@@ -17,7 +17,15 @@ pub struct NodeDrainRequest {
 #[serde(deny_unknown_fields)]
 pub struct NodeLabelRequest {
     #[serde(default)]
+    #[schema(value_type = BTreeMap<LabelText, LabelText>)]
     pub set: BTreeMap<String, String>,
     #[serde(default)]
+    #[schema(value_type = Vec<LabelText>, max_items = 64)]
     pub unset: Vec<String>,
 }
+
+/// A key or a value of a label, as the description of the API has it.
+#[derive(ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9._/-]+$", max_length = 63)]
+#[expect(dead_code, reason = "it only describes the texts above")]
+struct LabelText(String);

@@ -12,8 +12,8 @@ use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, Pu
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 
-/// Tells which images replicas of this node use.
-pub type UsedImages = dyn Fn() -> BoxFuture<'static, BTreeSet<Digest>> + Send + Sync;
+/// Tells which images replicas of this node use, or why that is not known.
+pub type UsedImages = dyn Fn() -> BoxFuture<'static, Result<BTreeSet<Digest>, String>> + Send + Sync;
 
 /// See the module.
 #[derive(Clone)]
@@ -24,8 +24,23 @@ pub struct ImageDoor {
 }
 
 impl ImageDoor {
-    pub fn new(images: Result<Images, String>, used: Arc<UsedImages>) -> Self {
-        Self { images, used }
+    pub fn new(images: Images, used: Arc<UsedImages>) -> Self {
+        Self {
+            images: Ok(images),
+            used,
+        }
+    }
+
+    /// For a node that has none, and why.
+    pub fn without(why: String) -> Self {
+        Self {
+            images: Err(why),
+            used: Arc::new(|| Box::pin(async { Ok(BTreeSet::new()) })),
+        }
+    }
+
+    async fn used(&self) -> Result<BTreeSet<Digest>, DoorError> {
+        (self.used)().await.map_err(DoorError::Failed)
     }
 
     fn store(&self) -> Result<&Images, DoorError> {
@@ -36,7 +51,7 @@ impl ImageDoor {
 
     pub async fn list(&self) -> Result<Vec<ImageInfo>, DoorError> {
         let listed = self.store()?.list().await.map_err(failed)?;
-        let used = (self.used)().await;
+        let used = self.used().await?;
         let infos = listed.into_iter().flat_map(|image| {
             let in_use = used.contains(&image.digest);
             let digest = image.digest.to_string();
@@ -114,14 +129,14 @@ impl ImageDoor {
 
     pub async fn remove(&self, name: &str) -> Result<ImagesRemoved, DoorError> {
         let reference = parse(name)?;
-        let used = (self.used)().await;
+        let used = self.used().await?;
         let report = self.store()?.remove(&reference, &used).await.map_err(failed)?;
         Ok(removed(report))
     }
 
     pub async fn prune(&self) -> Result<ImagesRemoved, DoorError> {
         let options = PruneOptions {
-            in_use: (self.used)().await,
+            in_use: self.used().await?,
             ..PruneOptions::default()
         };
         let report = self.store()?.prune(&options).await.map_err(failed)?;

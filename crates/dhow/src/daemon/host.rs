@@ -1,13 +1,15 @@
 //! What this host gives the agent: drivers, images, the balancer.
 
-use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use dhow_agent::proxy::ProxyConfig;
 use dhow_agent::{Balancer, Drivers, NodeBalancer};
 use dhow_driver::cgroup::CgroupHost;
-use dhow_driver::driver::Driver;
+use dhow_driver::container::{BridgeConfig, ContainerConfig, ContainerDriver};
+use dhow_driver::driver::{Driver, error_chain};
+use dhow_driver::image::{Images, ImagesOptions};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
 use dhow_driver::shim::{ShimClient, ShimConfig};
 use dhow_driver::unavailable::UnavailableDriver;
@@ -21,26 +23,22 @@ pub struct Host {
     pub images: ImageDoor,
     pub balancer: Arc<dyn Balancer>,
     shim: Arc<ShimClient>,
+    containers: Option<ContainerDriver>,
 }
 
 impl Host {
     pub async fn open(config: &DaemonConfig) -> anyhow::Result<Self> {
         let data_dir = std::path::absolute(&config.data_dir).context("the data directory has no path")?;
-        tokio::task::spawn_blocking(move || Self::open_blocking(&data_dir)).await?
-    }
-
-    /// Ends the helper that starts replicas, where none is left that it could be needed for.
-    pub async fn rest(&self) {
-        let left = self.drivers.process.list().await.map_or(1, |found| found.len())
-            + self.drivers.container.list().await.map_or(1, |found| found.len());
-        if left == 0
-            && let Err(error) = self.shim.stop_zygote().await
-        {
-            tracing::debug!(%error, "the helper that starts replicas could not be ended");
+        let host = tokio::task::spawn_blocking(move || Self::open_blocking(&data_dir)).await??;
+        if host.containers.is_some() {
+            for notice in host.drivers.container.probe().await.notices {
+                tracing::info!(notice, "containers");
+            }
         }
+        Ok(host)
     }
 
-    fn open_blocking(data_dir: &std::path::Path) -> anyhow::Result<Self> {
+    fn open_blocking(data_dir: &Path) -> anyhow::Result<Self> {
         let cgroups = Arc::new(CgroupHost::detect(&CgroupHost::parent_name(data_dir)));
         let shim = ShimClient::new(ShimConfig::new(data_dir.join("shim"), &cgroups));
         let shim = Arc::new(shim.context("replicas cannot be supervised here")?);
@@ -52,16 +50,77 @@ impl Host {
         let process: Arc<dyn Driver> = Arc::new(process.context("host programs cannot be run here")?);
         let proxy = ProxyConfig::new(data_dir.join("proxy"), Arc::clone(&shim));
         let proxy = proxy.context("the balancer cannot be set up")?;
-        let why = "containers cannot run here";
-        let container: Arc<dyn Driver> = Arc::new(UnavailableDriver::new("image", why));
-        let used = Arc::new(|| -> futures_util::future::BoxFuture<'static, BTreeSet<_>> {
-            Box::pin(async { BTreeSet::new() })
-        });
+        let (container, images, containers): (Arc<dyn Driver>, _, _) =
+            match open_containers(data_dir, &shim, &cgroups) {
+                Ok((driver, images)) => (Arc::new(driver.clone()), images_of(&driver, images), Some(driver)),
+                Err(why) => {
+                    tracing::info!(why, "containers cannot run here");
+                    let driver = UnavailableDriver::new("image", why.clone());
+                    (Arc::new(driver), ImageDoor::without(why), None)
+                }
+            };
         Ok(Self {
             drivers: Drivers { process, container },
-            images: ImageDoor::new(Err(why.to_owned()), used),
+            images,
             balancer: Arc::new(NodeBalancer::open(proxy)),
             shim,
+            containers,
         })
     }
+
+    /// Ends and gives up what only replicas needed, where none is left.
+    pub async fn rest(&self) {
+        let processes = self.drivers.process.list().await.map_or(1, |found| found.len());
+        let containers = self.drivers.container.list().await.map_or(1, |found| found.len());
+        if containers == 0
+            && let Some(driver) = &self.containers
+            && let Err(error) = driver.remove_host_state().await
+        {
+            tracing::debug!(error = error_chain(&error), "the network of the containers is left");
+        }
+        if processes + containers == 0
+            && let Err(error) = self.shim.stop_zygote().await
+        {
+            tracing::debug!(%error, "the helper that starts replicas could not be ended");
+        }
+    }
+}
+
+/// The container driver and its images, or why this host has none.
+fn open_containers(
+    data_dir: &Path,
+    shim: &Arc<ShimClient>,
+    cgroups: &Arc<CgroupHost>,
+) -> Result<(ContainerDriver, Images), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("containers need root: run the daemon as root, or use `runtime: process`".into());
+    }
+    let images = Images::open(ImagesOptions::new(data_dir.join("images")));
+    let images = images.map_err(|error| error_chain(&error))?;
+    let driver = ContainerDriver::open(ContainerConfig {
+        run_dir: data_dir.join("container"),
+        data_dir: data_dir.to_owned(),
+        volatile_dir: None,
+        shim: Arc::clone(shim),
+        cgroups: Arc::clone(cgroups),
+        images: images.clone(),
+        network: BridgeConfig::default(),
+        runtime: std::env::var("DHOW_RUNTIME").ok().filter(|name| !name.is_empty()),
+    });
+    Ok((driver.map_err(|error| error_chain(&error))?, images))
+}
+
+fn images_of(driver: &ContainerDriver, images: Images) -> ImageDoor {
+    let driver = driver.clone();
+    ImageDoor::new(
+        images,
+        Arc::new(move || {
+            let driver = driver.clone();
+            Box::pin(async move {
+                let used = driver.images_in_use().await;
+                used.map(|digests| digests.into_iter().collect())
+                    .map_err(|error| error_chain(&error))
+            })
+        }),
+    )
 }

@@ -1,0 +1,198 @@
+//! What listings show.
+
+use dhow_core::replica::{Exit, ReplicaEvent};
+use dhow_wire::api::{DeploymentPlan, Explanation, HealthDocument, PlanChange};
+use dhow_wire::{
+    ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeState, NodeStatus,
+    ReplicaStateName, ReplicaStatus,
+};
+
+use super::support::{SHOP, WALL_UNIX_SECS, World};
+
+#[tokio::test]
+async fn an_empty_cluster() {
+    let world = World::new().await;
+    let cluster: ClusterStatus = world.get("/api/v1/cluster").await.json();
+    assert_eq!((cluster.mode, cluster.node_id), (ClusterModeName::SingleNode, 1));
+    assert_eq!((cluster.leader_id, cluster.nodes), (Some(1), 1));
+    let nodes: Vec<NodeStatus> = world.get("/api/v1/nodes").await.json();
+    assert_eq!(
+        (nodes[0].status, nodes[0].leader, nodes[0].replicas),
+        (NodeState::Ready, true, 0)
+    );
+    let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
+    assert_eq!(node.labels["zone"], "a");
+    world.get("/api/v1/nodes/7").await.problem(404);
+    world.get("/api/v1/nodes/x").await.problem(400);
+    assert_eq!(world.get("/api/v1/deployments").await.text(), "[]");
+    assert_eq!(world.get("/api/v1/replicas").await.text(), "[]");
+    assert_eq!(world.get("/health").await.json::<HealthDocument>().status, "ok");
+    world.get("/ready").await.json::<HealthDocument>();
+    world.end.cancel();
+    assert_eq!(world.get("/ready").await.problem(503).code, "shutting_down");
+}
+
+#[tokio::test]
+async fn a_deployment_from_pending_to_degraded() {
+    let mut world = World::new().await;
+    world.post("/api/v1/deployments", SHOP).await;
+    world.wait_for_replicas(2).await;
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas?deployment=shop").await.json();
+    assert_eq!(replicas[1].id, "web-default-1");
+    assert_eq!(
+        (replicas[1].state, replicas[1].node_id),
+        (ReplicaStateName::Pending, Some(1))
+    );
+    world.deploy_shop_again().await;
+    let shop: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
+    assert_eq!((shop.revision, shop.state), (1, DeploymentState::Stable));
+    let web = &shop.services[0];
+    assert_eq!((web.running, web.desired, web.healthy), (2, 2, true));
+    assert_eq!(web.endpoints, ["http://localhost:8080"]);
+    world.clock.advance(90_000);
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas?service=web&unknown=1").await.json();
+    let first = &replicas[0];
+    assert_eq!((first.pid, first.healthy, first.restarts), (Some(42), true, 0));
+    assert_eq!(first.image.as_deref(), Some("nginx:1.27"));
+    assert_eq!(first.started_unix_secs, Some(WALL_UNIX_SECS), "90 seconds ago");
+
+    let ended = ReplicaEvent::Ended {
+        exit: Exit::Code(3),
+        oom: false,
+    };
+    world.happens(|name| name.index == 0, &[ended]).await;
+    let shop: Vec<DeploymentStatus> = world.get("/api/v1/deployments").await.json();
+    assert_eq!(shop[0].state, DeploymentState::Degraded);
+    assert_eq!(
+        (shop[0].services[0].running, shop[0].services[0].healthy),
+        (1, false)
+    );
+
+    world.get("/api/v1/deployments/none").await.problem(404);
+    world.get("/api/v1/deployments/N%20ONE").await.problem(404);
+    world.get("/api/v1/replicas?deployment=none").await.problem(404);
+    world
+        .get("/api/v1/replicas?deployment=shop&service=db")
+        .await
+        .problem(404);
+}
+
+impl World {
+    async fn deploy_shop_again(&mut self) {
+        self.happens(|_| true, &super::support::start_events()).await;
+        self.wait_for(|state| state.deployments.values().all(|known| !known.is_under_way()))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_placed_says_why() {
+    let world = World::new().await;
+    let file = SHOP.replace("rollout:", "node_selector: { labels: { zone: b } }\n    rollout:");
+    world.post("/api/v1/deployments", &file).await;
+    let mut reports = world.handle.view();
+    while reports.plan_report().services.is_empty() {
+        tokio::task::yield_now().await;
+        reports = world.handle.view();
+    }
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    assert_eq!(replicas.len(), 2);
+    assert_eq!(
+        (replicas[0].node_id, replicas[0].state),
+        (None, ReplicaStateName::Pending)
+    );
+    let why = replicas[0].message.clone().unwrap();
+    assert!(why.contains("zone"), "{why}");
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web")
+        .await
+        .json();
+    assert_eq!(explained.subject, "shop/web");
+    assert_eq!(
+        (explained.waiting[0].first.as_str(), explained.waiting[0].slots),
+        ("web-default-0", 2)
+    );
+    assert!(
+        explained
+            .lines
+            .iter()
+            .any(|line| line.contains("web-default-0 and 1 more"))
+    );
+    let one = world
+        .get("/api/v1/deployments/shop/explain?name=web-default-1")
+        .await;
+    assert_eq!(one.json::<Explanation>().waiting[0].first, "web-default-1");
+    world.get("/api/v1/deployments/shop/explain").await.problem(400);
+    world
+        .get("/api/v1/deployments/shop/explain?name=db")
+        .await
+        .problem(404);
+    world
+        .get("/api/v1/deployments/shop/explain?name=web-default-9")
+        .await
+        .problem(404);
+}
+
+#[tokio::test]
+async fn what_runs_is_explained_and_a_plan_changes_nothing() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web-default-0")
+        .await
+        .json();
+    let replica = &explained.replicas[0];
+    assert_eq!((replica.node_id, replica.state), (1, ReplicaStateName::Running));
+    assert!(
+        replica.placed_because.contains("node 1"),
+        "{}",
+        replica.placed_because
+    );
+    let before = world.state().revision;
+    let plan: DeploymentPlan = world.post("/api/v1/plan", SHOP).await.json();
+    assert_eq!(plan.services[0].change, PlanChange::Unchanged);
+    let plan: DeploymentPlan = world
+        .post("/api/v1/plan", &SHOP.replace("1.27", "1.28"))
+        .await
+        .json();
+    assert_eq!(plan.services[0].change, PlanChange::Rolls);
+    let plan: DeploymentPlan = world
+        .post("/api/v1/plan", &SHOP.replace("replicas: 2", "replicas: 3"))
+        .await
+        .json();
+    assert_eq!(
+        (plan.services[0].change, plan.services[0].to),
+        (PlanChange::Scales, 3)
+    );
+    assert_eq!(
+        (plan.placements[0].replica.as_str(), plan.placements[0].node_id),
+        ("web-default-2", 1)
+    );
+    assert_eq!(world.state().revision, before);
+}
+
+#[tokio::test]
+async fn metrics_have_few_series() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let reply = world.get("/metrics").await;
+    assert!(
+        reply.headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+    let text = reply.text();
+    for line in [
+        "dhow_nodes{status=\"ready\"} 1",
+        "dhow_nodes{status=\"unreachable\"} 0",
+        "dhow_replicas{state=\"running\"} 2",
+        "dhow_replicas{state=\"failed\"} 0",
+        "dhow_leads 1",
+        "dhow_inbox_capacity 1024",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+    assert!(text.lines().filter(|line| !line.starts_with('#')).count() < 30);
+}

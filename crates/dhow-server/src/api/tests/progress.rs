@@ -1,0 +1,192 @@
+//! Progress, how it ends, and the waiting behind it.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use dhow_core::replica::{Exit, ReplicaEvent};
+use dhow_wire::StabilizationOutcome;
+use dhow_wire::api::{Progress, ProgressOutcome, ProgressResult};
+
+use super::support::{SHOP, Stream, World, start_events};
+use crate::node_door::ReplicaPull;
+use crate::stabilization::wait_for_stabilization;
+
+const FOLLOW: &str = "/api/v1/deployments/shop/progress";
+
+async fn result(stream: &mut Stream) -> ProgressResult {
+    loop {
+        let sent = stream.next().await.unwrap();
+        if sent.event == "result" {
+            assert_eq!(stream.next().await, None, "nothing after the result");
+            return sent.json();
+        }
+        assert_eq!(sent.event, "progress");
+    }
+}
+
+#[tokio::test]
+async fn tells_every_step_until_it_is_ready() {
+    let mut world = World::new().await;
+    world.post("/api/v1/deployments", SHOP).await;
+    world.wait_for_replicas(2).await;
+    let mut stream = world.follow(FOLLOW).await;
+    let first: Progress = stream.next().await.unwrap().json();
+    assert_eq!(
+        (
+            first.revision,
+            first.services[0].pending,
+            first.services[0].desired
+        ),
+        (1, 2, 2)
+    );
+    let state = world.state();
+    let names = state.replicas.keys().map(|key| state.replica_name(key).unwrap());
+    let pulls = names.map(|replica| ReplicaPull {
+        replica,
+        done_bytes: 40,
+        total_bytes: Some(100),
+    });
+    world.door.set_pulls(pulls.collect());
+    world.happens(|_| true, &[ReplicaEvent::PullBegan]).await;
+    let pulling: Progress = stream.next().await.unwrap().json();
+    let told = pulling.services[0].pulling.unwrap();
+    assert_eq!(
+        (told.replicas, told.done_bytes, told.total_bytes),
+        (2, 80, Some(200))
+    );
+    world.happens(|_| true, &start_events()[1..3]).await;
+    let running: Progress = stream.next().await.unwrap().json();
+    assert_eq!(
+        (running.services[0].running, running.services[0].healthy),
+        (2, false)
+    );
+    world.happens(|_| true, &start_events()[3..]).await;
+    let result = result(&mut stream).await;
+    assert_eq!(result.outcome, ProgressOutcome::Ready);
+    assert_eq!(
+        (result.services[0].running, result.services[0].healthy),
+        (2, true)
+    );
+}
+
+#[tokio::test]
+async fn a_bad_revision_ends_early_with_its_last_words() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world
+        .post("/api/v1/deployments", &SHOP.replace("1.27", "1.28"))
+        .await;
+    world.wait_for_replicas(3).await;
+    let mut stream = world
+        .follow(&format!("{FOLLOW}?revision=2&timeout_secs=86400"))
+        .await;
+    let first: Progress = stream.next().await.unwrap().json();
+    assert_eq!(first.revision, 2);
+    for line in 0..25 {
+        world.writes("web-default-0", line, &format!("line {line}"));
+    }
+    let is_new = |name: &dhow_core::ids::ReplicaName| name.generation.0 > 1;
+    world.happens(is_new, &[ReplicaEvent::PullBegan]).await;
+    for _ in 0..3 {
+        let ended = ReplicaEvent::Ended {
+            exit: Exit::Code(3),
+            oom: false,
+        };
+        world
+            .happens(
+                is_new,
+                &[ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 7 }, ended],
+            )
+            .await;
+    }
+    let result = result(&mut stream).await;
+    assert_eq!(result.outcome, ProgressOutcome::Failed);
+    let lines: Vec<&str> = result.message.lines().collect();
+    assert!(
+        lines[0].contains("reverted") && lines[0].contains("`web-default-0` on node 1"),
+        "{}",
+        lines[0]
+    );
+    assert_eq!((lines[1], lines[2], lines.len()), ("  logs:", "    line 5", 22));
+    let again = world.follow(&format!("{FOLLOW}?revision=2")).await.rest().await;
+    assert_eq!(
+        again.last().unwrap().json::<ProgressResult>().outcome,
+        ProgressOutcome::Failed
+    );
+}
+
+#[tokio::test]
+async fn runs_out_of_time_with_the_logs_of_what_is_missing() {
+    let mut world = World::new().await;
+    world.post("/api/v1/deployments", SHOP).await;
+    world.wait_for_replicas(2).await;
+    world.happens(|name| name.index == 0, &start_events()).await;
+    world.writes("web-default-1", 1, "cannot reach the database");
+    let mut stream = world.follow(&format!("{FOLLOW}?timeout_secs=5")).await;
+    stream.next().await.unwrap();
+    world.clock.advance(5_000);
+    let result = result(&mut stream).await;
+    assert_eq!(result.outcome, ProgressOutcome::TimedOut);
+    assert_eq!(
+        result.message,
+        "Stabilization timed out: web: 1/2 replicas, healthy=false\n  logs:\n    \
+         web-default-1: cannot reach the database"
+    );
+}
+
+#[tokio::test]
+async fn another_revision_or_a_removal_ends_it() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let mut stream = world.follow(&format!("{FOLLOW}?revision=1")).await;
+    assert_eq!(result(&mut stream).await.outcome, ProgressOutcome::Ready);
+    world
+        .post("/api/v1/deployments", &SHOP.replace("1.27", "1.28"))
+        .await;
+    let mut stream = world.follow(&format!("{FOLLOW}?revision=1")).await;
+    assert_eq!(result(&mut stream).await.outcome, ProgressOutcome::Superseded);
+    let mut stream = world.follow(FOLLOW).await;
+    world.call(Method::DELETE, "/api/v1/deployments/shop", "").await;
+    let all_end = ReplicaEvent::Ended {
+        exit: Exit::Code(0),
+        oom: false,
+    };
+    let wanted_stop = |state: &dhow_core::state::State| {
+        let mut all = state.replicas.values();
+        all.all(|replica| replica.wanted == dhow_core::state::Wanted::Stop)
+    };
+    world.wait_for(wanted_stop).await;
+    world
+        .happens(|name| name.generation.0 == 1, &[ReplicaEvent::StopBegan, all_end])
+        .await;
+    let outcome = result(&mut stream).await.outcome;
+    assert_eq!(outcome, ProgressOutcome::Removed);
+    world.get(FOLLOW).await.problem(404);
+}
+
+#[tokio::test]
+async fn waiting_looks_at_least_once_and_wakes_by_change() {
+    let mut world = World::new().await;
+    let spec = dhow_wire::parse_deployment(SHOP, "shop.yaml", &|_| None).unwrap();
+    let manager = world.api.manager.clone();
+    let early = wait_for_stabilization(&manager, &spec, Duration::ZERO).await;
+    let StabilizationOutcome::TimedOut { message } = early.outcome else {
+        panic!("nothing is deployed");
+    };
+    assert_eq!(
+        message,
+        "Stabilization timed out: web: 0/2 replicas, healthy=true"
+    );
+    world.post("/api/v1/deployments", SHOP).await;
+    world.wait_for_replicas(2).await;
+    let waiting = tokio::spawn({
+        let (manager, spec) = (manager.clone(), spec.clone());
+        async move { wait_for_stabilization(&manager, &spec, Duration::from_secs(60)).await }
+    });
+    world.happens(|_| true, &start_events()).await;
+    let ready = waiting.await.unwrap();
+    assert_eq!(ready.outcome, StabilizationOutcome::Ready);
+    assert_eq!(ready.services[0].endpoints, ["http://localhost:8080"]);
+    let again = wait_for_stabilization(&manager, &spec, Duration::ZERO).await;
+    assert_eq!(again.outcome, StabilizationOutcome::Ready, "even with no time");
+}
