@@ -11,7 +11,7 @@ use super::port_owner::{self, Owner};
 use super::table::Transport;
 
 /// Connections that the kernel keeps for us until they are accepted; it cuts this to its own limit.
-const BACKLOG: u32 = 4096;
+pub const BACKLOG: u32 = 4096;
 
 /// A listener's socket, shared by its task and by whoever hands it over.
 #[derive(Clone)]

@@ -30,7 +30,8 @@ pub struct Control {
     pub balancer: Arc<Balancer>,
     /// It has ended accepting: its listeners are another's, or it was told to stop.
     pub ended: AtomicBool,
-    pub ended_notify: Notify,
+    /// Told when the listeners are another's.
+    pub handed_over: Notify,
 }
 
 impl Control {
@@ -78,7 +79,10 @@ impl Control {
                 Request::HandOver => self.hand_over(&mut stream).await?,
                 Request::TookOver => {
                     self.end().await;
-                    protocol::send(&mut stream, Reply::Done).await?;
+                    // The process ends when nothing is open: the answer goes first.
+                    let told = protocol::send(&mut stream, Reply::Done).await;
+                    self.handed_over.notify_one();
+                    told?;
                 }
             }
         }
@@ -126,10 +130,9 @@ impl Control {
         descriptors::send(stream, &numbers).await
     }
 
-    /// Accepts nothing more; what is open finishes, then the process ends.
+    /// Accepts nothing more; what is open finishes.
     pub async fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.balancer.end().await;
-        self.ended_notify.notify_one();
     }
 }

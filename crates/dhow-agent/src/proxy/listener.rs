@@ -1,18 +1,20 @@
 //! One listener while it runs: its socket, its routes, and the task that accepts.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use futures_util::FutureExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::bind::Socket;
+use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
-use super::limits::Limits;
+use super::limits::{Limits, Permit};
 use super::routes::RouteSet;
 use super::table::{self, Protocol};
 use super::udp::UdpListener;
@@ -90,40 +92,48 @@ struct Accept {
 impl Accept {
     async fn streams(self, listener: Arc<TcpListener>, protocol: Protocol) {
         let stop = self.stop.clone();
+        let ours = self.shared.limits.listener();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.accept(&listener, protocol) => {}
+            () = self.accept(&listener, &ours, protocol) => {}
+        }
+        // Those that the kernel has let in already are served too: closing now would cut them.
+        for _ in 0..BACKLOG {
+            let waiting = async {
+                let permit = self.shared.limits.permit(&ours).await?;
+                Some((permit, listener.accept().await.ok()?))
+            };
+            match waiting.now_or_never().flatten() {
+                Some((permit, (stream, peer))) => self.serve(stream, peer, permit, protocol),
+                None => return,
+            }
         }
     }
 
-    async fn accept(&self, listener: &TcpListener, protocol: Protocol) {
-        let ours = self.shared.limits.listener();
-        let http = HttpListener {
-            routes: self.routes.clone(),
-            stop: self.stop.clone(),
-            tasks: self.shared.tasks.clone(),
-        };
+    async fn accept(&self, listener: &TcpListener, ours: &Arc<Semaphore>, protocol: Protocol) {
         // The permit comes first: without room, connections wait in the kernel.
-        while let Some(permit) = self.shared.limits.permit(&ours).await {
-            let (stream, peer) = match listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) if is_of_one_client(&error) => continue,
-                Err(_) => {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            match protocol {
-                Protocol::Http => {
-                    self.shared
-                        .tasks
-                        .spawn(http::serve(http.clone(), stream, peer, permit));
-                }
-                Protocol::Tcp | Protocol::Udp => {
-                    self.shared
-                        .tasks
-                        .spawn(tcp::serve(self.routes.clone(), stream, permit));
-                }
+        while let Some(permit) = self.shared.limits.permit(ours).await {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.serve(stream, peer, permit, protocol),
+                Err(error) if is_of_one_client(&error) => {}
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, protocol: Protocol) {
+        let tasks = &self.shared.tasks;
+        match protocol {
+            Protocol::Http => {
+                let listener = HttpListener {
+                    routes: self.routes.clone(),
+                    stop: self.stop.clone(),
+                    tasks: tasks.clone(),
+                };
+                tasks.spawn(http::serve(listener, stream, peer, permit));
+            }
+            Protocol::Tcp | Protocol::Udp => {
+                tasks.spawn(tcp::serve(self.routes.clone(), stream, permit));
             }
         }
     }

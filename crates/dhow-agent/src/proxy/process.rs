@@ -121,7 +121,7 @@ async fn run(arguments: Arguments) -> io::Result<()> {
         build,
         balancer: balancer.clone(),
         ended: AtomicBool::new(false),
-        ended_notify: Notify::new(),
+        handed_over: Notify::new(),
     });
     let listener = socket::listen(&dir, &name)?;
     let serving = tokio::spawn(control.clone().serve(listener));
@@ -130,7 +130,7 @@ async fn run(arguments: Arguments) -> io::Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            () = control.ended_notify.notified() => {
+            () = control.handed_over.notified() => {
                 // Handed over. Whoever asks it to stop now shortens what it may still take.
                 tokio::select! {
                     _ = timeout(HANDED_OVER_TIMEOUT, balancer.finished()) => {}
@@ -165,6 +165,8 @@ async fn begin(dir: &Path, generation: u32, balancer: &Balancer) -> io::Result<(
         match taken.flatten() {
             Ok(Taken::All) => return Ok(()),
             Ok(Taken::Nothing) => {}
+            // It died over it: then there is nothing to take over, and its ports are free.
+            Err(_) if socket::connect(dir, &name).await.is_err() => {}
             Err(error) => {
                 let what = format!("taking over from proxy {older} failed: {error}");
                 return Err(io::Error::other(what));
@@ -222,12 +224,11 @@ async fn take_over(mut stream: UnixStream, balancer: &Balancer) -> io::Result<Ta
     serve_inherited(table, inherited, balancer).await?;
     // From here on both accept; now the other stops.
     protocol::send(&mut stream, Request::TookOver).await?;
-    match protocol::receive(&mut stream).await? {
-        Reply::Done => Ok(Taken::All),
-        other => Err(io::Error::other(format!(
-            "an answer to another question: {other:?}"
-        ))),
+    if let Err(error) = protocol::receive::<Reply>(&mut stream).await {
+        // This one serves, whatever has become of the other.
+        note(&format!("the proxy before this one said no more: {error}"));
     }
+    Ok(Taken::All)
 }
 
 async fn serve_inherited(

@@ -281,7 +281,9 @@ impl Supervisor {
         // From here on the shim alone holds it.
         drop(lock);
         started.map_err(ProxyError::Start)?;
-        self.wait_ready(generation).await.map(|_| generation)
+        self.wait_ready(generation).await?;
+        self.remove_ended(generation).await?;
+        Ok(generation)
     }
 
     fn program(&self, generation: u32) -> Program {
