@@ -24,8 +24,10 @@ use super::protocol::{self, HandOver, Reply, Request};
 use super::table::Table;
 use super::{descriptors, note, socket, store};
 
-/// One for each of two cores: enough for tens of thousands of requests a second, and small.
+/// Tens of thousands of requests a second need no more, and each costs memory.
 const WORKER_THREADS: usize = 2;
+/// With fewer cores one thread does more: a request that changes threads costs a third more time.
+const CORES_FOR_THREADS: usize = 4;
 /// Only files and `/proc` are read there.
 const BLOCKING_THREADS_MAX: usize = 4;
 /// How often idle connections are let go and unbound listeners are tried again.
@@ -50,12 +52,7 @@ struct Arguments {
 /// code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let ran = Arguments::parse(args).and_then(|arguments| {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKER_THREADS)
-            .max_blocking_threads(BLOCKING_THREADS_MAX)
-            .thread_name("dhow-proxy")
-            .enable_all()
-            .build()?;
+        let runtime = runtime()?;
         let ran = runtime.block_on(run(arguments));
         // What is still open at the deadline is cut.
         runtime.shutdown_background();
@@ -68,6 +65,23 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
             1
         }
     }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    use tokio::runtime::Builder;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = if cores < CORES_FOR_THREADS {
+        Builder::new_current_thread()
+    } else {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(WORKER_THREADS);
+        builder
+    };
+    builder
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name("dhow-proxy")
+        .enable_all()
+        .build()
 }
 
 impl Arguments {
