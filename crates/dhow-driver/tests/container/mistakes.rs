@@ -160,9 +160,6 @@ async fn users_and_fields(host: Arc<TestHost>) {
     )
     .await;
     let mut spec = host.spec(&["true"]);
-    spec.init = true;
-    refused(&host, spec, &["`init` cannot be carried out"], true).await;
-    let mut spec = host.spec(&["true"]);
     spec.image = None;
     refused(&host, spec, &["`runtime` cannot be carried out"], true).await;
 }
