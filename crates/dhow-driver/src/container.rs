@@ -102,9 +102,16 @@ impl ContainerDriver {
     /// Opens the driver and clears what an earlier daemon left. Blocks, longer the more there is to clear.
     pub fn open(config: ContainerConfig) -> DriverResult<Self> {
         let at = |cause: Cause| cause.at_host(Stage::Open);
-        let dirs = ReplicaDirs::open(&config.run_dir).map_err(at)?;
-        let volatile = Volatile::open(config.volatile_dir.as_deref(), &config.run_dir).map_err(at)?;
-        let network = Network::open(config.network, &config.data_dir, volatile.dir()).map_err(at)?;
+        let absolute = |dir: &PathBuf| std::path::absolute(dir).map_err(Cause::file("finding", dir));
+        let run_dir = absolute(&config.run_dir).map_err(at)?;
+        let data_dir = absolute(&config.data_dir).map_err(at)?;
+        let dirs = ReplicaDirs::open(&run_dir).map_err(at)?;
+        // Without root nothing is ever started: the probe says so.
+        let is_root = nix::unistd::geteuid().is_root();
+        let unused = (!is_root).then(|| run_dir.join(".volatile"));
+        let wanted = config.volatile_dir.or(unused);
+        let volatile = Volatile::open(wanted.as_deref(), &run_dir).map_err(at)?;
+        let network = Network::open(config.network, &data_dir, volatile.dir()).map_err(at)?;
         let driver = Self {
             inner: Arc::new(Inner {
                 dirs,
@@ -117,7 +124,9 @@ impl ContainerDriver {
                 runtime: OnceCell::new(),
             }),
         };
-        driver.sweep_all().map_err(at)?;
+        if is_root {
+            driver.sweep_all().map_err(at)?;
+        }
         Ok(driver)
     }
 

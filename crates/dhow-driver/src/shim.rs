@@ -18,6 +18,7 @@ pub mod client;
 mod error;
 mod exec_session;
 pub mod identity;
+mod init;
 mod launch;
 pub mod protocol;
 mod pump;

@@ -20,6 +20,8 @@ use super::{command, devices, mounts, names, oci, seccomp, user};
 /// What all runtimes of the last years read.
 pub(super) const OCI_VERSION: &str = "1.0.2";
 pub(super) const CONFIG_FILE: &str = "config.json";
+/// The link to the namespace of a container's processes, where it has an init.
+pub(super) const PID_NAMESPACE: &str = "pidns";
 
 /// Shows more of the host than a container needs.
 const MASKED: &[&str] = &[
@@ -110,7 +112,10 @@ fn config(parts: &Parts<'_>, notices: &mut Vec<String>) -> Result<oci::Config, C
         hostname,
         mounts,
         linux: oci::Linux {
-            namespaces: namespaces(Some(&parts.network_namespace)),
+            namespaces: namespaces(
+                Some(&parts.network_namespace),
+                spec.init.then(|| parts.dir.join(PID_NAMESPACE)).as_deref(),
+            ),
             cgroups_path: parts.cgroups_path.as_ref().map(|path| path.display().to_string()),
             resources: oci::LinuxResources {
                 devices: devices::rules(&granted, spec.privileged),
@@ -201,13 +206,14 @@ fn name_files(
     Ok(mounts)
 }
 
-/// All of its own; the network's was made before.
-pub(super) fn namespaces(network: Option<&Path>) -> Vec<oci::Namespace> {
-    let own = ["pid", "mount", "ipc", "uts", "cgroup"].map(|kind| oci::Namespace { kind, path: None });
+/// All of its own; the network's was made before, and that of processes where there is an init in it.
+pub(super) fn namespaces(network: Option<&Path>, pid: Option<&Path>) -> Vec<oci::Namespace> {
+    let own = ["mount", "ipc", "uts", "cgroup"].map(|kind| oci::Namespace { kind, path: None });
     let mut namespaces = Vec::from(own);
-    namespaces.push(oci::Namespace {
-        kind: "network",
-        path: network.map(|path| path.display().to_string()),
+    let made = [("network", network), ("pid", pid)].map(|(kind, path)| oci::Namespace {
+        kind,
+        path: path.map(|path| path.display().to_string()),
     });
+    namespaces.extend(made);
     namespaces
 }

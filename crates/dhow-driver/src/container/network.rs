@@ -145,7 +145,10 @@ impl Network {
         let Some(settings) = bridge::settings(&self.config, &self.data_dir)? else {
             return Ok(None);
         };
-        let number = self.addresses.of(id)?.first().copied();
+        let number = match self.addresses.usual(id, settings.subnet) {
+            Some(number) => Some(number),
+            None => self.addresses.of(id)?.first().copied(),
+        };
         Ok(number.and_then(|number| settings.subnet.address(number)))
     }
 

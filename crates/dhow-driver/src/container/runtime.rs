@@ -194,7 +194,7 @@ fn trial_config(root: &Path, cgroups_path: Option<&Path>) -> oci::Config {
         hostname: "trial".into(),
         mounts: super::mounts::usual(false),
         linux: oci::Linux {
-            namespaces: super::bundle::namespaces(None),
+            namespaces: super::bundle::namespaces(None, None),
             cgroups_path: cgroups_path.map(|path| path.display().to_string()),
             resources: oci::LinuxResources {
                 devices: super::devices::rules(&[], false),

@@ -9,7 +9,7 @@ use dhow_core::ids::ReplicaName;
 use crate::cgroup::{Group, Limits};
 use crate::driver::{Cause, ReplicaStart, Running, StartRecord};
 use crate::image::{Image, Rootfs, RootfsOptions};
-use crate::shim::protocol::{ShimSpec, Workload};
+use crate::shim::protocol::{SetUp, ShimSpec, Workload};
 use crate::shim::stop::blocking;
 use crate::shim::{ShimError, StartLock};
 
@@ -111,10 +111,15 @@ impl ContainerDriver {
         };
         let notices = bundle::write(&parts)?;
         let pid_file = dir.join("pid");
+        let init = start.spec.init.then(|| SetUp::PidNamespace {
+            link: dir.join(bundle::PID_NAMESPACE),
+            join: group.join_files(),
+        });
+        let init = init.into_iter().collect();
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: start.log,
-            before: Vec::new(),
+            before: init,
             workload: Workload::Starter {
                 create: runtime.run(&id, &dir, &pid_file, group.join_unified_only()),
                 pid_file,

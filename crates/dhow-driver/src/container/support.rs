@@ -19,12 +19,6 @@ pub(super) fn check(spec: &ServiceSpec) -> Result<(), Cause> {
             "this is a process, and the container driver runs containers",
         );
     }
-    if spec.init {
-        return refused(
-            "init",
-            "let the image bring an init of its own, such as tini, as its entrypoint",
-        );
-    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ use super::network::hash;
 
 /// Where memory-backed file systems usually are.
 const USUAL: [&str; 2] = ["/run", "/dev/shm"];
+/// Holds the folders of all drivers of this host.
+const SHARED: &str = "dhow";
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 
@@ -82,7 +84,12 @@ impl Volatile {
 
     /// Removes all of it, for the end of all use.
     pub fn remove(&self) -> Result<(), Cause> {
-        remove_tree(&self.dir)
+        remove_tree(&self.dir)?;
+        if self.dir.parent().is_some_and(|parent| parent.ends_with(SHARED)) {
+            // Others may be in it.
+            let _ = self.dir.parent().map(fs::remove_dir);
+        }
+        Ok(())
     }
 }
 
@@ -100,7 +107,7 @@ fn default_dir(run_dir: &Path) -> Result<PathBuf, Cause> {
         });
     };
     let own = format!("{:016x}", hash(&run_dir.display().to_string()));
-    let shared = Path::new(base).join("dhow");
+    let shared = Path::new(base).join(SHARED);
     private_dir(&shared)?;
     Ok(shared.join(own))
 }

@@ -68,6 +68,9 @@ pub enum SetUp {
     PrivateMounts,
     /// Detaches a mount.
     Unmount { path: PathBuf },
+    /// A pid namespace with a first process that only reaps; `link` leads to it. That process joins groups by
+    /// writing to `join`.
+    PidNamespace { link: PathBuf, join: Vec<PathBuf> },
 }
 
 impl std::fmt::Display for SetUp {
@@ -75,6 +78,7 @@ impl std::fmt::Display for SetUp {
         match self {
             Self::PrivateMounts => f.write_str("a mount namespace of its own"),
             Self::Unmount { path } => write!(f, "{}", path.display()),
+            Self::PidNamespace { .. } => f.write_str("an init of its own"),
         }
     }
 }

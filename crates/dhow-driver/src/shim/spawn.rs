@@ -281,6 +281,7 @@ pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
             mount(None::<&Path>, "/", None::<&Path>, flags, None::<&Path>)
         }
         SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH),
+        SetUp::PidNamespace { link, join } => super::init::make(link, join),
     }
 }
 

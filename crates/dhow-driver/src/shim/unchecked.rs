@@ -26,14 +26,25 @@ pub enum Inherited {
 
 /// Closes, or marks to be closed at exec, every descriptor from 3 up.
 pub fn from_three_up(what: Inherited) -> io::Result<()> {
+    close_range(3, what)
+}
+
+/// The same for all: for a process that never uses one again.
+pub fn from_zero_up(what: Inherited) -> io::Result<()> {
+    close_range(0, what)
+}
+
+fn close_range(first: nix::libc::c_uint, what: Inherited) -> io::Result<()> {
     let flags = match what {
         Inherited::Close => 0,
         Inherited::CloseOnExec => nix::libc::CLOSE_RANGE_CLOEXEC,
     };
     // SAFETY: no memory is passed. `Close` is called only as the first act of the zygote, which owns no
-    // descriptor above 2 yet; `CloseOnExec` closes nothing in this process. The system call is made by its
+    // descriptor above 2 yet, and as the last of an init, which never drops or uses one again; `CloseOnExec`
+    // closes nothing in this process. The system call is made by its
     // number because musl has no function for it.
-    let result = unsafe { nix::libc::syscall(nix::libc::SYS_close_range, 3, nix::libc::c_uint::MAX, flags) };
+    let result =
+        unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, nix::libc::c_uint::MAX, flags) };
     if result == 0 {
         Ok(())
     } else {

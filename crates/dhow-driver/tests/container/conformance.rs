@@ -1,4 +1,4 @@
-//! The container driver passes the suite, with each runtime that is installed.
+//! The container driver passes the suite; with DHOW_TEST_LONG=1 also with the slower runtime and with an init.
 
 use std::sync::Arc;
 
@@ -9,11 +9,14 @@ use dhow_driver::driver::{Driver, ExecRequest, ExitKind};
 use crate::test_host::{Groups, TestHost, is_installed};
 
 crate::tests! {
-    conforms_with_crun: Groups::Named("crun"),
+    conforms_by_default: Groups::Any,
+    conforms_with_an_init: Groups::Any,
+    conforms_with_an_init_and_runc: Groups::Named("runc"),
     conforms_with_runc: Groups::Named("runc"),
 }
 
-struct ContainerSubject(Arc<TestHost>);
+/// A host, and whether its replicas have an init: the first process is then not theirs.
+struct ContainerSubject(Arc<TestHost>, bool);
 
 impl Subject for ContainerSubject {
     fn open(&self) -> Arc<dyn Driver> {
@@ -21,7 +24,10 @@ impl Subject for ContainerSubject {
     }
 
     fn spec(&self, act: &Act) -> Option<ServiceSpec> {
-        let shell = |text: String| self.0.shell(&text);
+        let shell = |text: String| ServiceSpec {
+            init: self.1,
+            ..self.0.shell(&text)
+        };
         let lines = |lines: &[String], to: &str| {
             lines
                 .iter()
@@ -31,6 +37,13 @@ impl Subject for ContainerSubject {
         Some(match act {
             Act::Exit(code) => shell(format!("exit {code}")),
             // The first process of a container is not ended by its own signals: its child is, and it says so.
+            Act::Die(signal) if self.1 => shell(format!("kill -{signal} $$")),
+            Act::Run if self.1 => shell("echo ready; exec sleep 100000".into()),
+            Act::Family if self.1 => shell(
+                "sleep 100000 & setsid sh -c 'trap \"\" TERM HUP; sleep 100000 & exec sleep 100000' & \
+                 (setsid sleep 100000 &); echo ready; exec sleep 100000"
+                    .into(),
+            ),
             Act::Die(signal) => shell(format!("sh -c 'kill -{signal} $$'; exit $?")),
             Act::Say { stdout, stderr } => shell(lines(stdout, "") + &lines(stderr, ">&2")),
             Act::Run => {
@@ -69,7 +82,11 @@ impl Subject for ContainerSubject {
     }
 
     fn ended_by(&self, signal: i32) -> ExitKind {
-        ExitKind::Code(128 + signal)
+        if self.1 {
+            ExitKind::Signal(signal)
+        } else {
+            ExitKind::Code(128 + signal)
+        }
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -77,21 +94,32 @@ impl Subject for ContainerSubject {
     }
 }
 
-async fn conforms(host: Arc<TestHost>) {
+async fn conforms(host: Arc<TestHost>, init: bool) {
     let name = host.runtime.clone().unwrap_or_default();
-    if !is_installed(&name) {
+    if (init || !name.is_empty()) && std::env::var_os("DHOW_TEST_LONG").is_none() {
+        println!("    only with DHOW_TEST_LONG=1");
+        return;
+    }
+    if !name.is_empty() && !is_installed(&name) {
         println!("SKIPPED: {name} is not installed");
         return;
     }
-    let only = std::env::var("DHOW_CASE").unwrap_or_default();
-    let report = conformance::run(&ContainerSubject(host), &only).await;
+    let report = conformance::run(&ContainerSubject(host, init), "").await;
     assert!(report.is_clean(), "\n{report}");
 }
 
-async fn conforms_with_crun(host: Arc<TestHost>) {
-    conforms(host).await;
+async fn conforms_by_default(host: Arc<TestHost>) {
+    conforms(host, false).await;
 }
 
 async fn conforms_with_runc(host: Arc<TestHost>) {
-    conforms(host).await;
+    conforms(host, false).await;
+}
+
+async fn conforms_with_an_init(host: Arc<TestHost>) {
+    conforms(host, true).await;
+}
+
+async fn conforms_with_an_init_and_runc(host: Arc<TestHost>) {
+    conforms(host, true).await;
 }

@@ -22,6 +22,7 @@ crate::tests! {
     command_and_workdir: Groups::Any,
     devices_and_calls: Groups::Any,
     secrets_reach_no_disk: Groups::Any,
+    an_init_is_empty: Groups::Any,
 }
 
 async fn exit_code_and_logs(host: Arc<TestHost>) {
@@ -295,4 +296,23 @@ async fn secrets_reach_no_disk(host: Arc<TestHost>) {
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     let seen = host.exec(0, &["sh", "-c", "echo $KEY"]).await;
     assert_eq!(String::from_utf8_lossy(&seen.stdout), "hidden-from-disks\n");
+}
+
+/// Nothing of the host can be reached through it, even by who may look into other processes.
+async fn an_init_is_empty(host: Arc<TestHost>) {
+    let mut spec = host.shell(
+        "cat /proc/1/comm; grep -E 'CapEff|CapPrm|Uid' /proc/1/status; ls -A /proc/1/root/; ls /proc/1/fd; echo $$",
+    );
+    spec.init = true;
+    spec.capabilities.add = vec!["SYS_PTRACE".into()];
+    let seen = host.output(spec).await;
+    let expected = [
+        "init",
+        "Uid:\t65534\t65534\t65534\t65534",
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+    ];
+    assert_eq!(seen[..4], expected);
+    assert_eq!(seen.len(), 5, "{seen:?}");
+    assert_ne!(seen[4], "1");
 }

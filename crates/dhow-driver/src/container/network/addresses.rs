@@ -27,7 +27,7 @@ impl Addresses {
     /// theirs at the first try.
     pub fn take(&self, owner: &str, subnet: Subnet) -> Result<u32, Cause> {
         let count = subnet.count();
-        let first = u32::try_from(super::hash(owner) % u64::from(count)).unwrap_or(0);
+        let first = first(owner, count);
         for step in 0..count {
             let number = (first + step) % count;
             let path = self.dir.join(number.to_string());
@@ -68,6 +68,13 @@ impl Addresses {
         Ok(taken.collect())
     }
 
+    /// The number that an owner has most likely, if it is so.
+    pub fn usual(&self, owner: &str, subnet: Subnet) -> Option<u32> {
+        let number = first(owner, subnet.count());
+        let found = fs::read_link(self.dir.join(number.to_string())).ok()?;
+        (found.as_os_str() == owner).then_some(number)
+    }
+
     /// The numbers of one owner: one, unless a start was cut off.
     pub fn of(&self, owner: &str) -> Result<Vec<u32>, Cause> {
         let taken = self.taken()?.into_iter();
@@ -76,6 +83,11 @@ impl Addresses {
             .map(|(number, _)| number)
             .collect())
     }
+}
+
+/// Where the search for an owner's number begins.
+fn first(owner: &str, count: u32) -> u32 {
+    u32::try_from(super::hash(owner) % u64::from(count)).unwrap_or(0)
 }
 
 #[cfg(test)]

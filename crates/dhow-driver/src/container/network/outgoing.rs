@@ -26,14 +26,35 @@ pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
              install nftables"
         ));
     }
+    let_through(bridge);
     notices
+}
+
+/// Where something else, such as Docker, drops what is forwarded by default, our bridge's is let through. What is
+/// dropped in one table cannot be allowed in another, so this one is in theirs.
+fn let_through(bridge: &str) {
+    let Ok(output) = Command::new("iptables")
+        .args(["-w", "5", "-S", "FORWARD"])
+        .output()
+    else {
+        return;
+    };
+    if !String::from_utf8_lossy(&output.stdout).contains("-P FORWARD DROP") {
+        return;
+    }
+    for direction in ["-i", "-o"] {
+        // What fails here is seen by who looks at the host's own rules.
+        let _ = run("iptables", &forward_rule("-C", direction, bridge), None)
+            .or_else(|_| run("iptables", &forward_rule("-I", direction, bridge), None));
+    }
 }
 
 /// Takes the rules away; those that are not there are fine.
 pub(super) fn forbid(bridge: &str, subnet: Subnet) {
     let _ = run("nft", &["delete", "table", "ip", bridge], None);
-    for _ in 0..2 {
-        let _ = run("iptables", &rule("-D", bridge, &subnet.to_string()), None);
+    let _ = run("iptables", &rule("-D", bridge, &subnet.to_string()), None);
+    for direction in ["-i", "-o"] {
+        let _ = run("iptables", &forward_rule("-D", direction, bridge), None);
     }
 }
 
@@ -69,6 +90,10 @@ fn rule<'a>(action: &'a str, bridge: &'a str, subnet: &'a str) -> [&'a str; 13] 
         "-j",
         "MASQUERADE",
     ]
+}
+
+fn forward_rule<'a>(action: &'a str, direction: &'a str, bridge: &'a str) -> [&'a str; 8] {
+    ["-w", "5", action, "FORWARD", direction, bridge, "-j", "ACCEPT"]
 }
 
 fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<(), String> {
