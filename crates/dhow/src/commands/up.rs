@@ -14,10 +14,10 @@ use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel};
 use tokio_util::sync::CancellationToken;
 
 use super::daemon::{config_of_data_dir, server_runtime};
-use super::deploy::{announce, deploy, read};
+use super::deploy::{deploy_and_watch, read};
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
-use super::wait::{Watched, conclude, print_endpoints, until_stable};
+use super::wait::{Watched, conclude, print_endpoints};
 use crate::client::{Client, Request};
 use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
@@ -136,14 +136,7 @@ async fn bring_up(
     source: &str,
     spec: &dhow_core::spec::DeploymentSpec,
 ) -> anyhow::Result<Exit> {
-    let deployed = deploy(client, source, spec).await?;
-    announce(&deployed);
-    let what = Watch {
-        deployment: spec.deployment.clone(),
-        revision: Some(deployed.revision),
-        timeout: args.timeout.to_std(),
-    };
-    let watched = until_stable(client, &what).await?;
+    let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std()).await?;
     let result = match &watched {
         Watched::Result(result) => result,
         Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),
