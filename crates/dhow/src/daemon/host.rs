@@ -21,6 +21,7 @@ pub struct Host {
     pub images: ImageDoor,
     pub balancer: Arc<dyn Balancer>,
     shim: Arc<ShimClient>,
+    cgroups: Arc<CgroupHost>,
 }
 
 impl Host {
@@ -29,14 +30,27 @@ impl Host {
         tokio::task::spawn_blocking(move || Self::open_blocking(&data_dir)).await?
     }
 
-    /// Ends the helper that starts replicas, where none is left that it could be needed for.
+    /// Ends the helper that starts replicas and removes the control groups, where no replica is left that needs
+    /// them.
     pub async fn rest(&self) {
         let left = self.drivers.process.list().await.map_or(1, |found| found.len())
             + self.drivers.container.list().await.map_or(1, |found| found.len());
-        if left == 0
-            && let Err(error) = self.shim.stop_zygote().await
-        {
+        if left > 0 {
+            return;
+        }
+        if let Err(error) = self.shim.stop_zygote().await {
             tracing::debug!(%error, "the helper that starts replicas could not be ended");
+        }
+        // The next daemon makes them anew; those that something is still in stay.
+        let cgroups = Arc::clone(&self.cgroups);
+        let removing = tokio::task::spawn_blocking(move || {
+            let mut leaves = cgroups.leaves().into_iter();
+            leaves
+                .try_for_each(|leaf| cgroups.group(&leaf).remove())
+                .and_then(|()| cgroups.remove_parents())
+        });
+        if let Ok(Err(error)) = removing.await {
+            tracing::debug!(%error, "control groups are left");
         }
     }
 
@@ -62,6 +76,7 @@ impl Host {
             images: ImageDoor::new(Err(why.to_owned()), used),
             balancer: Arc::new(NodeBalancer::open(proxy)),
             shim,
+            cgroups,
         })
     }
 }
