@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use answer::Answer;
 pub use api::Reply;
-pub use daemon::{Daemon, Replica};
+pub use daemon::{Daemon, Replica, replicas_at};
 pub use deployment::{Service, deployment};
 pub use host::{Scratch, free_port, is_alive, is_root, marked, signal};
 pub use load::{Load, get};

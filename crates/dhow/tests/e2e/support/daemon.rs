@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::Signal;
@@ -46,6 +46,14 @@ impl Replica {
     }
 }
 
+/// All replicas, by the API on this socket.
+pub fn replicas_at(socket: &Path) -> Vec<Replica> {
+    let reply = api::ask(socket, "GET", "/api/v1/replicas", "application/json", b"").unwrap();
+    assert_eq!(reply.status, 200);
+    let listed = reply.json();
+    listed.as_array().unwrap().iter().map(Replica::of).collect()
+}
+
 /// Ends with everything that runs on account of it.
 pub struct Daemon {
     child: Option<Child>,
@@ -72,6 +80,10 @@ impl Daemon {
 
     pub fn data_dir(&self) -> PathBuf {
         self.scratch.path.join("data")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.data_dir().join("dhow.sock")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -189,7 +201,7 @@ impl Daemon {
     }
 
     pub fn ask(&self, method: &str, path: &str, media_type: &str, body: &[u8]) -> std::io::Result<Reply> {
-        api::ask(&self.data_dir().join("dhow.sock"), method, path, media_type, body)
+        api::ask(&self.socket(), method, path, media_type, body)
     }
 
     /// As `dhow ps --json` shows them.
@@ -200,10 +212,7 @@ impl Daemon {
 
     /// The same by the API, which is quicker.
     pub fn replicas(&self) -> Vec<Replica> {
-        let reply = self.get("/api/v1/replicas").unwrap();
-        assert_eq!(reply.status, 200);
-        let listed = reply.json();
-        listed.as_array().unwrap().iter().map(Replica::of).collect()
+        replicas_at(&self.socket())
     }
 
     pub fn replicas_of(&self, service: &str) -> Vec<Replica> {
