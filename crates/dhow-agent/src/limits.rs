@@ -51,6 +51,10 @@ pub const REMOVE_RETRY: Duration = Duration::from_secs(5);
 pub const LAST_WORDS_REPLICAS_MAX: usize = 64;
 pub const LAST_WORDS_LINES: usize = 100;
 
+/// The last lines of a replica that a reader of logs gets at a time: as many as the API promises, so that a reader
+/// that comes back after a restart of the daemon finds what it missed. At 200 bytes each, 2 MiB.
+pub const LOG_TAIL_LINES_MAX: usize = 10_000;
+
 /// What is kept of the output of a check's command.
 pub const CHECK_OUTPUT_MAX_BYTES: usize = 4 * 1024;
 

@@ -8,13 +8,11 @@
     reason = "a test ends where something is not as it should be"
 )]
 
-mod cases;
 mod failures;
 mod fuzz;
 mod inside;
 mod listings;
 mod load;
-mod measure;
 mod rollouts;
 mod support;
 mod survival;
