@@ -167,6 +167,7 @@ impl Keeper {
     }
 
     fn begin_new(&mut self, name: ReplicaName, spec: Arc<ServiceSpec>) {
+        self.context.last_words.forget(&name);
         self.begin(name, Wish::Run(Arc::clone(&spec)), |name, wish| Beginning {
             name,
             wish,

@@ -30,6 +30,11 @@ impl LastWords {
         kept.push_back((name, lines));
     }
 
+    /// A replica of this name begins: the words of one before it are not its own.
+    pub fn forget(&self, name: &ReplicaName) {
+        self.kept().retain(|(known, _)| known != name);
+    }
+
     /// What is remembered of a replica.
     pub fn of(&self, name: &ReplicaName) -> Vec<LogLine> {
         let kept = self.kept();

@@ -16,6 +16,9 @@ pub const LEDGER_PENDING_MAX: usize = 65_536;
 /// Size at which the ledger is written anew, if most of it is history.
 pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 
+/// Room on the disk that is set aside for the ledger: at 400 bytes each, 2,500 events of a node whose disk is full.
+pub const LEDGER_RESERVE_BYTES: u64 = 1024 * 1024;
+
 /// One record of the ledger: a spec of at most 1 MiB and what is around it.
 pub const LEDGER_RECORD_MAX_BYTES: usize = 4 * 1024 * 1024;
 
@@ -47,6 +50,10 @@ pub const REMOVE_RETRY: Duration = Duration::from_secs(5);
 /// most 1 KiB are 6 MiB.
 pub const LAST_WORDS_REPLICAS_MAX: usize = 64;
 pub const LAST_WORDS_LINES: usize = 100;
+
+/// The last lines of a replica that a reader of logs gets at a time: as many as the API promises, so that a reader
+/// that comes back after a restart of the daemon finds what it missed. At 200 bytes each, 2 MiB.
+pub const LOG_TAIL_LINES_MAX: usize = 10_000;
 
 /// What is kept of the output of a check's command.
 pub const CHECK_OUTPUT_MAX_BYTES: usize = 4 * 1024;

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::drivers::Drivers;
 use crate::last_words::LastWords;
+use crate::limits::LOG_TAIL_LINES_MAX;
 
 /// Lines that wait for their reader: 256 of 16 KiB at most are 4 MiB, then reading pauses.
 const LINES_MAX: usize = 256;
@@ -106,17 +107,13 @@ impl Reader {
 
     /// The last lines of one, at most what fits into memory.
     async fn tail(&self, source: &LogSource) -> (Vec<LogLine>, LogPosition) {
-        let wanted = self
-            .query
-            .tail
-            .unwrap_or(usize::MAX)
-            .min(LogSource::TAIL_MAX_LINES);
+        let wanted = self.query.tail.unwrap_or(usize::MAX).min(LOG_TAIL_LINES_MAX);
         let mut lines = Vec::new();
         let mut position = source.locate_tail(wanted).await.unwrap_or_default();
         while let Ok(page) = source.page(position, &LogFilter::default()).await {
             lines.extend(page.lines);
             position = page.next;
-            if page.at_end || lines.len() >= LogSource::TAIL_MAX_LINES {
+            if page.at_end || lines.len() >= LOG_TAIL_LINES_MAX {
                 break;
             }
         }

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FallocateFlags, fallocate};
+
 use super::record::{Record, VERSION};
-use crate::limits::LEDGER_RECORD_MAX_BYTES;
+use crate::limits::{LEDGER_RECORD_MAX_BYTES, LEDGER_RESERVE_BYTES};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
@@ -32,6 +34,8 @@ pub struct LedgerFile {
     file: File,
     bytes: u64,
     records: usize,
+    /// Up to where the disk has set room aside.
+    reserved_bytes: u64,
 }
 
 impl LedgerFile {
@@ -48,12 +52,14 @@ impl LedgerFile {
         let (records, good_bytes) = read(&text);
         let file = open_options().open(path).map_err(failed("opening", path))?;
         file.set_len(good_bytes).map_err(failed("cutting", path))?;
-        let opened = Self {
+        let mut opened = Self {
             path: path.to_owned(),
             file,
             bytes: good_bytes,
             records: records.len(),
+            reserved_bytes: 0,
         };
+        opened.reserve();
         Ok((opened, records))
     }
 
@@ -67,6 +73,7 @@ impl LedgerFile {
             file,
             bytes: 0,
             records: 0,
+            reserved_bytes: 0,
         };
         replaced.append(records)?;
         fs::rename(&next, path).map_err(failed("replacing", path))?;
@@ -90,7 +97,22 @@ impl LedgerFile {
         }
         self.bytes += text.len() as u64;
         self.records += records.len();
+        self.reserve();
         Ok(())
+    }
+
+    /// Keeps room for what there is to tell of a disk that is full. One that cannot is written to as it is.
+    fn reserve(&mut self) {
+        if self.reserved_bytes > self.bytes + LEDGER_RESERVE_BYTES / 2 {
+            return;
+        }
+        let wanted = self.bytes + LEDGER_RESERVE_BYTES;
+        let (Ok(from), Ok(size)) = (i64::try_from(self.bytes), i64::try_from(LEDGER_RESERVE_BYTES)) else {
+            return;
+        };
+        if fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, size).is_ok() {
+            self.reserved_bytes = wanted;
+        }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -24,6 +24,7 @@ pub struct Host {
     pub balancer: Arc<dyn Balancer>,
     shim: Arc<ShimClient>,
     containers: Option<ContainerDriver>,
+    cgroups: Arc<CgroupHost>,
 }
 
 impl Host {
@@ -65,6 +66,7 @@ impl Host {
             balancer: Arc::new(NodeBalancer::open(proxy)),
             shim,
             containers,
+            cgroups,
         })
     }
 
@@ -78,10 +80,22 @@ impl Host {
         {
             tracing::debug!(error = error_chain(&error), "the network of the containers is left");
         }
-        if processes + containers == 0
-            && let Err(error) = self.shim.stop_zygote().await
-        {
+        if processes + containers > 0 {
+            return;
+        }
+        if let Err(error) = self.shim.stop_zygote().await {
             tracing::debug!(%error, "the helper that starts replicas could not be ended");
+        }
+        // The next daemon makes them anew; those that something is still in stay.
+        let cgroups = Arc::clone(&self.cgroups);
+        let removing = tokio::task::spawn_blocking(move || {
+            let mut leaves = cgroups.leaves().into_iter();
+            leaves
+                .try_for_each(|leaf| cgroups.group(&leaf).remove())
+                .and_then(|()| cgroups.remove_parents())
+        });
+        if let Ok(Err(error)) = removing.await {
+            tracing::debug!(%error, "control groups are left");
         }
     }
 }

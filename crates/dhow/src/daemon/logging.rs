@@ -1,5 +1,7 @@
 //! What the daemon says about itself, on stderr.
 
+use std::io::IsTerminal;
+
 use dhow_wire::{LogConfig, LogFormat};
 use tracing_subscriber::EnvFilter;
 
@@ -8,6 +10,7 @@ pub fn start(config: LogConfig) {
     let filter = EnvFilter::new(config.level.as_str());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // A subscriber that is there already stays.
     let _ = match config.format {

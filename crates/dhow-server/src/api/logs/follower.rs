@@ -157,7 +157,11 @@ impl Follower {
                 follow: self.follow,
             };
             match self.manager.door().logs(node, query).await {
-                Ok(items) => sources.push(Source { node, keys, items }),
+                Ok(items) => {
+                    // The end of a tail is also the end of what follows it, and is asked for twice.
+                    let items = items.fuse().boxed();
+                    sources.push(Source { node, keys, items });
+                }
                 Err(error) => self.lost(node, &keys, &error),
             }
         }

@@ -1,0 +1,125 @@
+//! What cannot run is told with its cause, in time, and hurts nobody else.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::support::{Answer, Daemon, Scratch, Service, free_port, is_root, skip};
+
+/// A deployment that ends with 1 and says all of this; then the daemon takes another one.
+#[track_caller]
+fn fails(daemon: &Daemon, service: Service, texts: &[&str]) -> Answer {
+    let file = daemon.deployment("bad", &[("culprit", service)]);
+    let failed = daemon.dhow(&["deploy", &file, "--timeout", "4s"]).ends_with(1);
+    assert_eq!(failed.stdout, "");
+    let failed = failed
+        .says(&["error: `bad` revision ", "culprit", "culprit-default-0"])
+        .says(texts);
+    let explained = daemon.dhow(&["explain", "bad/culprit"]).ends_with(0).stdout;
+    assert!(explained.contains("culprit-default-0"), "{explained}");
+    daemon.dhow(&["rm", "bad", "--wait"]).ends_with(0);
+    failed
+}
+
+#[test]
+fn programs_that_cannot_run_say_why() {
+    let daemon = Daemon::start("failures");
+    daemon
+        .deploy("good", &[("well", Service::sleeper())])
+        .ends_with(0);
+    let good = daemon.replicas_of("well");
+
+    let exits = Service::shell("echo FATAL: no such table: users >&2; exit 1");
+    fails(
+        &daemon,
+        exits,
+        &["it exited with 1", "FATAL: no such table: users"],
+    );
+
+    let never = Service::web("v1 never", free_port()).with(
+        "health",
+        json!({
+            "check": { "type": "http", "url": "/healthz" },
+            "interval": "200ms", "start_grace": "1s", "retries": 2,
+        }),
+    );
+    fails(&daemon, never, &["its check failed", "500", "v1 listens on"]);
+
+    let missing = Service::program(&["/no/such/program"]);
+    fails(
+        &daemon,
+        missing,
+        &["the program `/no/such/program` does not exist"],
+    );
+
+    let taken = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let text = port.to_string();
+    fails(&daemon, Service::web("v1", port), &[&text, "is taken by process"]);
+
+    let secret = Service::sleeper().env("TOKEN", "$S:not-there");
+    fails(&daemon, secret, &["not-there", "secret"]);
+
+    assert_eq!(daemon.replicas_of("well"), good, "the others go on");
+    daemon.finish();
+}
+
+/// A small file system of its own for a data directory.
+struct SmallDisk {
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> Self {
+        std::fs::create_dir_all(&path).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=64m").unwrap();
+        Self { path }
+    }
+
+    /// Until nothing more fits.
+    fn fill(&self) {
+        let mut file = File::create(self.path.join("filler")).unwrap();
+        for size in [1 << 20, 4 << 10, 1] {
+            while file.write_all(&vec![7; size]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.path.join("filler")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_survived() {
+    if !is_root() {
+        return skip(
+            "a_full_disk_is_told_and_survived",
+            "only root can mount a file system",
+        );
+    }
+    let mut daemon = Daemon::at(Scratch::new("disk"));
+    let disk = SmallDisk::mount(daemon.data_dir());
+    daemon.restart();
+    daemon
+        .deploy("good", &[("well", Service::sleeper())])
+        .ends_with(0);
+    let good = daemon.replicas_of("well");
+    disk.fill();
+    let bad = daemon.deployment("bad", &[("culprit", Service::sleeper().replicas(3))]);
+    let failed = daemon.dhow(&["deploy", &bad, "--timeout", "3s"]).ends_with(1);
+    failed.says(&["culprit-default-0", "No space left on device"]);
+    disk.free();
+    daemon.dhow(&["deploy", &bad]).ends_with(0);
+    assert_eq!(daemon.replicas_of("well"), good, "the others go on");
+    daemon.finish();
+}

@@ -1,0 +1,116 @@
+//! Into a replica and out of it: its output and commands beside it.
+
+use std::io::{BufRead, BufReader};
+use std::sync::mpsc;
+
+use rustix::process::Signal;
+
+use crate::support::{Daemon, PATIENCE, Service, signal};
+
+/// Lines of one run: 1,500 of 4 KiB are 6 MiB, so that the second run passes the 10 MiB of one log file.
+const LINES: usize = 1_500;
+
+#[test]
+fn logs_follow_over_rotation_and_restarts() {
+    let mut daemon = Daemon::start("logs");
+    let go = daemon.scratch.path.join("go");
+    let script = format!(
+        "pad=$(printf %04000d 0); i=0; echo begin; \
+         while [ $i -lt {LINES} ]; do echo \"$i $pad\"; i=$((i+1)); done; \
+         until [ -e {go} ]; do sleep 0.02; done; rm {go}; echo end; exit 0",
+        go = go.display()
+    );
+    daemon
+        .deploy("talk", &[("talker", Service::shell(&script))])
+        .ends_with(0);
+    let mut follower = daemon.dhow_child(&["logs", "talk", "-f", "--no-prefix"]);
+    let lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let (sender, receiver) = mpsc::sync_channel(16);
+    let reader = std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let word = line.split(' ').next().unwrap_or_default().to_owned();
+            if sender.send(word).is_err() {
+                return;
+            }
+        }
+    });
+    let next = |what: &str| {
+        let word = receiver.recv_timeout(PATIENCE);
+        assert_eq!(word.as_deref(), Ok(what), "a line is lost, doubled or late");
+    };
+    for run in 0..3 {
+        next("begin");
+        for line in 0..LINES {
+            if run == 1 && line == LINES / 2 {
+                daemon.kill9();
+                daemon.restart();
+            }
+            next(&line.to_string());
+        }
+        if run == 1 {
+            // It ends and nobody is there to start it again.
+            daemon.kill9();
+        }
+        std::fs::write(&go, "").unwrap();
+        if run == 1 {
+            daemon.restart();
+        }
+        next("end");
+    }
+    let last = daemon
+        .dhow(&["logs", "talk/talker-default-0", "-n", "1", "--no-prefix"])
+        .ends_with(0)
+        .stdout;
+    assert_eq!(last.lines().count(), 1);
+    signal(follower.id(), Signal::INT);
+    follower.wait().unwrap();
+    drop(receiver);
+    reader.join().unwrap();
+    daemon.finish();
+}
+
+#[test]
+fn commands_run_beside_a_replica() {
+    let daemon = Daemon::start("exec");
+    let secret = daemon.dhow_with_stdin(&["secret", "set", "token"], b"s3cret");
+    secret.ends_with(0);
+    let service = Service::sleeper().env("COLOUR", "blue").env("TOKEN", "$S:token");
+    daemon.deploy("shop", &[("web", service)]).ends_with(0);
+    let exec = |command: &[&str], stdin: &[u8]| {
+        let args: Vec<&str> = ["exec", "shop/web-default-0", "--"]
+            .iter()
+            .chain(command)
+            .copied()
+            .collect();
+        daemon.dhow_with_stdin(&args, stdin)
+    };
+    let echoed = exec(&["cat"], b"one\ntwo\n").ends_with(0);
+    assert_eq!(
+        (echoed.stdout.as_str(), echoed.stderr.as_str()),
+        ("one\ntwo\n", "")
+    );
+    let megabyte = vec![b'x'; 1 << 20];
+    assert_eq!(
+        exec(&["wc", "-c"], &megabyte).ends_with(0).stdout.trim(),
+        "1048576"
+    );
+    let both = exec(&["sh", "-c", "echo out; echo err >&2; exit 7"], b"").ends_with(7);
+    assert_eq!((both.stdout.as_str(), both.stderr.as_str()), ("out\n", "err\n"));
+    exec(&["sh", "-c", "kill -9 $$"], b"").ends_with(128 + 9);
+    let inside = exec(&["sh", "-c", "echo $COLOUR $TOKEN"], b"").ends_with(0);
+    assert_eq!(inside.stdout, "blue s3cret\n");
+    let missing = exec(&["/no/such/program"], b"");
+    assert_ne!(missing.code, 0);
+    assert!(missing.stderr.contains("/no/such/program"), "{}", missing.stderr);
+    let nobody = daemon
+        .dhow(&["exec", "shop/web-default-9", "--", "true"])
+        .ends_with(4);
+    nobody.says(&["web-default-0"]);
+    // The secret is on no disk in clear.
+    let found = std::process::Command::new("grep")
+        .args(["-rl", "s3cret"])
+        .arg(daemon.data_dir())
+        .output();
+    assert_eq!(String::from_utf8(found.unwrap().stdout).unwrap(), "");
+    daemon.finish();
+}

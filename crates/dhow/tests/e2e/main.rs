@@ -1,0 +1,21 @@
+//! End to end: the real binary as daemon and as command line, real programs, real signals. Each test has a data
+//! directory, ports and processes of its own and leaves none of them.
+//!
+//! `DHOW_TEST_LONG=1` makes the rounds long; `DHOW_TEST_SEED=N` repeats what a run with that seed did.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
+
+mod failures;
+mod fuzz;
+mod inside;
+mod listings;
+mod load;
+mod rollouts;
+mod support;
+mod survival;
+mod up;
+mod verbs;
+mod web;

@@ -1,0 +1,147 @@
+//! New versions under constant load: good ones replace the old without a failed request, bad ones go back by
+//! themselves, and there are never fewer healthy replicas than promised.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Daemon, Load, Service, free_port, replicas_at, rounds, until};
+
+const REPLICAS: u32 = 4;
+
+fn web(behaviour: &str, port: u16, min_healthy: &str) -> Service {
+    Service::web(behaviour, port)
+        .replicas(REPLICAS)
+        .with("rollout", json!({ "min_healthy": min_healthy }))
+}
+
+/// Looks again and again at how many replicas are healthy, and remembers the fewest.
+struct Sampler {
+    ends: Arc<AtomicBool>,
+    fewest: Arc<Mutex<usize>>,
+    thread: JoinHandle<u32>,
+}
+
+impl Sampler {
+    fn start(daemon: &Daemon) -> Self {
+        let (ends, fewest) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(usize::MAX)));
+        let (end, least, socket) = (Arc::clone(&ends), Arc::clone(&fewest), daemon.socket());
+        let thread = std::thread::spawn(move || {
+            let mut samples = 0;
+            while !end.load(Ordering::Relaxed) {
+                let replicas = replicas_at(&socket);
+                let healthy = replicas
+                    .iter()
+                    .filter(|replica| replica.runs() && replica.healthy)
+                    .count();
+                let mut least = least.lock().unwrap();
+                *least = (*least).min(healthy);
+                samples += 1;
+                drop(least);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            samples
+        });
+        Self { ends, fewest, thread }
+    }
+
+    /// There were never fewer than promised.
+    #[track_caller]
+    fn kept_the_promise(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let samples = self.thread.join().unwrap();
+        let fewest = *self.fewest.lock().unwrap();
+        assert!(samples > 10, "{samples} samples say nothing");
+        let promised = usize::try_from(REPLICAS).unwrap();
+        assert!(
+            fewest >= promised,
+            "only {fewest} replicas were healthy at a time"
+        );
+    }
+}
+
+/// The last revision of `shop`, by `dhow history`.
+fn last_revision(daemon: &Daemon, state: &str) -> serde_json::Value {
+    until("the history has the outcome", || {
+        let history = daemon.dhow(&["history", "shop", "--json"]).json();
+        let entries = history.as_array().unwrap().iter();
+        let last = entries.filter(|entry| entry["brings_back"].is_null());
+        let last = last
+            .max_by_key(|entry| entry["revision"].as_u64())
+            .unwrap()
+            .clone();
+        (last["state"] == state).then_some(last)
+    })
+}
+
+#[test]
+fn rollouts_fail_no_request() {
+    let daemon = Daemon::start("rollouts");
+    let port = free_port();
+    daemon
+        .deploy("shop", &[("web", web("v1", port, "1s"))])
+        .ends_with(0);
+    let load = Load::start(port, 4);
+    let sampler = Sampler::start(&daemon);
+
+    daemon
+        .deploy("shop", &[("web", web("v2", port, "1s"))])
+        .ends_with(0);
+    load.goes_on();
+    last_revision(&daemon, "good");
+    let bodies = load.bodies();
+    assert!(
+        bodies.contains_key("v1") && bodies.contains_key("v2"),
+        "{bodies:?}"
+    );
+
+    let crashed = daemon
+        .deploy("shop", &[("web", web("v3 crash", port, "1s"))])
+        .ends_with(1);
+    crashed.says(&["web", "it exited with 3", "FATAL: version v3 cannot start"]);
+    let crash = last_revision(&daemon, "reverted");
+    let cause = crash["cause"].as_str().unwrap();
+    assert!(cause.contains("exited with 3"), "{cause}");
+    stable_at(&daemon, "v2", &load);
+
+    let (sick_ms, min_healthy) = match rounds(0, 1) {
+        0 => (1_500, "3s"),
+        _ => (5_000, "8s"),
+    };
+    let sick = web(&format!("v4 sick {sick_ms}"), port, min_healthy);
+    let sick = daemon.deploy("shop", &[("web", sick)]).ends_with(1);
+    sick.says(&["web", "500"]);
+    let sick = last_revision(&daemon, "reverted");
+    let cause = sick["cause"].as_str().unwrap();
+    assert!(cause.contains("check failed"), "{cause}");
+    stable_at(&daemon, "v2", &load);
+
+    sampler.kept_the_promise();
+    let answered = load.ends_without_failure();
+    eprintln!("{answered} requests answered, none failed");
+    daemon.finish();
+}
+
+/// Only this version answers, and everything is well.
+fn stable_at(daemon: &Daemon, version: &str, load: &Load) {
+    until("it is back", || {
+        let status = daemon.dhow(&["status", "shop", "--json"]).json();
+        let well = matches!(status["state"].as_str(), Some("stable" | "reverted"));
+        let replicas = daemon.replicas_of("web");
+        let calm = replicas.len() == usize::try_from(REPLICAS).unwrap();
+        (well && calm && replicas.iter().all(|replica| replica.healthy)).then_some(())
+    });
+    let count = |bodies: std::collections::BTreeMap<String, u64>| {
+        bodies
+            .into_iter()
+            .filter(|(body, _)| body != version)
+            .map(|(_, count)| count)
+            .sum::<u64>()
+    };
+    let others = count(load.bodies());
+    load.goes_on();
+    assert_eq!(count(load.bodies()), others, "another version still answers");
+}

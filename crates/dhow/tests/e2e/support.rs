@@ -1,0 +1,49 @@
+//! What the proofs are made with.
+
+mod answer;
+mod api;
+mod daemon;
+mod deployment;
+mod host;
+mod load;
+mod seed;
+
+use std::time::{Duration, Instant};
+
+pub use answer::Answer;
+pub use api::Reply;
+pub use daemon::{Daemon, Replica, replicas_at};
+pub use deployment::{Service, deployment};
+pub use host::{Scratch, free_port, is_alive, is_root, marked, signal};
+pub use load::{Load, get};
+pub use seed::Seed;
+
+/// Far beyond what anything here takes, also on a busy machine: who waits this long waits for nothing.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The short count, or the long one with `DHOW_TEST_LONG=1`.
+pub fn rounds(short: u32, long: u32) -> u32 {
+    match std::env::var("DHOW_TEST_LONG").is_ok_and(|value| value == "1") {
+        true => long,
+        false => short,
+    }
+}
+
+/// Looks until there is something to see.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Says what was not proved here.
+pub fn skip(what: &str, why: &str) {
+    eprintln!("SKIPPED {what}: {why}");
+}

@@ -1,0 +1,136 @@
+//! The host: folders, ports, processes, control groups.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dhow_driver::cgroup::CgroupHost;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Below the ports that the kernel hands out by itself, so that no replica is given one of them.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// A folder that goes with everything that runs on account of it.
+pub struct Scratch {
+    pub path: PathBuf,
+}
+
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dhow-e2e-{}-{name}", std::process::id()));
+        // What an aborted run has left would only confuse this one.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self { path }
+    }
+
+    /// Groups that a daemon of this folder made and that are still there.
+    pub fn groups(&self) -> Vec<PathBuf> {
+        let name = CgroupHost::parent_name(&self.path.join("data"));
+        let mut roots = vec![PathBuf::from("/sys/fs/cgroup")];
+        let mounts = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
+        roots.extend(mounts.map(|entry| entry.path()));
+        let groups = roots.into_iter().map(|root| root.join(&name));
+        groups.filter(|group| group.is_dir()).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A daemon first, lest it heals what is ended here.
+        for _ in 0..10 {
+            let left = marked(&self.path);
+            if left.is_empty() {
+                break;
+            }
+            for process in left {
+                signal(process.pid, Signal::KILL);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        for group in self.groups() {
+            remove_groups(&group);
+        }
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn remove_groups(group: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            remove_groups(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(group);
+}
+
+/// A port that nobody else is given by this function.
+pub fn free_port() -> u16 {
+    let size = u32::from(PORTS.end - PORTS.start);
+    // Test programs that run at the same time begin at different places.
+    let start = std::process::id().wrapping_mul(97) % size;
+    loop {
+        let offset = (start + TAKEN.fetch_add(1, Ordering::Relaxed)) % size;
+        let port = PORTS.start + u16::try_from(offset).unwrap();
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Process {
+    pub pid: u32,
+    pub command: String,
+    pub environment: String,
+}
+
+/// Processes whose command line or environment names this folder: daemons, helpers, and replicas by their mark.
+pub fn marked(folder: &Path) -> Vec<Process> {
+    let mark = folder.to_str().unwrap();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // It may end while it is looked at.
+        let read = |file: &str| {
+            let bytes = fs::read(entry.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ")
+        };
+        let (command, environment) = (read("cmdline"), read("environ"));
+        if pid != std::process::id() && (command.contains(mark) || environment.contains(mark)) {
+            found.push(Process {
+                pid,
+                command,
+                environment,
+            });
+        }
+    }
+    found
+}
+
+pub fn is_alive(pid: u32) -> bool {
+    // One that ended and was not waited for is not alive.
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    !matches!(state, None | Some("Z" | "X"))
+}
+
+/// To one process; one that has ended already is no mistake.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let _ = kill_process(pid, signal);
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,193 @@
+//! The verbs, each with its effect on real processes.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::{Daemon, Service, is_alive, rounds, skip, until};
+
+#[test]
+fn services_are_scaled_restarted_rolled_back_and_removed() {
+    let daemon = Daemon::start("verbs");
+    let version = |version: &str| {
+        let rollout = json!({ "min_healthy": "0s", "max_surge": 4 });
+        Service::sleeper()
+            .env("VERSION", version)
+            .with("rollout", rollout)
+            .manual()
+    };
+    daemon.deploy("shop", &[("web", version("1"))]).ends_with(0);
+    let pids = || -> Vec<u32> {
+        let replicas = daemon.replicas_of("web");
+        let running = replicas.iter().filter(|replica| replica.runs());
+        running.filter_map(|replica| replica.pid).collect()
+    };
+    daemon.dhow(&["scale", "shop/web=3", "--wait"]).ends_with(0);
+    let three = pids();
+    assert_eq!(three.len(), 3);
+    daemon.dhow(&["scale", "shop/web=5", "--wait"]).ends_with(0);
+    assert_eq!(pids()[..3], three, "scaling restarts nothing");
+    daemon.dhow(&["scale", "shop/web=2", "--wait"]).ends_with(0);
+    until("the surplus has ended", || {
+        (daemon.workloads().len() == 2).then_some(())
+    });
+    assert_eq!(pids(), three[..2]);
+
+    daemon.dhow(&["restart", "shop/web", "--wait"]).ends_with(0);
+    let restarted = pids();
+    assert_eq!(restarted.len(), 2);
+    assert!(restarted.iter().all(|pid| !three.contains(pid)), "{restarted:?}");
+
+    daemon.deploy("shop", &[("web", version("2"))]).ends_with(0);
+    assert_eq!(versions(&daemon), ["2", "2"]);
+    daemon.dhow(&["rollback", "shop", "--wait"]).ends_with(0);
+    assert_eq!(versions(&daemon), ["1", "1"]);
+    daemon.dhow(&["rollback", "shop", "--to", "99"]).ends_with(4);
+
+    let last = pids();
+    daemon.dhow(&["rm", "shop", "--wait"]).ends_with(0);
+    assert!(
+        last.iter().all(|pid| !is_alive(*pid)),
+        "they run after `rm --wait`"
+    );
+    daemon.dhow(&["status", "shop"]).ends_with(4);
+    daemon.finish();
+}
+
+/// What the running processes were started with.
+fn versions(daemon: &Daemon) -> Vec<String> {
+    let replicas = daemon.replicas_of("web");
+    let running = replicas.iter().filter(|replica| replica.runs());
+    let version = |pid: u32| {
+        let environment = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        let mut pairs = environment.split('\0').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == "VERSION").unwrap().1.to_owned()
+    };
+    running.map(|replica| version(replica.pid.unwrap())).collect()
+}
+
+#[test]
+fn jobs_end_and_dependents_wait() {
+    let daemon = Daemon::start("jobs");
+    let folder = daemon.scratch.path.to_str().unwrap().to_owned();
+    let order = format!("{folder}/order");
+    let ready = format!("{folder}/ready");
+    let says = |name: &str| format!("echo {name} >> {order}; exec sleep 3600");
+    let health = json!({
+        "check": { "type": "command", "command": ["test", "-e", ready] },
+        "interval": "100ms", "start_grace": "60s",
+    });
+    let services = [
+        ("db", Service::shell(&says("db")).with("health", health)),
+        (
+            "web",
+            Service::shell(&says("web"))
+                .with("depends", json!([{ "service": "db", "condition": "healthy" }])),
+        ),
+    ];
+    let file = daemon.deployment("shop", &services);
+    daemon.dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    until("the first runs", || {
+        daemon.replicas_of("db").iter().any(|r| r.runs()).then_some(())
+    });
+    let waits = daemon.dhow(&["explain", "shop/web"]).ends_with(0).stdout;
+    assert!(waits.contains("waits for `db` to be healthy"), "{waits}");
+    assert_eq!(fs::read_to_string(&order).unwrap(), "db\n");
+    fs::write(&ready, "").unwrap();
+    daemon.dhow(&["deploy", &file]).ends_with(0);
+    assert_eq!(fs::read_to_string(&order).unwrap(), "db\nweb\n");
+
+    let job = Service::shell(&format!("echo done >> {folder}/job; exit 0")).with("rtype", json!("job"));
+    daemon.deploy("work", &[("once", job)]).ends_with(0);
+    until("the job has ended", || {
+        let all = daemon.dhow(&["ps", "work", "--all", "--json"]).json();
+        let ended = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|replica| replica["service"] == "once")?;
+        (ended["exit_code"] == 0).then_some(())
+    });
+    assert_eq!(
+        fs::read_to_string(format!("{folder}/job")).unwrap(),
+        "done\n",
+        "it ran once"
+    );
+    daemon.finish();
+}
+
+#[test]
+fn schedules_fire() {
+    if rounds(0, 1) == 0 {
+        return skip(
+            "schedules_fire",
+            "schedules have minutes; set DHOW_TEST_LONG=1 to wait for one",
+        );
+    }
+    let daemon = Daemon::start("cron");
+    let fired = daemon.scratch.path.join("fired");
+    let script = format!("echo fired >> {}", fired.display());
+    let cron = Service::shell(&script)
+        .with("rtype", json!("cron"))
+        .with("schedule", json!("* * * * *"));
+    daemon.deploy("clock", &[("tick", cron)]).ends_with(0);
+    assert!(!fired.exists(), "it waits for its minute");
+    // A minute, and what it takes to start.
+    for _ in 0..2 {
+        if fired.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_secs(31));
+    }
+    until("it has fired", || fired.exists().then_some(()));
+    daemon.finish();
+}
+
+#[test]
+fn wrong_usage_changes_nothing() {
+    let mut daemon = Daemon::start("usage");
+    for (args, code) in [
+        (vec!["frobnicate"], 2),
+        (vec!["deploy"], 2),
+        (vec!["deploy", "--nope", "x.yaml"], 2),
+        (vec!["deploy", "not-there.yaml"], 2),
+        (vec!["scale", "shop/web"], 2),
+        (vec!["scale", "shop/web=-1"], 2),
+        (vec!["exec", "shop/web-default-0"], 2),
+        (vec!["logs", "shop", "-n", "many"], 2),
+        (vec!["status", "nobody"], 4),
+        (vec!["logs", "nobody"], 4),
+        (vec!["rm", "nobody"], 4),
+        (vec!["restart", "nobody"], 4),
+        (vec!["history", "nobody"], 4),
+        (vec!["explain", "nobody/web"], 4),
+        (vec!["scale", "nobody/web=1"], 4),
+        (vec!["--host", "unix:///not/there.sock", "ps"], 3),
+    ] {
+        let answer = daemon.dhow(&args).ends_with(code);
+        assert_eq!(answer.stdout, "", "{args:?}");
+        assert!(!answer.stderr.is_empty(), "{args:?}");
+    }
+    let before = daemon.revision();
+    let typo = daemon.file(
+        "typo.yaml",
+        "version: v1\ndeployment: shop\nservices:\n  web: { runtime: process, comand: [a] }\n",
+    );
+    daemon
+        .dhow(&["deploy", &typo])
+        .ends_with(2)
+        .says(&["typo.yaml", "comand", "command"]);
+    assert_eq!(daemon.revision(), before);
+
+    let second = daemon.command().output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("another daemon") && said.contains(&daemon.pid().to_string()),
+        "{said}"
+    );
+    assert_eq!(daemon.revision(), before);
+    assert_eq!(daemon.term().code(), Some(0));
+    daemon.dhow(&["ps"]).ends_with(3);
+    daemon.nothing_is_left();
+}

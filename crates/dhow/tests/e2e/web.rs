@@ -1,0 +1,69 @@
+//! A web server that behaves as it is told. This test program starts itself as one: it is there, it starts in
+//! milliseconds and needs nothing of the host.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// The test that is the server, where it is asked to be one.
+pub const SERVE: &str = "web::serves_where_it_is_asked_to";
+
+/// `VERSION`, `VERSION crash`, `VERSION never` (is never healthy) or `VERSION sick MS` (is not any more after that).
+pub const BEHAVIOUR: &str = "E2E_WEB";
+
+#[derive(Clone, Copy)]
+enum Health {
+    Good,
+    Never,
+    Until(Instant),
+}
+
+#[test]
+fn serves_where_it_is_asked_to() {
+    let Ok(behaviour) = std::env::var(BEHAVIOUR) else {
+        return;
+    };
+    let words: Vec<&str> = behaviour.split(' ').collect();
+    let health = match words[..] {
+        [_, "crash"] => {
+            eprintln!("FATAL: version {} cannot start", words[0]);
+            std::process::exit(3);
+        }
+        [_, "never"] => Health::Never,
+        [_, "sick", ms] => Health::Until(Instant::now() + Duration::from_millis(ms.parse().unwrap())),
+        _ => Health::Good,
+    };
+    let port: u16 = std::env::var("PORT").unwrap().parse().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    println!("{} listens on {port}", words[0]);
+    for stream in listener.incoming().flatten() {
+        let version = words[0].to_owned();
+        // Ends with its connection.
+        std::thread::spawn(move || answer(stream, &version, health));
+    }
+}
+
+fn answer(mut stream: TcpStream, version: &str, health: Health) -> Option<()> {
+    let mut lines = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut first = String::new();
+        if lines.read_line(&mut first).ok()? == 0 {
+            return None;
+        }
+        let mut line = String::new();
+        while lines.read_line(&mut line).ok()? > 2 {
+            line.clear();
+        }
+        let is_well = match health {
+            Health::Good => true,
+            Health::Never => false,
+            Health::Until(end) => Instant::now() < end,
+        };
+        let status = match first.contains("/healthz") && !is_well {
+            true => "500 Not Well",
+            false => "200 OK",
+        };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", version.len());
+        stream.write_all(format!("{head}{version}").as_bytes()).ok()?;
+    }
+}
