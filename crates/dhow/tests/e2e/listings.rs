@@ -68,6 +68,11 @@ fn json_has_the_promised_keys() {
     assert_eq!(replicas.as_array().unwrap().len(), 1);
     assert_eq!(json!(daemon.workloads()), json!([first(&replicas)["pid"]]));
 
+    cluster_has_the_promised_keys(&daemon);
+    daemon.finish();
+}
+
+fn cluster_has_the_promised_keys(daemon: &Daemon) {
     let nodes = daemon.dhow(&["node", "ls", "--json"]).json();
     has_keys(
         first(&nodes),
@@ -109,5 +114,4 @@ fn json_has_the_promised_keys() {
     ] {
         daemon.dhow(&other).json();
     }
-    daemon.finish();
 }

@@ -14,7 +14,7 @@ pub use answer::Answer;
 pub use api::Reply;
 pub use daemon::{Daemon, Replica, replicas_at};
 pub use deployment::{Service, deployment};
-pub use host::{Scratch, free_port, is_alive, is_root, marked, signal};
+pub use host::{Scratch, free_port, is_alive, is_root, signal};
 pub use load::{Load, get};
 pub use seed::Seed;
 

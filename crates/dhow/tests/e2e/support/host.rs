@@ -54,6 +54,8 @@ impl Drop for Scratch {
         for group in self.groups() {
             remove_groups(&group);
         }
+        // Where a test has mounted something there.
+        let _ = rustix::mount::unmount(self.path.join("data"), rustix::mount::UnmountFlags::DETACH);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -81,10 +83,8 @@ pub fn free_port() -> u16 {
     }
 }
 
-#[derive(Debug)]
 pub struct Process {
     pub pid: u32,
-    pub command: String,
     pub environment: String,
 }
 
@@ -103,11 +103,7 @@ pub fn marked(folder: &Path) -> Vec<Process> {
         };
         let (command, environment) = (read("cmdline"), read("environ"));
         if pid != std::process::id() && (command.contains(mark) || environment.contains(mark)) {
-            found.push(Process {
-                pid,
-                command,
-                environment,
-            });
+            found.push(Process { pid, environment });
         }
     }
     found

@@ -145,3 +145,35 @@ fn request(
     }
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
+
+/// A server that answers well, badly and not at all: two of three requests fail, and are counted.
+#[test]
+fn what_fails_is_counted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        for status in ["200 OK", "503 Busy", ""] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while lines.read_line(&mut line).unwrap() > 2 {}
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream
+                .write_all(if status.is_empty() { b"" } else { answer.as_bytes() })
+                .unwrap();
+        }
+    });
+    let tally = Arc::new(Tally::default());
+    let pressing = std::thread::spawn({
+        let tally = Arc::clone(&tally);
+        move || press(port, &tally)
+    });
+    until("three requests are counted", || {
+        let failed = tally.failures.lock().unwrap().len();
+        (failed >= 2 && tally.answered.load(Ordering::Relaxed) == 1).then_some(())
+    });
+    tally.ends.store(true, Ordering::Relaxed);
+    pressing.join().unwrap();
+    server.join().unwrap();
+    assert!(tally.failures.lock().unwrap()[0].contains("503"));
+}
