@@ -24,6 +24,7 @@ mod command;
 mod devices;
 mod exec;
 mod failure;
+mod filters;
 mod images;
 mod mounts;
 mod names;
@@ -58,6 +59,7 @@ use crate::shim::replica_dirs::dir_name;
 use crate::shim::stop::blocking;
 use crate::shim::{ReplicaDirs, ShimClient, SignalTarget};
 
+use filters::Filters;
 use network::Network;
 pub use network::{BridgeConfig, Subnet, SubnetError};
 use runtime::Runtime;
@@ -96,6 +98,7 @@ struct Inner {
     network: Network,
     wanted_runtime: Option<String>,
     runtime: OnceCell<Runtime>,
+    filters: Filters,
 }
 
 impl ContainerDriver {
@@ -122,6 +125,7 @@ impl ContainerDriver {
                 network,
                 wanted_runtime: config.runtime,
                 runtime: OnceCell::new(),
+                filters: Filters::default(),
             }),
         };
         if is_root {

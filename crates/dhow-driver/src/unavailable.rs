@@ -5,9 +5,9 @@
 use dhow_core::ids::ReplicaName;
 
 use crate::driver::{
-    Capabilities, Cause, Connection, Driver, DriverError, DriverResult, Enforcement, ExecRequest, ExecSession,
-    Exit, LimitSupport, LogSource, Pending, Preparation, Prepared, ProgressSink, ReplicaStart, ReplicaStatus,
-    Running, Stage, StopRequest, Usage,
+    Capabilities, Cause, Connection, Driver, DriverError, DriverResult, Enforcement, ExecRequest,
+    ExecSession, Exit, LimitSupport, LogSource, Pending, Preparation, Prepared, ProgressSink, ReplicaStart,
+    ReplicaStatus, Running, Stage, StopRequest, Usage,
 };
 
 /// See the module.

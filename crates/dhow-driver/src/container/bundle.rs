@@ -1,5 +1,6 @@
 //! From a spec and an image to what the runtime reads.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +15,7 @@ use crate::process::limits;
 use crate::shim::protocol::Rlimit;
 
 use super::capabilities::CapabilitySet;
+use super::filters::{Filter, Filters};
 use super::root_view::RootView;
 use super::{command, devices, mounts, names, oci, seccomp, user};
 
@@ -58,16 +60,35 @@ pub(super) struct Parts<'a> {
     pub network_namespace: PathBuf,
     pub cgroups: &'a CgroupHost,
     pub cgroups_path: Option<PathBuf>,
+    /// Where the runtime takes finished filters.
+    pub filters: Option<&'a Filters>,
 }
 
-/// Writes the bundle; gives what the host carries out differently. Blocks.
-pub(super) fn write(parts: &Parts<'_>) -> Result<Vec<String>, Cause> {
+/// What came of writing a bundle.
+pub(super) struct Written {
+    /// What the host carries out differently.
+    pub notices: Vec<String>,
+    /// The rules of a filter that is not known yet.
+    pub new_filter: Option<String>,
+}
+
+/// Writes the bundle. Blocks.
+pub(super) fn write(parts: &Parts<'_>) -> Result<Written, Cause> {
     let mut notices = Vec::new();
-    let config = config(parts, &mut notices)?;
+    let mut config = config(parts, &mut notices)?;
+    let filter = config.linux.seccomp.as_ref().zip(parts.filters);
+    let new_filter = match filter.and_then(|(rules, filters)| filters.of(rules)) {
+        Some(Filter::Known(name, filter)) => {
+            config.annotations.insert(name, filter);
+            None
+        }
+        Some(Filter::New(rules)) => Some(rules),
+        None => None,
+    };
     let path = parts.dir.join(CONFIG_FILE);
     let bytes = serde_json::to_vec(&config).map_err(|error| Cause::file("writing", &path)(error.into()))?;
     write_private(&path, &bytes)?;
-    Ok(notices)
+    Ok(Written { notices, new_filter })
 }
 
 /// Secrets may be in it.
@@ -132,6 +153,7 @@ fn config(parts: &Parts<'_>, notices: &mut Vec<String>) -> Result<oci::Config, C
             readonly_paths: if spec.privileged { &[] } else { READ_ONLY },
             rootfs_propagation: "rprivate",
         },
+        annotations: BTreeMap::new(),
     })
 }
 

@@ -2,6 +2,7 @@
 //! specification's; what is empty is left out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,8 @@ pub(super) struct Config {
     pub hostname: String,
     pub mounts: Vec<Mount>,
     pub linux: Linux,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<&'static str, Arc<str>>,
 }
 
 /// Read back from the file for a command beside the workload: it gets the same.

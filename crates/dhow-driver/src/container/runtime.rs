@@ -206,6 +206,7 @@ fn trial_config(root: &Path, cgroups_path: Option<&Path>) -> oci::Config {
             readonly_paths: &[],
             rootfs_propagation: "rprivate",
         },
+        annotations: Default::default(),
     }
 }
 

@@ -13,6 +13,8 @@ use crate::shim::protocol::{SetUp, ShimSpec, Workload};
 use crate::shim::stop::blocking;
 use crate::shim::{ShimError, StartLock};
 
+use super::bundle::Written;
+use super::filters::Filters;
 use super::network::Place;
 use super::oci::Process;
 use super::root_view::RootView;
@@ -26,6 +28,16 @@ struct Ready {
     rootfs: PathBuf,
     spec: ShimSpec,
     notices: Vec<String>,
+    /// The rules of a filter that the runtime makes for it.
+    new_filter: Option<String>,
+}
+
+/// The parts of it that can fail with nothing but the folder to be undone.
+struct SetUpParts {
+    group: Group,
+    rootfs: PathBuf,
+    spec: ShimSpec,
+    written: Written,
 }
 
 impl ContainerDriver {
@@ -43,6 +55,15 @@ impl ContainerDriver {
             .await
         {
             Ok(process) => {
+                if let Some(rules) = ready.new_filter {
+                    let (filters, id) = (self.inner.filters.clone(), container_id(&start.name));
+                    let dir = self.inner.volatile.runtime_root().join(id);
+                    blocking(move || {
+                        filters.learn(rules, &dir);
+                        Ok(())
+                    })
+                    .await?;
+                }
                 let state = self.inner.dirs.state(&start.name)?;
                 Ok(Running {
                     pid: process.pid,
@@ -65,12 +86,13 @@ impl ContainerDriver {
             self.release(&start.name, &before)?;
         }
         match self.set_up(start, image, runtime, &lock) {
-            Ok((group, rootfs, spec, notices)) => Ok(Ready {
+            Ok(parts) => Ok(Ready {
                 lock,
-                group,
-                rootfs,
-                spec,
-                notices,
+                group: parts.group,
+                rootfs: parts.rootfs,
+                spec: parts.spec,
+                notices: parts.written.notices,
+                new_filter: parts.written.new_filter,
             }),
             Err(cause) => {
                 let group = self.inner.cgroups.runtime_group(&leaf(&start.name));
@@ -86,7 +108,7 @@ impl ContainerDriver {
         image: &Image,
         runtime: &Runtime,
         lock: &StartLock,
-    ) -> Result<(Group, PathBuf, ShimSpec, Vec<String>), Cause> {
+    ) -> Result<SetUpParts, Cause> {
         let inner = &self.inner;
         let id = container_id(&start.name);
         let limits = Limits::from(&start.spec.resources);
@@ -108,8 +130,9 @@ impl ContainerDriver {
             network_namespace: inner.network.pin(&id),
             cgroups: &inner.cgroups,
             cgroups_path: inner.cgroups.path_below_mounts(&group),
+            filters: Filters::suits(&runtime.path).then_some(&inner.filters),
         };
-        let notices = bundle::write(&parts)?;
+        let written = bundle::write(&parts)?;
         let pid_file = dir.join("pid");
         let init = start.spec.init.then(|| SetUp::PidNamespace {
             link: dir.join(bundle::PID_NAMESPACE),
@@ -128,7 +151,12 @@ impl ContainerDriver {
             group: Some(group.clone()),
             after: Vec::new(),
         };
-        Ok((group, rootfs, spec, notices))
+        Ok(SetUpParts {
+            group,
+            rootfs,
+            spec,
+            written,
+        })
     }
 
     /// The two slow parts, beside each other.
