@@ -1,3 +1,5 @@
+//! The rhythm of checks and their verdicts, on a host that runs nothing.
+
 use std::sync::Arc;
 
 use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceName};

@@ -1,3 +1,5 @@
+//! The ledger: what it keeps, what a torn or rotten file costs it.
+
 use super::*;
 use dhow_core::ids::{DeploymentName, Generation, RoleName, ServiceName};
 use dhow_core::replica::ReplicaState;

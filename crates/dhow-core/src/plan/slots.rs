@@ -149,7 +149,9 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
                 false => decisions.replaced.push(old.key),
             }
         }
-        decisions.settled &= seen.old.is_empty();
+        // Going on with the rollout is one thing, calling it good another.
+        let proven = best.replica.is_healthy() || best.replica.is_completed();
+        decisions.settled &= seen.old.is_empty() && proven;
     } else {
         decisions.settled = false;
     }

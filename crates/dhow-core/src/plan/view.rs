@@ -9,6 +9,10 @@ use crate::spec::{AffinityMode, NodeMode, RType, ServiceSpec, TimeSpan};
 use crate::state::{GenerationInfo, Replica, Service, State, Wanted};
 use crate::time::ClusterTime;
 
+/// How long a new replica must have run where the service has no check and asks for no proof (`min_healthy: 0s`):
+/// long enough that one that cannot even start is not taken for one that serves.
+const RUN_PROOF: TimeSpan = TimeSpan::from_millis(200);
+
 /// One replica, as a rollout sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
@@ -16,7 +20,7 @@ pub(super) struct Seen<'a> {
     pub replica: &'a Replica,
     /// It is of the target's template and may stay where it is.
     pub fresh: bool,
-    /// It runs and its health can be relied on.
+    /// It runs and its health can be relied on, or its service asks for no proof of that.
     pub available: bool,
 }
 
@@ -49,7 +53,7 @@ impl SlotView<'_> {
     /// Served by one replica that can be relied on, and by no other.
     fn is_steady(&self) -> bool {
         let alone = self.old.is_empty() && self.stopping.is_empty();
-        alone && matches!(self.fresh.as_slice(), [seen] if seen.available)
+        alone && matches!(self.fresh.as_slice(), [seen] if seen.available && seen.replica.is_healthy())
     }
 
     /// Its old replicas have gone, and the one in their place is not what it should be. A lost node or the end
@@ -72,8 +76,50 @@ pub(super) struct View<'a> {
     /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
-    /// How long a fresh replica must have been healthy to be relied on.
-    trust: TimeSpan,
+    trust: Trust,
+}
+
+/// When a fresh replica is relied on.
+#[derive(Clone, Copy)]
+struct Trust {
+    /// After it has been healthy for so long.
+    healthy_for: TimeSpan,
+    /// Or has run for so long, where no more is asked.
+    running_for: Option<TimeSpan>,
+}
+
+impl Trust {
+    /// A replica that is in its place already, or that nobody waits for.
+    const AT_ONCE: Self = Self {
+        healthy_for: TimeSpan::ZERO,
+        running_for: None,
+    };
+
+    fn of(service: &Service, spec: &ServiceSpec) -> Self {
+        if !service.rolling {
+            return Self::AT_ONCE;
+        }
+        let healthy_for = spec.rollout.min_healthy;
+        let asks_nothing =
+            healthy_for == TimeSpan::ZERO && spec.health.is_none() && !spec.runs_to_completion();
+        Self {
+            healthy_for,
+            running_for: asks_nothing.then_some(RUN_PROOF),
+        }
+    }
+
+    fn holds(self, replica: &Replica, now: ClusterTime) -> bool {
+        let runs = |span| replica.is_running() && replica.since.after(span) <= now;
+        replica.is_healthy_for(self.healthy_for, now) || self.running_for.is_some_and(runs)
+    }
+
+    /// From when on it will hold, where that is only a matter of time.
+    fn from(self, replica: &Replica) -> Option<ClusterTime> {
+        let healthy = replica.healthy_since.map(|since| since.after(self.healthy_for));
+        let runs = self.running_for.filter(|_| replica.is_running());
+        let running = runs.map(|span| replica.since.after(span));
+        healthy.into_iter().chain(running).min()
+    }
 }
 
 impl<'a> View<'a> {
@@ -123,11 +169,7 @@ impl<'a> View<'a> {
         wanted: impl Iterator<Item = Slot>,
     ) -> Option<Self> {
         let info = service.target_info()?.clone();
-        let trust = if service.rolling {
-            info.spec.rollout.min_healthy
-        } else {
-            TimeSpan::ZERO
-        };
+        let trust = Trust::of(service, &info.spec);
         let mut wanted = wanted.peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
@@ -182,8 +224,7 @@ impl<'a> View<'a> {
     pub fn trusted_from(&self) -> Option<ClusterTime> {
         let seen = self.slots.iter().flat_map(|(_, slot)| &slot.fresh);
         seen.filter(|seen| !seen.available)
-            .filter_map(|seen| seen.replica.healthy_since)
-            .map(|since| since.after(self.trust))
+            .filter_map(|seen| self.trust.from(seen.replica))
             .min()
     }
 
@@ -249,16 +290,16 @@ fn look<'a>(
     info: &GenerationInfo,
     key: ReplicaKey,
     replica: &'a Replica,
-    trust: TimeSpan,
+    trust: Trust,
     now: ClusterTime,
 ) -> Seen<'a> {
     let fresh = is_fresh(state, service, info, &key, replica);
-    let trust = if fresh { trust } else { TimeSpan::ZERO };
+    let trust = if fresh { trust } else { Trust::AT_ONCE };
     Seen {
         key,
         replica,
         fresh,
-        available: replica.is_healthy_for(trust, now),
+        available: trust.holds(replica, now),
     }
 }
 

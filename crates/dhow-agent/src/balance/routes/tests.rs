@@ -1,3 +1,5 @@
+//! What the table holds as replicas come and go.
+
 use super::*;
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
 
