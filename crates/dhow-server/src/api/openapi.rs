@@ -12,15 +12,15 @@ use dhow_wire::api::{EventDocument, ExecExit, LogRecord, Progress, ProgressResul
 use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
 use serde::Serialize;
 use utoipa::openapi::path::{HttpMethod, Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{
-    ContentBuilder, ObjectBuilder, OpenApi as Document, Ref, RefOr, Required, ResponseBuilder, Type,
+    ContentBuilder, ObjectBuilder, OpenApi as Document, Ref, RefOr, Required, ResponseBuilder, Schema, Type,
 };
 use utoipa::{OpenApi, ToSchema};
 
 use super::limits::KEY_CHARS_MAX;
 
-/// A deployment file as JSON; docs/deployment-file has every field. Whatever breaks its rules is answered with 422
-/// and all findings.
+/// A deployment file. Whatever breaks its rules is answered with 422 and all findings.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DeploymentFile {
     /// `v1`.
@@ -154,12 +154,29 @@ fn complete_operation(path: &str, method: HttpMethod, operation: &mut Operation)
             .entry(status.to_owned())
             .or_insert_with(|| RefOr::T(problem(description)));
     }
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter {
+            never_null(parameter);
+        }
+    }
     let keyed = writes && !path.contains("/images") && !path.ends_with("/plan") && !path.ends_with("/exec");
     if keyed {
         operation
             .parameters
             .get_or_insert_default()
             .push(RefOr::T(key_header()));
+    }
+}
+
+/// A parameter that may be left out is not `null` when it is there.
+fn never_null(parameter: &mut Parameter) {
+    let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema else {
+        return;
+    };
+    if let SchemaType::Array(types) = &object.schema_type
+        && let Some(kind) = types.iter().find(|kind| **kind != Type::Null)
+    {
+        object.schema_type = SchemaType::Type(kind.clone());
     }
 }
 

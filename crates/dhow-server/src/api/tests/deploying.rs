@@ -93,7 +93,7 @@ async fn every_finding_is_told() {
 }
 
 #[tokio::test]
-async fn changes_of_a_deployment() {
+async fn a_scale_begins_at_once() {
     let mut world = World::new().await;
     world.deploy_shop().await;
     let scale = r#"{"changes":[{"service":"web","replicas":3}]}"#;
@@ -106,6 +106,16 @@ async fn changes_of_a_deployment() {
         (shop.state, shop.services[0].desired),
         (DeploymentState::Deploying, 3)
     );
+    world
+        .post("/api/v1/deployments/none/scale", scale)
+        .await
+        .problem(404);
+}
+
+#[tokio::test]
+async fn a_scale_that_cannot_be_is_refused() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
     for (body, status) in [
         (r#"{"changes":[{"service":"db","replicas":3}]}"#, 404),
         (
@@ -125,10 +135,12 @@ async fn changes_of_a_deployment() {
             .await
             .problem(status);
     }
-    world
-        .post("/api/v1/deployments/none/scale", scale)
-        .await
-        .problem(404);
+}
+
+#[tokio::test]
+async fn restarts_rollbacks_and_removal() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
     world
         .post("/api/v1/deployments/shop/restart", "")
         .await

@@ -84,6 +84,9 @@ async fn every_route_is_described() {
             writes || route == "GET /api/v1/images",
             "{route}"
         );
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(parameter["schema"]["type"].is_string(), "{route}: {parameter}");
+        }
         let has_body = operation.get("requestBody").is_some();
         assert_eq!(responses.contains_key("413"), has_body, "{route}");
     }
