@@ -78,7 +78,10 @@ impl Host {
             && let Some(driver) = &self.containers
             && let Err(error) = driver.remove_host_state().await
         {
-            tracing::debug!(error = error_chain(&error), "the network of the containers is left");
+            tracing::debug!(
+                error = error_chain(&error),
+                "the network of the containers is left"
+            );
         }
         if processes + containers > 0 {
             return;
