@@ -124,10 +124,15 @@ impl ProgressWatch {
         }
         let evaluation = evaluation(state, known);
         let result = timed_out(&self.manager, state, self.deployment.as_str(), evaluation).await;
-        let message = match result.outcome {
+        let mut message = match result.outcome {
             StabilizationOutcome::TimedOut { message } => message,
             StabilizationOutcome::Ready => String::new(),
         };
+        // One that could not even start has no log: its own trouble is the cause.
+        for words in self.troubles(&result.services) {
+            message.push_str("\n  ");
+            message.push_str(&words);
+        }
         Some(ProgressResult {
             outcome: ProgressOutcome::TimedOut,
             message,
@@ -144,6 +149,16 @@ impl ProgressWatch {
             _ = self.states.changed() => {}
             () = clock.sleep_until_monotonic(look_at_ms) => {}
         }
+    }
+
+    /// What is wrong with replicas of the services that hold the deployment up, as far as it is known.
+    fn troubles(&self, services: &[ServiceHealthSummary]) -> Vec<String> {
+        let shown = self.shown.iter().flat_map(|progress| &progress.services);
+        let fails = |name: &str| services.iter().any(|service| service.name == name && service.is_failing());
+        shown
+            .filter(|service| fails(&service.name))
+            .filter_map(|service| service.message.clone())
+            .collect()
     }
 
     /// The words of a service in trouble, where the state keeps no cause.
