@@ -154,7 +154,11 @@ impl ProgressWatch {
     /// What is wrong with replicas of the services that hold the deployment up, as far as it is known.
     fn troubles(&self, services: &[ServiceHealthSummary]) -> Vec<String> {
         let shown = self.shown.iter().flat_map(|progress| &progress.services);
-        let fails = |name: &str| services.iter().any(|service| service.name == name && service.is_failing());
+        let fails = |name: &str| {
+            services
+                .iter()
+                .any(|service| service.name == name && service.is_failing())
+        };
         shown
             .filter(|service| fails(&service.name))
             .filter_map(|service| service.message.clone())
