@@ -9,6 +9,7 @@ pub mod driver;
 pub mod fake;
 pub mod image;
 pub mod logs;
+pub mod memory;
 pub mod process;
 pub mod shim;
 pub mod unavailable;

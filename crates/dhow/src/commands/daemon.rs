@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 /// A daemon has little to compute: a few threads, whatever the machine.
 pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     const THREADS_MAX: usize = 4;
+    dhow_driver::memory::keep_small();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.min(THREADS_MAX))
