@@ -219,8 +219,8 @@ impl Keeper {
             // It was asked for again while it was ending.
             self.begin_new(name.clone(), spec);
         }
-        let key = service_of(name);
-        if !self.runners.keys().any(|known| service_of(known) == key) {
+        let key = name.service_key();
+        if !self.runners.keys().any(|known| known.service_key() == key) {
             self.context.balancer.close(&key).await;
         }
         self.publish_names();
@@ -257,7 +257,7 @@ impl Keeper {
             let others: BTreeSet<ServiceKey> = self
                 .runners
                 .keys()
-                .map(service_of)
+                .map(ReplicaName::service_key)
                 .filter(|service| !named.contains(service))
                 .collect();
             for service in others {
@@ -269,9 +269,9 @@ impl Keeper {
 
     /// Makes the runners of one service those that are wanted.
     fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Arc<ServiceSpec>>) {
-        self.assigned.retain(|name, _| service_of(name) != *service);
+        self.assigned.retain(|name, _| name.service_key() != *service);
         for (name, runner) in &self.runners {
-            if service_of(name) == *service && !wanted.contains_key(name) {
+            if name.service_key() == *service && !wanted.contains_key(name) {
                 runner.wish.send_if_modified(|wish| {
                     let news = !matches!(wish, Wish::Stop);
                     *wish = Wish::Stop;
@@ -323,12 +323,5 @@ fn take_wish(wish: &mut Wish, spec: &Arc<ServiceSpec>) -> bool {
             *wish = Wish::Run(Arc::clone(spec));
             true
         }
-    }
-}
-
-fn service_of(name: &ReplicaName) -> ServiceKey {
-    ServiceKey {
-        deployment: name.deployment.clone(),
-        service: name.service.clone(),
     }
 }

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use dhow_core::dispatch::Dispatch;
-use dhow_core::ids::{ReplicaName, Revision};
-use dhow_core::replica::{Machine, ReplicaEvent};
+use dhow_core::ids::Revision;
+pub use dhow_core::mirror::ReportBody;
 
 pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
 
@@ -30,21 +30,6 @@ pub trait Session: Send + Sync + 'static {
 pub struct Report {
     pub incarnation: u64,
     pub body: ReportBody,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReportBody {
-    /// Events in the order of the ledger; the first has this number. Without any it only asks how far the
-    /// control plane is.
-    Events {
-        first_seq: u64,
-        events: Vec<(ReplicaName, ReplicaEvent)>,
-    },
-    /// Everything that the node has, as of this number.
-    Inventory {
-        seq: u64,
-        replicas: Vec<(ReplicaName, Machine)>,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

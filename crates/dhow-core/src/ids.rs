@@ -229,6 +229,14 @@ impl ReplicaName {
     pub fn id(&self) -> String {
         replica_id(&self.service, &self.role, self.index)
     }
+
+    /// The service that it is a replica of.
+    pub fn service_key(&self) -> ServiceKey {
+        ServiceKey {
+            deployment: self.deployment.clone(),
+            service: self.service.clone(),
+        }
+    }
 }
 
 impl fmt::Display for ReplicaName {

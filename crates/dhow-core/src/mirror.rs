@@ -3,6 +3,7 @@
 //! differ, one of them has missed something. Pure; it never says which of the two is right.
 
 mod changed;
+mod report_body;
 mod rollout_id;
 
 use crate::ids::{NodeId, ReplicaName};
@@ -10,6 +11,7 @@ use crate::replica::{Machine, ReplicaState};
 use crate::state::State;
 
 pub use changed::changed_nodes;
+pub use report_body::ReportBody;
 pub use rollout_id::{BadRolloutId, RolloutId};
 
 /// The digest of what the state believes of a node: its assigned replicas and those that are still stopping.

@@ -33,7 +33,7 @@ mod transport;
 mod unchecked;
 pub mod zygote;
 
-pub use client::{RunSession, ShimClient, ShimCommand, ShimConfig};
+pub use client::{RunSession, ShimClient, ShimCommand, ShimConfig, build_of};
 pub use error::ShimError;
 pub use exec_session::{ExecPipes, exec_session};
 pub use replica_dirs::{ReplicaDirs, StartLock};

@@ -9,7 +9,6 @@ mod explain;
 mod history;
 mod manager;
 mod nodes;
-mod plan;
 mod progress;
 mod replicas;
 mod select;

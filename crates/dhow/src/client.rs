@@ -21,7 +21,7 @@ use serde_json::Value;
 
 pub use error::ClientError;
 pub use exec::ExecInput;
-pub use host::{Host, Origin};
+pub use host::{Host, Origin, default_data_dir};
 pub use request::{Body, Request};
 use retry::{Attempts, Verdict};
 pub use sse::{Lines, Sse};

@@ -113,7 +113,7 @@ impl NodeBalancer {
     }
 
     async fn open_service(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
-        let service = service_of(name);
+        let service = name.service_key();
         if spec.endpoints.is_empty() && self.wanted().routes.addresses(&service).is_empty() {
             return Ok(());
         }
@@ -198,12 +198,5 @@ impl Balancer for NodeBalancer {
             let (revision, ()) = self.change(|routes| routes.close(service));
             self.serve_or_say(revision).await;
         })
-    }
-}
-
-fn service_of(name: &ReplicaName) -> ServiceKey {
-    ServiceKey {
-        deployment: name.deployment.clone(),
-        service: name.service.clone(),
     }
 }

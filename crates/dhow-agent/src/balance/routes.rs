@@ -97,7 +97,7 @@ impl Routes {
     }
 
     pub fn admit(&mut self, name: &ReplicaName, backends: &[BackendAddress]) {
-        let prefix = route_prefix(&service_of(name));
+        let prefix = route_prefix(&name.service_key());
         let served = backends
             .iter()
             .map(|backend| (format!("{prefix}{}", backend.endpoint), backend.addr));
@@ -124,7 +124,10 @@ impl Routes {
 
     pub fn retain(&mut self, names: &BTreeSet<ReplicaName>) {
         let ids: BTreeSet<String> = names.iter().map(backend_id).collect();
-        let prefixes: BTreeSet<String> = names.iter().map(|name| route_prefix(&service_of(name))).collect();
+        let prefixes: BTreeSet<String> = names
+            .iter()
+            .map(|name| route_prefix(&name.service_key()))
+            .collect();
         self.backends.retain(|id, _| ids.contains(id));
         self.doors
             .retain(|id, _| prefixes.iter().any(|prefix| id.starts_with(prefix)));
@@ -179,13 +182,6 @@ impl Routes {
             })
         };
         self.backends.iter().filter_map(serves).collect()
-    }
-}
-
-fn service_of(name: &ReplicaName) -> ServiceKey {
-    ServiceKey {
-        deployment: name.deployment.clone(),
-        service: name.service.clone(),
     }
 }
 

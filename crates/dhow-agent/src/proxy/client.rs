@@ -6,13 +6,12 @@ mod restarts;
 mod supervisor;
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_driver::logs::{LogDir, LogLimits};
-use dhow_driver::shim::ShimClient;
+use dhow_driver::shim::{ShimClient, build_of};
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -65,16 +64,7 @@ impl ProxyConfig {
             move |source| ProxyError::File { doing, path, source }
         };
         let dir = std::path::absolute(dir).map_err(failed("finding the folder beside"))?;
-        let metadata = std::fs::metadata(&command.program).map_err(failed("looking at"))?;
-        // A file that was replaced has another number or another time.
-        let build = format!(
-            "{}-{:x}-{:x}-{:x}.{:x}",
-            env!("CARGO_PKG_VERSION"),
-            metadata.dev(),
-            metadata.ino(),
-            metadata.mtime(),
-            metadata.mtime_nsec()
-        );
+        let build = build_of(&command.program).map_err(failed("looking at"))?;
         Ok(Self {
             dir,
             shim,

@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// A directory of this session where temporary files live, on the same file system as the store.
+    /// Where temporary files live for as long as this store is open, on the same file system.
     pub fn tmp_dir(&self) -> &Path {
         self.session.tmp_dir()
     }

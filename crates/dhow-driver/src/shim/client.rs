@@ -95,17 +95,8 @@ impl ShimClient {
             program: config.command.program.clone(),
             source,
         };
-        let metadata = std::fs::metadata(&config.command.program).map_err(launch)?;
+        let build = build_of(&config.command.program).map_err(launch)?;
         let dir = absolute(&config.dir).map_err(launch)?;
-        // A file that was replaced has another number or another time.
-        let build = format!(
-            "{}-{:x}-{:x}-{:x}.{:x}",
-            env!("CARGO_PKG_VERSION"),
-            metadata.dev(),
-            metadata.ino(),
-            metadata.mtime(),
-            metadata.mtime_nsec()
-        );
         Ok(Self {
             config: ShimConfig { dir, ..config },
             build,
@@ -254,6 +245,20 @@ impl ShimClient {
         stream.write_all(&body).await.map_err(ShimError::Lost)?;
         Ok(stream)
     }
+}
+
+/// What tells one build of a program from another. Blocks.
+pub fn build_of(program: &Path) -> io::Result<String> {
+    let metadata = std::fs::metadata(program)?;
+    // A file that was replaced has another number or another time.
+    Ok(format!(
+        "{}-{:x}-{:x}-{:x}.{:x}",
+        env!("CARGO_PKG_VERSION"),
+        metadata.dev(),
+        metadata.ino(),
+        metadata.mtime(),
+        metadata.mtime_nsec()
+    ))
 }
 
 /// A command that runs. Dropping it kills the command and all that it started.

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, Outcome, RequestId};
-use dhow_core::ids::{NodeId, ReplicaName, Revision};
+use dhow_core::ids::{NodeId, Revision};
 use dhow_core::mirror::RolloutId;
-use dhow_core::replica::{Machine, ReplicaEvent};
 use dhow_core::state::State;
 use dhow_wire::BootstrapRollout;
 use dhow_wire::manifest::VerifiedSet;
 use tokio::sync::oneshot;
+
+pub use dhow_core::mirror::ReportBody;
 
 use super::error::WriteError;
 
@@ -80,20 +81,6 @@ pub struct HostReport {
     pub body: ReportBody,
     /// Answered once the report is durable and applied: before that the node forgets nothing.
     pub ack: oneshot::Sender<Result<ReportAck, WriteError>>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReportBody {
-    /// Events in the order of the node's ledger; the first has this number, the others follow on.
-    Events {
-        first_seq: u64,
-        events: Vec<(ReplicaName, ReplicaEvent)>,
-    },
-    /// Everything that the node has, as of this number.
-    Inventory {
-        seq: u64,
-        replicas: Vec<(ReplicaName, Machine)>,
-    },
 }
 
 /// The answer to a report.

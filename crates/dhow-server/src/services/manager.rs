@@ -18,7 +18,7 @@ use super::cluster::ClusterIdentity;
 use super::progress::Pulls;
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
-use super::{cluster, deployment, explain, history, nodes, plan, progress, replicas, select};
+use super::{cluster, deployment, explain, history, nodes, progress, replicas, select};
 use crate::clock::Clock;
 use crate::node_door::NodeDoor;
 use crate::runtime::{ClusterTimer, RuntimeView};
@@ -151,7 +151,7 @@ impl ServiceManager {
     /// What a spec would change. May take a while: call it where blocking is allowed.
     pub fn plan(&self, spec: &Arc<DeploymentSpec>) -> Result<DeploymentPlan, Refused> {
         let run = dry_run(&self.state(), spec)?;
-        Ok(plan::plan(&spec.deployment, run))
+        Ok(DeploymentPlan::of(&spec.deployment, &run))
     }
 
     /// How a deployment comes along now.

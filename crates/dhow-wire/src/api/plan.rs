@@ -1,6 +1,7 @@
 //! `dhow plan`: what a deployment file would change and where its replicas would go.
 
-use dhow_core::dry_run::Change;
+use dhow_core::dry_run::{Change, DryRun, ServiceChange};
+use dhow_core::ids::{DeploymentName, replica_id};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,6 +15,24 @@ pub struct DeploymentPlan {
     pub stops: Vec<String>,
 }
 
+impl DeploymentPlan {
+    /// What a dry run has shown.
+    pub fn of(deployment: &DeploymentName, run: &DryRun) -> Self {
+        let placed = run.placements.iter();
+        Self {
+            deployment: deployment.to_string(),
+            services: run.services.iter().map(PlannedService::of).collect(),
+            placements: placed
+                .map(|(name, node)| PlannedPlacement {
+                    replica: name.id(),
+                    node_id: node.0,
+                })
+                .collect(),
+            stops: run.stops.iter().map(|name| name.id()).collect(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedService {
     pub name: String,
@@ -25,6 +44,24 @@ pub struct PlannedService {
     pub after: Vec<String>,
     /// What would not be placed, and why.
     pub waiting: Vec<PlannedWait>,
+}
+
+impl PlannedService {
+    fn of(change: &ServiceChange) -> Self {
+        let waiting = change.waiting.iter().map(|waiting| PlannedWait {
+            first: replica_id(&change.name, &waiting.role, waiting.first.index),
+            slots: waiting.slots,
+            why: waiting.why.to_string(),
+        });
+        Self {
+            name: change.name.to_string(),
+            change: change.change.into(),
+            from: change.from,
+            to: change.to,
+            after: change.after.iter().map(ToString::to_string).collect(),
+            waiting: waiting.collect(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]

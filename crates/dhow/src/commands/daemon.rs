@@ -9,15 +9,13 @@ use dhow_server::runtime::cancel_on_signals;
 use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
 use tokio_util::sync::CancellationToken;
 
+use crate::client::default_data_dir;
 use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
 use crate::{input, output};
 
 /// How long threads that block may take at the end.
 const RUNTIME_END: Duration = Duration::from_secs(2);
-
-/// Where somebody who is not root keeps the state, below the home directory.
-const USER_DATA_DIR: &str = ".local/share/dhow";
 
 /// Run the daemon in the foreground
 ///
@@ -139,13 +137,4 @@ fn load(args: &Args) -> Result<DaemonConfig, Findings> {
         flags: &args.flags(),
         default_data_dir: &default_data_dir(),
     })
-}
-
-/// Root's state belongs to the machine, anybody else's to their home.
-fn default_data_dir() -> String {
-    let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
-    match home {
-        Some(home) if !rustix::process::geteuid().is_root() => format!("{home}/{USER_DATA_DIR}"),
-        Some(_) | None => dhow_wire::config::DEFAULT_DATA_DIR.into(),
-    }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_agent::{Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};
+use dhow_agent::{Report, ReportAnswer, Session, SessionError, SessionFuture};
 use dhow_core::command::Refused;
 use dhow_core::dispatch::{Dispatch, dispatch_since};
 use dhow_core::ids::{NodeId, Revision};
-use dhow_server::runtime::{self, HeartbeatIngest, InputSender, RuntimeView, WriteError};
+use dhow_server::runtime::{HeartbeatIngest, InputSender, RuntimeView, WriteError};
 use dhow_server::secrets::{SecretBox, unseal_all};
 
 /// See the module.
@@ -37,11 +37,11 @@ impl LocalSession {
     }
 
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
-        let body = match report.body {
-            ReportBody::Events { first_seq, events } => runtime::ReportBody::Events { first_seq, events },
-            ReportBody::Inventory { seq, replicas } => runtime::ReportBody::Inventory { seq, replicas },
-        };
-        match self.input.report(self.node, None, report.incarnation, body).await {
+        match self
+            .input
+            .report(self.node, None, report.incarnation, report.body)
+            .await
+        {
             Ok(ack) => Ok(ReportAnswer::Durable {
                 seq: ack.durable_seq,
                 inventory_wanted: ack.inventory_wanted,

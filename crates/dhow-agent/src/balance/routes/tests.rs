@@ -43,7 +43,7 @@ fn at(port: u16) -> Vec<BackendAddress> {
 #[test]
 fn a_table_has_what_was_admitted_and_can_be_taken_up_again() {
     let mut routes = Routes::default();
-    let web = service_of(&name("web", 0, 1));
+    let web = name("web", 0, 1).service_key();
     let spec = spec_of(vec![endpoint("http", spec::Protocol::Http, 80, None)]);
     routes.open(&web, Generation(1), &spec).unwrap();
     routes.admit(&name("web", 0, 1), &at(4000));
@@ -72,7 +72,7 @@ fn a_table_has_what_was_admitted_and_can_be_taken_up_again() {
 #[test]
 fn an_old_generation_does_not_bring_old_ports_back() {
     let mut routes = Routes::default();
-    let web = service_of(&name("web", 0, 1));
+    let web = name("web", 0, 1).service_key();
     let on = |port| spec_of(vec![endpoint("http", spec::Protocol::Http, port, None)]);
     routes.open(&web, Generation(2), &on(81)).unwrap();
     routes.open(&web, Generation(1), &on(80)).unwrap();
@@ -89,7 +89,7 @@ fn an_old_generation_does_not_bring_old_ports_back() {
 #[test]
 fn a_port_is_shared_by_paths_alone() {
     let mut routes = Routes::default();
-    let (web, api) = (service_of(&name("web", 0, 1)), service_of(&name("api", 0, 1)));
+    let (web, api) = (name("web", 0, 1).service_key(), name("api", 0, 1).service_key());
     let open = |routes: &mut Routes, service: &ServiceKey, protocol, path| {
         let spec = spec_of(vec![endpoint("http", protocol, 80, path)]);
         routes.open(service, Generation(1), &spec)

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, Entry, NodeCommand, Refused};
-use dhow_core::dry_run::{DryRun, ServiceChange, dry_run};
-use dhow_core::ids::{NodeId, Term, replica_id};
+use dhow_core::dry_run::dry_run;
+use dhow_core::ids::{NodeId, Term};
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, PlannedPlacement, PlannedService, PlannedWait};
+use dhow_wire::api::DeploymentPlan;
 
 use crate::host;
 
 pub fn plan(spec: &DeploymentSpec) -> Result<DeploymentPlan, Refused> {
     let run = dry_run(&this_machine(), &Arc::new(spec.clone()))?;
-    Ok(document(spec, &run))
+    Ok(DeploymentPlan::of(&spec.deployment, &run))
 }
 
 /// The state of a fresh single node.
@@ -45,35 +45,4 @@ fn this_machine() -> State {
         },
     );
     state
-}
-
-fn document(spec: &DeploymentSpec, run: &DryRun) -> DeploymentPlan {
-    let placed = run.placements.iter();
-    DeploymentPlan {
-        deployment: spec.deployment.to_string(),
-        services: run.services.iter().map(service).collect(),
-        placements: placed
-            .map(|(name, node)| PlannedPlacement {
-                replica: name.id(),
-                node_id: node.0,
-            })
-            .collect(),
-        stops: run.stops.iter().map(|name| name.id()).collect(),
-    }
-}
-
-fn service(change: &ServiceChange) -> PlannedService {
-    let waiting = change.waiting.iter().map(|waiting| PlannedWait {
-        first: replica_id(&change.name, &waiting.role, waiting.first.index),
-        slots: waiting.slots,
-        why: waiting.why.to_string(),
-    });
-    PlannedService {
-        name: change.name.to_string(),
-        change: change.change.into(),
-        from: change.from,
-        to: change.to,
-        after: change.after.iter().map(ToString::to_string).collect(),
-        waiting: waiting.collect(),
-    }
 }

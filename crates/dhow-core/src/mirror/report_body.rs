@@ -1,0 +1,19 @@
+//! What moves the mirror: a node's account of its replicas, by their names.
+
+use crate::ids::ReplicaName;
+use crate::replica::{Machine, ReplicaEvent};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReportBody {
+    /// Events in the order of the node's ledger; the first has this number, the others follow on. Without any it
+    /// only asks how far the control plane is.
+    Events {
+        first_seq: u64,
+        events: Vec<(ReplicaName, ReplicaEvent)>,
+    },
+    /// Everything that the node has, as of this number.
+    Inventory {
+        seq: u64,
+        replicas: Vec<(ReplicaName, Machine)>,
+    },
+}
