@@ -6,8 +6,10 @@
 pub mod api;
 pub mod clock;
 pub mod cron;
+pub mod identity;
 pub mod log;
 pub mod node_door;
+pub mod peers;
 pub mod runtime;
 pub mod secrets;
 pub mod services;

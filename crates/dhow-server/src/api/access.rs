@@ -8,6 +8,7 @@ use axum::http::header;
 use dhow_wire::ProblemCode;
 
 use super::problem::ApiProblem;
+use crate::identity::Identity;
 
 /// Who is let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,15 @@ pub enum Access {
 /// Where a request came from. Each one that is served carries it; one without it is treated as from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    Unix { uid: u32 },
+    Unix {
+        uid: u32,
+    },
     Tcp(SocketAddr),
+    /// Over TLS; with an identity where it showed a certificate of this cluster.
+    Tls {
+        addr: SocketAddr,
+        identity: Option<Identity>,
+    },
 }
 
 impl Access {
@@ -31,7 +39,10 @@ impl Access {
         }
         match request.extensions().get::<Peer>() {
             Some(Peer::Unix { .. }) => Ok(()),
-            Some(Peer::Tcp(_)) | None => check_browser(request),
+            Some(Peer::Tls {
+                identity: Some(_), ..
+            }) => Ok(()),
+            Some(Peer::Tls { identity: None, .. } | Peer::Tcp(_)) | None => check_browser(request),
         }
     }
 }

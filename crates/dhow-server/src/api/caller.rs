@@ -62,7 +62,7 @@ impl Caller {
         hasher.update(body);
         let principal = match self.peer {
             Some(Peer::Unix { uid }) => format!("uid {uid}").into(),
-            Some(Peer::Tcp(_)) | None => LOCAL.into(),
+            Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => LOCAL.into(),
         };
         Some(RequestId {
             request: Request { principal, key },
@@ -74,7 +74,7 @@ impl Caller {
     pub async fn author(&self) -> Arc<str> {
         let uid = match self.peer {
             Some(Peer::Unix { uid }) => uid,
-            Some(Peer::Tcp(_)) | None => return LOCAL.into(),
+            Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => return LOCAL.into(),
         };
         // The user database may be slow, or across the network.
         let looked_up = tokio::task::spawn_blocking(move || {

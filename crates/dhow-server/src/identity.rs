@@ -1,0 +1,15 @@
+//! Who is on the other end of a connection, as its certificate proves it.
+//!
+//! Made by whatever ends TLS, and by nothing else; read by the API, the node gateway and the servers' own channel. A
+//! number in a body is never an identity.
+
+use dhow_core::ids::NodeId;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A server of this cluster, or a peer of a static one.
+    Member(NodeId),
+    /// A worker that was given a certificate.
+    Worker(NodeId),
+}
