@@ -5,10 +5,12 @@
 
 pub mod api;
 pub mod clock;
+pub mod cluster;
 pub mod cron;
 pub mod identity;
 pub mod log;
 pub mod node_door;
+pub mod peer_http;
 pub mod peers;
 pub mod runtime;
 pub mod secrets;

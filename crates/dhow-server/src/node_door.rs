@@ -4,6 +4,7 @@
 //! session, with others. Wire types only: this crate never sees an agent or a driver. An implementation must never
 //! block a thread and must bound what it buffers.
 
+mod cluster;
 mod error;
 mod scripted;
 
@@ -15,8 +16,10 @@ use dhow_wire::api::{
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+pub use cluster::ClusterDoor;
 pub use error::DoorError;
 pub use scripted::{ScriptedDoor, ScriptedExec};
 
@@ -24,7 +27,7 @@ pub use scripted::{ScriptedDoor, ScriptedExec};
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, DoorError>>;
 
 /// Which lines of which replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogQuery {
     pub replicas: Vec<ReplicaName>,
     /// The last so many lines of each replica; all that are kept where there is none.
@@ -41,6 +44,15 @@ pub enum LogItem {
     CaughtUp,
 }
 
+/// A [`LogItem`], or what became of the stream, between nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLine {
+    Record(LogRecord),
+    CaughtUp,
+    Failed(String),
+}
+
 pub type LogItems = BoxStream<'static, Result<LogItem, DoorError>>;
 
 /// A command that runs inside a replica. Dropping both ends of it ends the command.
@@ -55,7 +67,7 @@ pub struct ExecSession {
 pub const EXEC_FRAMES_MAX: usize = 16;
 
 /// What to run in a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecRequest {
     pub replica: ReplicaName,
     pub command: Vec<String>,
@@ -74,7 +86,7 @@ pub enum PullStep {
 pub type PullSteps = BoxStream<'static, Result<PullStep, DoorError>>;
 
 /// How far the pull for a replica has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaPull {
     pub replica: ReplicaName,
     pub done_bytes: u64,

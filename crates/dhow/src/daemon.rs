@@ -20,7 +20,9 @@ use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::ids::NodeId;
 use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::cluster::SingleNode;
 use dhow_server::cron;
+use dhow_server::peer_http::{PeerHttp, PlainDialer};
 use dhow_server::runtime::{HeartbeatIngest, RuntimeHandle, drain};
 use dhow_server::secrets::SecretBox;
 use dhow_server::services::{ClusterIdentity, ServiceManager};
@@ -211,6 +213,11 @@ fn serve(
         manager: ServiceManager::new(view.clone(), Arc::clone(&clock), Arc::new(door), identity),
         input: control.input.clone(),
         secrets,
+        cluster: Arc::new(SingleNode {
+            node: NODE,
+            api_addr: config.api_addr,
+        }),
+        peers: PeerHttp::new(Arc::new(PlainDialer)),
     };
     let schedules = cron::run(view, control.input.clone(), clock, cancel.clone());
     let serving = api::serve(api, bound, cancel.clone());

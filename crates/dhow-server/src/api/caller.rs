@@ -13,6 +13,9 @@ use super::problem::ApiProblem;
 
 pub(super) const KEY_HEADER: &str = "idempotency-key";
 
+/// Names the caller of a request that another server passes on.
+pub(super) const PRINCIPAL_HEADER: &str = "x-dhow-principal";
+
 /// Whom an unnamed caller of this host is.
 const LOCAL: &str = "local";
 
@@ -49,6 +52,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
             key,
             line: format!("{} {}", parts.method, parts.uri),
         })
+    }
+}
+
+/// Who makes a request, in one word, for its retries to be known by.
+pub(super) fn principal(parts: &Parts) -> Arc<str> {
+    match parts.extensions.get::<Peer>() {
+        Some(Peer::Unix { uid }) => format!("uid {uid}").into(),
+        Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => LOCAL.into(),
     }
 }
 

@@ -7,6 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::WRITE_TIMEOUT;
 use super::problem::{Answer, ApiProblem};
+use crate::cluster::Cluster;
+use crate::peer_http::PeerHttp;
 use crate::runtime::{Applied, InputSender, WriteError};
 use crate::secrets::SecretBox;
 use crate::services::ServiceManager;
@@ -17,6 +19,9 @@ pub struct Api {
     pub manager: ServiceManager,
     pub input: InputSender,
     pub secrets: Arc<SecretBox>,
+    pub cluster: Arc<dyn Cluster>,
+    /// The way to other servers.
+    pub peers: PeerHttp,
 }
 
 /// The API and when it ends: open streams end with the token.

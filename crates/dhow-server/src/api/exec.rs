@@ -51,13 +51,18 @@ pub(super) async fn exec(
         stdin,
     };
     let session = context.manager().door().exec(replica.1, asked).await?;
-    tokio::spawn(serve(upgrade, session, context.end));
+    Ok(switch(upgrade, session, context.end))
+}
+
+/// Answers that the connection changes, and serves the session on it from then on.
+pub(super) fn switch(upgrade: OnUpgrade, session: ExecSession, end: CancellationToken) -> Response<Body> {
+    tokio::spawn(serve(upgrade, session, end));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static(EXEC_UPGRADE));
-    Ok(response)
+    response
 }
 
 fn read_command(pairs: Vec<(String, String)>) -> Answer<(Vec<String>, bool)> {
@@ -121,7 +126,7 @@ fn is_wanted(state: &dhow_core::state::State, name: &str, id: &str) -> bool {
     both.is_none_or(|(deployment, service)| state.service_named(&deployment, &service).is_none())
 }
 
-fn take_upgrade(request: &mut Request) -> Answer<OnUpgrade> {
+pub(super) fn take_upgrade(request: &mut Request) -> Answer<OnUpgrade> {
     let asks = |name: header::HeaderName, word: &str| {
         let values = request.headers().get_all(name);
         let mut words = values

@@ -21,6 +21,19 @@ pub(super) const LABELS_MAX: usize = 64;
 /// not coming back soon.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a caller waits for a leader where there is none: an election takes about a second.
+pub(super) const LEADER_WAIT: Duration = Duration::from_secs(5);
+
+/// The pause before a request is tried again, unless somebody else leads before.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long an answer of the leader is held until this server's own state has what it is about: entries follow within
+/// a heartbeat, a tenth of a second.
+pub(super) const FOLLOW_WAIT: Duration = Duration::from_millis(500);
+
+/// The longest problem document of another server that is read.
+pub(super) const PROBLEM_BYTES_MAX: usize = 64 * 1024;
+
 /// Messages of a stream that wait for a slow client: 64 of at most some KiB.
 pub(super) const FEED_MAX: usize = 64;
 

@@ -42,6 +42,10 @@ impl IntoResponse for ApiProblem {
         // The codes have valid numbers.
         *response.status_mut() =
             StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(code) = ProblemCode::from_text(&self.0.code) {
+            // For whoever stands between this and the caller.
+            response.extensions_mut().insert(code);
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
         if let Some(secs) = self.0.retry_after_secs {

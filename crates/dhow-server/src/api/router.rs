@@ -16,18 +16,21 @@ use super::access::Access;
 use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
-    cluster, deploy, deployments, events, exec, health, images, logs, metrics, nodes, openapi, plan,
-    progress, replicas, secrets,
+    cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics, nodes,
+    openapi, plan, progress, replicas, secrets,
 };
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
     let (routes, _) = described().split_for_parts();
+    let context = Context { api, end };
     routes
+        .merge(internal::routes())
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(context.clone(), forward::route))
         .layer(middleware::from_fn_with_state(access, guard))
-        .with_state(Context { api, end })
+        .with_state(context)
 }
 
 /// The routes with their descriptions.

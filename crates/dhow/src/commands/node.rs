@@ -1,4 +1,6 @@
-//! `dhow node ls|show`: the nodes and what they run.
+//! `dhow node …`: the nodes and what they run.
+
+mod change;
 
 use clap::Subcommand;
 use dhow_wire::{NodeStatus, ReplicaStatus};
@@ -33,12 +35,20 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Drain(change::DrainArgs),
+    Undrain(change::UndrainArgs),
+    Label(change::LabelArgs),
+    Rm(change::RmArgs),
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    match args.command {
-        Command::Ls { json } => list(client, json).await,
-        Command::Show { node, json } => show(client, node, json).await,
+    match &args.command {
+        Command::Ls { json } => list(client, *json).await,
+        Command::Show { node, json } => show(client, *node, *json).await,
+        Command::Drain(args) => change::drain(args, client).await,
+        Command::Undrain(args) => change::undrain(args, client).await,
+        Command::Label(args) => change::label(args, client).await,
+        Command::Rm(args) => change::remove(args, client).await,
     }
 }
 

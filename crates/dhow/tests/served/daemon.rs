@@ -147,6 +147,11 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         manager: ServiceManager::new(view, clock, Arc::new(door), identity),
         input,
         secrets: Arc::new(SecretBox::open(folder).unwrap()),
+        cluster: Arc::new(dhow_server::cluster::SingleNode {
+            node: NodeId(1),
+            api_addr: ([127, 0, 0, 1], 3669).into(),
+        }),
+        peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
     };
     let listeners = Listeners {
         socket: Some(folder.join("dhow.sock")),

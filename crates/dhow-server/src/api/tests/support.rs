@@ -23,7 +23,9 @@ use tower::ServiceExt;
 
 use crate::api::{Access, Api, router};
 use crate::clock::FakeClock;
+use crate::cluster::SingleNode;
 use crate::node_door::ScriptedDoor;
+use crate::peer_http::{PeerHttp, PlainDialer};
 use crate::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
 use crate::secrets::SecretBox;
 use crate::services::{ClusterIdentity, ServiceManager};
@@ -75,6 +77,11 @@ impl World {
             manager: ServiceManager::new(handle.view(), shared_clock, shared_door, identity),
             input: handle.input(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
+            cluster: Arc::new(SingleNode {
+                node: NodeId(1),
+                api_addr: ([127, 0, 0, 1], 3669).into(),
+            }),
+            peers: PeerHttp::new(Arc::new(PlainDialer)),
         };
         let router = router(api.clone(), Access::Everyone, end.clone());
         let world = Self {

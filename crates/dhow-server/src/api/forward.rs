@@ -1,0 +1,266 @@
+//! Every server answers for the cluster: what only the leader knows is asked there, wherever the caller came in.
+//!
+//! Stands before every handler. Reads wait until this leader is known to still be one; writes are tried again where
+//! they certainly changed nothing, or where their idempotency key makes that safe: so that an election is a delay for
+//! callers and not a failure.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use dhow_core::ids::{NodeId, Revision};
+use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
+use dhow_wire::{ClusterModeName, Problem, ProblemCode};
+use tokio::time::Instant;
+
+use super::caller::{KEY_HEADER, PRINCIPAL_HEADER, principal};
+use super::context::Context;
+use super::extract::read;
+use super::limits::{
+    DEPLOYMENT_BYTES_MAX, FOLLOW_WAIT, LEADER_WAIT, PROBLEM_BYTES_MAX, RETRY_PAUSE, WRITE_TIMEOUT,
+};
+use super::problem::ApiProblem;
+use crate::peer_http::PeerHttpError;
+
+/// Marks a request that another server has passed on: it is not passed on again.
+static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwarded");
+/// The revision of the state that an answer was made from.
+static REVISION: HeaderName = HeaderName::from_static("x-dhow-revision");
+
+/// Headers that belong to one connection and are not passed on.
+const HOP_HEADERS: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// Who has to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Whoever is asked.
+    Here,
+    Leader,
+}
+
+/// See the module.
+pub(super) async fn route(State(context): State<Context>, request: Request, next: Next) -> Response {
+    if context.api.cluster.mode() == ClusterModeName::SingleNode || place(&request) == Place::Here {
+        return next.run(request).await;
+    }
+    let was_forwarded = request.headers().contains_key(&FORWARDED);
+    match Kept::of(request).await {
+        Ok(kept) if was_forwarded => answer_forwarded(&context, &kept, next).await,
+        Ok(kept) => answer(&context, &kept, next).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn place(request: &Request) -> Place {
+    let Some(path) = request.uri().path().strip_prefix("/api/v1/") else {
+        return Place::Here;
+    };
+    let first = path.split('/').next().unwrap_or_default();
+    let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
+    let query = request.uri().query().unwrap_or_default();
+    let is_stale = is_read && query.split('&').any(|pair| pair == "consistency=stale");
+    // Logs, commands and images come from nodes, through this server's own door to them; events and the status are
+    // told as this server knows them, also where there is no leader.
+    let is_own = matches!(
+        first,
+        "internal" | "openapi.json" | "events" | "logs" | "images" | "workers"
+    ) || (path == "cluster" && is_read)
+        || path.ends_with("/exec");
+    match is_own || is_stale {
+        true => Place::Here,
+        false => Place::Leader,
+    }
+}
+
+/// A request that can be sent more than once.
+struct Kept {
+    parts: Parts,
+    body: Bytes,
+}
+
+impl Kept {
+    async fn of(request: Request) -> Result<Self, ApiProblem> {
+        let (parts, body) = request.into_parts();
+        let bare = Request::from_parts(parts.clone(), body);
+        let body = read(bare, DEPLOYMENT_BYTES_MAX).await?;
+        Ok(Self { parts, body })
+    }
+
+    fn request(&self) -> Request {
+        Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
+    }
+
+    fn is_read(&self) -> bool {
+        self.parts.method == Method::GET || self.parts.method == Method::HEAD
+    }
+
+    /// Whether doing it twice is doing it once.
+    fn is_repeatable(&self) -> bool {
+        self.is_read() || self.parts.headers.contains_key(KEY_HEADER)
+    }
+
+    /// The same request for another server.
+    fn passed_on(&self) -> Request {
+        let mut request = Request::new(Body::from(self.body.clone()));
+        *request.method_mut() = self.parts.method.clone();
+        if let Some(path) = self.parts.uri.path_and_query() {
+            *request.uri_mut() = path.clone().into();
+        }
+        let headers = request.headers_mut();
+        for (name, value) in &self.parts.headers {
+            let stays = HOP_HEADERS.contains(name) || *name == header::AUTHORIZATION || *name == header::HOST;
+            if !stays {
+                headers.append(name, value.clone());
+            }
+        }
+        headers.insert(&FORWARDED, HeaderValue::from_static("1"));
+        if let Ok(value) = HeaderValue::from_str(&principal(&self.parts)) {
+            headers.insert(PRINCIPAL_HEADER, value);
+        }
+        request
+    }
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Done(Response),
+    /// Nothing happened, or it may safely happen again; where time is up, this is the answer.
+    Again(Response),
+}
+
+async fn answer(context: &Context, kept: &Kept, next: Next) -> Response {
+    let give_up = Instant::now() + LEADER_WAIT;
+    let mut leaderships = context.manager().view().leaderships();
+    loop {
+        let leadership = *leaderships.borrow_and_update();
+        let attempt = match leadership.leader {
+            Some(_) if leadership.is_here => here(context, kept, next.clone()).await,
+            Some(leader) => there(context, kept, NodeId(leader)).await,
+            None => Attempt::Again(no_leader().into_response()),
+        };
+        let response = match attempt {
+            Attempt::Done(response) => return response,
+            Attempt::Again(response) => response,
+        };
+        if Instant::now() >= give_up {
+            return response;
+        }
+        let news = tokio::time::timeout(RETRY_PAUSE, leaderships.changed()).await;
+        if matches!(news, Ok(Err(_))) || context.end.is_cancelled() {
+            return response;
+        }
+    }
+}
+
+/// A request that was passed on is answered by the leader or by nobody: the one who passed it on looks again.
+async fn answer_forwarded(context: &Context, kept: &Kept, next: Next) -> Response {
+    if !context.manager().view().leadership().is_here {
+        return no_leader().into_response();
+    }
+    let mut response = match here(context, kept, next).await {
+        Attempt::Done(response) | Attempt::Again(response) => response,
+    };
+    let revision = context.manager().state().revision.0;
+    response
+        .headers_mut()
+        .insert(&REVISION, HeaderValue::from(revision));
+    response
+}
+
+async fn here(context: &Context, kept: &Kept, next: Next) -> Attempt {
+    if kept.is_read() && context.api.cluster.barrier().await.is_err() {
+        return Attempt::Again(no_leader().into_response());
+    }
+    let response = next.run(kept.request()).await;
+    let code = response.extensions().get::<ProblemCode>().copied();
+    match code {
+        Some(ProblemCode::NoLeader) => Attempt::Again(response),
+        Some(ProblemCode::OutcomeUnknown) if kept.is_repeatable() => Attempt::Again(response),
+        Some(_) | None => Attempt::Done(response),
+    }
+}
+
+async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
+    let members = context.api.cluster.members();
+    let Some(member) = members.iter().find(|member| member.node == leader) else {
+        return Attempt::Again(no_leader().into_response());
+    };
+    let asked = context.api.peers.send(leader, member.api_addr, kept.passed_on());
+    let is_stream = kept.is_read() && kept.parts.uri.path().ends_with("/progress");
+    let answered = match is_stream {
+        true => asked.await,
+        false => match tokio::time::timeout(WRITE_TIMEOUT, asked).await {
+            Ok(answered) => answered,
+            Err(_) => Err(PeerHttpError::Broken {
+                node: leader,
+                why: "it takes too long".into(),
+            }),
+        },
+    };
+    match answered {
+        Ok(response) => received(context, kept, response.map(Body::new)).await,
+        Err(error @ PeerHttpError::Connect { .. }) => {
+            Attempt::Again(unreachable(ProblemCode::NoLeader, &error).into_response())
+        }
+        Err(error) if kept.is_repeatable() => {
+            Attempt::Again(unreachable(ProblemCode::OutcomeUnknown, &error).into_response())
+        }
+        Err(error) => Attempt::Done(unreachable(ProblemCode::OutcomeUnknown, &error).into_response()),
+    }
+}
+
+/// Takes the leader's answer, once this server's own state has what it is about.
+async fn received(context: &Context, kept: &Kept, response: Response) -> Attempt {
+    if let Some(revision) = response.headers().get(&REVISION)
+        && let Some(revision) = revision.to_str().ok().and_then(|text| text.parse().ok())
+    {
+        let mut states = context.manager().view().states();
+        let caught_up = states.wait_for(|state| state.revision >= Revision(revision));
+        // One that lags behind still passes the answer on; only its own streams may begin a little late.
+        let _ = tokio::time::timeout(FOLLOW_WAIT, caught_up).await;
+    }
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes() == PROBLEM_MEDIA_TYPE.as_bytes());
+    let may_repeat = matches!(
+        response.status(),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    );
+    if !is_problem || !may_repeat {
+        return Attempt::Done(response);
+    }
+    let (parts, body) = response.into_parts();
+    let body = axum::body::to_bytes(body, PROBLEM_BYTES_MAX)
+        .await
+        .unwrap_or_default();
+    let problem = serde_json::from_slice::<Problem>(&body).ok();
+    let code = problem.and_then(|problem| ProblemCode::from_text(&problem.code));
+    let response = Response::from_parts(parts, Body::from(body));
+    match code {
+        Some(ProblemCode::NoLeader | ProblemCode::ShuttingDown) => Attempt::Again(response),
+        Some(ProblemCode::OutcomeUnknown) if kept.is_repeatable() => Attempt::Again(response),
+        Some(_) | None => Attempt::Done(response),
+    }
+}
+
+fn no_leader() -> ApiProblem {
+    ApiProblem::new(
+        ProblemCode::NoLeader,
+        "the cluster has no leader at the moment: a majority of its servers must run and reach each other; try \
+         again shortly, or read with `?consistency=stale` what this server knows",
+    )
+}
+
+fn unreachable(code: ProblemCode, error: &PeerHttpError) -> ApiProblem {
+    ApiProblem::new(code, format!("the leader does not answer: {error}"))
+}

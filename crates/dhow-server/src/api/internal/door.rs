@@ -1,0 +1,68 @@
+//! The door to this node, for other members: [`crate::node_door::ClusterDoor`] is the other end.
+
+use std::convert::Infallible;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+
+use crate::api::context::Context;
+use crate::api::exec;
+use crate::api::extract::{self, Query};
+use crate::api::feed;
+use crate::api::problem::{Answer, ApiProblem};
+use crate::node_door::{ExecRequest, LogItem, LogLine, LogQuery, ReplicaPull};
+
+/// The lines of replicas, one [`LogLine`] in each line.
+pub(in crate::api) async fn logs(
+    State(context): State<Context>,
+    query: extract::Json<LogQuery>,
+) -> Answer<Response> {
+    let manager = context.manager();
+    let own = manager.identity().node_id;
+    let mut items = manager.door().logs(own, query.value).await?;
+    let lines = feed::feed(context.end.clone(), |feed| async move {
+        while let Some(item) = items.next().await {
+            let line = match item {
+                Ok(LogItem::Record(record)) => LogLine::Record(record),
+                Ok(LogItem::CaughtUp) => LogLine::CaughtUp,
+                Err(error) => LogLine::Failed(error.to_string()),
+            };
+            // Texts and numbers can always be written.
+            let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+            bytes.push(b'\n');
+            feed.send(Bytes::from(bytes)).await?;
+        }
+        Ok(())
+    });
+    let lines = lines.map(Ok::<Bytes, Infallible>);
+    Ok((
+        [(header::CONTENT_TYPE, "application/x-ndjson")],
+        Body::from_stream(lines),
+    )
+        .into_response())
+}
+
+/// How far the pulls of this node are.
+pub(in crate::api) async fn pulls(State(context): State<Context>) -> Answer<Json<Vec<ReplicaPull>>> {
+    let manager = context.manager();
+    Ok(Json(manager.door().pulls(manager.identity().node_id).await?))
+}
+
+/// Runs a command in a replica of this node, over an upgraded connection. The query holds what, as JSON.
+pub(in crate::api) async fn exec(
+    State(context): State<Context>,
+    Query(pairs): Query<Vec<(String, String)>>,
+    mut request: Request,
+) -> Answer<Response> {
+    let asked = pairs.iter().find(|(key, _)| key == "request");
+    let asked = asked.and_then(|(_, text)| serde_json::from_str::<ExecRequest>(text).ok());
+    let asked = asked.ok_or_else(|| ApiProblem::bad_request("`request` says what to run"))?;
+    let upgrade = exec::take_upgrade(&mut request)?;
+    let manager = context.manager();
+    let session = manager.door().exec(manager.identity().node_id, asked).await?;
+    Ok(exec::switch(upgrade, session, context.end.clone()))
+}

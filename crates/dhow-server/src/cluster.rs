@@ -1,0 +1,63 @@
+//! What differs between the modes of a cluster, as the API and the daemon need it: who else there is, what a read has
+//! to wait for, how members come and go, and how a server takes its leave.
+//!
+//! One file for each mode. Everything else, planning, rollouts, stabilization, logs, is the same in all of them. An
+//! implementation must never decide what runs where.
+
+mod error;
+mod single;
+
+use std::net::SocketAddr;
+
+use dhow_core::ids::NodeId;
+use dhow_wire::ClusterModeName;
+use futures_util::future::BoxFuture;
+
+pub use error::{BarrierError, MembershipError};
+pub use single::SingleNode;
+
+/// A server of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub node: NodeId,
+    pub api_addr: SocketAddr,
+    /// Where it takes part in consensus, in the modes that have one.
+    pub raft_addr: Option<SocketAddr>,
+    /// Whether it has a vote; one that is still catching up has none.
+    pub is_voter: bool,
+    /// Whether this node has heard of it lately.
+    pub is_reachable: bool,
+}
+
+/// Who joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newcomer {
+    pub node: NodeId,
+    pub raft_addr: SocketAddr,
+    pub api_addr: SocketAddr,
+}
+
+/// See the module.
+pub trait Cluster: Send + Sync {
+    fn mode(&self) -> ClusterModeName;
+
+    fn node_id(&self) -> NodeId;
+
+    /// All servers, this one included, by id.
+    fn members(&self) -> Vec<Member>;
+
+    /// Done once a read of the state here sees every write that was acknowledged before this was called.
+    fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>>;
+
+    /// Takes a server in; done when it has caught up and has a vote.
+    fn add(&self, newcomer: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>>;
+
+    /// Takes a server's vote away and forgets it. Where too few would be left to agree, only `force` does it.
+    fn remove(&self, node: NodeId, force: bool) -> BoxFuture<'_, Result<(), MembershipError>>;
+
+    /// Where this server leads, another one is made to, as far as that can be had; then nothing is lost by ending.
+    fn hand_over(&self) -> BoxFuture<'_, ()>;
+
+    /// What this mode cannot promise, and what is wrong at the moment, for `dhow cluster status`.
+    fn notices(&self) -> Vec<String>;
+}
