@@ -3,6 +3,7 @@
 //! The server writes them and describes them in its OpenAPI document; the command line and other clients read
 //! them. Keys may be added; none is renamed or dropped. Nothing here decides or opens anything.
 
+mod cluster;
 mod deployments;
 mod event;
 mod exec;
@@ -16,6 +17,7 @@ mod plan;
 mod progress;
 mod secrets;
 
+pub use cluster::MemberAddRequest;
 pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
 pub use event::EventDocument;
 pub use exec::{

@@ -5,6 +5,7 @@
 //! or a socket, never reads a clock, and never decides what happens.
 
 pub mod api;
+pub mod backup;
 pub mod config;
 pub mod deployment;
 pub mod document;
@@ -36,8 +37,8 @@ pub use scale::{
 };
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
-    ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState, NodeStatus,
-    ReplicaStateName, ReplicaStatus,
+    ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeRole, NodeState,
+    NodeStatus, ReplicaStateName, ReplicaStatus,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

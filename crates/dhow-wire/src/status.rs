@@ -7,7 +7,7 @@ mod deployment;
 mod node;
 mod replica;
 
-pub use cluster::{ClusterModeName, ClusterStatus};
+pub use cluster::{ClusterMember, ClusterModeName, ClusterStatus};
 pub use deployment::{DeploymentState, DeploymentStatus};
 pub use dhow_core::state::NodeRole;
 pub use node::{NodeState, NodeStatus};

@@ -49,6 +49,11 @@ pub(super) struct ServerSentEvent {
 #[schema(min_length = 1, max_length = 65536)]
 pub(super) struct SecretValue(String);
 
+/// A backup: bytes that only `dhow cluster restore` reads.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub(super) struct BackupFile(Vec<u8>);
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -159,7 +164,11 @@ fn complete_operation(path: &str, method: HttpMethod, operation: &mut Operation)
             never_null(parameter);
         }
     }
-    let keyed = writes && !path.contains("/images") && !path.ends_with("/plan") && !path.ends_with("/exec");
+    let keyed = writes
+        && !path.contains("/images")
+        && !path.ends_with("/plan")
+        && !path.ends_with("/exec")
+        && !path.contains("/members");
     if keyed {
         operation
             .parameters

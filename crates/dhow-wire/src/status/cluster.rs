@@ -17,6 +17,25 @@ pub struct ClusterStatus {
     /// The last applied of the log.
     pub revision: u64,
     pub nodes: u32,
+    /// The servers, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ClusterMember>,
+    /// What this mode cannot promise, and what is wrong at the moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// A server, as the node that answers knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterMember {
+    pub node_id: u64,
+    pub api_addr: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raft_addr: Option<String>,
+    /// Whether it has a vote; one that is still catching up has none.
+    pub voter: bool,
+    /// Whether the node that answers has heard of it lately.
+    pub reachable: bool,
 }
 
 /// The modes by their names in the configuration.

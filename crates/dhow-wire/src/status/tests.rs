@@ -145,6 +145,8 @@ fn clusters() {
         term: 0,
         revision: 7,
         nodes: 1,
+        members: Vec::new(),
+        notices: Vec::new(),
     };
     check_golden(
         &status,
@@ -226,7 +228,10 @@ proptest! {
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
-            term: revision, revision, nodes: replica,
+            term: revision, revision, nodes: replica, notices: vec![role.clone()],
+            members: vec![ClusterMember {
+                node_id: revision, api_addr: role.clone(), raft_addr: message.clone(), voter: healthy, reachable: healthy,
+            }],
         });
         check_round_trip(&Problem::new(code, deployment.clone()).with_findings(vec![role.clone()]));
         check_round_trip(&ReplicaStatus {
