@@ -7,6 +7,7 @@ pub mod api;
 pub mod clock;
 pub mod cron;
 pub mod identity;
+pub mod keys;
 pub mod log;
 pub mod node_door;
 pub mod peers;
