@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cluster;
 pub mod cron;
 pub mod identity;
+pub mod keys;
 pub mod log;
 pub mod node_door;
 pub mod peer_http;

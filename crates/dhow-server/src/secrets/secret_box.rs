@@ -7,6 +7,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::key_file::{self, KEY_BYTES, KeyFileError};
+use crate::keys::ClusterKey;
 
 /// The form of a sealed value: this byte, the nonce, the ciphertext with its tag.
 const FORM: u8 = 1;
@@ -40,6 +41,11 @@ impl SecretBox {
     /// Opens the key in a directory, or makes one. Blocks.
     pub fn open(dir: &Path) -> Result<Self, KeyFileError> {
         Ok(Self::new(key_file::open(dir)?))
+    }
+
+    /// The box that every server of a cluster has.
+    pub fn from_cluster_key(key: &ClusterKey) -> Self {
+        Self::new(*key.secrets_key())
     }
 
     fn new(key: [u8; KEY_BYTES]) -> Self {

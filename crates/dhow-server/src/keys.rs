@@ -1,0 +1,31 @@
+//! The keys of a cluster: one file that its servers share, and everything that is made from it.
+//!
+//! The daemon reads the [`ClusterKey`] and makes a [`NodeTls`] of it; the API, the servers' channel and the worker
+//! gateway take their TLS configurations from there. The command line and workers know a cluster only by the
+//! fingerprint of its CA: [`client_config_pinned`]. No key is ever printed, logged or sent, and nothing here opens a
+//! socket.
+
+mod cluster_ca;
+mod cluster_key;
+mod error;
+mod leaf;
+mod make;
+mod node_cert;
+mod node_tls;
+mod pinned;
+mod verify;
+mod why;
+mod worker_ca;
+
+pub use cluster_ca::ClusterCa;
+pub use cluster_key::ClusterKey;
+pub use error::{ClusterKeyError, IssueError};
+pub use leaf::{identity_of, node_dns_name, worker_cluster_of};
+pub use node_cert::{NODE_CERT_LIFETIME, NodeCert, keep_renewed};
+pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
+pub use pinned::client_config_pinned;
+pub use why::tls_refusal;
+pub use worker_ca::{WorkerCa, csr_key_hash};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Every TLS configuration of a server. TLS 1.3 alone, and nothing is resumed: a resumed session would skip the look
+//! at a certificate that has ended since.
+
+use std::sync::Arc;
+
+use dhow_core::ids::NodeId;
+use dhow_wire::token::CaFingerprint;
+use rustls::client::Resumption;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig, version};
+
+use super::cluster_ca::ClusterCa;
+use super::cluster_key::ClusterKey;
+use super::error::IssueError;
+use super::node_cert::{NODE_CERT_LIFETIME, NodeCert};
+use super::pinned::{client_builder, provider};
+use super::verify::{Expected, ServerVerifier};
+use super::worker_ca::WorkerCa;
+
+/// The protocols of each port: none takes a connection that was meant for another.
+pub const ALPN_API: [&[u8]; 2] = [b"h2", b"http/1.1"];
+pub const ALPN_PEERS: [&[u8]; 1] = [b"dhow-peer/1"];
+pub const ALPN_WORKERS: [&[u8]; 1] = [b"h2"];
+
+/// Whether a caller without a certificate gets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Certificate {
+    Required,
+    Optional,
+}
+
+/// What a server needs for TLS. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct NodeTls {
+    ca: Arc<ClusterCa>,
+    cert: Arc<NodeCert>,
+}
+
+impl NodeTls {
+    /// For this node, from the key. [`super::keep_renewed`] keeps its certificate fresh.
+    pub fn new(key: &ClusterKey, node: NodeId, now_unix_secs: i64) -> Result<Self, IssueError> {
+        let ca = Arc::new(ClusterCa::new(key)?);
+        let cert = NodeCert::new(Arc::clone(&ca), node, now_unix_secs, NODE_CERT_LIFETIME)?;
+        Ok(Self::with(ca, Arc::new(cert)))
+    }
+
+    pub fn with(ca: Arc<ClusterCa>, cert: Arc<NodeCert>) -> Self {
+        Self { ca, cert }
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.cert.node()
+    }
+
+    pub fn ca(&self) -> &Arc<ClusterCa> {
+        &self.ca
+    }
+
+    pub fn cert(&self) -> &Arc<NodeCert> {
+        &self.cert
+    }
+
+    pub fn fingerprint(&self) -> CaFingerprint {
+        self.ca.fingerprint()
+    }
+
+    /// The API: members and workers show who they are, others bring a token.
+    pub fn server_config_api(&self, workers: &[WorkerCa]) -> Result<ServerConfig, Error> {
+        let mut roots = self.members()?;
+        add_workers(&mut roots, workers)?;
+        self.server_config(roots, Certificate::Optional, &ALPN_API)
+    }
+
+    /// The servers' own channel.
+    pub fn server_config_members(&self) -> Result<ServerConfig, Error> {
+        self.server_config(self.members()?, Certificate::Required, &ALPN_PEERS)
+    }
+
+    /// The port of the workers. Who registers has no certificate yet; a worker knows this end by the fingerprint in
+    /// its token, which is the CA's that made the certificate shown here.
+    pub fn server_config_workers(&self, workers: &[WorkerCa]) -> Result<ServerConfig, Error> {
+        let mut roots = RootCertStore::empty();
+        add_workers(&mut roots, workers)?;
+        self.server_config(roots, Certificate::Optional, &ALPN_WORKERS)
+    }
+
+    /// Calls one node, and no other, as this one.
+    pub fn client_config_member(&self, expected: NodeId, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
+        let provider = provider();
+        let expected = Expected::Node {
+            node: expected,
+            roots: Arc::new(self.members()?),
+        };
+        let verifier = ServerVerifier::new(expected, &provider);
+        let mut config = client_builder(provider)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_client_cert_resolver(Arc::clone(&self.cert) as _);
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+
+    fn members(&self) -> Result<RootCertStore, Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.ca.certificate().clone())?;
+        Ok(roots)
+    }
+
+    fn server_config(
+        &self,
+        roots: RootCertStore,
+        certificate: Certificate,
+        alpn: &[&[u8]],
+    ) -> Result<ServerConfig, Error> {
+        let provider = provider();
+        let is_empty = roots.is_empty();
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let built = match certificate {
+            Certificate::Optional if is_empty => Ok(WebPkiClientVerifier::no_client_auth()),
+            Certificate::Optional => builder.allow_unauthenticated().build(),
+            Certificate::Required => builder.build(),
+        };
+        let verifier = built.map_err(|error| Error::General(error.to_string()))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::clone(&self.cert) as _);
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+}
+
+fn add_workers(roots: &mut RootCertStore, workers: &[WorkerCa]) -> Result<(), Error> {
+    workers
+        .iter()
+        .try_for_each(|ca| roots.add(ca.certificate().clone()))
+}

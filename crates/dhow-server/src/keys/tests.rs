@@ -1,0 +1,5 @@
+//! Keys on disk, what is made of them, and who is let in by whom.
+
+mod certificates;
+mod files;
+mod handshakes;
