@@ -4,6 +4,8 @@
 //! made, TLS between members or plain loopback, is the [`Dialer`]'s business; it must never connect to anybody but the
 //! node that is meant.
 
+mod tls;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,6 +22,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub use tls::TlsDialer;
 
 /// Idle connections to one member: as many as its own callers have at once, in calm times.
 const IDLE_CONNECTIONS_MAX: usize = 16;

@@ -136,6 +136,12 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))
     }
 
+    /// Asks, and reads the whole answer as it is.
+    pub async fn fetch_bytes(&self, request: Request<'_>) -> Result<Vec<u8>, ClientError> {
+        let response = self.send(&request, None).await?;
+        self.read(response, request.is_write()).await
+    }
+
     /// Asks, and reads the whole answer as what is expected.
     pub async fn fetch_as<T: DeserializeOwned>(&self, request: Request<'_>) -> Result<T, ClientError> {
         let value = self.fetch(request).await?;

@@ -1,11 +1,15 @@
-//! `dhow cluster status`: the cluster as the node that answers sees it.
+//! `dhow cluster …`: the cluster as a whole.
+
+mod backup;
+mod members;
 
 use clap::Subcommand;
 use dhow_wire::ClusterStatus;
 
+use super::wait::yes_no;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, word};
+use crate::output::{self, Table, word};
 
 /// The cluster as a whole
 #[derive(clap::Args)]
@@ -22,11 +26,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Add(members::AddArgs),
+    Remove(members::RemoveArgs),
+    Backup(backup::Args),
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    match args.command {
-        Command::Status { json } => status(client, json).await,
+    match &args.command {
+        Command::Status { json } => status(client, *json).await,
+        Command::Add(args) => members::add(args, client).await,
+        Command::Remove(args) => members::remove(args, client).await,
+        Command::Backup(args) => backup::run(args, client).await,
     }
 }
 
@@ -47,5 +57,21 @@ async fn status(client: &Client, json: bool) -> anyhow::Result<Exit> {
         status.revision,
         status.nodes
     ))?;
+    if !status.members.is_empty() {
+        let mut table = Table::new(&["SERVER", "VOTE", "REACHABLE", "API", "RAFT"]);
+        for member in &status.members {
+            table.row([
+                member.node_id.to_string(),
+                yes_no(member.voter),
+                yes_no(member.reachable),
+                member.api_addr.clone(),
+                member.raft_addr.clone().unwrap_or_default(),
+            ]);
+        }
+        output::data(&format!("\n{}", table.render()))?;
+    }
+    for notice in &status.notices {
+        output::note(notice);
+    }
     Ok(Exit::Done)
 }
