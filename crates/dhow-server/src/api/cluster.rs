@@ -16,9 +16,29 @@ use super::extract::{self, Path, Query};
 use super::problem::{Answer, ApiProblem};
 use crate::cluster::Newcomer;
 
+#[derive(Deserialize)]
+pub(super) struct Show {
+    #[serde(default)]
+    state_hash: bool,
+}
+
 /// The cluster as the node that answers sees it.
-#[utoipa::path(get, path = "/api/v1/cluster", tag = "cluster", responses((status = 200, body = ClusterStatus)))]
-pub(super) async fn show(State(context): State<Context>) -> Json<ClusterStatus> {
+#[utoipa::path(
+    get, path = "/api/v1/cluster", tag = "cluster",
+    params(("state_hash" = Option<bool>, Query, description = "Whether to hash the state, which takes a while")),
+    responses((status = 200, body = ClusterStatus))
+)]
+pub(super) async fn show(
+    State(context): State<Context>,
+    Query(show): Query<Show>,
+) -> Answer<Json<ClusterStatus>> {
+    let manager = context.manager().clone();
+    let status = match show.state_hash {
+        true => tokio::task::spawn_blocking(move || manager.cluster_with_hash())
+            .await
+            .map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?,
+        false => manager.cluster(),
+    };
     let cluster = &context.api.cluster;
     let mut members = cluster.members();
     if members.len() == 1 {
@@ -31,11 +51,11 @@ pub(super) async fn show(State(context): State<Context>) -> Json<ClusterStatus> 
         voter: member.is_voter,
         reachable: member.is_reachable,
     });
-    Json(ClusterStatus {
+    Ok(Json(ClusterStatus {
         members: members.collect(),
         notices: cluster.notices(),
-        ..context.manager().cluster()
-    })
+        ..status
+    }))
 }
 
 fn done(context: &Context) -> Json<WriteDone> {

@@ -22,6 +22,7 @@ pub(super) fn status(state: &State, identity: ClusterIdentity, leadership: Leade
         term: state.term.0,
         revision: state.revision.0,
         nodes: u32::try_from(state.nodes.len()).unwrap_or(u32::MAX),
+        state_hash: None,
         members: Vec::new(),
         notices: Vec::new(),
     }

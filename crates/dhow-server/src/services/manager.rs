@@ -88,6 +88,15 @@ impl ServiceManager {
         cluster::status(&self.state(), self.identity, self.view.leadership())
     }
 
+    /// The same with the hash of the state. May take a while: call it where blocking is allowed.
+    pub fn cluster_with_hash(&self) -> ClusterStatus {
+        let state = self.state();
+        ClusterStatus {
+            state_hash: Some(state.hash().to_string()),
+            ..cluster::status(&state, self.identity, self.view.leadership())
+        }
+    }
+
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let (state, leadership) = (self.state(), self.view.leadership());
         let all = state.nodes.values();

@@ -17,6 +17,9 @@ pub struct ClusterStatus {
     /// The last applied of the log.
     pub revision: u64,
     pub nodes: u32,
+    /// The hash of the state at that revision, where it was asked for: servers at one revision have one hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_hash: Option<String>,
     /// The servers, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ClusterMember>,

@@ -145,6 +145,7 @@ fn clusters() {
         term: 0,
         revision: 7,
         nodes: 1,
+        state_hash: None,
         members: Vec::new(),
         notices: Vec::new(),
     };
@@ -228,7 +229,7 @@ proptest! {
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
-            term: revision, revision, nodes: replica, notices: vec![role.clone()],
+            term: revision, revision, nodes: replica, notices: vec![role.clone()], state_hash: message.clone(),
             members: vec![ClusterMember {
                 node_id: revision, api_addr: role.clone(), raft_addr: message.clone(), voter: healthy, reachable: healthy,
             }],
