@@ -3,15 +3,18 @@
 //! Called by `dhow daemon` and by `dhow up`. It owns the order of starting and ending: state before agent, agent
 //! before API, and the other way round at the end. What runs on the host goes on without it.
 
-mod control;
 mod data_dir;
 mod door;
 mod door_exec;
 mod door_images;
 mod host;
 pub mod logging;
+mod node_info;
+mod plane;
 mod session;
+mod single;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,27 +23,23 @@ use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::ids::NodeId;
 use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::cluster::SingleNode;
+use dhow_server::cluster::Cluster;
 use dhow_server::cron;
-use dhow_server::peer_http::{PeerHttp, PlainDialer};
-use dhow_server::runtime::{HeartbeatIngest, RuntimeHandle, drain};
-use dhow_server::secrets::SecretBox;
+use dhow_server::node_door::ClusterDoor;
+use dhow_server::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::services::{ClusterIdentity, ServiceManager};
 use dhow_wire::{ClusterMode, DaemonConfig};
+use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use control::Control;
 use data_dir::DataDir;
 use door::LocalDoor;
 use host::Host;
-use session::LocalSession;
+use plane::Plane;
 
 /// How long an orderly end may take before what hangs is cut off.
 const SHUTDOWN: Duration = Duration::from_secs(10);
-
-/// The one node of a single-node cluster.
-const NODE: NodeId = NodeId(1);
 
 /// What happens where the API's TCP address is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +55,11 @@ pub struct Daemon {
     clock: Arc<SystemClock>,
     runtime: RuntimeHandle,
     runtime_cancel: CancellationToken,
+    cluster: Arc<dyn Cluster>,
+    rest: BoxFuture<'static, ()>,
     agent_cancel: CancellationToken,
     agent: JoinHandle<Result<(), dhow_agent::AgentError>>,
+    api_cancel: CancellationToken,
     api: JoinHandle<()>,
     host: Host,
     _data_dir: DataDir,
@@ -70,32 +72,34 @@ impl Daemon {
         tcp: TcpApi,
         cancel: CancellationToken,
     ) -> anyhow::Result<Self> {
-        match &config.cluster {
-            ClusterMode::SingleNode {} => {}
+        let data_dir = DataDir::open(&config.data_dir)?;
+        let clock = Arc::new(SystemClock::new());
+        let bound = bind(config, tcp).await?;
+        let plane = match &config.cluster {
+            ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
             ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
                 anyhow::bail!(
                     "this version runs single nodes only: leave `cluster` out of the configuration"
                 );
             }
-        }
-        let data_dir = DataDir::open(&config.data_dir)?;
-        let bound = bind(config, tcp).await?;
-        let clock = Arc::new(SystemClock::new());
-        let (control, runtime) = Control::start(config, Arc::clone(&clock)).await?;
+        };
         let host = Host::open(config).await?;
-        let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
-        let agent = open_agent(config, &control, &host, &secrets).await?;
+        let agent = open_agent(config, &plane, &host).await?;
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
-        let api = serve(config, &control, handle, &host, secrets, bound, &cancel);
+        let api_cancel = CancellationToken::new();
+        let api = serve(&plane, handle, &host, bound, &api_cancel);
         tracing::info!(data_dir = %config.data_dir.display(), socket = %config.socket.display(), "the daemon serves");
         Ok(Self {
             cancel,
             clock,
-            runtime,
-            runtime_cancel: control.cancel,
+            runtime: plane.runtime,
+            runtime_cancel: plane.cancel,
+            cluster: plane.cluster,
+            rest: plane.rest,
             agent_cancel,
             agent,
+            api_cancel,
             api,
             host,
             _data_dir: data_dir,
@@ -117,6 +121,14 @@ impl Daemon {
             }),
         };
         self.cancel.cancel();
+        // First, while this server still answers: callers are passed on to the next leader.
+        if tokio::time::timeout(SHUTDOWN, self.cluster.hand_over())
+            .await
+            .is_err()
+        {
+            tracing::warn!("no other server has taken the lead; the cluster finds one by itself");
+        }
+        self.api_cancel.cancel();
         let api_ended = tokio::time::timeout(SHUTDOWN, &mut self.api).await;
         if api_ended.is_err() {
             tracing::warn!("requests were cut off: they took too long");
@@ -138,6 +150,9 @@ impl Daemon {
         .await;
         if !drained.is_clean() {
             tracing::warn!(?drained, "the control plane did not end cleanly");
+        }
+        if tokio::time::timeout(SHUTDOWN, self.rest).await.is_err() {
+            tracing::warn!("the log did not end in time");
         }
         match failure {
             Some(failure) => Err(failure),
@@ -166,62 +181,58 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi) -> anyhow::Result<api::Bound> 
     }
 }
 
-async fn open_agent(
-    config: &DaemonConfig,
-    control: &Control,
-    host: &Host,
-    secrets: &Arc<SecretBox>,
-) -> anyhow::Result<Agent> {
-    // A single node has no lease that could end: it is alive as long as this process is.
-    let renew = Arc::new(|_: NodeId, _: u64| {});
-    let beats = HeartbeatIngest::new(control.input.clone(), control.clock.clone(), renew);
-    let session = LocalSession::new(
-        NODE,
-        control.input.clone(),
-        control.view.clone(),
-        beats,
-        Arc::clone(secrets),
-    );
+async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &Host) -> anyhow::Result<Agent> {
     let agent = Agent::open(AgentOptions {
-        node: NODE,
+        node: plane.node,
         dir: config.data_dir.join("agent"),
         volumes_dir: config.data_dir.join("volumes"),
         drivers: host.drivers.clone(),
         balancer: host.balancer.clone(),
-        session: Arc::new(session),
+        session: Arc::clone(&plane.session),
     });
     agent.await.context("the agent cannot be started")
 }
 
 /// Serves the API and fires what is scheduled.
 fn serve(
-    config: &DaemonConfig,
-    control: &Control,
+    plane: &Plane,
     agent: AgentHandle,
     host: &Host,
-    secrets: Arc<SecretBox>,
     bound: api::Bound,
     cancel: &CancellationToken,
 ) -> JoinHandle<()> {
-    let door = LocalDoor::new(NODE, agent, host.images.clone());
+    let local = LocalDoor::new(plane.node, agent, host.images.clone());
+    let addr_of = addr_of(Arc::clone(&plane.cluster), plane.view.clone());
+    let door = ClusterDoor::new(plane.node, Arc::new(local), plane.peers.clone(), addr_of);
     let identity = ClusterIdentity {
-        mode: (&config.cluster).into(),
-        node_id: NODE,
+        mode: plane.cluster.mode(),
+        node_id: plane.node,
     };
-    let (view, clock) = (control.view.clone(), Arc::clone(&control.clock));
+    let (view, clock) = (plane.view.clone(), Arc::clone(&plane.clock));
     let api = Api {
         manager: ServiceManager::new(view.clone(), Arc::clone(&clock), Arc::new(door), identity),
-        input: control.input.clone(),
-        secrets,
-        cluster: Arc::new(SingleNode {
-            node: NODE,
-            api_addr: config.api_addr,
-        }),
-        peers: PeerHttp::new(Arc::new(PlainDialer)),
+        input: plane.input.clone(),
+        secrets: Arc::clone(&plane.secrets),
+        cluster: Arc::clone(&plane.cluster),
+        peers: plane.peers.clone(),
+        beside: plane.beside.clone(),
     };
-    let schedules = cron::run(view, control.input.clone(), clock, cancel.clone());
+    let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let serving = api::serve(api, bound, cancel.clone());
     tokio::spawn(async move {
         tokio::join!(schedules, serving);
+    })
+}
+
+/// Where a node's API is: a server's as the cluster knows it, any other's as it says itself.
+fn addr_of(
+    cluster: Arc<dyn Cluster>,
+    view: RuntimeView,
+) -> Arc<dyn Fn(NodeId) -> Option<SocketAddr> + Send + Sync> {
+    Arc::new(move |node| {
+        let members = cluster.members();
+        let member = members.iter().find(|member| member.node == node);
+        let told = || view.state().node(node)?.info.api_addr.as_ref()?.parse().ok();
+        member.map(|member| member.api_addr).or_else(told)
     })
 }

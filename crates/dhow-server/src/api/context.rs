@@ -22,6 +22,8 @@ pub struct Api {
     pub cluster: Arc<dyn Cluster>,
     /// The way to other servers.
     pub peers: PeerHttp,
+    /// Routes of other protocols on the same port, behind the same access.
+    pub beside: Option<axum::Router>,
 }
 
 /// The API and when it ends: open streams end with the token.

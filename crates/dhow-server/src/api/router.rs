@@ -23,14 +23,16 @@ use super::{
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
     let (routes, _) = described().split_for_parts();
+    let beside = api.beside.clone().unwrap_or_default();
     let context = Context { api, end };
     routes
         .merge(internal::routes())
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(context.clone(), forward::route))
-        .layer(middleware::from_fn_with_state(access, guard))
         .with_state(context)
+        .merge(beside)
+        .layer(middleware::from_fn_with_state(access, guard))
 }
 
 /// The routes with their descriptions.

@@ -13,6 +13,7 @@ mod fuzz;
 mod inside;
 mod listings;
 mod load;
+mod raft;
 mod rollouts;
 mod support;
 mod survival;

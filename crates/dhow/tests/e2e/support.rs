@@ -2,20 +2,24 @@
 
 mod answer;
 mod api;
+mod cluster;
 mod daemon;
 mod deployment;
 mod host;
 mod load;
+mod network;
 mod seed;
 
 use std::time::{Duration, Instant};
 
 pub use answer::Answer;
 pub use api::Reply;
+pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, replicas_at};
 pub use deployment::{Service, deployment};
 pub use host::{Scratch, free_port, is_alive, is_root, signal};
 pub use load::{Load, get};
+pub use network::Network;
 pub use seed::Seed;
 
 /// Far beyond what anything here takes, also on a busy machine: who waits this long waits for nothing.

@@ -17,7 +17,9 @@ const SAID_LINES: usize = 40;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Replica {
     pub id: String,
+    pub deployment: String,
     pub service: String,
+    pub node_id: Option<u64>,
     pub generation: u64,
     pub state: String,
     pub healthy: bool,
@@ -31,6 +33,8 @@ impl Replica {
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
         Self {
             id: text("id"),
+            deployment: text("deployment"),
+            node_id: value["node_id"].as_u64(),
             service: text("service"),
             generation: value["generation"].as_u64().unwrap_or_default(),
             state: text("state"),
@@ -58,6 +62,10 @@ pub fn replicas_at(socket: &Path) -> Vec<Replica> {
 pub struct Daemon {
     child: Option<Child>,
     pub api_port: u16,
+    /// The configuration file's content; flags alone where there is none.
+    pub config: Option<String>,
+    /// The network namespace that it runs in, where it has one of its own.
+    pub namespace: Option<String>,
     pub scratch: Scratch,
 }
 
@@ -74,8 +82,15 @@ impl Daemon {
         Self {
             child: None,
             api_port: free_port(),
+            config: None,
+            namespace: None,
             scratch,
         }
+    }
+
+    /// Stands in for one that is used elsewhere.
+    pub fn placeholder() -> Self {
+        Self::at(Scratch::new("placeholder"))
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -98,11 +113,17 @@ impl Daemon {
     /// The command that starts it.
     pub fn command(&self) -> Command {
         let mut command = self.dhow_command();
-        command
-            .args(["daemon", "--api-addr"])
-            .arg(format!("127.0.0.1:{}", self.api_port))
-            .arg("--data-dir")
-            .arg(self.data_dir());
+        command.arg("daemon").arg("--data-dir").arg(self.data_dir());
+        match &self.config {
+            Some(config) => {
+                let path = self.file("dhow.yaml", config);
+                command.env_remove("DHOW_API_ADDR").arg("--config").arg(path);
+            }
+            None => {
+                let addr = format!("127.0.0.1:{}", self.api_port);
+                command.arg("--api-addr").arg(addr);
+            }
+        }
         command
     }
 
@@ -146,8 +167,20 @@ impl Daemon {
         until("the daemon ends", || child.try_wait().unwrap())
     }
 
+    pub fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     fn dhow_command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dhow"));
+        let mut command = match &self.namespace {
+            Some(name) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/run/netns/{name}"));
+                command.arg(env!("CARGO_BIN_EXE_dhow"));
+                command
+            }
+            None => Command::new(env!("CARGO_BIN_EXE_dhow")),
+        };
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

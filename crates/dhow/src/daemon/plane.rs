@@ -1,0 +1,36 @@
+//! What a mode of the cluster gives the rest of the daemon. One file beside this one makes it for each mode.
+
+use std::sync::Arc;
+
+use dhow_agent::Session;
+use dhow_core::ids::NodeId;
+use dhow_server::clock::Clock;
+use dhow_server::cluster::Cluster;
+use dhow_server::keys::NodeTls;
+use dhow_server::peer_http::PeerHttp;
+use dhow_server::runtime::{InputSender, RuntimeHandle, RuntimeView};
+use dhow_server::secrets::SecretBox;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+/// The control plane of a node and its ways to others.
+pub struct Plane {
+    pub node: NodeId,
+    pub input: InputSender,
+    pub view: RuntimeView,
+    pub clock: Arc<dyn Clock>,
+    pub runtime: RuntimeHandle,
+    /// Ends the runtime.
+    pub cancel: CancellationToken,
+    pub cluster: Arc<dyn Cluster>,
+    pub peers: PeerHttp,
+    /// The agent's way to whoever leads.
+    pub session: Arc<dyn Session>,
+    pub secrets: Arc<SecretBox>,
+    /// Where there is a cluster key.
+    pub tls: Option<NodeTls>,
+    /// Routes that are served beside the API.
+    pub beside: Option<axum::Router>,
+    /// What is to be ended after the runtime.
+    pub rest: BoxFuture<'static, ()>,
+}

@@ -1,0 +1,102 @@
+//! The plane of a single node: a local log, and nobody else.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use dhow_core::command::{ClusterCommand, Command, NodeCommand};
+use dhow_core::ids::NodeId;
+use dhow_core::state::{Liveness, NodeRole, State};
+use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::cluster::SingleNode;
+use dhow_server::log::store::StoreOptions;
+use dhow_server::peer_http::{PeerHttp, PlainDialer};
+use dhow_server::runtime::{self, HeartbeatIngest, InputSender, OpenedRuntime, RuntimeView};
+use dhow_server::secrets::SecretBox;
+use dhow_wire::DaemonConfig;
+use tokio_util::sync::CancellationToken;
+
+use super::node_info::node_info;
+use super::plane::Plane;
+use super::session::LocalSession;
+
+/// The one node of a single-node cluster.
+const NODE: NodeId = NodeId(1);
+
+/// A local log leads as soon as it is open.
+const LEAD_WITHIN: Duration = Duration::from_secs(10);
+
+/// Opens the state and waits until it can be written.
+pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Result<Plane> {
+    let opened = open(&config.data_dir).await?;
+    let cancel = CancellationToken::new();
+    let clock: Arc<dyn Clock> = clock;
+    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
+    let (input, view) = (runtime.input(), runtime.view());
+    lead(&view).await?;
+    let first = write_first(config, &input, &view).await;
+    first.context("the cluster cannot be set up")?;
+    let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
+    // A single node has no lease that could end: it is alive as long as this process is.
+    let renew = Arc::new(|_: NodeId, _: u64| {});
+    let beats = HeartbeatIngest::new(input.clone(), Arc::clone(&clock), renew);
+    let session = LocalSession::new(NODE, input.clone(), view.clone(), beats, Arc::clone(&secrets));
+    Ok(Plane {
+        node: NODE,
+        input,
+        view,
+        clock,
+        runtime,
+        cancel,
+        cluster: Arc::new(SingleNode {
+            node: NODE,
+            api_addr: config.api_addr,
+        }),
+        peers: PeerHttp::new(Arc::new(PlainDialer)),
+        session: Arc::new(session),
+        secrets,
+        tls: None,
+        beside: None,
+        rest: Box::pin(std::future::ready(())),
+    })
+}
+
+async fn lead(view: &RuntimeView) -> anyhow::Result<()> {
+    let mut leaderships = view.leaderships();
+    let leads = leaderships.wait_for(|leadership| leadership.is_here);
+    let waited = tokio::time::timeout(LEAD_WITHIN, leads).await;
+    waited.context("the control plane does not come up")??;
+    Ok(())
+}
+
+/// A new cluster gets its id; the node says what it is and has.
+async fn write_first(config: &DaemonConfig, input: &InputSender, view: &RuntimeView) -> anyhow::Result<()> {
+    let state = view.state();
+    if state.cluster_id.is_none() {
+        let bootstrap = ClusterCommand::Bootstrap {
+            cluster_id: format!("{:032x}", rand::random::<u128>()).into(),
+            feature_level: State::FEATURE_LEVEL,
+        };
+        input.write(Command::Cluster(bootstrap), None).await?;
+    }
+    let info = Arc::new(node_info(config, NodeRole::Peer));
+    let known = state.node(NODE);
+    if known.is_none_or(|node| node.info != info) {
+        let register = NodeCommand::Register { node: NODE, info };
+        input.write(Command::Node(register), None).await?;
+    }
+    if known.is_some_and(|node| node.liveness != Liveness::Ready) {
+        let back = NodeCommand::Back { node: NODE };
+        input.write(Command::Node(back), None).await?;
+    }
+    Ok(())
+}
+
+async fn open(data_dir: &Path) -> anyhow::Result<OpenedRuntime> {
+    let dir = data_dir.to_owned();
+    let opened = tokio::task::spawn_blocking(move || runtime::open_local(&dir, StoreOptions::default()));
+    opened
+        .await?
+        .with_context(|| format!("the state in {} cannot be opened", data_dir.display()))
+}

@@ -1,0 +1,123 @@
+//! Several hosts on one machine: a bridge in a namespace of its own, and a namespace with one link to it for each node.
+//! Needs root. Everything goes with it.
+
+use std::process::Command;
+
+use super::host;
+
+/// The same in every network: they do not see each other.
+const SUBNET: &str = "10.213.0";
+
+/// See the module.
+pub struct Network {
+    name: String,
+    nodes: usize,
+}
+
+impl Network {
+    /// Why there can be none here.
+    pub fn obstacle() -> Option<String> {
+        if !host::is_root() {
+            return Some("network namespaces need root".into());
+        }
+        let missing = ["ip", "nft", "nsenter"].into_iter().find(|program| {
+            let tried = Command::new(program).arg("-V").output();
+            tried.is_err()
+        });
+        missing.map(|program| format!("`{program}` is not installed"))
+    }
+
+    pub fn new(name: &str, nodes: usize) -> Self {
+        let network = Self {
+            name: format!("dhow-{}-{name}", std::process::id()),
+            nodes,
+        };
+        let bridge = network.bridge();
+        run(&format!("ip netns add {bridge}"));
+        run(&format!("ip -n {bridge} link add br0 type bridge"));
+        run(&format!("ip -n {bridge} link set br0 up"));
+        run(&format!("ip netns exec {bridge} nft add table bridge lab"));
+        run(&format!(
+            "ip netns exec {bridge} nft add chain bridge lab forward {{ type filter hook forward priority 0 ; }}"
+        ));
+        for node in 0..nodes {
+            let own = network.namespace(node);
+            run(&format!("ip netns add {own}"));
+            run(&format!(
+                "ip -n {own} link add eth0 type veth peer name p{node} netns {bridge}"
+            ));
+            run(&format!(
+                "ip -n {own} addr add {}/24 dev eth0",
+                network.addr(node)
+            ));
+            run(&format!("ip -n {own} link set eth0 up"));
+            run(&format!("ip -n {own} link set lo up"));
+            run(&format!("ip -n {bridge} link set p{node} master br0"));
+            run(&format!("ip -n {bridge} link set p{node} up"));
+        }
+        network
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}-br", self.name)
+    }
+
+    pub fn namespace(&self, node: usize) -> String {
+        format!("{}-{node}", self.name)
+    }
+
+    pub fn addr(&self, node: usize) -> String {
+        format!("{SUBNET}.{}", node + 1)
+    }
+
+    /// Nothing gets to the node or from it any more.
+    pub fn cut(&self, node: usize) {
+        run(&format!("ip -n {} link set p{node} down", self.bridge()));
+    }
+
+    pub fn heal(&self, node: usize) {
+        run(&format!("ip -n {} link set p{node} up", self.bridge()));
+    }
+
+    /// These two do not hear each other any more; everybody else hears both.
+    pub fn cut_pair(&self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            run(&format!(
+                "ip netns exec {} nft add rule bridge lab forward iifname p{from} oifname p{to} drop",
+                self.bridge()
+            ));
+        }
+    }
+
+    pub fn heal_pairs(&self) {
+        run(&format!(
+            "ip netns exec {} nft flush chain bridge lab forward",
+            self.bridge()
+        ));
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for node in 0..self.nodes {
+            let _ = try_run(&format!("ip netns del {}", self.namespace(node)));
+        }
+        let _ = try_run(&format!("ip netns del {}", self.bridge()));
+    }
+}
+
+fn try_run(line: &str) -> Result<(), String> {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    let output = command.args(words).output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+fn run(line: &str) {
+    if let Err(why) = try_run(line) {
+        panic!("`{line}`: {why}");
+    }
+}
