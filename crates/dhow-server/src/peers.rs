@@ -3,6 +3,8 @@
 //! The raft log asks through [`PeerTransport`] and answers through [`PeerHandler`]; what lies between is TLS between
 //! members, or a network of a test. It must never hand a handler a question from anybody but a member.
 
+pub mod tls;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
