@@ -5,11 +5,13 @@
 //! log holds bytes; what they mean is the reducer's business. It must never show an entry that is not durable.
 
 pub mod local;
+pub mod raft;
 pub mod store;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 
 use store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
 
@@ -27,6 +29,14 @@ pub enum LogEvent {
         /// The entries, in order.
         entries: Vec<Entry>,
     },
+    /// What stands in one entry of a replicated log, which packs many proposals: all of it is applied, then the
+    /// position is reached. It may hold nothing: then only the position moves.
+    CommittedTogether {
+        /// Where it stands.
+        at: LogPosition,
+        /// The proposals, in order.
+        parts: Vec<CommittedPart>,
+    },
     /// A proposal did not make it. Where the disk failed it may still be found when the log is opened again.
     Refused {
         /// The proposal.
@@ -41,6 +51,17 @@ pub enum LogEvent {
         /// The position it is of.
         at: LogPosition,
     },
+    /// The log has stopped for good; nothing follows.
+    Failed(Arc<StoreError>),
+}
+
+/// One proposal inside [`LogEvent::CommittedTogether`].
+#[derive(Debug)]
+pub struct CommittedPart {
+    /// The proposal, where it was made on this server and its maker still waits for it.
+    pub proposal: Option<ProposalId>,
+    /// What was proposed, in order.
+    pub commands: Vec<Bytes>,
 }
 
 /// Who leads, in which term.
@@ -77,6 +98,9 @@ pub enum ProposeError {
         /// The node that does, if one is known.
         leader: Option<u64>,
     },
+    /// It was handed on, and nobody can say whether it will be committed.
+    #[error("it is not known whether the change was made")]
+    Unknown,
     /// The log cannot take it.
     #[error("the log did not take the change")]
     Store(#[source] Arc<StoreError>),
@@ -139,4 +163,13 @@ pub trait Log: Send + Sync {
 
     /// Finishes a snapshot that came from elsewhere, and goes on after it. Blocks the thread.
     fn install(&self, snapshot: SnapshotWriter) -> Result<(), StoreError>;
+
+    /// The index that must be applied before a read sees everything that was acknowledged, by whichever server,
+    /// before this was called. Asks the other servers where there are some.
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>>;
+
+    /// Ends the work that the log does beside its callers, before the last handle is dropped.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

@@ -159,6 +159,16 @@ impl SegmentStore {
         reader::read(&self.inner.shared, range, max_bytes)
     }
 
+    /// The same, but from memory alone; none where an entry of the range would have to be read from the disk.
+    pub fn read_cached(&self, range: Range<u64>, max_bytes: usize) -> Option<Vec<Entry>> {
+        reader::read_cached(&self.inner.shared, range, max_bytes)
+    }
+
+    /// The identity that the store was given when it was made.
+    pub fn id(&self) -> StoreId {
+        self.inner.snapshots.store_id()
+    }
+
     /// The bounds of the durable log.
     pub fn bounds(&self) -> LogBounds {
         let view = self.inner.shared.view();

@@ -21,6 +21,9 @@ impl LogHold {
     /// Lets the log go and waits until it is closed, where nobody else has it.
     pub async fn close(mut self) {
         let log = self.log.take();
+        if let Some(log) = &log {
+            log.close().await;
+        }
         // A thread that panicked while closing has closed all that it could.
         let _ = tokio::task::spawn_blocking(move || drop(log)).await;
     }

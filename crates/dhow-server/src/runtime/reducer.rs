@@ -37,6 +37,7 @@ use crate::log::{Leadership, Log, LogEvent};
 use in_flight::InFlight;
 use outbox::Outbox;
 use planning::{PlanTurn, Planning};
+pub(super) use propose::told;
 use snapshots::{InstallWork, SnapshotError, SnapshotWork};
 
 /// Proposals that are kept free for the reducer's own: the parts of a plan and the beginning of a term. Inputs

@@ -43,7 +43,7 @@ pub fn spawn_with(
     let input = InputSender::new(inbox);
     let (effects, effects_receiver) = mpsc::channel(EFFECT_BATCHES_MAX);
     let wakeups = NodeWakeups::default();
-    let publisher = Publisher::new(&state);
+    let publisher = Publisher::new(&state, log.applied.index);
     let mut tasks = Tasks::default();
     let event_reader = options.event_store.as_ref().map(EventStore::reader);
     let last_event = match &options.event_store {
@@ -51,7 +51,7 @@ pub fn spawn_with(
         None => EventId::behind(state.revision),
     };
     let hub = EventHub::new(last_event);
-    let view = publisher.view(wakeups.clone(), hub.clone(), event_reader);
+    let view = publisher.view(&log.log, wakeups.clone(), hub.clone(), event_reader);
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, token)
     });

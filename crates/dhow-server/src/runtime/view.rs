@@ -1,22 +1,27 @@
 //! What readers see: the newest applied state, who leads, what the last plan left undone, and the events. A reader
 //! holds a consistent value and never makes anybody wait.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::plan::PlanReport;
 use dhow_core::state::State;
 use tokio::sync::watch;
 
+use super::error::WriteError;
 use super::event_hub::EventHub;
 use super::event_log::EventReader;
+use super::reducer::told;
 use super::wakeups::NodeWakeups;
-use crate::log::Leadership;
+use crate::log::{Leadership, Log};
 
 /// A reader's handle; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RuntimeView {
     state: watch::Receiver<Arc<State>>,
+    applied_index: watch::Receiver<u64>,
+    /// Does not keep the log open.
+    log: Weak<dyn Log>,
     leadership: watch::Receiver<Leadership>,
     report: watch::Receiver<Arc<PlanReport>>,
     wakeups: NodeWakeups,
@@ -24,16 +29,23 @@ pub struct RuntimeView {
     event_reader: Option<EventReader>,
 }
 
+impl std::fmt::Debug for RuntimeView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RuntimeView").finish_non_exhaustive()
+    }
+}
+
 /// The reducer's end.
 #[derive(Debug)]
 pub(super) struct Publisher {
     state: watch::Sender<Arc<State>>,
+    applied_index: watch::Sender<u64>,
     leadership: watch::Sender<Leadership>,
     report: watch::Sender<Arc<PlanReport>>,
 }
 
 impl Publisher {
-    pub fn new(state: &State) -> Self {
+    pub fn new(state: &State, applied_index: u64) -> Self {
         let leadership = Leadership {
             term: 0,
             leader: None,
@@ -41,6 +53,7 @@ impl Publisher {
         };
         Self {
             state: watch::Sender::new(Arc::new(state.clone())),
+            applied_index: watch::Sender::new(applied_index),
             leadership: watch::Sender::new(leadership),
             report: watch::Sender::new(Arc::default()),
         }
@@ -48,12 +61,15 @@ impl Publisher {
 
     pub fn view(
         &self,
+        log: &Arc<dyn Log>,
         wakeups: NodeWakeups,
         events: EventHub,
         event_reader: Option<EventReader>,
     ) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
+            applied_index: self.applied_index.subscribe(),
+            log: Arc::downgrade(log),
             leadership: self.leadership.subscribe(),
             report: self.report.subscribe(),
             wakeups,
@@ -64,6 +80,15 @@ impl Publisher {
 
     pub fn publish(&self, state: &State) {
         self.state.send_replace(Arc::new(state.clone()));
+    }
+
+    /// Says how far the log is in the published state; after the state itself.
+    pub fn reached(&self, index: u64) {
+        self.applied_index.send_if_modified(|reached| {
+            let is_news = *reached != index;
+            *reached = index;
+            is_news
+        });
     }
 
     pub fn state(&self) -> Arc<State> {
@@ -88,6 +113,25 @@ impl RuntimeView {
     /// Follows the state. A reader that is slow sees the newest one and misses those between.
     pub fn states(&self) -> watch::Receiver<Arc<State>> {
         self.state.clone()
+    }
+
+    /// How far the log is in the published state.
+    pub fn applied_index(&self) -> u64 {
+        *self.applied_index.borrow()
+    }
+
+    /// The state with everything in it that any server had acknowledged before this was called. Only where this
+    /// server leads; it asks the others whether it still does.
+    pub async fn latest(&self) -> Result<Arc<State>, WriteError> {
+        let log = self.log.upgrade().ok_or(WriteError::ShuttingDown)?;
+        let index = log.barrier().await.map_err(|cause| told(cause, false).0)?;
+        drop(log);
+        let mut applied = self.applied_index.clone();
+        match applied.wait_for(|applied| *applied >= index).await {
+            Ok(_) => Ok(self.state()),
+            // The reducer has ended.
+            Err(_) => Err(WriteError::ShuttingDown),
+        }
     }
 
     pub fn leadership(&self) -> Leadership {

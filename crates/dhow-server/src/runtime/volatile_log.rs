@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::limits::IN_FLIGHT_MAX;
@@ -103,5 +104,9 @@ impl Log for VolatileLog {
 
     fn install(&self, _snapshot: SnapshotWriter) -> Result<(), StoreError> {
         Self::keeps_nothing()
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>> {
+        Box::pin(std::future::ready(Ok(self.status().committed_index)))
     }
 }

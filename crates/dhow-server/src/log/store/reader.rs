@@ -38,6 +38,14 @@ pub fn read(shared: &Shared, range: Range<u64>, max_bytes: usize) -> Result<Vec<
     Ok(entries)
 }
 
+/// Reads the entries of a range where all of them are in memory; as many as fit into `max_bytes`.
+pub fn read_cached(shared: &Shared, range: Range<u64>, max_bytes: usize) -> Option<Vec<Entry>> {
+    match plan(&shared.view(), range, max_bytes) {
+        Ok((runs, cached)) if runs.is_empty() => Some(cached),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 /// Finds where the entries are: first those on disk, then those in memory, which end where the log ends.
 fn plan(view: &View, range: Range<u64>, max_bytes: usize) -> Result<(Vec<Run>, Vec<Entry>), StoreError> {
     let first = view.log.bounds.first_index();

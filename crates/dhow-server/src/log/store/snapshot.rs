@@ -80,6 +80,11 @@ impl Snapshots {
         }
     }
 
+    /// The identity of the store that they belong to.
+    pub(super) fn store_id(&self) -> StoreId {
+        self.inner.store
+    }
+
     /// Begins a snapshot of the state after the entry at this position.
     pub fn create(&self, at: LogPosition) -> Result<SnapshotWriter, StoreError> {
         SnapshotWriter::create(Arc::clone(&self.inner), at)

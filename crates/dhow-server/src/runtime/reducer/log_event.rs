@@ -11,8 +11,8 @@ use dhow_wire::log_form::decode_entry;
 use super::in_flight::{Stepped, Waiting};
 use super::propose::told;
 use super::{Channels, Reducer};
-use crate::log::store::Entry;
-use crate::log::{Leadership, LogEvent, ProposalId};
+use crate::log::store::{Entry, LogPosition};
+use crate::log::{CommittedPart, Leadership, LogEvent, ProposalId};
 use crate::runtime::applier::Effects;
 use crate::runtime::apply::apply;
 use crate::runtime::error::{RuntimeFailure, WriteError};
@@ -57,6 +57,8 @@ impl Reducer {
     fn take_log_event(&mut self, event: LogEvent, batch: &mut Batch) -> Result<(), RuntimeFailure> {
         match event {
             LogEvent::Committed { proposal, entries } => self.take_committed(proposal, &entries, batch),
+            LogEvent::CommittedTogether { at, parts } => self.take_committed_together(at, parts, batch),
+            LogEvent::Failed(cause) => Err(RuntimeFailure::Log(cause)),
             LogEvent::Refused { proposal, cause } => {
                 let (error, failure) = told(cause, true);
                 if let Some(waiting) = self.in_flight.remove(proposal) {
@@ -84,25 +86,51 @@ impl Reducer {
         let known = self.applied.index;
         let mut steps = Vec::with_capacity(entries.len());
         for stored in entries.iter().filter(|stored| stored.index > known) {
-            let entry = decode_entry(&stored.payload).map_err(|cause| RuntimeFailure::Entry {
-                index: stored.index,
-                cause,
-            })?;
-            let wall = Some(self.clock.wall_unix_ms());
-            let result = apply(&mut self.state, &entry, wall, &mut batch.records);
-            self.timer.committed(entry.time, self.clock.monotonic_ms());
+            steps.push(self.step(stored.index, &stored.payload, batch)?);
             self.applied = stored.position();
-            self.snapshots.applied(stored.payload.len());
-            batch.applied += 1;
-            steps.push(Stepped {
-                revision: self.state.revision,
-                result,
-            });
         }
         if let Some(waiting) = proposal.and_then(|proposal| self.in_flight.remove(proposal)) {
             batch.answers.push((waiting, steps));
         }
         Ok(())
+    }
+
+    /// What stands in one entry of a replicated log. The position moves once all of it is applied, so that no
+    /// snapshot is ever made of a part.
+    fn take_committed_together(
+        &mut self,
+        at: LogPosition,
+        parts: Vec<CommittedPart>,
+        batch: &mut Batch,
+    ) -> Result<(), RuntimeFailure> {
+        let is_known = at.index <= self.applied.index;
+        for part in parts {
+            let mut steps = Vec::with_capacity(part.commands.len());
+            for command in part.commands.iter().filter(|_| !is_known) {
+                steps.push(self.step(at.index, command, batch)?);
+            }
+            if let Some(waiting) = part.proposal.and_then(|proposal| self.in_flight.remove(proposal)) {
+                batch.answers.push((waiting, steps));
+            }
+        }
+        if !is_known {
+            self.applied = at;
+        }
+        Ok(())
+    }
+
+    /// Applies one command of the log.
+    fn step(&mut self, index: u64, payload: &[u8], batch: &mut Batch) -> Result<Stepped, RuntimeFailure> {
+        let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
+        let wall = Some(self.clock.wall_unix_ms());
+        let result = apply(&mut self.state, &entry, wall, &mut batch.records);
+        self.timer.committed(entry.time, self.clock.monotonic_ms());
+        self.snapshots.applied(payload.len());
+        batch.applied += 1;
+        Ok(Stepped {
+            revision: self.state.revision,
+            result,
+        })
     }
 
     fn take_leadership(&mut self, leadership: Leadership) -> Result<(), RuntimeFailure> {
@@ -124,6 +152,8 @@ impl Reducer {
             self.event_log.applied(&batch.records);
             self.publish(&batch.before);
         }
+        // Entries without a command move the position alone.
+        self.publisher.reached(self.applied.index);
         for (waiting, steps) in batch.answers {
             self.answer(waiting, steps);
         }
@@ -137,6 +167,7 @@ impl Reducer {
     /// Shows the state to readers, and has those woken whose news it holds.
     pub(super) fn publish(&mut self, before: &State) {
         self.publisher.publish(&self.state);
+        self.publisher.reached(self.applied.index);
         let wake = changed_nodes(before, &self.state);
         self.outbox.put(Effects { wake });
         self.planning.state_changed();

@@ -116,13 +116,14 @@ impl Reducer {
 
 /// What to tell the caller, and whether the log can go on. `was_taken` says that the log had the proposal: where the
 /// disk then failed, nobody knows what is on it.
-pub(super) fn told(cause: ProposeError, was_taken: bool) -> (WriteError, Option<RuntimeFailure>) {
+pub(in crate::runtime) fn told(cause: ProposeError, was_taken: bool) -> (WriteError, Option<RuntimeFailure>) {
     let store = match cause {
         ProposeError::Full => return (WriteError::Busy, None),
         ProposeError::NotLeader { leader } => {
             let leader = leader.map(NodeId);
             return (WriteError::NotLeader { leader }, None);
         }
+        ProposeError::Unknown => return (WriteError::Unknown, None),
         ProposeError::Store(store) => store,
     };
     if is_harmless(&store) {

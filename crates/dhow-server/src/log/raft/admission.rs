@@ -1,0 +1,30 @@
+//! Whether this node is part of a cluster yet.
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It has no log yet, and asks the others or waits to be added.
+    Joining,
+    /// It has a log.
+    Member,
+    /// The others know this node id with another store: its directory was lost or replaced. It must not vote again
+    /// under the same id, for it no longer knows what it has promised.
+    Refused {
+        /// The member that said so.
+        by: u64,
+    },
+}
+
+impl Admission {
+    /// What a person should do about it.
+    pub fn advice(&self, node_id: u64) -> Option<String> {
+        match self {
+            Self::Joining | Self::Member => None,
+            Self::Refused { by } => Some(format!(
+                "node {by} knows node {node_id} with another raft directory; this one was emptied or replaced, and \
+                 a member that forgot its votes may not come back. Remove node {node_id} from the cluster \
+                 (`dhow cluster remove {node_id}`) and add this server under a new id"
+            )),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the parts of an open raft log have in common.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::Admission;
+use super::known_peers::KnownPeers;
+use super::options::{RaftPeerAddrs, RaftTimings};
+use super::pending::Pending;
+use super::store_slot::StoreSlot;
+use super::types::StoredMembership;
+use crate::log::Leadership;
+use crate::log::store::{LogPosition, StoreError};
+use crate::peers::PeerTransport;
+
+/// See the module.
+pub struct Shared {
+    pub node_id: u64,
+    /// The members that a new cluster begins with.
+    pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
+    pub timings: RaftTimings,
+    pub store: StoreSlot,
+    pub transport: Arc<dyn PeerTransport>,
+    pub known: KnownPeers,
+    pub pending: Pending,
+    /// Who leads, as far as this node can be sure.
+    pub leadership: watch::Sender<Leadership>,
+    /// Whether proposals are held back, while somebody else is about to lead.
+    pub is_held: watch::Sender<bool>,
+    /// The position of a snapshot that is being installed.
+    pub installing: watch::Sender<Option<LogPosition>>,
+    pub admission: watch::Sender<Admission>,
+    /// When a leader was heard last; at first when the log was opened.
+    heard: Mutex<Instant>,
+    /// The members as of the newest snapshot, and all that were in force after it, by the entry that made them so.
+    /// There are fewer than entries between two snapshots.
+    memberships: Mutex<Vec<StoredMembership>>,
+    /// Why the store failed.
+    failure: OnceLock<Arc<StoreError>>,
+    /// Ends every task.
+    pub cancel: CancellationToken,
+}
+
+/// What a [`Shared`] is made of.
+pub struct Parts {
+    pub node_id: u64,
+    pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
+    pub timings: RaftTimings,
+    pub store: StoreSlot,
+    pub transport: Arc<dyn PeerTransport>,
+    pub known: KnownPeers,
+    /// Of the newest snapshot.
+    pub members: StoredMembership,
+}
+
+impl Shared {
+    pub fn new(parts: Parts) -> Self {
+        let nobody = Leadership {
+            term: 0,
+            leader: None,
+            is_here: false,
+        };
+        Self {
+            pending: Pending::new(parts.node_id, rand::random()),
+            node_id: parts.node_id,
+            first_peers: parts.first_peers,
+            timings: parts.timings,
+            store: parts.store,
+            transport: parts.transport,
+            known: parts.known,
+            leadership: watch::Sender::new(nobody),
+            is_held: watch::Sender::new(false),
+            installing: watch::Sender::new(None),
+            admission: watch::Sender::new(Admission::Joining),
+            heard: Mutex::new(Instant::now()),
+            memberships: Mutex::new(vec![parts.members]),
+            failure: OnceLock::new(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Who leads, as far as this node can be sure.
+    pub fn leadership(&self) -> Leadership {
+        *self.leadership.borrow()
+    }
+
+    /// A leader has spoken.
+    pub fn hear(&self) {
+        *self.heard() = Instant::now();
+    }
+
+    /// How long no leader has spoken.
+    pub fn silence(&self) -> Duration {
+        self.heard().elapsed()
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Instant> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes who the members are from an entry on.
+    pub fn members_changed(&self, members: StoredMembership) {
+        self.memberships().push(members);
+    }
+
+    /// Who the members were when this entry was applied.
+    pub fn members_at(&self, at: LogPosition) -> Option<StoredMembership> {
+        let is_before = |members: &&StoredMembership| {
+            members
+                .log_id()
+                .as_ref()
+                .is_none_or(|since| since.index <= at.index)
+        };
+        self.memberships().iter().rev().find(is_before).cloned()
+    }
+
+    /// Who the members are in the newest applied entry.
+    pub fn members(&self) -> StoredMembership {
+        self.memberships().last().cloned().unwrap_or_default()
+    }
+
+    /// Forgets who the members were before this entry.
+    pub fn forget_members_before(&self, at: LogPosition) {
+        let mut memberships = self.memberships();
+        let is_before = |members: &StoredMembership| {
+            members
+                .log_id()
+                .as_ref()
+                .is_none_or(|since| since.index <= at.index)
+        };
+        let count = memberships
+            .iter()
+            .take_while(|members| is_before(members))
+            .count();
+        memberships.drain(..count.saturating_sub(1));
+    }
+
+    fn memberships(&self) -> MutexGuard<'_, Vec<StoredMembership>> {
+        self.memberships.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a member is, or one that a new cluster begins with.
+    pub fn addr_of(&self, node: u64) -> Option<SocketAddr> {
+        let members = self.members();
+        let addrs = members
+            .membership()
+            .get_node(&node)
+            .or_else(|| self.first_peers.get(&node));
+        addrs.map(|addrs| addrs.raft_addr)
+    }
+
+    /// Notes why the store failed; the first reason counts.
+    pub fn failed(&self, error: StoreError) {
+        let _ = self.failure.set(Arc::new(error));
+    }
+
+    pub fn failure(&self) -> Option<Arc<StoreError>> {
+        self.failure.get().cloned()
+    }
+}
