@@ -16,7 +16,7 @@ use crate::ids::{
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::spec::DeploymentSpec;
-use crate::state::{Drain, NodeInfo, Request};
+use crate::state::{ApiToken, Drain, NodeInfo, Request};
 use crate::time::ClusterTime;
 
 /// One entry of the log.
@@ -79,6 +79,13 @@ pub enum ClusterCommand {
     },
     RemoveSecret {
         name: Arc<str>,
+    },
+    IssueApiToken {
+        id: Arc<str>,
+        token: Arc<ApiToken>,
+    },
+    RevokeApiToken {
+        id: Arc<str>,
     },
 }
 

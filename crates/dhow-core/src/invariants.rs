@@ -203,4 +203,6 @@ fn check_requests(state: &State, found: &mut Found) {
     });
     let matched = state.requests.len() == state.request_order.len();
     found.expect(matched, || "requests and their order differ".into());
+    let bounded = state.api_tokens.len() <= State::API_TOKENS_MAX;
+    found.expect(bounded, || format!("{} tokens are kept", state.api_tokens.len()));
 }

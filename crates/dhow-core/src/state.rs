@@ -1,6 +1,7 @@
 //! The state of the cluster: a value that `step` alone changes. Its maps are persistent and ordered, so a
 //! snapshot is a cheap clone that readers, the planner and the log's snapshots use without a lock.
 
+mod api_token;
 mod assignment;
 mod deployment;
 mod ended;
@@ -15,6 +16,7 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+pub use api_token::{ApiRole, ApiToken};
 pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
 pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
@@ -53,6 +55,8 @@ pub struct State {
     /// Outcomes of writes that carried an idempotency key, the newest [`State::REQUESTS_MAX`].
     pub requests: OrdMap<Request, Arc<RequestRecord>>,
     pub request_order: OrdMap<Revision, Request>,
+    /// Tokens of the API by id.
+    pub api_tokens: OrdMap<Arc<str>, Arc<ApiToken>>,
 }
 
 impl State {
@@ -68,4 +72,6 @@ impl State {
     pub const NODES_MAX: usize = 12_000;
     /// Replicas of one service, the most that a spec or a scale may ask for.
     pub const REPLICAS_PER_SERVICE_MAX: u32 = 1_000_000;
+    /// Tokens of the API that are good: some for each person and program; at 200 bytes each 200 KiB.
+    pub const API_TOKENS_MAX: usize = 1_000;
 }

@@ -2,6 +2,7 @@
 //! it never reads a clock, never panics on input, and a refusal changes nothing but the revision and the time.
 
 mod agent;
+mod api_tokens;
 mod cluster;
 mod deployment;
 mod node;

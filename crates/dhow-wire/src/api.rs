@@ -16,6 +16,7 @@ mod nodes;
 mod plan;
 mod progress;
 mod secrets;
+mod tokens;
 
 pub use cluster::MemberAddRequest;
 pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
@@ -35,6 +36,7 @@ pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
+pub use tokens::{TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenRole};
 
 #[cfg(test)]
 mod tests;

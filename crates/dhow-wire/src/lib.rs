@@ -4,6 +4,7 @@
 //! Used by every crate but the core. It translates between bytes and the core's types: it never opens a file
 //! or a socket, never reads a clock, and never decides what happens.
 
+pub mod access_token;
 pub mod api;
 pub mod backup;
 pub mod config;
@@ -23,6 +24,7 @@ mod testing;
 pub mod token;
 pub mod worker;
 
+pub use access_token::{AccessToken, MalformedAccessToken};
 pub use config::{
     ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer,
     Setting, StaticPeer, WorkerTierRole, load_config, parse_config,

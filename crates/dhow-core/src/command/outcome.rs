@@ -71,6 +71,8 @@ pub enum Missing {
     Token,
     #[error("there is no secret `{0}`")]
     Secret(Arc<str>),
+    #[error("there is no token `{0}`; `dhow token ls` lists those that there are")]
+    ApiToken(Arc<str>),
 }
 
 /// Why a command was refused.
@@ -110,6 +112,8 @@ pub enum Refused {
     TokenRevoked,
     #[error("this token is known already")]
     TokenKnown,
+    #[error("the cluster has {max} tokens, the most that it can have; revoke some with `dhow token revoke`")]
+    TooManyApiTokens { max: usize },
     #[error("events {expected} to {found} of node {node} are missing; send them again from {replay_from}")]
     Gap {
         node: NodeId,

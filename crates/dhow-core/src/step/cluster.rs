@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::api_tokens;
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::state::{NodeInfo, Secret, State, Token};
@@ -74,6 +75,8 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
                 .remove(name)
                 .ok_or_else(|| Missing::Secret(name.clone()))?;
         }
+        ClusterCommand::IssueApiToken { id, token } => api_tokens::issue(state, id, token)?,
+        ClusterCommand::RevokeApiToken { id } => api_tokens::revoke(state, id)?,
     }
     Ok(Outcome::Done)
 }

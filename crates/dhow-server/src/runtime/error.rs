@@ -110,6 +110,7 @@ fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::NodeInUse(_)
         | Refused::NodeIdUsed(_)
         | Refused::TokenKnown
+        | Refused::TooManyApiTokens { .. }
         | Refused::Gap { .. }
         | Refused::Incarnation { .. }
         | Refused::OldManifests { .. }

@@ -102,7 +102,9 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::RevokeToken { .. }
         | ClusterCommand::UseToken { .. }
         | ClusterCommand::SetSecret { .. }
-        | ClusterCommand::RemoveSecret { .. } => None,
+        | ClusterCommand::RemoveSecret { .. }
+        | ClusterCommand::IssueApiToken { .. }
+        | ClusterCommand::RevokeApiToken { .. } => None,
     }
 }
 

@@ -33,11 +33,11 @@ pub(super) enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("it belongs to another cluster")]
-    OtherCluster,
+    Cluster,
     #[error("it is another node than the one that is meant")]
-    OtherNode,
+    Node,
     #[error("its certificate is another node's than it says to be")]
-    OtherIdentity,
+    Identity,
 }
 
 /// Why a first frame cannot be read.

@@ -183,11 +183,11 @@ impl Door {
         let hello: Hello = hello::decode(&frame).map_err(|unread| unread.to_string())?;
         let own = &self.transport.0;
         let refusal = if proved.is_some_and(|node| node != hello.from) {
-            Some(Refusal::OtherIdentity)
+            Some(Refusal::Identity)
         } else if !hello::is_same_cluster(own.cluster_id(), hello.cluster_id.as_deref()) {
-            Some(Refusal::OtherCluster)
+            Some(Refusal::Cluster)
         } else if hello.to != own.options.node.0 {
-            Some(Refusal::OtherNode)
+            Some(Refusal::Node)
         } else {
             None
         };

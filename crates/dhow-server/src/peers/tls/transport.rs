@@ -201,7 +201,7 @@ async fn open(
         Reply::Welcome { cluster_id, .. }
             if !hello::is_same_cluster(cluster_id.as_deref(), hello.cluster_id.as_deref()) =>
         {
-            return Err(hello::Refusal::OtherCluster.to_string());
+            return Err(hello::Refusal::Cluster.to_string());
         }
         Reply::Welcome { incarnation, .. } => incarnation,
     };

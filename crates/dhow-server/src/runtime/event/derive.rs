@@ -90,6 +90,12 @@ impl Before {
             ClusterCommand::RemoveSecret { name } => {
                 Event::new(EventKind::SecretRemoved).with_message(name.as_ref())
             }
+            ClusterCommand::IssueApiToken { id, token } => {
+                Event::new(EventKind::TokenIssued).with_message(format!("{id}, of {}", token.name))
+            }
+            ClusterCommand::RevokeApiToken { id } => {
+                Event::new(EventKind::TokenRevoked).with_message(id.as_ref())
+            }
         };
         Some(event)
     }

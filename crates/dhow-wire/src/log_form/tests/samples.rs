@@ -14,7 +14,7 @@ use dhow_core::ids::{
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::{Drain, ManifestVersion, NodeInfo, NodeRole, Request, State};
+use dhow_core::state::{ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, State};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
 
@@ -33,7 +33,8 @@ macro_rules! variants {
 }
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
-    Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret);
+    Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
+    IssueApiToken, RevokeApiToken);
 variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests);
@@ -80,6 +81,16 @@ pub fn info() -> Arc<NodeInfo> {
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+    })
+}
+
+fn api_token() -> Arc<ApiToken> {
+    Arc::new(ApiToken {
+        hash: [0xab; 32],
+        role: ApiRole::Read,
+        name: "ci".into(),
+        created_unix_secs: 1_700_000_000,
+        expires_unix_secs: Some(1_800_000_000),
     })
 }
 
@@ -179,6 +190,11 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::RemoveSecret {
             name: "db-password".into(),
         },
+        ClusterCommand::IssueApiToken {
+            id: "t-1".into(),
+            token: api_token(),
+        },
+        ClusterCommand::RevokeApiToken { id: "t-1".into() },
     ]
 }
 
@@ -341,6 +357,10 @@ pub fn state() -> State {
         Command::Cluster(ClusterCommand::SetSecret {
             name: "db-password".into(),
             sealed: Arc::from([1, 2, 3].as_slice()),
+        }),
+        Command::Cluster(ClusterCommand::IssueApiToken {
+            id: "t-1".into(),
+            token: api_token(),
         }),
         Command::Deployment(DeploymentCommand::Deploy {
             spec: spec(),

@@ -108,14 +108,11 @@ async fn a_member_that_says_to_be_another() {
     let mut io = raw(&tls(&key, 1), 2, server.addr).await;
     assert_eq!(
         greet(&mut io, &hello(9, 2)).await,
-        Reply::Refused(Refusal::OtherIdentity)
+        Reply::Refused(Refusal::Identity)
     );
     closed(&mut io).await;
     let mut io = raw(&tls(&key, 1), 2, server.addr).await;
-    assert_eq!(
-        greet(&mut io, &hello(1, 7)).await,
-        Reply::Refused(Refusal::OtherNode)
-    );
+    assert_eq!(greet(&mut io, &hello(1, 7)).await, Reply::Refused(Refusal::Node));
     closed(&mut io).await;
     goes_on(&server, &key, 2).await;
 }

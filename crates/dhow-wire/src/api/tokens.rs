@@ -1,0 +1,58 @@
+//! Tokens of the API. The token itself is in the answer to its making, and in no other.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The longest name of a token.
+pub const TOKEN_NAME_CHARS_MAX: usize = 63;
+
+/// What the bearer of a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenRole {
+    Admin,
+    /// Only looks: `GET`.
+    Read,
+}
+
+/// Asks for a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenCreateRequest {
+    pub role: TokenRole,
+    /// Stands as the author of what is done with it: letters, digits and `._@-`. The role, where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length = 63)]
+    pub name: Option<String>,
+    /// It is good for so long; for ever where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3_153_600_000_u64)]
+    pub ttl_secs: Option<u64>,
+}
+
+/// A token that was made.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenCreated {
+    /// To revoke it by.
+    pub id: String,
+    /// The whole token, for `DHOW_TOKEN`. It is never shown again.
+    pub token: String,
+}
+
+impl std::fmt::Debug for TokenCreated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TokenCreated({})", self.id)
+    }
+}
+
+/// What is known of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenInfo {
+    pub id: String,
+    pub name: String,
+    pub role: TokenRole,
+    pub created_unix_secs: i64,
+    /// None: until it is revoked.
+    pub expires_unix_secs: Option<i64>,
+    pub expired: bool,
+}
