@@ -8,6 +8,7 @@ pub mod api;
 pub mod config;
 pub mod deployment;
 pub mod document;
+pub mod grpc;
 mod hex;
 pub mod log_form;
 pub mod manifest;
