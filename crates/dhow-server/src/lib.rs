@@ -6,7 +6,9 @@
 pub mod api;
 pub mod clock;
 pub mod cron;
+pub mod gateway;
 pub mod identity;
+pub mod leases;
 pub mod log;
 pub mod node_door;
 pub mod peers;
