@@ -3,6 +3,7 @@
 //!
 //! Runners and the session only send; nothing but the keeper writes the ledger.
 
+mod beat;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +15,14 @@ use dhow_core::mirror::digest_of;
 use dhow_core::spec::ServiceSpec;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentError;
 use crate::drivers::Found;
 use crate::ledger::{Ledger, Record};
-use crate::limits::{HAPPENINGS_MAX, HEARTBEAT_EVERY};
+use crate::limits::HAPPENINGS_MAX;
 use crate::runner::{Beginning, Context, Happening, Runner, Wish};
+use beat::Beat;
 use reporting::{Poll, Reporting};
 
 struct RunnerHandle {
@@ -68,9 +69,7 @@ impl Keeper {
         self.take_up(found);
         let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
         self.context.balancer.retain(&kept).await;
-        let first = Instant::now() + HEARTBEAT_EVERY;
-        let mut beat = interval_at(first, HEARTBEAT_EVERY);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beat = Beat::new(self.context.node, self.context.session.pace());
         let mut told = Vec::new();
         let outcome = loop {
             let Some(ledger) = self.ledger.as_ref() else {
@@ -102,7 +101,7 @@ impl Keeper {
                         self.take_assignment(update).await;
                     }
                 }
-                _ = beat.tick() => {
+                () = beat.due() => {
                     let digest = self.digest();
                     self.reporting.beat(digest);
                 }

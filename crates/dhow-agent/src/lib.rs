@@ -18,11 +18,11 @@ mod ports;
 pub mod proxy;
 mod pulls;
 mod runner;
-mod session;
+pub mod session;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
 pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};
 pub use drivers::Drivers;
 pub use logs::{LogItem, LogQuery};
 pub use pulls::PullState;
-pub use session::{Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};
+pub use session::{Pace, Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};

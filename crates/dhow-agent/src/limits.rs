@@ -40,8 +40,20 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub const RETRY_FIRST: Duration = Duration::from_millis(50);
 pub const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// How often the agent compares itself with its mirror.
+/// How often the agent compares itself with its mirror, where the control plane does not say.
 pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+
+/// How long one call to a control plane across a network may take, the wait for a connection included: above the
+/// two seconds that an election takes, and below any lease.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// How long a connection may take to be made, and a server to open a session on it: a new leader may keep a node
+/// waiting for three seconds until it knows everything.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often in a row a node goes at once where a server sends it: two servers may each believe in the other.
+pub const HINTS_MAX: u32 = 3;
 
 /// Between attempts to remove what could not be removed.
 pub const REMOVE_RETRY: Duration = Duration::from_secs(5);

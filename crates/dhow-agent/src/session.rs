@@ -1,13 +1,17 @@
 //! What an agent and the control plane say to each other, whatever carries it. Implemented by the binary for a
-//! control plane in the same process, and by the worker's client for one across a network.
+//! control plane in the same process, and by [`grpc::GrpcSession`] for one across a network.
+
+pub mod grpc;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 pub use dhow_core::mirror::ReportBody;
+use tokio::sync::watch;
 
 pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
 
@@ -24,6 +28,26 @@ pub trait Session: Send + Sync + 'static {
 
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
+
+    /// How often the control plane wants to hear of the node; none where it does not say.
+    fn pace(&self) -> Option<watch::Receiver<Pace>> {
+        None
+    }
+
+    /// The least time between two reports of changes: what happens in between goes together. The first one goes at
+    /// once.
+    fn report_gap(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// What the control plane last said about heartbeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The node is heard at least once in this time; 0 before the first word.
+    pub ttl_secs: u32,
+    /// Counts the sessions that were opened: with each one the node takes its place in the window anew.
+    pub session: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

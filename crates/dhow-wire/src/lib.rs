@@ -10,6 +10,7 @@ pub mod backup;
 pub mod config;
 pub mod deployment;
 pub mod document;
+pub mod grpc;
 mod hex;
 pub mod log_form;
 pub mod manifest;

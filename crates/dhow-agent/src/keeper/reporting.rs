@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
+use tokio::time::Instant;
 
 use crate::ledger::{Ledger, Record};
 use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
@@ -53,6 +54,8 @@ enum Next {
 pub enum Answer {
     Report(Result<ReportAnswer, SessionError>),
     Beat(Result<bool, SessionError>),
+    /// The time has come to report what has gathered.
+    Waited,
 }
 
 pub struct Reporting {
@@ -60,7 +63,8 @@ pub struct Reporting {
     next: Next,
     patience: Patience,
     report: Option<Call<ReportAnswer>>,
-    /// Where the report under way begins.
+    /// When changes may be reported next.
+    not_before: Option<Instant>,
     beat: Option<Call<bool>>,
     known: bool,
 }
@@ -72,6 +76,7 @@ impl Reporting {
             next: Next::Hello,
             patience: Patience::default(),
             report: None,
+            not_before: None,
             beat: None,
             known: false,
         }
@@ -84,10 +89,12 @@ impl Reporting {
 
     /// Begins the next report, where there is something to tell and none is under way.
     pub fn go_on(&mut self, ledger: &Ledger) {
-        if self.report.is_some() {
+        if self.report.is_some() || self.is_gathering(ledger) {
             return;
         }
         let Some(body) = self.body(ledger) else { return };
+        let gap = self.session.report_gap();
+        self.not_before = (!gap.is_zero()).then(|| Instant::now() + gap);
         let report = Report {
             incarnation: ledger.incarnation(),
             body,
@@ -99,6 +106,19 @@ impl Reporting {
             }
             session.report(report).await
         }));
+    }
+
+    /// Whether changes wait for others to go with them. What was asked for never does, nor a full report.
+    fn is_gathering(&mut self, ledger: &Ledger) -> bool {
+        let is_full = match self.next {
+            Next::Events { after } => ledger.seq().saturating_sub(after) >= REPORT_EVENTS_MAX as u64,
+            Next::Hello | Next::Inventory => true,
+        };
+        let is_over = self.not_before.is_none_or(|at| at <= Instant::now());
+        if is_over {
+            self.not_before = None;
+        }
+        !is_over && !is_full
     }
 
     fn body(&mut self, ledger: &Ledger) -> Option<ReportBody> {
@@ -133,10 +153,12 @@ impl Reporting {
 
     /// Waits for what is under way.
     pub async fn answered(&mut self) -> Answer {
+        let waits_until = self.not_before.filter(|_| self.report.is_none());
         let (report, beat) = (self.report.as_mut(), self.beat.as_mut());
         tokio::select! {
             answer = maybe(report) => Answer::Report(answer),
             answer = maybe(beat) => Answer::Beat(answer),
+            () = until(waits_until) => Answer::Waited,
         }
     }
 
@@ -147,6 +169,7 @@ impl Reporting {
                 self.report = None;
                 self.take_report(answer)
             }
+            Answer::Waited => None,
             Answer::Beat(answer) => {
                 self.beat = None;
                 if matches!(answer, Ok(true)) {
@@ -206,6 +229,13 @@ fn inventory(ledger: &Ledger) -> ReportBody {
 async fn maybe<T>(call: Option<&mut Call<T>>) -> Result<T, SessionError> {
     match call {
         Some(call) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -1,0 +1,246 @@
+//! The session with a control plane across a network: one connection to the leader with one stream of assignments
+//! on it, and calls beside it.
+//!
+//! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds the
+//! leader, goes where it is sent, and comes back after every break with what the agent has last seen, so that
+//! nothing is lost. While nobody answers, calls fail or wait and the agent goes on with what it has: this must never
+//! make an assignment up, and never drop one.
+
+mod backoff;
+mod connector;
+mod link;
+mod mailbox;
+mod options;
+mod routes;
+mod standing;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::dispatch::Dispatch;
+use dhow_core::ids::Revision;
+use dhow_wire::grpc::proto::status_report::Body;
+use dhow_wire::grpc::proto::{Heartbeat, SecretsRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::{Refusal, to_body};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tonic::{Request, Status};
+
+use super::{Pace, Report, ReportAnswer, Session, SessionError, SessionFuture};
+use crate::limits::CALL_TIMEOUT;
+use link::{Link, Shared};
+use mailbox::Found;
+
+pub use backoff::Backoff;
+pub use connector::{Connector, ConnectorFuture, PlainConnector, ServerConnection};
+pub use options::GrpcOptions;
+pub use routes::{Endpoint, FixedRoutes, Routes};
+pub use standing::Standing;
+
+/// See the module. Its task ends with it.
+pub struct GrpcSession {
+    shared: Arc<Shared>,
+    link: AbortHandle,
+}
+
+impl GrpcSession {
+    /// Begins to look for the leader. Call it on a runtime.
+    pub fn start(options: GrpcOptions) -> Self {
+        let shared = Arc::new(Shared::new(options));
+        let link = tokio::spawn(Link::new(Arc::clone(&shared)).run());
+        Self {
+            shared,
+            link: link.abort_handle(),
+        }
+    }
+
+    /// Follows how the session stands.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.standing.subscribe()
+    }
+
+    /// Follows whether the node is to end its process once its last replica has gone.
+    pub fn drains(&self) -> watch::Receiver<bool> {
+        self.shared.drains.subscribe()
+    }
+
+    /// Sends a report and takes what its answer says of the pace.
+    async fn send(&self, incarnation: Option<u64>, body: Body) -> Result<StatusAck, SessionError> {
+        let report = StatusReport {
+            node_id: self.shared.options.node.0,
+            incarnation,
+            revision: None,
+            body: Some(body),
+        };
+        let ack = self.call(async |open, shared| {
+            let mut client = open.client.clone();
+            client.report_status(shared.request(report)).await
+        });
+        let ack = ack.await?;
+        self.shared.pace.send_if_modified(|pace| {
+            let is_news = pace.ttl_secs != ack.next_ttl_secs;
+            pace.ttl_secs = ack.next_ttl_secs;
+            is_news
+        });
+        Ok(ack)
+    }
+
+    /// Makes a call on the open connection, once there is one; all of it has a deadline.
+    async fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(&link::Open, &Shared) -> Result<tonic::Response<T>, Status>,
+    ) -> Result<T, SessionError> {
+        let mut number = None;
+        let answered = tokio::time::timeout(CALL_TIMEOUT, async {
+            let open = self.shared.opened().await?;
+            number = Some(open.number);
+            Some(call(&open, &self.shared).await)
+        });
+        match answered.await {
+            Ok(Some(Ok(answer))) => Ok(answer.into_inner()),
+            Ok(Some(Err(status))) => Err(self.failed(number, &status)),
+            Ok(None) => Err(SessionError::Unavailable("the session has ended".into())),
+            Err(_) => {
+                // One that does not answer in time is left, where there is one.
+                if let Some(number) = number {
+                    self.shared.leave(number, None);
+                }
+                let told = self.shared.standing.borrow().to_string();
+                Err(SessionError::Unavailable(told))
+            }
+        }
+    }
+
+    /// What a failed call means; a server that does not lead, or breaks off, is left.
+    fn failed(&self, number: Option<u64>, status: &Status) -> SessionError {
+        let refusal = Refusal::from_status(status);
+        let leaves = match &refusal {
+            Some(
+                Refusal::NotLeader { .. }
+                | Refusal::UnknownNode
+                | Refusal::ShuttingDown
+                | Refusal::Identity(_),
+            )
+            | None => true,
+            Some(
+                Refusal::Busy
+                | Refusal::TooOften
+                | Refusal::Replaced
+                | Refusal::Malformed(_)
+                | Refusal::Credential(_)
+                | Refusal::NotGiven(_),
+            ) => false,
+        };
+        if let Some(number) = number.filter(|_| leaves) {
+            self.shared.leave(number, refusal.clone());
+        }
+        match refusal {
+            Some(Refusal::NotGiven(why) | Refusal::Malformed(why)) => SessionError::Refused(why),
+            Some(other) => SessionError::Unavailable(other.to_string()),
+            None => SessionError::Unavailable(status.message().to_owned()),
+        }
+    }
+
+    async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
+        let body = to_body(&report.body).map_err(|error| SessionError::Refused(error.to_string()))?;
+        let ack = self.send(Some(report.incarnation), body).await?;
+        match (ack.durable_seq, ack.replay_from, ack.inventory_wanted) {
+            (Some(seq), _, inventory_wanted) => Ok(ReportAnswer::Durable {
+                seq,
+                inventory_wanted,
+            }),
+            (None, Some(seq), _) => Ok(ReportAnswer::ReplayFrom { seq }),
+            (None, None, true) => Ok(ReportAnswer::InventoryWanted),
+            (None, None, false) => Err(SessionError::Unavailable(
+                "the answer to a report says nothing".into(),
+            )),
+        }
+    }
+
+    async fn next_update(&self, last: Option<Revision>) -> Result<Dispatch, SessionError> {
+        loop {
+            let news = self.shared.mailbox.news();
+            match self.shared.mailbox.take(last) {
+                Found::Dispatch(dispatch) => return Ok(dispatch),
+                Found::Nothing => news.await,
+                Found::OtherHistory => {
+                    self.shared.leave_any();
+                    news.await;
+                }
+            }
+        }
+    }
+
+    async fn fetch(&self, names: &[String]) -> Result<BTreeMap<String, String>, SessionError> {
+        let names = names.to_vec();
+        let reply = self.call(async |open, shared| {
+            let mut client = open.client.clone();
+            client.secrets(shared.request(SecretsRequest { names })).await
+        });
+        let secrets = reply.await?.secrets.into_iter();
+        secrets.map(|secret| as_text(secret.name, secret.value)).collect()
+    }
+}
+
+impl Session for GrpcSession {
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
+        Box::pin(self.hand_in(report))
+    }
+
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+        Box::pin(self.next_update(last))
+    }
+
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+        Box::pin(async move {
+            let beat = Heartbeat {
+                digest: Some(digest).filter(|digest| !digest.is_empty()),
+            };
+            let ack = self.send(None, Body::Heartbeat(beat)).await?;
+            Ok(ack.inventory_wanted || ack.replay_from.is_some())
+        })
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        Box::pin(self.fetch(names))
+    }
+
+    fn pace(&self) -> Option<watch::Receiver<Pace>> {
+        Some(self.shared.pace.subscribe())
+    }
+
+    fn report_gap(&self) -> Duration {
+        self.shared.options.report_gap
+    }
+}
+
+impl Drop for GrpcSession {
+    fn drop(&mut self) {
+        self.link.abort();
+    }
+}
+
+impl Shared {
+    /// A request that says who asks, where the connection does not prove it.
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if self.options.claims_node {
+            request
+                .metadata_mut()
+                .insert(dhow_wire::grpc::NODE_CLAIM_KEY, self.options.node.0.into());
+        }
+        request
+    }
+}
+
+/// A variable of an environment is a text without a zero.
+fn as_text(name: String, value: Vec<u8>) -> Result<(String, String), SessionError> {
+    match String::from_utf8(value) {
+        Ok(text) if !text.contains('\0') => Ok((name, text)),
+        Ok(_) | Err(_) => Err(SessionError::Refused(format!(
+            "secret `{name}` is no text, so that it cannot stand in an environment"
+        ))),
+    }
+}

@@ -1,0 +1,362 @@
+//! The task that keeps the session: it finds a server that leads, opens the session, reads its stream, and begins
+//! again when it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dhow_wire::grpc::proto::session_event::Event;
+use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
+use dhow_wire::grpc::{Assembly, LeaderHint, Refusal, to_node_info};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tonic::Streaming;
+
+use super::mailbox::Mailbox;
+use super::options::GrpcOptions;
+use super::routes::Endpoint;
+use super::standing::Standing;
+use super::wire::{Client, greet};
+use crate::limits::{CONNECT_TIMEOUT, HINTS_MAX, OPEN_TIMEOUT};
+use crate::session::Pace;
+
+/// As if it had failed this often: the pause is the longest.
+const FAILURES_WHEN_REPLACED: u32 = 16;
+
+/// What the link and the calls share.
+pub(super) struct Shared {
+    pub options: GrpcOptions,
+    pub mailbox: Mailbox,
+    pub open: watch::Sender<Option<Arc<Open>>>,
+    pub pace: watch::Sender<Pace>,
+    pub standing: watch::Sender<Standing>,
+    pub drains: watch::Sender<bool>,
+    /// The session that is to be left, and why.
+    leaving: watch::Sender<(u64, Option<Refusal>)>,
+    opened: AtomicU64,
+}
+
+/// A session that is open.
+pub(super) struct Open {
+    pub client: Client,
+    /// Counts from 1.
+    pub number: u64,
+}
+
+impl Shared {
+    pub fn new(options: GrpcOptions) -> Self {
+        Self {
+            options,
+            mailbox: Mailbox::default(),
+            open: watch::Sender::new(None),
+            pace: watch::Sender::default(),
+            standing: watch::Sender::new(Standing::Seeking { why: None }),
+            drains: watch::Sender::new(false),
+            leaving: watch::Sender::new((0, None)),
+            opened: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for an open session; none at the end.
+    pub async fn opened(&self) -> Option<Arc<Open>> {
+        let mut open = self.open.subscribe();
+        let found = open.wait_for(Option::is_some).await.ok()?;
+        found.clone()
+    }
+
+    /// The session of this number is of no use any more.
+    pub fn leave(&self, number: u64, refusal: Option<Refusal>) {
+        self.leaving.send_if_modified(|leaving| {
+            let is_news = leaving.0 < number;
+            if is_news {
+                *leaving = (number, refusal);
+            }
+            is_news
+        });
+    }
+
+    /// Whatever session is open has to begin anew.
+    pub fn leave_any(&self) {
+        let number = self.open.borrow().as_ref().map(|open| open.number);
+        if let Some(number) = number {
+            self.leave(number, None);
+        }
+    }
+}
+
+/// How a session ended.
+struct Ended {
+    was_open: bool,
+    refusal: Option<Refusal>,
+    why: String,
+}
+
+impl Ended {
+    fn before(why: String) -> Self {
+        Self {
+            was_open: false,
+            refusal: None,
+            why,
+        }
+    }
+
+    fn refused(was_open: bool, refusal: Refusal) -> Self {
+        Self {
+            was_open,
+            why: refusal.to_string(),
+            refusal: Some(refusal),
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    /// The next server of the round.
+    turn: usize,
+    failures: u32,
+    hint: Option<LeaderHint>,
+    hints_followed: u32,
+}
+
+/// A task that ends with what needs it.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Link {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            // Not all nodes begin with the same server.
+            turn: rand::random::<u16>().into(),
+            failures: 0,
+            hint: None,
+            hints_followed: 0,
+        }
+    }
+
+    pub async fn run(mut self) {
+        loop {
+            let Some(endpoint) = self.next_endpoint() else {
+                self.pause().await;
+                continue;
+            };
+            let ended = self.session(&endpoint).await;
+            self.shared.open.send_replace(None);
+            self.take(&endpoint, ended);
+            if self.hint.is_none() {
+                self.pause().await;
+            }
+        }
+    }
+
+    /// Where it was sent, else the leader that the node itself knows, else the next one of the round. A leader that
+    /// does not answer is not asked every time.
+    fn next_endpoint(&mut self) -> Option<Endpoint> {
+        let routes = &self.shared.options.routes;
+        let all = routes.all();
+        if let Some(hint) = self.hint.take() {
+            let known = all
+                .iter()
+                .find(|endpoint| endpoint.node == Some(hint.node))
+                .cloned();
+            let told = hint.address.map(|address| Endpoint {
+                node: Some(hint.node),
+                address,
+            });
+            if let Some(endpoint) = told.or(known) {
+                return Some(endpoint);
+            }
+        }
+        if self.failures.is_multiple_of(2)
+            && let Some(leader) = routes.leader()
+        {
+            return Some(leader);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        all.get(self.turn % all.len().max(1)).cloned()
+    }
+
+    async fn pause(&mut self) {
+        let pause = self
+            .shared
+            .options
+            .backoff
+            .pause(self.failures, rand::random::<f64>());
+        self.failures = self.failures.saturating_add(1);
+        tokio::time::sleep(pause).await;
+    }
+
+    /// Draws the lesson from a session that has ended, or from an attempt that failed.
+    fn take(&mut self, endpoint: &Endpoint, ended: Ended) {
+        if ended.was_open {
+            self.failures = 0;
+            self.hints_followed = 0;
+        }
+        tracing::debug!(
+            address = endpoint.address,
+            why = ended.why,
+            "no session with this server"
+        );
+        let is_unknown = matches!(ended.refusal, Some(Refusal::UnknownNode));
+        if let Some(Refusal::NotLeader { leader: Some(leader) }) = ended.refusal
+            && self.hints_followed < HINTS_MAX
+        {
+            self.hints_followed += 1;
+            self.hint = Some(leader);
+        } else if !ended.was_open {
+            self.hints_followed = 0;
+        }
+        let address = &endpoint.address;
+        self.shared.standing.send_replace(match is_unknown {
+            true => Standing::Unknown,
+            false => Standing::Seeking {
+                why: Some(format!("the server at {address}: {}", ended.why)),
+            },
+        });
+    }
+
+    /// One session, from the connection to its end.
+    async fn session(&self, endpoint: &Endpoint) -> Ended {
+        let shared = &self.shared;
+        let connected = timeout(CONNECT_TIMEOUT, async {
+            let stream = shared.options.connector.connect(endpoint).await;
+            let stream = stream.map_err(|error| error.to_string())?;
+            greet(stream).await.map_err(|error| error.to_string())
+        });
+        let (mut client, driver) = match connected.await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(why)) => return Ended::before(why),
+            Err(_) => return Ended::before("it cannot be reached in time".into()),
+        };
+        let _driver = Driver(driver);
+        let last = shared.mailbox.begin();
+        let request = shared.request(SessionRequest {
+            node_id: shared.options.node.0,
+            last_revision: last.map(|last| last.0),
+            instance: std::process::id().into(),
+            info: Some(to_node_info(&shared.options.info)),
+        });
+        let opened = timeout(OPEN_TIMEOUT, async {
+            let mut events = client.session(request).await?.into_inner();
+            let first = events.message().await?;
+            Ok::<_, tonic::Status>((events, first))
+        });
+        let (events, first) = match opened.await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(status)) => return failed(false, &status),
+            Err(_) => return Ended::before("it does not open a session in time".into()),
+        };
+        match first.and_then(|event| event.event) {
+            Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events).await,
+            Some(Event::Ended(ended)) => ended_by_server(false, &ended),
+            Some(Event::Assignment(_) | Event::Drain(_)) | None => {
+                Ended::before("it does not speak this protocol".into())
+            }
+        }
+    }
+
+    /// Reads the stream until it ends, or a call finds that the session is of no use.
+    async fn serve(
+        &self,
+        endpoint: &Endpoint,
+        client: Client,
+        opened: Opened,
+        mut events: Streaming<SessionEvent>,
+    ) -> Ended {
+        let shared = &self.shared;
+        let number = shared.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut leaving = shared.leaving.subscribe();
+        tracing::info!(
+            address = endpoint.address,
+            leader = opened.leader_id,
+            "the session is open"
+        );
+        shared.pace.send_replace(Pace {
+            ttl_secs: opened.next_ttl_secs,
+            session: number,
+        });
+        shared.standing.send_replace(Standing::Open {
+            address: endpoint.address.clone(),
+            cluster_id: opened.cluster_id,
+        });
+        shared.open.send_replace(Some(Arc::new(Open { client, number })));
+        let mut assembly = Assembly::default();
+        loop {
+            let event = tokio::select! {
+                biased;
+                left = leaving.wait_for(|(left, _)| *left >= number) => {
+                    return match left.ok().and_then(|left| left.1.clone()) {
+                        Some(refusal) => Ended::refused(true, refusal),
+                        None => Ended { was_open: true, refusal: None, why: "it does not answer".into() },
+                    };
+                }
+                event = events.message() => event,
+            };
+            let ended = match event {
+                Ok(Some(event)) => self.take_event(event, &mut assembly),
+                Ok(None) => Some(Ended {
+                    was_open: true,
+                    refusal: None,
+                    why: "it ended the session without a word".into(),
+                }),
+                Err(status) => Some(failed(true, &status)),
+            };
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+    }
+
+    fn take_event(&self, event: SessionEvent, assembly: &mut Assembly) -> Option<Ended> {
+        match event.event {
+            Some(Event::Assignment(part)) => match assembly.push(part) {
+                Ok(Some(dispatch)) => {
+                    self.shared.mailbox.put(dispatch);
+                    None
+                }
+                Ok(None) => None,
+                Err(error) => {
+                    let why = format!("its assignment cannot be read: {error}");
+                    tracing::error!(%error, "an assignment cannot be read; what runs goes on");
+                    // As after a failed attempt, so that it is asked again at a longer and longer pause.
+                    Some(Ended::before(why))
+                }
+            },
+            Some(Event::Drain(_)) => {
+                self.shared.drains.send_replace(true);
+                None
+            }
+            Some(Event::Ended(ended)) => Some(ended_by_server(true, &ended)),
+            // A word of a newer version, or one that comes once.
+            Some(Event::Opened(_)) | None => None,
+        }
+    }
+}
+
+fn ended_by_server(was_open: bool, ended: &dhow_wire::grpc::proto::Ended) -> Ended {
+    match Refusal::from_ended(ended) {
+        Some(refusal) => Ended::refused(was_open, refusal),
+        None => Ended {
+            was_open,
+            refusal: None,
+            why: "it ended the session".into(),
+        },
+    }
+}
+
+fn failed(was_open: bool, status: &tonic::Status) -> Ended {
+    match Refusal::from_status(status) {
+        Some(refusal) => Ended::refused(was_open, refusal),
+        None => Ended {
+            was_open,
+            refusal: None,
+            why: status.message().to_owned(),
+        },
+    }
+}

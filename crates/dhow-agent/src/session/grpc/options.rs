@@ -1,0 +1,41 @@
+//! What a session is made with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::ids::NodeId;
+use dhow_core::state::NodeInfo;
+
+use super::backoff::Backoff;
+use super::connector::Connector;
+use super::routes::Routes;
+
+/// See the module.
+#[derive(Clone)]
+pub struct GrpcOptions {
+    pub node: NodeId,
+    /// What the node says of itself at each opening.
+    pub info: NodeInfo,
+    pub routes: Arc<dyn Routes>,
+    pub connector: Arc<dyn Connector>,
+    pub backoff: Backoff,
+    /// The least time between two reports of changes; a second unless there is a reason.
+    pub report_gap: Duration,
+    /// Says in the metadata which node it is, where connections prove nothing.
+    pub claims_node: bool,
+}
+
+impl GrpcOptions {
+    /// The usual ones.
+    pub fn new(node: NodeId, info: NodeInfo, routes: Arc<dyn Routes>, connector: Arc<dyn Connector>) -> Self {
+        Self {
+            node,
+            info,
+            routes,
+            connector,
+            backoff: Backoff::default(),
+            report_gap: Duration::from_secs(1),
+            claims_node: false,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Who may have a session: nodes that the state knows, and members, which are registered by their first word.
+
+use std::sync::Arc;
+
+use dhow_core::command::{Command, NodeCommand, Refused};
+use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_wire::grpc::{Refusal, from_node_info, proto};
+
+use super::caller::Caller;
+use super::node_gateway::Inner;
+use crate::identity::Identity;
+use crate::runtime::WriteError;
+
+impl Inner {
+    /// Makes sure that the state knows the node as it is now. Its lease was renewed before: should this be cut off
+    /// half-way, the node is given up in time and not kept for ever.
+    pub(super) async fn admit(&self, caller: &Caller, told: Option<proto::NodeInfo>) -> Result<(), Refusal> {
+        let told = told.map(from_node_info).transpose();
+        let told = told.map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let node = caller.node();
+        let known = self
+            .options
+            .view
+            .state()
+            .node(node)
+            .map(|node| Arc::clone(&node.info));
+        let info = match (caller.identity, known, told) {
+            (Identity::Member(_), Some(known), Some(told)) => changed(&known, of_member(told)),
+            (Identity::Member(_), None, Some(told)) => Some(of_member(told)),
+            (Identity::Worker(_), Some(known), Some(told)) => changed(&known, of_worker(&known, told)),
+            (_, Some(_), None) => None,
+            (Identity::Member(_), None, None) => {
+                return Err(Refusal::Malformed(
+                    "a new member says what it is in `info`".into(),
+                ));
+            }
+            (Identity::Worker(_), None, _) => return Err(Refusal::UnknownNode),
+        };
+        let Some(info) = info else { return Ok(()) };
+        let register = NodeCommand::Register {
+            node,
+            info: Arc::new(info),
+        };
+        let written = self.options.input.write(Command::Node(register), None).await;
+        written.map(drop).map_err(|error| self.refusal(error))
+    }
+
+    /// What the runtime says, as this protocol says it.
+    pub(super) fn refusal(&self, error: WriteError) -> Refusal {
+        match error {
+            WriteError::Busy => Refusal::Busy,
+            WriteError::ShuttingDown => Refusal::ShuttingDown,
+            WriteError::NotLeader { .. } => self.not_leader(),
+            WriteError::Refused(Refused::Missing(_)) => Refusal::UnknownNode,
+            WriteError::Refused(refused) => Refusal::NotGiven(refused.to_string()),
+            WriteError::Unwritable(cause) => Refusal::Malformed(cause.to_string()),
+            // Sending it again does no harm: a report is known by its numbers.
+            WriteError::NotTaken(_) | WriteError::Unknown => Refusal::Busy,
+        }
+    }
+}
+
+fn changed(known: &NodeInfo, told: NodeInfo) -> Option<NodeInfo> {
+    (*known != told).then_some(told)
+}
+
+/// A member is no worker, whatever it says.
+fn of_member(told: NodeInfo) -> NodeInfo {
+    let role = match told.role {
+        NodeRole::Worker | NodeRole::Server => NodeRole::Server,
+        NodeRole::Peer => NodeRole::Peer,
+    };
+    NodeInfo { role, ..told }
+}
+
+/// A worker's labels were checked against its token when it registered: they stay.
+fn of_worker(known: &NodeInfo, told: NodeInfo) -> NodeInfo {
+    NodeInfo {
+        role: known.role,
+        labels: Arc::clone(&known.labels),
+        runs_replicas: known.runs_replicas,
+        ..told
+    }
+}

@@ -1,0 +1,71 @@
+//! A token bucket on monotonic milliseconds.
+
+/// Units of a token: a rate of one per second refills one unit each millisecond.
+const TOKEN: u64 = 1_000;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    units: u64,
+    at_ms: u64,
+    per_second: u32,
+    burst: u32,
+}
+
+impl Bucket {
+    /// A full one.
+    pub fn new(per_second: u32, burst: u32, now_ms: u64) -> Self {
+        Self {
+            units: u64::from(burst) * TOKEN,
+            at_ms: now_ms,
+            per_second,
+            burst,
+        }
+    }
+
+    /// Takes a token, where there is one.
+    pub fn take(&mut self, now_ms: u64) -> bool {
+        self.refill(now_ms);
+        match self.units.checked_sub(TOKEN) {
+            Some(rest) => {
+                self.units = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether nothing would be lost by making it anew.
+    pub fn is_full(&mut self, now_ms: u64) -> bool {
+        self.refill(now_ms);
+        self.units == u64::from(self.burst) * TOKEN
+    }
+
+    fn refill(&mut self, now_ms: u64) {
+        let passed_ms = now_ms.saturating_sub(self.at_ms);
+        self.at_ms = self.at_ms.max(now_ms);
+        let refilled = passed_ms.saturating_mul(u64::from(self.per_second));
+        self.units = self
+            .units
+            .saturating_add(refilled)
+            .min(u64::from(self.burst) * TOKEN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_then_the_rate() {
+        let mut bucket = Bucket::new(2, 3, 100);
+        assert!(bucket.is_full(100));
+        let taken = |bucket: &mut Bucket, now_ms| (0..10).filter(|_| bucket.take(now_ms)).count();
+        assert_eq!(taken(&mut bucket, 100), 3);
+        assert_eq!(taken(&mut bucket, 599), 0);
+        assert_eq!(taken(&mut bucket, 600), 1);
+        assert_eq!(taken(&mut bucket, 50), 0, "a clock that runs back gives nothing");
+        assert!(!bucket.is_full(700));
+        assert_eq!(taken(&mut bucket, u64::MAX), 3);
+    }
+}

@@ -1,0 +1,34 @@
+//! Every limit of the nodes' door, with its arithmetic.
+
+/// Reports, heartbeats and sessions of one node. An agent reports at most once a second, and a heartbeat comes every
+/// ten: five a second with room for a burst leave a factor of four for retries.
+pub const CALLS_PER_SECOND: u32 = 5;
+pub const CALLS_BURST: u32 = 50;
+
+/// Secrets are asked for at every start of a replica: a node that begins with 500 replicas asks 500 times.
+pub const SECRETS_PER_SECOND: u32 = 100;
+pub const SECRETS_BURST: u32 = 1_000;
+
+/// Secrets in one question: a service's environment names a handful.
+pub const SECRET_NAMES_MAX: usize = 1_024;
+
+/// Nodes whose rates are remembered: twice what a cluster may have. Above it, those that have been quiet are
+/// forgotten. At about 100 bytes each, 2 MiB.
+pub const RATES_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
+
+/// Connections that are served at a time: one for each node, and as many again that are being replaced.
+pub const CONNECTIONS_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
+
+/// Calls under way on one connection: one session, one report, one heartbeat and the secrets of replicas that start
+/// together. More wait at the node.
+pub const STREAMS_MAX: u32 = 64;
+
+/// Headers of one call: an authority, a path and a handful of short metadata.
+pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
+
+/// How long a new leader may take until its state has everything that was written before it; who comes earlier waits
+/// for that.
+pub const WARM_UP_MS: u64 = 3_000;
+
+/// How long connections have to end when the server does, after their sessions were told.
+pub const DRAIN_DEADLINE_MS: u64 = 2_000;

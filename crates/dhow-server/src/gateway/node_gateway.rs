@@ -1,0 +1,197 @@
+//! The service itself: each call's caller, its limits, and whether this server leads.
+
+use std::sync::Arc;
+
+use axum::Router;
+use dhow_core::ids::{NodeId, Revision};
+use dhow_wire::grpc::proto::{
+    Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest,
+    SessionEvent, SessionRequest, StatusAck, StatusReport,
+};
+use dhow_wire::grpc::{LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal};
+use futures_util::stream::BoxStream;
+use tonic::{Request, Response, Status};
+use tower::ServiceExt;
+
+use super::caller::Caller;
+use super::limits::WARM_UP_MS;
+use super::options::GatewayOptions;
+use super::rates::{Kind, NodeRates};
+use super::secrets;
+use super::session_stream::SessionStream;
+use super::sessions::Sessions;
+use crate::runtime::HeartbeatIngest;
+
+/// See the module; cheap to clone.
+#[derive(Clone)]
+pub struct NodeGateway {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub options: GatewayOptions,
+    pub heartbeats: HeartbeatIngest,
+    rates: NodeRates,
+    sessions: Sessions,
+}
+
+/// The service as routes, to be merged into the API's port.
+pub fn routes(gateway: NodeGateway) -> Router {
+    let service = NodesServer::new(gateway)
+        .max_decoding_message_size(REPORT_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let service = service.map_request(|request: axum::extract::Request| request.map(tonic::body::Body::new));
+    Router::new().route_service("/dhow.v1.Nodes/{*call}", service)
+}
+
+impl NodeGateway {
+    pub fn new(options: GatewayOptions) -> Self {
+        let leases = options.leases.clone();
+        let renew = Arc::new(move |node: NodeId, _: u64| {
+            leases.renew(node);
+        });
+        let heartbeats = HeartbeatIngest::new(options.input.clone(), Arc::clone(&options.clock), renew);
+        Self {
+            inner: Arc::new(Inner {
+                options,
+                heartbeats,
+                rates: NodeRates::default(),
+                sessions: Sessions::default(),
+            }),
+        }
+    }
+
+    /// How many sessions are open.
+    pub fn sessions(&self) -> usize {
+        self.inner.sessions.len()
+    }
+}
+
+impl Inner {
+    /// Who leads, as far as this server knows.
+    pub fn not_leader(&self) -> Refusal {
+        let leadership = self.options.view.leadership();
+        let leader = leadership.leader.filter(|_| !leadership.is_here).map(NodeId);
+        Refusal::NotLeader {
+            leader: leader.map(|node| LeaderHint {
+                node,
+                address: (self.options.session_address)(node),
+            }),
+        }
+    }
+
+    /// Waits until this server leads in earnest, where it has just been elected; gives its term.
+    async fn leading_term(&self) -> Result<u64, Refusal> {
+        if let Some(term) = self.options.leases.term() {
+            return Ok(term);
+        }
+        if !self.options.view.leadership().is_here {
+            return Err(self.not_leader());
+        }
+        let mut terms = self.options.leases.terms();
+        let until_ms = self.options.clock.monotonic_ms().saturating_add(WARM_UP_MS);
+        tokio::select! {
+            biased;
+            term = terms.wait_for(Option::is_some) => term.ok().and_then(|term| *term),
+            () = self.options.clock.sleep_until_monotonic(until_ms) => None,
+        }
+        .ok_or_else(|| self.not_leader())
+    }
+
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Refusal> {
+        Caller::of(request, self.options.trust_loopback_claims)
+    }
+
+    /// Renews the caller's lease and counts its call. Whoever asks too often lives all the same.
+    fn hear(&self, node: NodeId, kind: Kind) -> Result<u32, Refusal> {
+        let ttl_secs = self.options.leases.renew(node).ok_or_else(|| self.not_leader())?;
+        match self.rates.allow(node, kind, self.options.clock.monotonic_ms()) {
+            true => Ok(ttl_secs),
+            false => Err(Refusal::TooOften),
+        }
+    }
+
+    async fn open(self: &Arc<Self>, request: Request<SessionRequest>) -> Result<SessionStreamBox, Refusal> {
+        let caller = self.caller(&request)?;
+        let request = request.into_inner();
+        caller.check_named(request.node_id)?;
+        let term = self.leading_term().await?;
+        let node = caller.node();
+        let is_known = self.options.view.state().node(node).is_some();
+        let ttl_secs = self.hear(node, Kind::Call)?;
+        if let Err(refusal) = self.admit(&caller, request.info).await {
+            if !is_known {
+                self.options.leases.forget(node);
+            }
+            return Err(refusal);
+        }
+        let (leases, clock) = (self.options.leases.clone(), Arc::clone(&self.options.clock));
+        let guard = self.sessions.open(node, caller.heard, leases, clock);
+        let state = self.options.view.state();
+        let opened = Opened {
+            cluster_id: state.cluster_id.as_deref().unwrap_or_default().to_owned(),
+            next_ttl_secs: ttl_secs,
+            grace_secs: self.options.leases.grace_secs(),
+            leader_id: self.options.view.leadership().leader.unwrap_or_default(),
+            term,
+        };
+        tracing::debug!(%node, instance = request.instance, "a node has opened its session");
+        let last = request.last_revision.map(Revision);
+        Ok(SessionStream::new(Arc::clone(self), node, guard, term, last).begin(opened))
+    }
+
+    async fn report(&self, request: Request<StatusReport>) -> Result<StatusAck, Refusal> {
+        let caller = self.caller(&request)?;
+        let report = request.into_inner();
+        caller.check_named(report.node_id)?;
+        self.leading_term().await?;
+        let node = caller.node();
+        if self.options.view.state().node(node).is_none() {
+            return Err(Refusal::UnknownNode);
+        }
+        let ttl_secs = self.hear(node, Kind::Call)?;
+        self.take_status(node, ttl_secs, report).await
+    }
+
+    async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
+        let caller = self.caller(&request)?;
+        self.leading_term().await?;
+        let (node, state) = (caller.node(), self.options.view.state());
+        if state.node(node).is_none() {
+            return Err(Refusal::UnknownNode);
+        }
+        self.hear(node, Kind::Secrets)?;
+        secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
+    }
+}
+
+type SessionStreamBox = BoxStream<'static, Result<SessionEvent, Status>>;
+
+#[tonic::async_trait]
+impl Nodes for NodeGateway {
+    type SessionStream = SessionStreamBox;
+
+    async fn register(&self, _: Request<RegisterRequest>) -> Result<Response<RegisterReply>, Status> {
+        Err(Status::unimplemented(
+            "this cluster takes no workers: it has no worker tier",
+        ))
+    }
+
+    async fn session(&self, request: Request<SessionRequest>) -> Result<Response<SessionStreamBox>, Status> {
+        Ok(Response::new(self.inner.open(request).await?))
+    }
+
+    async fn report_status(&self, request: Request<StatusReport>) -> Result<Response<StatusAck>, Status> {
+        Ok(Response::new(self.inner.report(request).await?))
+    }
+
+    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        Err(Status::unimplemented(
+            "this cluster takes no workers: it has no worker tier",
+        ))
+    }
+
+    async fn secrets(&self, request: Request<SecretsRequest>) -> Result<Response<SecretsReply>, Status> {
+        Ok(Response::new(self.inner.tell_secrets(request).await?))
+    }
+}

@@ -1,0 +1,30 @@
+//! What a gateway is made with.
+
+use std::sync::Arc;
+
+use dhow_core::ids::NodeId;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::leases::LeaseKeeper;
+use crate::runtime::{InputSender, RuntimeView};
+use crate::secrets::SecretBox;
+
+/// Where a server takes sessions, for those who came to the wrong one.
+pub type SessionAddress = dyn Fn(NodeId) -> Option<String> + Send + Sync;
+
+/// See the module.
+#[derive(Clone)]
+pub struct GatewayOptions {
+    pub view: RuntimeView,
+    pub input: InputSender,
+    pub clock: Arc<dyn Clock>,
+    pub leases: LeaseKeeper,
+    pub secrets: Arc<SecretBox>,
+    pub session_address: Arc<SessionAddress>,
+    /// Believes the node id in the metadata of callers from loopback: for a server without a cluster key, which
+    /// binds nothing but loopback.
+    pub trust_loopback_claims: bool,
+    /// Open sessions are told and end with this.
+    pub end: CancellationToken,
+}

@@ -1,0 +1,78 @@
+//! How often each node may ask. Kept by proven identity, across sessions: a node does not gain by reconnecting.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use dhow_core::ids::NodeId;
+
+use super::bucket::Bucket;
+use super::limits::{CALLS_BURST, CALLS_PER_SECOND, RATES_MAX, SECRETS_BURST, SECRETS_PER_SECOND};
+
+/// What is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Call,
+    Secrets,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    calls: Bucket,
+    secrets: Bucket,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct NodeRates {
+    nodes: Mutex<BTreeMap<NodeId, Rates>>,
+}
+
+impl NodeRates {
+    /// Whether the node may ask now.
+    pub fn allow(&self, node: NodeId, kind: Kind, now_ms: u64) -> bool {
+        // Each bucket is whole at any time, so one left by a panic is sound.
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if nodes.len() >= RATES_MAX && !nodes.contains_key(&node) {
+            nodes.retain(|_, rates| !(rates.calls.is_full(now_ms) && rates.secrets.is_full(now_ms)));
+            if nodes.len() >= RATES_MAX {
+                return false;
+            }
+        }
+        let rates = nodes.entry(node).or_insert_with(|| Rates {
+            calls: Bucket::new(CALLS_PER_SECOND, CALLS_BURST, now_ms),
+            secrets: Bucket::new(SECRETS_PER_SECOND, SECRETS_BURST, now_ms),
+        });
+        match kind {
+            Kind::Call => rates.calls.take(now_ms),
+            Kind::Secrets => rates.secrets.take(now_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_and_kind_has_its_own() {
+        let rates = NodeRates::default();
+        let allowed = |node, kind| (0..2_000).filter(|_| rates.allow(NodeId(node), kind, 0)).count();
+        assert_eq!(allowed(1, Kind::Call), CALLS_BURST as usize);
+        assert_eq!(allowed(1, Kind::Secrets), SECRETS_BURST as usize);
+        assert_eq!(allowed(2, Kind::Call), CALLS_BURST as usize);
+    }
+
+    #[test]
+    fn the_quiet_are_forgotten_and_the_busy_are_not() {
+        let rates = NodeRates::default();
+        for node in 0..RATES_MAX as u64 {
+            assert!(rates.allow(NodeId(node), Kind::Call, 0));
+        }
+        assert!(
+            !rates.allow(NodeId(u64::MAX), Kind::Call, 0),
+            "all have just asked"
+        );
+        assert!(rates.allow(NodeId(u64::MAX), Kind::Call, 60_000));
+        assert_eq!(rates.nodes.lock().unwrap().len(), 1);
+    }
+}

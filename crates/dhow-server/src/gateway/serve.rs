@@ -1,0 +1,113 @@
+//! Connections of nodes, TLS ended elsewhere: HTTP/2 with pings both ways, so that a cut link breaks its session.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::heard::HeardStream;
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, STREAMS_MAX};
+use super::node_gateway::{NodeGateway, routes};
+use crate::api::Peer;
+use crate::clock::Clock;
+
+/// A connection in clear.
+pub trait NodeConnection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> NodeConnection for S {}
+
+/// A connection whose other end is known: TLS has ended, or there is none.
+pub struct Accepted {
+    pub stream: Box<dyn NodeConnection>,
+    pub peer: Peer,
+}
+
+/// Serves what is accepted until `end`: then nothing new is taken, sessions are told, and connections have a moment
+/// to end. Whoever accepts bounds the channel; connections above the limit wait in it.
+pub async fn serve(
+    gateway: NodeGateway,
+    mut incoming: mpsc::Receiver<Accepted>,
+    clock: Arc<dyn Clock>,
+    end: CancellationToken,
+) {
+    let (router, connections) = (routes(gateway), TaskTracker::new());
+    let (room, abort) = (
+        Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        CancellationToken::new(),
+    );
+    loop {
+        let next = async {
+            let place = Arc::clone(&room).acquire_owned().await.ok()?;
+            Some((place, incoming.recv().await?))
+        };
+        let (place, accepted) = tokio::select! {
+            () = end.cancelled() => break,
+            next = next => match next {
+                Some(next) => next,
+                None => break,
+            },
+        };
+        let (router, clock) = (router.clone(), Arc::clone(&clock));
+        let (end, abort) = (end.clone(), abort.clone());
+        connections.spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = serve_connection(router, accepted, clock, end) => {}
+                () = abort.cancelled() => {}
+            }
+        });
+    }
+    connections.close();
+    let until_ms = clock.monotonic_ms().saturating_add(DRAIN_DEADLINE_MS);
+    tokio::select! {
+        () = connections.wait() => return,
+        () = clock.sleep_until_monotonic(until_ms) => abort.cancel(),
+    }
+    connections.wait().await;
+}
+
+/// Serves one connection to its end.
+pub async fn serve_connection(
+    router: Router,
+    accepted: Accepted,
+    clock: Arc<dyn Clock>,
+    end: CancellationToken,
+) {
+    let stream = HeardStream::new(accepted.stream, clock);
+    let (heard, peer) = (stream.last_heard(), accepted.peer);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(heard.clone());
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_EVERY_MS)))
+        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS))
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = end.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the connection of a node broke");
+    }
+}

@@ -1,0 +1,139 @@
+//! What a node is told over its session, in order: that it is open, everything or what changed, and every change.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use dhow_core::dispatch::dispatch_since;
+use dhow_core::ids::{NodeId, Revision};
+use dhow_core::state::{Drain, State};
+use dhow_wire::grpc::proto::session_event::Event;
+use dhow_wire::grpc::proto::{self, SessionEvent};
+use dhow_wire::grpc::{Refusal, to_assignments};
+use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::node_gateway::Inner;
+use super::sessions::SessionGuard;
+
+/// See the module.
+pub(super) struct SessionStream {
+    inner: Arc<Inner>,
+    node: NodeId,
+    guard: SessionGuard,
+    /// The term that the session was opened in: it ends with it.
+    term: u64,
+    terms: watch::Receiver<Option<u64>>,
+    changes: watch::Receiver<Revision>,
+    /// What the node has.
+    last: Option<Revision>,
+    /// The revision of the drain that the node was told of.
+    drain_told: bool,
+    /// At most the parts of one assignment.
+    waiting: VecDeque<Event>,
+    is_over: bool,
+}
+
+impl SessionStream {
+    pub fn new(
+        inner: Arc<Inner>,
+        node: NodeId,
+        guard: SessionGuard,
+        term: u64,
+        last: Option<Revision>,
+    ) -> Self {
+        Self {
+            terms: inner.options.leases.terms(),
+            changes: inner.options.view.node_changes(node),
+            inner,
+            node,
+            guard,
+            term,
+            last,
+            drain_told: false,
+            waiting: VecDeque::new(),
+            is_over: false,
+        }
+    }
+
+    pub fn begin(mut self, opened: proto::Opened) -> BoxStream<'static, Result<SessionEvent, Status>> {
+        self.waiting.push_back(Event::Opened(opened));
+        let events = stream::unfold(self, |mut session| async move {
+            let event = session.next().await?;
+            Some((event, session))
+        });
+        events
+            .map(|event| Ok(SessionEvent { event: Some(event) }))
+            .boxed()
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            if self.is_over {
+                return None;
+            }
+            self.changes.borrow_and_update();
+            self.look();
+            if self.waiting.is_empty()
+                && let Some(refusal) = self.wait().await
+            {
+                self.end(&refusal);
+            }
+        }
+    }
+
+    /// Takes from the state what the node has not been told.
+    fn look(&mut self) {
+        let state = self.inner.options.view.state();
+        let Some(node) = state.node(self.node) else {
+            self.end(&Refusal::UnknownNode);
+            return;
+        };
+        let (drain, revision) = (node.drain, state.revision);
+        self.look_for_assignments(&state);
+        let shuts_down = match drain {
+            Drain::Draining { shutdown } | Drain::Drained { shutdown } => shutdown,
+            Drain::No => false,
+        };
+        if shuts_down && !self.drain_told {
+            self.waiting
+                .push_back(Event::Drain(proto::Drain { revision: revision.0 }));
+        }
+        self.drain_told = shuts_down;
+    }
+
+    fn look_for_assignments(&mut self, state: &State) {
+        let Some(dispatch) = dispatch_since(state, self.node, self.last) else {
+            return;
+        };
+        match to_assignments(&dispatch) {
+            Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Assignment)),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, node = %self.node, "an assignment cannot be sent; this is a bug in Dhow");
+            }
+        }
+        self.last = Some(dispatch.revision);
+    }
+
+    /// Waits for news; tells why the session ends, where it does.
+    async fn wait(&mut self) -> Option<Refusal> {
+        let term = Some(self.term);
+        tokio::select! {
+            biased;
+            () = self.inner.options.end.cancelled() => Some(Refusal::ShuttingDown),
+            () = self.guard.replaced() => Some(Refusal::Replaced),
+            _ = self.terms.wait_for(|now| *now != term) => Some(self.inner.not_leader()),
+            changed = self.changes.changed() => changed.is_err().then_some(Refusal::ShuttingDown),
+        }
+    }
+
+    fn end(&mut self, refusal: &Refusal) {
+        self.guard.end_here();
+        self.waiting.push_back(Event::Ended(refusal.to_ended()));
+        self.is_over = true;
+    }
+}

@@ -1,0 +1,136 @@
+//! What nodes report. A lease is renewed before this: a full inbox never costs one.
+
+use dhow_core::command::{Command, NodeCommand, Refused};
+use dhow_core::ids::NodeId;
+use dhow_core::state::State;
+use dhow_wire::grpc::proto::status_report::Body;
+use dhow_wire::grpc::proto::{OpenRollout, StatusAck, StatusReport};
+use dhow_wire::grpc::{Refusal, from_body};
+
+use super::node_gateway::Inner;
+use crate::runtime::{ReportAck, ReportBody, WriteError};
+
+/// The longest digest: a hash in hexadecimal.
+const DIGEST_CHARS_MAX: usize = 128;
+
+impl Inner {
+    pub(super) async fn take_status(
+        &self,
+        node: NodeId,
+        ttl_secs: u32,
+        report: StatusReport,
+    ) -> Result<StatusAck, Refusal> {
+        let body = report
+            .body
+            .ok_or_else(|| Refusal::Malformed("the report says nothing".into()))?;
+        let told = from_body(&body).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let state = self.options.view.state();
+        let is_ready = state.node(node).ok_or(Refusal::UnknownNode)?.is_ready();
+        let ack = StatusAck {
+            next_ttl_secs: ttl_secs,
+            ..StatusAck::default()
+        };
+        match (body, told) {
+            (Body::Heartbeat(beat), _) => self.take_heartbeat(node, is_ready, beat.digest, ack).await,
+            (Body::Events(_) | Body::Inventory(_), Some(told)) => {
+                let incarnation = report.incarnation.unwrap_or_default();
+                self.take_report(&state, node, incarnation, told, ack).await
+            }
+            (Body::Events(_) | Body::Inventory(_), None) => {
+                Err(Refusal::Malformed("the report says nothing".into()))
+            }
+        }
+    }
+
+    async fn take_heartbeat(
+        &self,
+        node: NodeId,
+        is_ready: bool,
+        digest: Option<String>,
+        ack: StatusAck,
+    ) -> Result<StatusAck, Refusal> {
+        let digest = digest.filter(|digest| digest.len() <= DIGEST_CHARS_MAX);
+        let reply = self.heartbeats.beat(node, None, digest).await;
+        let open = reply.bootstrap_rollouts.into_iter();
+        let bootstrap = open.map(|rollout| OpenRollout {
+            rollout_id: rollout.rollout_id,
+            deployment: rollout.deployment.unwrap_or_default(),
+            service: rollout.service,
+            generation: rollout.generation,
+        });
+        Ok(StatusAck {
+            // A node that was given up and lives tells everything before it counts again.
+            inventory_wanted: !is_ready,
+            replay_from: reply.replay_from,
+            bootstrap: bootstrap.collect(),
+            ..ack
+        })
+    }
+
+    async fn take_report(
+        &self,
+        state: &State,
+        node: NodeId,
+        incarnation: u64,
+        body: ReportBody,
+        ack: StatusAck,
+    ) -> Result<StatusAck, Refusal> {
+        let is_inventory = matches!(body, ReportBody::Inventory { .. });
+        let taken = match known(state, node, incarnation, &body) {
+            Some(taken) => Ok(taken),
+            None => self.options.input.report(node, None, incarnation, body).await,
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
+                return Ok(StatusAck {
+                    replay_from: Some(replay_from),
+                    ..ack
+                });
+            }
+            Err(WriteError::Refused(Refused::Incarnation { .. })) => {
+                return Ok(StatusAck {
+                    inventory_wanted: true,
+                    ..ack
+                });
+            }
+            Err(error) => return Err(self.refusal(error)),
+        };
+        let is_lost = self
+            .options
+            .view
+            .state()
+            .node(node)
+            .is_some_and(|node| !node.is_ready());
+        if is_lost && is_inventory {
+            self.bring_back(node).await?;
+        }
+        Ok(StatusAck {
+            durable_seq: Some(taken.durable_seq),
+            inventory_wanted: taken.inventory_wanted || (is_lost && !is_inventory),
+            ..ack
+        })
+    }
+
+    /// The mirror has what the node has: it counts again.
+    async fn bring_back(&self, node: NodeId) -> Result<(), Refusal> {
+        let back = Command::Node(NodeCommand::Back { node });
+        let written = self.options.input.write(back, None).await;
+        written.map_err(|error| self.refusal(error))?;
+        tracing::info!(%node, "a node that was given up is back");
+        Ok(())
+    }
+}
+
+/// The answer to a report that only asks how far the control plane is, where the state knows it: nothing is written.
+fn known(state: &State, node: NodeId, incarnation: u64, body: &ReportBody) -> Option<ReportAck> {
+    let ReportBody::Events { first_seq, events } = body else {
+        return None;
+    };
+    let session = state.node(node)?.session;
+    let is_known = session.incarnation == incarnation && *first_seq <= session.seq.saturating_add(1);
+    (events.is_empty() && is_known).then_some(ReportAck {
+        durable_seq: session.seq,
+        inventory_wanted: false,
+    })
+}

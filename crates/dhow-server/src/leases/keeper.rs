@@ -1,0 +1,237 @@
+//! The keeper of the leases: a handle for those who hear nodes, and the task that lets time pass.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::ids::NodeId;
+use dhow_core::lease::{AdaptiveTtlConfig, LeaseAlarm, LeaseTable};
+use dhow_core::state::{NodeRole, State};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::contact::PeerContact;
+use super::losing::Losing;
+use crate::clock::Clock;
+use crate::runtime::{Event, EventLogSender, InputSender, RuntimeView};
+
+/// How often the leader lets time pass: a lease ends at most this much late, and a late timer shows within it. An
+/// empty turn costs a microsecond.
+const TURN_MS: u64 = 500;
+
+/// What a keeper is made with.
+pub struct LeaseOptions {
+    /// The node that this server runs on: alive by definition while it leads.
+    pub own: Option<NodeId>,
+    pub config: AdaptiveTtlConfig,
+    pub clock: Arc<dyn Clock>,
+    pub view: RuntimeView,
+    pub input: InputSender,
+    pub event_log: EventLogSender,
+    /// What is known of the other servers, where there are any.
+    pub contact: Option<Arc<dyn PeerContact>>,
+}
+
+/// See the module; cheap to clone.
+#[derive(Clone)]
+pub struct LeaseKeeper {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: LeaseOptions,
+    table: Mutex<LeaseTable>,
+    /// The term in which this server keeps leases; none while it does not lead.
+    term: watch::Sender<Option<u64>>,
+}
+
+impl LeaseKeeper {
+    pub fn new(options: LeaseOptions) -> Self {
+        let table = Mutex::new(LeaseTable::new(options.config));
+        Self {
+            shared: Arc::new(Shared {
+                options,
+                table,
+                term: watch::Sender::new(None),
+            }),
+        }
+    }
+
+    /// The term in which this server keeps leases. Nobody is taken on before that: what the last leader wrote is not
+    /// known here in full.
+    pub fn term(&self) -> Option<u64> {
+        *self.shared.term.borrow()
+    }
+
+    /// Follows that term.
+    pub fn terms(&self) -> watch::Receiver<Option<u64>> {
+        self.shared.term.subscribe()
+    }
+
+    pub fn grace_secs(&self) -> u32 {
+        self.shared.options.config.grace_secs
+    }
+
+    /// A node was heard: its lease lives from now on for the time to live that is returned, and the grace. None
+    /// where this server does not lead.
+    pub fn renew(&self, node: NodeId) -> Option<u32> {
+        self.term()?;
+        let now_ms = self.now_ms();
+        let mut table = self.table();
+        let ttl_secs = table.next_ttl_secs();
+        if self.shared.options.own != Some(node) {
+            table.renew(node, now_ms, ttl_secs);
+        }
+        Some(ttl_secs)
+    }
+
+    /// A session opened, which is as good as a heartbeat.
+    pub fn session_opened(&self, node: NodeId) -> Option<u32> {
+        self.renew(node)
+    }
+
+    /// A session broke, and not by this server's wish; the last sign of life on it was at this monotonic time.
+    pub fn session_broke(&self, node: NodeId, last_sign_ms: u64) {
+        self.evidence(node, last_sign_ms);
+    }
+
+    /// A server cannot be reached by the others; its last sign of life was at this monotonic time.
+    pub fn peer_unreachable(&self, node: NodeId, last_sign_ms: u64) {
+        self.evidence(node, last_sign_ms);
+    }
+
+    /// A node was removed from the cluster.
+    pub fn forget(&self, node: NodeId) {
+        self.table().remove(node);
+    }
+
+    /// How many leases there are.
+    pub fn len(&self) -> usize {
+        self.table().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.table().is_empty()
+    }
+
+    /// Keeps the leases while this server leads, until `end`.
+    pub async fn run(self, end: CancellationToken) {
+        let options = &self.shared.options;
+        let (mut leaderships, mut states) = (options.view.leaderships(), options.view.states());
+        let mut losing = Losing::default();
+        let mut due_ms = self.now_ms();
+        loop {
+            leaderships.borrow_and_update();
+            states.borrow_and_update();
+            if self.follow() {
+                losing = Losing::default();
+                due_ms = self.now_ms().saturating_add(TURN_MS);
+            }
+            let leads = self.term().is_some();
+            let awaits_term = options.view.leadership().is_here && !leads;
+            let gone = tokio::select! {
+                biased;
+                () = end.cancelled() => true,
+                changed = leaderships.changed() => changed.is_err(),
+                changed = states.changed(), if awaits_term => changed.is_err(),
+                () = options.clock.sleep_until_monotonic(due_ms), if leads => {
+                    self.turn(due_ms, &mut losing);
+                    due_ms = self.now_ms().saturating_add(TURN_MS);
+                    false
+                }
+                () = losing.written(), if leads => false,
+            };
+            if gone {
+                break;
+            }
+        }
+        self.shared.term.send_replace(None);
+    }
+
+    /// Begins or stops to lead where the cluster says so; tells whether something has changed. Leading begins with
+    /// the beginning of the term in the state: by then the state has everything that the last leader wrote.
+    fn follow(&self) -> bool {
+        let view = &self.shared.options.view;
+        let (leadership, state) = (view.leadership(), view.state());
+        let leads = leadership.is_here && state.term.0 == leadership.term;
+        let term = leads.then_some(leadership.term);
+        if term == self.term() {
+            return false;
+        }
+        // Before anybody may renew: what an election does away with must not be a heartbeat of this term.
+        match term {
+            Some(_) => self.take_over(&state),
+            None => *self.table() = LeaseTable::new(self.shared.options.config),
+        }
+        self.shared.term.send_replace(term);
+        true
+    }
+
+    fn take_over(&self, state: &State) {
+        let own = self.shared.options.own;
+        let ready = state.nodes.values().filter(|node| node.is_ready());
+        let nodes = ready.map(|node| node.id).filter(|node| Some(*node) != own);
+        let now_ms = self.now_ms();
+        self.table().after_election(now_ms, nodes);
+    }
+
+    /// Time has passed.
+    fn turn(&self, due_ms: u64, losing: &mut Losing) {
+        let options = &self.shared.options;
+        let state = options.view.state();
+        self.ask_contact(&state);
+        let now_ms = self.now_ms();
+        let ticked = self.table().advance(now_ms, due_ms);
+        if let Some(alarm) = ticked.alarm {
+            self.raise(alarm);
+        }
+        losing.add(ticked.expired);
+        let table = self.table();
+        losing.retain(|node| !table.contains(*node) && state.node(*node).is_some_and(|node| node.is_ready()));
+        drop(table);
+        losing.go_on(&options.input);
+    }
+
+    fn ask_contact(&self, state: &State) {
+        let options = &self.shared.options;
+        let Some(contact) = &options.contact else { return };
+        for node in state.nodes.values() {
+            let is_server = match node.info.role {
+                NodeRole::Server | NodeRole::Peer => true,
+                NodeRole::Worker => false,
+            };
+            if !is_server || options.own == Some(node.id) {
+                continue;
+            }
+            if let Some(last_sign_ms) = contact.silent_since(node.id) {
+                self.peer_unreachable(node.id, last_sign_ms);
+            }
+        }
+    }
+
+    fn evidence(&self, node: NodeId, last_sign_ms: u64) {
+        if self.term().is_none() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let alarm = self.table().evidence_of_death(node, last_sign_ms, now_ms);
+        if let Some(alarm) = alarm {
+            self.raise(alarm);
+        }
+    }
+
+    fn raise(&self, alarm: LeaseAlarm) {
+        tracing::error!("{alarm}");
+        self.shared
+            .options
+            .event_log
+            .note(Event::alarm(alarm.to_string()));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.options.clock.monotonic_ms()
+    }
+
+    fn table(&self) -> MutexGuard<'_, LeaseTable> {
+        // Every change of the table is whole before the lock is let go of, so one left by a panic is sound.
+        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,1 @@
+//! Leases with a clock that stands still.

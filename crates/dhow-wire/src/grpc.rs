@@ -1,0 +1,46 @@
+//! The nodes' protocol, `dhow.v1.Nodes`: the types made from `proto/dhow/v1/nodes.proto`, and the way between them
+//! and the core's.
+//!
+//! Used by the servers' gateway and by the agent's session; it opens no connection and decides nothing. What comes
+//! from the other side may be anything: reading it never panics and says what is wrong.
+
+mod assembly;
+mod dispatch;
+mod malformed;
+mod node_info;
+#[expect(
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "the code is generated and brings its own"
+)]
+pub mod proto;
+mod refusal;
+mod report;
+
+pub use assembly::Assembly;
+pub use dispatch::to_assignments;
+pub use malformed::Malformed;
+pub use node_info::{from_node_info, to_node_info};
+pub use proto::nodes_client::NodesClient;
+pub use proto::nodes_server::{Nodes, NodesServer};
+pub use refusal::{LeaderHint, Refusal};
+pub use report::{from_body, to_body};
+
+/// The metadata with the node id that a caller claims, where connections prove nothing: on loopback without a
+/// cluster key.
+pub const NODE_CLAIM_KEY: &str = "x-dhow-node";
+
+/// The largest message either way. Parts of an assignment are far smaller, but for one spec that is as large as an
+/// entry of the log may be, 8 MiB, whose JSON may escape what its own form does not.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The largest report that a server takes: an inventory of 16,384 replicas at about 400 bytes each is 6.5 MiB.
+pub const REPORT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// How often both sides ask whether the other still answers, and how long they wait: a cut link is noticed within
+/// five seconds, half of the default grace.
+pub const KEEP_ALIVE_EVERY_MS: u64 = 2_000;
+pub const KEEP_ALIVE_TIMEOUT_MS: u64 = 3_000;
+
+#[cfg(test)]
+mod tests;

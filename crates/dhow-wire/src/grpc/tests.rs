@@ -1,0 +1,275 @@
+//! What is sent is what arrives, and what arrives may be anything.
+
+use std::sync::Arc;
+
+use dhow_core::amount::Amount;
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::ids::{
+    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName,
+};
+use dhow_core::mirror::ReportBody;
+use dhow_core::replica::{Machine, ReplicaEvent};
+use dhow_core::spec::ServiceSpec;
+use dhow_core::state::{NodeInfo, NodeRole};
+use proptest::prelude::*;
+
+use super::proto::status_report::Body;
+use super::*;
+
+fn key(service: &str) -> ServiceKey {
+    ServiceKey {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new(service).unwrap(),
+    }
+}
+
+fn replica(
+    service: &str,
+    role: &str,
+    index: u32,
+    generation: u32,
+    spec: &Arc<ServiceSpec>,
+) -> DispatchedReplica {
+    DispatchedReplica {
+        name: ReplicaName {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: ServiceName::new(service).unwrap(),
+            role: RoleName::new(role).unwrap(),
+            index,
+            generation: Generation(generation),
+        },
+        spec: Arc::clone(spec),
+    }
+}
+
+fn spec(value_bytes: usize) -> Arc<ServiceSpec> {
+    let env = [("KEY".to_owned(), "x".repeat(value_bytes))];
+    Arc::new(ServiceSpec {
+        env: env.into_iter().collect(),
+        ..ServiceSpec::default()
+    })
+}
+
+fn arrives(dispatch: &Dispatch) -> (usize, Dispatch) {
+    let parts = to_assignments(dispatch).unwrap();
+    let (count, mut assembly) = (parts.len(), Assembly::default());
+    let mut whole = None;
+    for (at, part) in parts.into_iter().enumerate() {
+        assert!(whole.is_none(), "nothing follows the last part");
+        whole = assembly.push(part).unwrap();
+        assert_eq!(whole.is_some(), at + 1 == count);
+    }
+    (count, whole.unwrap())
+}
+
+#[test]
+fn an_assignment_arrives_as_it_was_sent() {
+    let (old, new) = (spec(1), spec(2));
+    let dispatch = Dispatch {
+        revision: Revision(9),
+        whole: false,
+        changes: vec![
+            DispatchChange::Set {
+                service: key("web"),
+                replicas: vec![
+                    replica("web", "default", 0, 1, &old),
+                    replica("web", "default", 4, 1, &old),
+                    replica("web", "default", 0, 2, &new),
+                    replica("web", "spare", 7, 2, &new),
+                ],
+            },
+            DispatchChange::Delete { service: key("db") },
+        ],
+    };
+    assert_eq!(arrives(&dispatch), (1, dispatch));
+    let empty = Dispatch {
+        revision: Revision(3),
+        whole: true,
+        changes: Vec::new(),
+    };
+    assert_eq!(arrives(&empty), (1, empty));
+}
+
+#[test]
+fn a_long_assignment_comes_in_parts() {
+    let spec = spec(200 * 1024);
+    let changes = (0..20).map(|n| {
+        let service = format!("web{n}");
+        DispatchChange::Set {
+            service: key(&service),
+            replicas: vec![replica(&service, "default", n, 1, &spec)],
+        }
+    });
+    let dispatch = Dispatch {
+        revision: Revision(9),
+        whole: true,
+        changes: changes.collect(),
+    };
+    let (parts, arrived) = arrives(&dispatch);
+    assert!((5..10).contains(&parts), "{parts} parts");
+    assert_eq!(arrived, dispatch);
+}
+
+#[test]
+fn parts_of_different_assignments_are_refused() {
+    let part = |revision, more| proto::Assignment {
+        revision,
+        whole: true,
+        more,
+        services: Vec::new(),
+    };
+    let mut assembly = Assembly::default();
+    assert!(assembly.push(part(1, true)).unwrap().is_none());
+    assert!(matches!(assembly.push(part(2, false)), Err(Malformed::Parts)));
+    assert!(
+        assembly.push(part(2, false)).unwrap().is_some(),
+        "the next one counts"
+    );
+}
+
+#[test]
+fn bad_names_and_specs_are_named() {
+    let push = |deployment: &str, role: &str, spec_json: &[u8]| {
+        Assembly::default().push(proto::Assignment {
+            revision: 1,
+            whole: false,
+            more: false,
+            services: vec![proto::ServiceAssignment {
+                deployment: deployment.into(),
+                service: "web".into(),
+                roles: vec![proto::RoleAssignment {
+                    role: role.into(),
+                    generation: 1,
+                    indices: vec![0],
+                    spec_json: spec_json.to_vec(),
+                }],
+            }],
+        })
+    };
+    assert!(matches!(
+        push("A", "default", b"{}"),
+        Err(Malformed::Name {
+            what: "deployment",
+            ..
+        })
+    ));
+    assert!(matches!(
+        push("shop", "", b"{}"),
+        Err(Malformed::Name { what: "role", .. })
+    ));
+    assert!(matches!(
+        push("shop", "default", b"{"),
+        Err(Malformed::Spec { .. })
+    ));
+}
+
+fn events() -> ReportBody {
+    let name = replica("web", "default", 0, 1, &spec(0)).name;
+    ReportBody::Events {
+        first_seq: 7,
+        events: vec![
+            (name.clone(), ReplicaEvent::PullBegan),
+            (name, ReplicaEvent::StopBegan),
+        ],
+    }
+}
+
+#[test]
+fn reports_arrive_as_they_were_sent() {
+    let inventory = ReportBody::Inventory {
+        seq: 12,
+        replicas: vec![(replica("web", "default", 0, 1, &spec(0)).name, Machine::default())],
+    };
+    let asking = ReportBody::Events {
+        first_seq: 1,
+        events: Vec::new(),
+    };
+    for body in [events(), inventory, asking] {
+        let sent = to_body(&body).unwrap();
+        assert_eq!(from_body(&sent).unwrap(), Some(body));
+    }
+    let beat = Body::Heartbeat(proto::Heartbeat { digest: None });
+    assert_eq!(from_body(&beat).unwrap(), None);
+}
+
+#[test]
+fn another_form_and_bytes_behind_the_end_are_refused() {
+    let Body::Events(sent) = to_body(&events()).unwrap() else {
+        panic!("events stay events");
+    };
+    let changed = |change: fn(&mut Vec<u8>)| {
+        let mut sent = sent.clone();
+        change(&mut sent.events);
+        from_body(&Body::Events(sent))
+    };
+    assert!(matches!(
+        changed(|bytes| bytes[0] = 2),
+        Err(Malformed::Form { found: 2, .. })
+    ));
+    assert!(matches!(
+        changed(|bytes| bytes.push(0)),
+        Err(Malformed::Bytes { .. })
+    ));
+    assert!(matches!(
+        changed(|bytes| bytes.truncate(bytes.len() - 1)),
+        Err(Malformed::Bytes { .. })
+    ));
+}
+
+#[test]
+fn a_node_arrives_as_it_said() {
+    let info = NodeInfo {
+        role: NodeRole::Server,
+        api_addr: Some("127.0.0.1:3669".into()),
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Arc::new([("zone".to_owned(), "a".to_owned())].into()),
+        capacity: Amount {
+            cpu_milli: 4_000,
+            memory_bytes: 1 << 30,
+        },
+        runs_replicas: true,
+    };
+    assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);
+    assert!(from_node_info(proto::NodeInfo::default()).is_err());
+    let mut long = to_node_info(&info);
+    long.os = "x".repeat(2_000);
+    assert!(from_node_info(long).is_err());
+}
+
+#[test]
+fn every_refusal_arrives() {
+    let leader = LeaderHint {
+        node: NodeId(3),
+        address: Some("127.0.0.1:3670".into()),
+    };
+    for refusal in [
+        Refusal::NotLeader { leader: Some(leader) },
+        Refusal::NotLeader { leader: None },
+        Refusal::UnknownNode,
+        Refusal::Busy,
+        Refusal::TooOften,
+        Refusal::Identity("who".into()),
+        Refusal::Replaced,
+        Refusal::ShuttingDown,
+        Refusal::Malformed("what".into()),
+        Refusal::Credential("old".into()),
+        Refusal::NotGiven("no".into()),
+    ] {
+        assert_eq!(Refusal::from_status(&refusal.to_status()), Some(refusal.clone()));
+        let ended = Refusal::from_ended(&refusal.to_ended()).unwrap();
+        assert_eq!(ended.to_status().code(), refusal.to_status().code());
+    }
+    assert_eq!(Refusal::from_status(&tonic::Status::internal("a bug")), None);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let events = Body::Events(proto::Events { first_seq: 1, events: bytes.clone() });
+        let _ = from_body(&events);
+        let mut formed = vec![1];
+        formed.extend(bytes);
+        let _ = from_body(&Body::Inventory(proto::Inventory { seq: 1, replicas: formed }));
+    }
+}
