@@ -5,6 +5,7 @@
 //! implementation must never decide what runs where.
 
 mod error;
+mod raft;
 mod single;
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use dhow_wire::ClusterModeName;
 use futures_util::future::BoxFuture;
 
 pub use error::{BarrierError, MembershipError};
+pub use raft::RaftCluster;
 pub use single::SingleNode;
 
 /// A server of the cluster.

@@ -8,9 +8,12 @@ mod door;
 mod door_exec;
 mod door_images;
 mod host;
+mod leader_session;
 pub mod logging;
 mod node_info;
 mod plane;
+mod raft;
+mod security;
 mod session;
 mod single;
 
@@ -77,10 +80,11 @@ impl Daemon {
         let bound = bind(config, tcp).await?;
         let plane = match &config.cluster {
             ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
-            ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
-                anyhow::bail!(
-                    "this version runs single nodes only: leave `cluster` out of the configuration"
-                );
+            ClusterMode::Raft { node_id, peers } => {
+                raft::start(config, NodeId(*node_id), peers, Arc::clone(&clock)).await?
+            }
+            ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
+                anyhow::bail!("this version runs single nodes and raft clusters only");
             }
         };
         let host = Host::open(config).await?;

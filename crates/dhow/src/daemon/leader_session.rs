@@ -1,0 +1,73 @@
+//! A server's own agent has its session with whoever leads, over the same protocol as a worker's, also where that is
+//! the very same process.
+
+use std::sync::Arc;
+
+use dhow_agent::session::grpc::{
+    Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, PlainConnector, Routes, ServerConnection,
+};
+use dhow_core::ids::NodeId;
+use dhow_core::state::NodeInfo;
+use dhow_server::cluster::Cluster;
+use dhow_server::keys::NodeTls;
+use dhow_server::peer_http::{Dialer, TlsDialer};
+use dhow_server::runtime::RuntimeView;
+
+/// Sessions speak HTTP/2.
+const ALPN: &[&[u8]] = &[b"h2"];
+
+/// Begins the session.
+pub fn start(
+    node: NodeId,
+    info: NodeInfo,
+    view: RuntimeView,
+    cluster: Arc<dyn Cluster>,
+    tls: Option<&NodeTls>,
+) -> GrpcSession {
+    let routes = Arc::new(LeaderRoutes { view, cluster });
+    let connector: Arc<dyn Connector> = match tls {
+        Some(tls) => Arc::new(MemberConnector(TlsDialer::with_alpn(tls.clone(), ALPN))),
+        None => Arc::new(PlainConnector),
+    };
+    let mut options = GrpcOptions::new(node, info, routes, connector);
+    options.claims_node = tls.is_none();
+    GrpcSession::start(options)
+}
+
+/// The leader, as this server knows it.
+struct LeaderRoutes {
+    view: RuntimeView,
+    cluster: Arc<dyn Cluster>,
+}
+
+impl Routes for LeaderRoutes {
+    fn leader(&self) -> Option<Endpoint> {
+        let leader = NodeId(self.view.leadership().leader?);
+        self.all().into_iter().find(|server| server.node == Some(leader))
+    }
+
+    fn all(&self) -> Vec<Endpoint> {
+        let members = self.cluster.members().into_iter();
+        members
+            .map(|member| Endpoint {
+                node: Some(member.node),
+                address: member.api_addr.to_string(),
+            })
+            .collect()
+    }
+}
+
+/// TLS to members.
+struct MemberConnector(TlsDialer);
+
+impl Connector for MemberConnector {
+    fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> ConnectorFuture<'a> {
+        Box::pin(async move {
+            let unknown = || std::io::Error::other("nobody knows which server that is");
+            let node = endpoint.node.ok_or_else(unknown)?;
+            let addr = endpoint.address.parse().map_err(std::io::Error::other)?;
+            let stream = self.0.dial(node, addr).await?;
+            Ok(Box::new(stream) as Box<dyn ServerConnection>)
+        })
+    }
+}

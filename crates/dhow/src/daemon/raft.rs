@@ -1,0 +1,217 @@
+//! The plane of a server of a raft cluster: its part of the log, the channel to the other servers, the door for the
+//! nodes' sessions, and their leases while it leads.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use dhow_core::command::{ClusterCommand, Command};
+use dhow_core::ids::NodeId;
+use dhow_core::lease::AdaptiveTtlConfig;
+use dhow_core::state::{NodeRole, State};
+use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::cluster::{Cluster, RaftCluster};
+use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
+use dhow_server::keys::keep_renewed;
+use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
+use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
+use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
+use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
+use dhow_server::runtime::{self, InputSender, RuntimeView};
+use dhow_server::secrets::SecretBox;
+use dhow_wire::{DaemonConfig, RaftPeer};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::leader_session;
+use super::node_info::node_info;
+use super::plane::Plane;
+use super::security::{self, Security};
+
+/// The log's folder below the data directory.
+pub const RAFT_DIR: &str = "raft";
+
+/// Starts this server's part. It does not wait for the others: replicas run on, and the API says what is missing.
+pub async fn start(
+    config: &DaemonConfig,
+    node: NodeId,
+    peers: &[RaftPeer],
+    clock: Arc<SystemClock>,
+) -> anyhow::Result<Plane> {
+    let clock: Arc<dyn Clock> = clock;
+    let own = peers.iter().find(|peer| peer.id == node.0);
+    let own = own.context("`peers` does not name this server")?;
+    let security = security::read(config, node, clock.as_ref())?;
+    if security.is_none() {
+        let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
+        let all: Vec<_> = peers.chain([config.api_addr]).collect();
+        security::check_addresses(config, &all)?;
+    }
+    let node_tls = security.as_ref().map(|security| security.tls.clone());
+    let cluster_id = ClusterIdCell::default();
+    let transport = TlsTransport::new(PeerOptions {
+        node,
+        security: match &node_tls {
+            Some(tls) => tls::Security::Tls(tls.clone()),
+            None => tls::Security::PlainLoopback,
+        },
+        cluster_id: Arc::clone(&cluster_id),
+    });
+    let first = peers.iter().map(addrs).collect();
+    let dir = config.data_dir.join(RAFT_DIR);
+    let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
+    let first = options.peers.clone();
+    let opened = runtime::open_raft(&config.data_dir, options).await;
+    let (opened, log) = opened.with_context(|| {
+        let dir = config.data_dir.display();
+        format!("the state in {dir} cannot be opened")
+    })?;
+    let end = CancellationToken::new();
+    let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
+    let listening = listening.context("the other servers cannot be listened to")?;
+    let cancel = CancellationToken::new();
+    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
+    let (input, view) = (runtime.input(), runtime.view());
+    let cluster = Arc::new(RaftCluster {
+        mode: (&config.cluster).into(),
+        node,
+        log,
+        view: view.clone(),
+        transport: transport.clone(),
+        first,
+    });
+    let secrets = Arc::new(open_secrets(config, security.as_ref())?);
+    let leases = LeaseKeeper::new(LeaseOptions {
+        own: Some(node),
+        config: config
+            .cluster
+            .adaptive_ttl_config()
+            .unwrap_or(AdaptiveTtlConfig::default()),
+        clock: Arc::clone(&clock),
+        view: view.clone(),
+        input: input.clone(),
+        event_log: runtime.event_log(),
+        contact: Some(Arc::new(Contact {
+            transport,
+            clock: Arc::clone(&clock),
+        })),
+    });
+    let gateway = NodeGateway::new(GatewayOptions {
+        view: view.clone(),
+        input: input.clone(),
+        clock: Arc::clone(&clock),
+        leases: leases.clone(),
+        secrets: Arc::clone(&secrets),
+        session_address: session_address(Arc::clone(&cluster)),
+        trust_loopback_claims: node_tls.is_none(),
+        end: end.clone(),
+    });
+    let tasks = TaskTracker::new();
+    tasks.spawn(leases.run(end.clone()));
+    tasks.spawn(found(input.clone(), view.clone(), cluster_id, end.clone()));
+    if let Some(tls) = &node_tls {
+        tasks.spawn(keep_renewed(
+            Arc::clone(tls.cert()),
+            Arc::clone(&clock),
+            end.clone(),
+        ));
+    }
+    tasks.close();
+    let info = node_info(config, NodeRole::Server);
+    let shared: Arc<dyn Cluster> = cluster;
+    let session = leader_session::start(node, info, view.clone(), Arc::clone(&shared), node_tls.as_ref());
+    let dialer: Arc<dyn Dialer> = match &node_tls {
+        Some(tls) => Arc::new(TlsDialer::new(tls.clone())),
+        None => Arc::new(PlainDialer),
+    };
+    Ok(Plane {
+        node,
+        input,
+        view,
+        clock,
+        runtime,
+        cancel,
+        cluster: shared,
+        peers: PeerHttp::new(dialer),
+        session: Arc::new(session),
+        secrets,
+        tls: node_tls,
+        beside: Some(gateway::routes(gateway)),
+        rest: Box::pin(async move {
+            end.cancel();
+            tasks.wait().await;
+            // It ends by the cancellation; one that panicked has ended as well.
+            let _ = listening.task.await;
+        }),
+    })
+}
+
+fn addrs(peer: &RaftPeer) -> (u64, RaftPeerAddrs) {
+    let addrs = RaftPeerAddrs {
+        raft_addr: peer.raft_addr,
+        api_addr: peer.api_addr,
+    };
+    (peer.id, addrs)
+}
+
+fn open_secrets(config: &DaemonConfig, security: Option<&Security>) -> anyhow::Result<SecretBox> {
+    Ok(match security {
+        Some(security) => SecretBox::from_cluster_key(&security.key),
+        None => SecretBox::open(&config.data_dir.join("cluster"))?,
+    })
+}
+
+/// Where a server takes the sessions of nodes.
+fn session_address(cluster: Arc<RaftCluster>) -> Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync> {
+    Arc::new(move |node| {
+        let members = cluster.members();
+        let member = members.iter().find(|member| member.node == node)?;
+        Some(member.api_addr.to_string())
+    })
+}
+
+/// What the channel between servers knows of them.
+struct Contact {
+    transport: TlsTransport,
+    clock: Arc<dyn Clock>,
+}
+
+impl PeerContact for Contact {
+    fn silent_since(&self, node: NodeId) -> Option<u64> {
+        if !self.transport.is_unreachable(node) {
+            return None;
+        }
+        self.transport.last_heard_ms(node, self.clock.monotonic_ms())
+    }
+}
+
+/// Gives a new cluster its id where this server leads, and tells the channel which it is.
+async fn found(input: InputSender, view: RuntimeView, cluster_id: ClusterIdCell, end: CancellationToken) {
+    let (mut leaderships, mut states) = (view.leaderships(), view.states());
+    loop {
+        let leadership = *leaderships.borrow_and_update();
+        let state = states.borrow_and_update().clone();
+        if let Some(id) = &state.cluster_id {
+            // Nobody else sets it.
+            let _ = cluster_id.set(Arc::clone(id));
+            return;
+        }
+        if leadership.is_here && state.term.0 == leadership.term {
+            let bootstrap = ClusterCommand::Bootstrap {
+                cluster_id: format!("{:032x}", rand::random::<u128>()).into(),
+                feature_level: State::FEATURE_LEVEL,
+            };
+            match input.write(Command::Cluster(bootstrap), None).await {
+                Ok(_) => continue,
+                Err(error) => tracing::debug!(%error, "the cluster has no id yet"),
+            }
+        }
+        let news = tokio::select! {
+            () = end.cancelled() => return,
+            news = leaderships.changed() => news,
+            news = states.changed() => news,
+        };
+        if news.is_err() {
+            return;
+        }
+    }
+}
