@@ -9,6 +9,8 @@
 
 mod cluster;
 mod elections;
+mod members;
 mod network;
 mod node;
+mod snapshots;
 mod writes;
