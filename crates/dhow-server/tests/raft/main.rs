@@ -9,6 +9,8 @@
 
 mod cluster;
 mod elections;
+mod history;
+mod linearizable;
 mod members;
 mod network;
 mod node;
