@@ -1,4 +1,4 @@
-//! Opens what a single server keeps on disk and makes the state of it. Blocks.
+//! Opens what a server keeps on disk and makes the state of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::event_log::{EventStore, EventStoreError};
 use super::options::{RuntimeLog, RuntimeOptions};
 use super::recovery::{load_snapshot, recover};
 use crate::log::local::LocalLog;
-use crate::log::raft::{RaftLog, RaftOpenError, RaftOptions};
+use crate::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
 use crate::log::store::{Recovery, StoreError, StoreOptions};
 
 /// What was found in a directory.
@@ -22,19 +22,27 @@ pub struct OpenedRuntime {
     pub recovery: Recovery,
 }
 
+/// A server of a cluster: what was found, and the log's other side, for members, hand-over and the other servers.
+pub struct OpenedRaft {
+    pub runtime: OpenedRuntime,
+    pub log: RaftLog,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the log cannot be opened")]
     Log(#[source] StoreError),
-    #[error("the cluster's log cannot be opened")]
+    #[error("the log of the cluster cannot be opened")]
     Raft(#[source] RaftOpenError),
+    #[error("the work was cut off")]
+    CutOff,
     #[error("the state cannot be made from the log")]
     Recover(#[source] RecoverError),
     #[error("the event log cannot be opened")]
     Events(#[source] EventStoreError),
 }
 
-/// Opens `log` and `events` below a data directory.
+/// Opens `log` and `events` below a data directory. Blocks.
 pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime, OpenError> {
     let opened = LocalLog::open(&data_dir.join("log"), store).map_err(OpenError::Log)?;
     let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
@@ -57,36 +65,42 @@ pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime,
     })
 }
 
-/// Opens a server's part of the cluster's log, and `events` below a data directory. What was committed after the newest
-/// snapshot comes through the log's events.
-pub async fn open_raft(data_dir: &Path, options: RaftOptions) -> Result<(OpenedRuntime, RaftLog), OpenError> {
-    let opened = RaftLog::open(options).await.map_err(OpenError::Raft)?;
-    let (log, dir) = (opened.log.clone(), data_dir.to_owned());
-    let reading = tokio::task::spawn_blocking(move || {
-        let recovered = load_snapshot(&log)
-            .map_err(OpenError::Recover)?
-            .unwrap_or_default();
-        let event_store = EventStore::open(&dir.join("events")).map_err(OpenError::Events)?;
-        Ok((recovered, event_store))
+/// Opens the log of a cluster and `events` below a data directory. The state is the one of the newest snapshot; what
+/// follows it in the log is applied once this server knows that it is committed.
+pub async fn open_raft(data_dir: &Path, options: RaftOptions) -> Result<OpenedRaft, OpenError> {
+    let OpenedRaftLog {
+        log,
+        events,
+        recovery,
+        applied,
+    } = RaftLog::open(options).await.map_err(OpenError::Raft)?;
+    let (events_dir, reader) = (data_dir.join("events"), log.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let found = load_snapshot(&reader).map_err(OpenError::Recover)?;
+        let event_store = EventStore::open(&events_dir).map_err(OpenError::Events)?;
+        Ok((found.unwrap_or_default(), event_store))
     });
-    let read = reading
-        .await
-        .unwrap_or(Err(OpenError::Recover(RecoverError::CutOff)));
-    let (recovered, event_store) = read?;
-    let log = RuntimeLog {
-        log: Arc::new(opened.log.clone()),
-        events: opened.events,
-        applied: recovered.applied,
+    let (found, event_store) = match read.await.unwrap_or(Err(OpenError::CutOff)) {
+        Ok(read) => read,
+        Err(error) => {
+            log.shutdown().await;
+            return Err(error);
+        }
+    };
+    let runtime_log = RuntimeLog {
+        log: Arc::new(log.clone()),
+        events,
+        applied,
         since_snapshot: 0,
     };
     let runtime = OpenedRuntime {
-        state: recovered.state,
+        state: found.state,
         options: RuntimeOptions {
-            log: Some(log),
+            log: Some(runtime_log),
             event_store: Some(event_store),
             ..RuntimeOptions::default()
         },
-        recovery: opened.recovery,
+        recovery,
     };
-    Ok((runtime, opened.log))
+    Ok(OpenedRaft { runtime, log })
 }

@@ -2,12 +2,17 @@
 
 use std::io::IsTerminal;
 
-use dhow_wire::{LogConfig, LogFormat};
+use dhow_wire::{LogConfig, LogFormat, LogLevel};
 use tracing_subscriber::EnvFilter;
 
 /// Once per process; a second call changes nothing.
 pub fn start(config: LogConfig) {
-    let filter = EnvFilter::new(config.level.as_str());
+    let level = config.level.as_str();
+    let filter = match config.level {
+        LogLevel::Trace | LogLevel::Debug => EnvFilter::new(level),
+        // The consensus library repeats a server that is away ten times a second; what matters of it is said by ours.
+        LogLevel::Info | LogLevel::Warn | LogLevel::Error => EnvFilter::new(format!("{level},openraft=off")),
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -27,8 +27,11 @@ pub async fn run(engine: Arc<Engine>) {
 async fn watch(engine: &Engine) {
     let timings = engine.shared.timings;
     loop {
-        // Everybody waits a little differently, so that one of them is first.
-        let patience = timings.lease() + timings.spread().mul_f64(rand::random::<f64>());
+        // Everybody waits a little differently, so that one of them is first. An only voter waits for nobody.
+        let patience = match is_only_voter(engine) {
+            true => Duration::ZERO,
+            false => timings.lease() + timings.spread().mul_f64(rand::random::<f64>()),
+        };
         let silence = engine.shared.silence();
         if let Some(rest) = patience.checked_sub(silence).filter(|rest| !rest.is_zero()) {
             tokio::time::sleep(rest).await;
@@ -49,6 +52,12 @@ async fn watch(engine: &Engine) {
     }
 }
 
+fn is_only_voter(engine: &Engine) -> bool {
+    let metrics = engine.raft.metrics();
+    let metrics = metrics.borrow();
+    metrics.membership_config.voter_ids().eq([engine.shared.node_id])
+}
+
 fn may_lead(engine: &Engine) -> bool {
     let metrics = engine.raft.metrics();
     let metrics = metrics.borrow();
@@ -63,13 +72,13 @@ fn may_lead(engine: &Engine) -> bool {
 async fn is_wanted(engine: &Engine) -> bool {
     let effective: StoredMembership =
         StoredMembership::clone(&engine.raft.metrics().borrow().membership_config);
-    let last = engine.last();
-    if !engine.would_vote(last) {
-        return false;
-    }
     let mut granted = BTreeSet::from([engine.shared.node_id]);
     if is_quorum(effective.membership(), &granted) {
         return true;
+    }
+    let last = engine.last();
+    if !engine.would_vote(last) {
+        return false;
     }
     let question = Question::PreVote {
         last: last.map(Into::into),

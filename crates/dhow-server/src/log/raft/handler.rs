@@ -165,7 +165,7 @@ impl Engine {
         let position = writer.position();
         self.shared.installing.send_replace(Some(position));
         let installed = self
-            .hand_over_snapshot(vote, meta, SnapshotData::Received(writer))
+            .hand_over_snapshot(vote, meta, SnapshotData::Received(*writer))
             .await;
         self.shared.installing.send_if_modified(|installing| {
             let was_left = *installing == Some(position);

@@ -29,7 +29,7 @@ pub enum Received {
     /// More is to come.
     Part,
     /// It was the last: the snapshot is complete, but not in force.
-    Whole(SnapshotWriter),
+    Whole(Box<SnapshotWriter>),
     /// It does not follow the part before.
     OutOfPlace,
 }
@@ -65,7 +65,7 @@ impl Incoming {
             })
             .await?;
         if is_last {
-            return Ok(Received::Whole(writer));
+            return Ok(Received::Whole(Box::new(writer)));
         }
         *current = Some(Current {
             from,

@@ -33,8 +33,11 @@ pub struct KnownPeers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnotherStore;
 
+/// Whose directory it is, and the stores of the others.
+pub type Identity = (u64, BTreeMap<u64, StoreId>);
+
 /// Reads whose directory this is; none for a new one.
-pub fn read_identity(store: &StoreSlot) -> Result<Option<(u64, BTreeMap<u64, StoreId>)>, IdentityError> {
+pub fn read_identity(store: &StoreSlot) -> Result<Option<Identity>, IdentityError> {
     let found = store.meta(MetaKey::Identity).map_err(IdentityError::Store)?;
     let Some(bytes) = found.filter(|bytes| !bytes.is_empty()) else {
         return Ok(None);

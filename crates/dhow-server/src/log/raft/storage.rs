@@ -18,7 +18,7 @@ use super::shared::Shared;
 use super::types::{RaftEntry, RaftLogId, StorageError, TypeConfig, Vote, log_id, position};
 use super::vote_form::{VOTE_VERSION, VoteForm};
 use crate::log::store::limits::{ENTRY_OVERHEAD_BYTES, MAX_RECORD_BYTES};
-use crate::log::store::{Entry, LogPosition, MetaKey, Op, StoreError};
+use crate::log::store::{LogPosition, MetaKey, Op, StoreError};
 
 /// See the module.
 #[derive(Clone)]
@@ -44,12 +44,14 @@ impl RaftStorage {
             .read(start..end, max_bytes)
             .await
             .map_err(|error| self.cannot(ErrorVerb::Read, error))?;
-        let read = |stored: &Entry| {
-            from_stored(stored).map_err(|error| {
-                StorageIOError::read_log_entry(log_id(stored.position()), AnyError::new(&error)).into()
-            })
-        };
-        stored.iter().map(read).collect()
+        let mut entries = Vec::with_capacity(stored.len());
+        for stored in &stored {
+            let entry = from_stored(stored).map_err(|error| {
+                StorageIOError::read_log_entry(log_id(stored.position()), AnyError::new(&error))
+            })?;
+            entries.push(entry);
+        }
+        Ok(entries)
     }
 
     async fn write(&self, ops: Vec<Op>) -> Result<(), StorageError> {
@@ -132,8 +134,11 @@ impl RaftLogStorage<TypeConfig> for RaftStorage {
         let Some(bytes) = found.filter(|bytes| !bytes.is_empty()) else {
             return Ok(None);
         };
-        let form: VoteForm = decode("the vote", VOTE_VERSION, &bytes)
+        let mut form: VoteForm = decode("the vote", VOTE_VERSION, &bytes)
             .map_err(|error| StorageIOError::read_vote(AnyError::new(&error)))?;
+        // A leader that restarts does not lead: the library would let it go on in its old term without knowing what
+        // it had committed, and its reads would be old. It stands for election like everybody else.
+        form.is_granted &= form.voted_for != Some(self.shared.node_id);
         Ok(Some(form.into_vote()))
     }
 
