@@ -153,6 +153,7 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi) -> anyhow::Result<api::Bound> 
     let listeners = |tcp: Vec<std::net::SocketAddr>| api::Listeners {
         socket: Some(config.socket.clone()),
         tcp,
+        tls: None,
     };
     match (api::bind(&listeners(vec![config.api_addr])).await, tcp) {
         (Ok(bound), _) => Ok(bound),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
+use dhow_wire::token::CaFingerprint;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::WRITE_TIMEOUT;
@@ -24,6 +25,8 @@ pub struct Api {
 pub(super) struct Context {
     pub api: Api,
     pub end: CancellationToken,
+    /// Of the cluster's CA, where there is a cluster key.
+    pub ca: Option<CaFingerprint>,
 }
 
 impl Context {

@@ -151,6 +151,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
     let listeners = Listeners {
         socket: Some(folder.join("dhow.sock")),
         tcp: Vec::new(),
+        tls: None,
     };
     let bound = bind(&listeners).await.unwrap();
     tokio::spawn(async move {

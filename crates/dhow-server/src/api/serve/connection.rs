@@ -1,6 +1,7 @@
 //! One connection and its requests.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::tls::{ApiTls, Opened};
 use crate::api::access::Peer;
 use crate::api::limits::HEADER_TIMEOUT;
 
@@ -60,6 +63,30 @@ impl Server {
             tokio::select! {
                 () = run(stream, peer, router, cancel) => {}
                 () = abort.cancelled() => {}
+            }
+        });
+    }
+
+    /// The same for one that may begin with TLS.
+    pub fn open(
+        &self,
+        tls: ApiTls,
+        stream: TcpStream,
+        addr: SocketAddr,
+        is_plain_served: bool,
+        room: OwnedSemaphorePermit,
+    ) {
+        let server = self.clone();
+        self.connections.spawn(async move {
+            let opened = tokio::select! {
+                opened = tls.open(stream, addr, is_plain_served) => opened,
+                () = server.cancel.cancelled() => return,
+            };
+            match opened {
+                Ok(Opened::Tls(stream, peer)) => server.start(*stream, peer, room),
+                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), room),
+                // Anybody can cause this as often as they like, so that it stays out of the log.
+                Err(why) => tracing::debug!(%addr, why, "a caller is refused"),
             }
         });
     }

@@ -76,7 +76,7 @@ impl World {
             input: handle.input(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
         };
-        let router = router(api.clone(), Access::Everyone, end.clone());
+        let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {
             clock,
             handle,
