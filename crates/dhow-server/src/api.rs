@@ -30,12 +30,13 @@ mod replicas;
 mod router;
 mod secrets;
 mod serve;
+mod tokens;
 
-pub use access::{Access, Peer};
+pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Peer, Principal};
 pub use context::Api;
 pub use openapi::document;
-pub use router::router;
-pub use serve::{BindError, Bound, Listeners, bind, serve};
+pub use router::{router, router_with};
+pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with};
 
 #[cfg(test)]
 mod tests;

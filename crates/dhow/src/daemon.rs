@@ -40,6 +40,7 @@ use data_dir::DataDir;
 use door::LocalDoor;
 use host::Host;
 use plane::Plane;
+use security::Security;
 
 /// How long an orderly end may take before what hangs is cut off.
 const SHUTDOWN: Duration = Duration::from_secs(10);
@@ -77,11 +78,13 @@ impl Daemon {
     ) -> anyhow::Result<Self> {
         let data_dir = DataDir::open(&config.data_dir)?;
         let clock = Arc::new(SystemClock::new());
-        let bound = bind(config, tcp).await?;
+        let node = own_node(&config.cluster);
+        let security = security::read(config, node, clock.as_ref())?;
+        let bound = bind(config, tcp, security.as_ref()).await?;
         let plane = match &config.cluster {
             ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
-            ClusterMode::Raft { node_id, peers } => {
-                raft::start(config, NodeId(*node_id), peers, Arc::clone(&clock)).await?
+            ClusterMode::Raft { peers, .. } => {
+                raft::start(config, node, peers, security, Arc::clone(&clock)).await?
             }
             ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
                 anyhow::bail!("this version runs single nodes and raft clusters only");
@@ -170,10 +173,22 @@ impl Daemon {
 #[error(transparent)]
 struct SharedError<E: std::error::Error + Send + Sync + 'static>(Arc<E>);
 
-async fn bind(config: &DaemonConfig, tcp: TcpApi) -> anyhow::Result<api::Bound> {
+/// The id that the configuration gives this node; 1 where it gives none.
+fn own_node(mode: &ClusterMode) -> NodeId {
+    match mode {
+        ClusterMode::SingleNode {} => NodeId(1),
+        ClusterMode::Raft { node_id, .. } | ClusterMode::Static { node_id, .. } => NodeId(*node_id),
+        ClusterMode::WorkerTier { node_id, .. } => NodeId(node_id.unwrap_or(1)),
+    }
+}
+
+async fn bind(config: &DaemonConfig, tcp: TcpApi, security: Option<&Security>) -> anyhow::Result<api::Bound> {
+    let tls = security.map(|security| api::ApiTls::new(&security.tls, &[]));
+    let tls = tls.transpose().context("TLS cannot be set up")?;
     let listeners = |tcp: Vec<std::net::SocketAddr>| api::Listeners {
         socket: Some(config.socket.clone()),
         tcp,
+        tls: tls.clone(),
     };
     match (api::bind(&listeners(vec![config.api_addr])).await, tcp) {
         (Ok(bound), _) => Ok(bound),
@@ -219,10 +234,10 @@ fn serve(
         secrets: Arc::clone(&plane.secrets),
         cluster: Arc::clone(&plane.cluster),
         peers: plane.peers.clone(),
-        beside: plane.beside.clone(),
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
-    let serving = api::serve(api, bound, cancel.clone());
+    let more = plane.beside.clone().unwrap_or_default();
+    let serving = api::serve_with(api, more, bound, cancel.clone());
     tokio::spawn(async move {
         tokio::join!(schedules, serving);
     })

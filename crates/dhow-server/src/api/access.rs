@@ -1,20 +1,40 @@
-//! Who may call. A Unix socket is guarded by its mode; on loopback any program of this host may call, but no web page
-//! through its browser: a request with an `Origin`, or with a `Host` that is no loopback name, is refused.
+//! Who may call. A Unix socket is guarded by its mode; on loopback without TLS any program of this host may call, but
+//! no web page through its browser. Over TLS a certificate of the cluster says who calls, and everybody else brings a
+//! token.
 
-use std::net::{IpAddr, SocketAddr};
+mod browser;
+mod principal;
+
+use std::net::SocketAddr;
 
 use axum::extract::Request;
-use axum::http::header;
-use dhow_wire::ProblemCode;
+use axum::http::{HeaderMap, Method, header};
+use dhow_core::state::ApiRole;
+use dhow_wire::token::CaFingerprint;
+use dhow_wire::{AccessToken, ProblemCode};
 
+use super::context::Api;
 use super::problem::ApiProblem;
 use crate::identity::Identity;
+use crate::services::ServiceManager;
 
-/// Who is let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Everyone who reaches the Unix socket or loopback.
-    Everyone,
+pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
+
+/// Asked by load balancers and other servers before they know anybody.
+const HEALTH: &str = "/health";
+
+/// What servers ask each other.
+const INTERNAL: &str = "/api/v1/internal/";
+
+/// What workers ask. These check by themselves who calls: by the certificate, or by the token in the request.
+const OF_WORKERS: [&str; 2] = ["/api/v1/workers/", "/dhow.v1.Nodes/"];
+
+/// Decides who is let in.
+#[derive(Clone)]
+pub struct Access {
+    manager: ServiceManager,
+    /// Of the cluster's CA, where there is a cluster key.
+    ca: Option<CaFingerprint>,
 }
 
 /// Where a request came from. Each one that is served carries it; one without it is treated as from the network.
@@ -32,88 +52,106 @@ pub enum Peer {
 }
 
 impl Access {
-    /// Lets a request in, or says why not.
-    pub(super) fn check(self, request: &Request) -> Result<(), ApiProblem> {
-        match self {
-            Self::Everyone => {}
+    pub fn new(api: &Api, ca: Option<CaFingerprint>) -> Self {
+        let manager = api.manager.clone();
+        Self { manager, ca }
+    }
+
+    pub(super) fn ca(&self) -> Option<CaFingerprint> {
+        self.ca
+    }
+
+    /// Lets a request in and says whose it is, or why not. Who speaks for others is decided here alone: the headers
+    /// that say so are taken off.
+    pub(super) fn check(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
+        let principal = self.principal(request);
+        let headers = request.headers_mut();
+        headers.remove(PRINCIPAL_HEADER);
+        headers.remove(AUTHOR_HEADER);
+        principal
+    }
+
+    fn principal(&self, request: &Request) -> Result<Principal, ApiProblem> {
+        let path = request.uri().path();
+        let is_internal = path.starts_with(INTERNAL);
+        let is_of_workers = OF_WORKERS.iter().any(|prefix| path.starts_with(prefix));
+        let local = match request.extensions().get::<Peer>() {
+            Some(Peer::Unix { uid }) => Principal::User { uid: *uid },
+            Some(Peer::Tcp(_)) | None => {
+                browser::check(request)?;
+                // Without a cluster key everything on loopback is believed, the other servers among it.
+                match self.ca {
+                    Some(_) => Principal::Local,
+                    None => Principal::forwarded(request.headers())?.unwrap_or(Principal::Local),
+                }
+            }
+            Some(Peer::Tls { identity, .. }) => {
+                return match identity {
+                    Some(Identity::Member(node)) => Principal::of_member(*node, request.headers()),
+                    Some(Identity::Worker(node)) if is_of_workers => Ok(Principal::Worker(*node)),
+                    Some(Identity::Worker(_)) | None if path == HEALTH => Ok(Principal::Unknown),
+                    Some(Identity::Worker(_)) => Err(forbidden("a worker may only ask for its own work")),
+                    None if is_of_workers => Ok(Principal::Unknown),
+                    None => self.bearer(request, is_internal),
+                };
+            }
+        };
+        if is_internal && self.ca.is_some() {
+            return Err(members_only());
         }
-        match request.extensions().get::<Peer>() {
-            Some(Peer::Unix { .. }) => Ok(()),
-            Some(Peer::Tls {
-                identity: Some(_), ..
-            }) => Ok(()),
-            Some(Peer::Tls { identity: None, .. } | Peer::Tcp(_)) | None => check_browser(request),
+        Ok(local)
+    }
+
+    fn bearer(&self, request: &Request, is_internal: bool) -> Result<Principal, ApiProblem> {
+        let principal = self.token(request.headers())?;
+        if is_internal {
+            return Err(members_only());
         }
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match principal {
+            Principal::Token {
+                role: ApiRole::Read, ..
+            } if !is_read => Err(forbidden(
+                "this token may only read; a change needs one that `dhow token create --role admin` made",
+            )),
+            principal => Ok(principal),
+        }
+    }
+
+    fn token(&self, headers: &HeaderMap) -> Result<Principal, ApiProblem> {
+        let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Unauthorized, detail));
+        let shown = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let Some((scheme, word)) = shown.and_then(|value| value.split_once(' ')) else {
+            return refused(
+                "no token came with the request: put one into DHOW_TOKEN; `dhow token create` on a server makes it",
+            );
+        };
+        let token = AccessToken::parse(word).ok();
+        let token = token.filter(|_| scheme.eq_ignore_ascii_case("bearer"));
+        let Some(token) = token else {
+            return refused("the token is malformed: use the whole word that `dhow token create` printed");
+        };
+        let state = self.manager.state();
+        let known = state.api_tokens.get(token.id());
+        let Some(known) = known.filter(|known| token.is_of(&known.hash)) else {
+            return refused("this cluster does not know the token: it was revoked, or is another cluster's");
+        };
+        if known.is_expired(self.manager.clock().wall_unix_ms().div_euclid(1_000)) {
+            return refused("the token has expired; `dhow token create` makes a new one");
+        }
+        Ok(Principal::Token {
+            name: known.name.clone(),
+            role: known.role,
+        })
     }
 }
 
-fn check_browser(request: &Request) -> Result<(), ApiProblem> {
-    let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Forbidden, detail));
-    if request.headers().contains_key(header::ORIGIN) {
-        return refused("web pages may not call this API: the request has an `Origin` header");
-    }
-    let host = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str())
-        .or_else(|| request.headers().get(header::HOST)?.to_str().ok());
-    if !host.is_some_and(is_loopback) {
-        return refused("call this API as `localhost` or by its loopback address: the `Host` is another one");
-    }
-    Ok(())
+fn forbidden(detail: &str) -> ApiProblem {
+    ApiProblem::new(ProblemCode::Forbidden, detail)
 }
 
-/// `localhost`, `127.0.0.1` and the like, with or without a port.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((name, port)) if is_port(port) => name,
-            Some(_) | None => return false,
-        },
-        None => match host.split_once(':') {
-            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-            Some(_) => return false,
-            None => host,
-        },
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-fn is_port(text: &str) -> bool {
-    let digits = text.strip_prefix(':');
-    text.is_empty() || digits.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_names_pass() {
-        for host in [
-            "localhost",
-            "LOCALHOST:3669",
-            "127.0.0.1:80",
-            "127.9.9.9",
-            "[::1]",
-            "[::1]:3669",
-        ] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in [
-            "",
-            "example.com",
-            "localhost.example.com",
-            "127.0.0.1.example.com",
-            "10.0.0.1:3669",
-            "[::2]:1",
-            "[::1",
-            "[::1]x",
-            "localhost:80:80",
-            "0.0.0.0",
-            "127.0.0.1@example.com",
-        ] {
-            assert!(!is_loopback(host), "{host}");
-        }
-    }
+fn members_only() -> ApiProblem {
+    forbidden("only servers of the cluster may ask this, with their certificates")
 }

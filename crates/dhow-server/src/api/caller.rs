@@ -7,22 +7,16 @@ use axum::http::request::Parts;
 use dhow_core::command::RequestId;
 use dhow_core::state::Request;
 
-use super::access::Peer;
+use super::access::Principal;
 use super::limits::KEY_CHARS_MAX;
 use super::problem::ApiProblem;
 
 pub(super) const KEY_HEADER: &str = "idempotency-key";
 
-/// Names the caller of a request that another server passes on.
-pub(super) const PRINCIPAL_HEADER: &str = "x-dhow-principal";
-
-/// Whom an unnamed caller of this host is.
-const LOCAL: &str = "local";
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
-    peer: Option<Peer>,
+    principal: Principal,
     key: Option<Arc<str>>,
     /// What the request is, without its body.
     line: String,
@@ -48,18 +42,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
             }
         };
         Ok(Self {
-            peer: parts.extensions.get::<Peer>().copied(),
+            principal: principal(parts),
             key,
             line: format!("{} {}", parts.method, parts.uri),
         })
-    }
-}
-
-/// Who makes a request, in one word, for its retries to be known by.
-pub(super) fn principal(parts: &Parts) -> Arc<str> {
-    match parts.extensions.get::<Peer>() {
-        Some(Peer::Unix { uid }) => format!("uid {uid}").into(),
-        Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => LOCAL.into(),
     }
 }
 
@@ -71,10 +57,7 @@ impl Caller {
         hasher.update(self.line.as_bytes());
         hasher.update(&[0]);
         hasher.update(body);
-        let principal = match self.peer {
-            Some(Peer::Unix { uid }) => format!("uid {uid}").into(),
-            Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => LOCAL.into(),
-        };
+        let principal = self.principal.text();
         Some(RequestId {
             request: Request { principal, key },
             body_hash: *hasher.finalize().as_bytes(),
@@ -83,16 +66,12 @@ impl Caller {
 
     /// For people: the name of the one who called, where the host knows it.
     pub async fn author(&self) -> Arc<str> {
-        let uid = match self.peer {
-            Some(Peer::Unix { uid }) => uid,
-            Some(Peer::Tcp(_) | Peer::Tls { .. }) | None => return LOCAL.into(),
-        };
-        // The user database may be slow, or across the network.
-        let looked_up = tokio::task::spawn_blocking(move || {
-            let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
-            user.ok().flatten().map(|user| user.name)
-        });
-        let name = looked_up.await.ok().flatten();
-        name.unwrap_or_else(|| format!("uid {uid}")).into()
+        self.principal.author().await
     }
+}
+
+/// What stands before every route has said who calls.
+pub(super) fn principal(parts: &Parts) -> Principal {
+    let found = parts.extensions.get::<Principal>();
+    found.cloned().unwrap_or(Principal::Unknown)
 }

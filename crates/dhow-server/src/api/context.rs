@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
+use dhow_wire::token::CaFingerprint;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::WRITE_TIMEOUT;
@@ -22,8 +23,6 @@ pub struct Api {
     pub cluster: Arc<dyn Cluster>,
     /// The way to other servers.
     pub peers: PeerHttp,
-    /// Routes of other protocols on the same port, behind the same access.
-    pub beside: Option<axum::Router>,
 }
 
 /// The API and when it ends: open streams end with the token.
@@ -31,6 +30,8 @@ pub struct Api {
 pub(super) struct Context {
     pub api: Api,
     pub end: CancellationToken,
+    /// Of the cluster's CA, where there is a cluster key.
+    pub ca: Option<CaFingerprint>,
 }
 
 impl Context {

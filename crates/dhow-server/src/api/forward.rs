@@ -15,7 +15,7 @@ use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
 use dhow_wire::{ClusterModeName, Problem, ProblemCode};
 use tokio::time::Instant;
 
-use super::caller::{KEY_HEADER, PRINCIPAL_HEADER, principal};
+use super::caller::{KEY_HEADER, principal};
 use super::context::Context;
 use super::extract::read;
 use super::limits::{
@@ -109,7 +109,7 @@ impl Kept {
     }
 
     /// The same request for another server.
-    fn passed_on(&self) -> Request {
+    async fn passed_on(&self) -> Request {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = self.parts.method.clone();
         if let Some(path) = self.parts.uri.path_and_query() {
@@ -123,9 +123,7 @@ impl Kept {
             }
         }
         headers.insert(&FORWARDED, HeaderValue::from_static("1"));
-        if let Ok(value) = HeaderValue::from_str(&principal(&self.parts)) {
-            headers.insert(PRINCIPAL_HEADER, value);
-        }
+        headers.extend(principal(&self.parts).headers().await);
         request
     }
 }
@@ -194,7 +192,10 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
     let Some(member) = members.iter().find(|member| member.node == leader) else {
         return Attempt::Again(no_leader().into_response());
     };
-    let asked = context.api.peers.send(leader, member.api_addr, kept.passed_on());
+    let asked = context
+        .api
+        .peers
+        .send(leader, member.api_addr, kept.passed_on().await);
     let is_stream = kept.is_read() && kept.parts.uri.path().ends_with("/progress");
     let answered = match is_stream {
         true => asked.await,

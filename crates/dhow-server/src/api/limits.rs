@@ -68,6 +68,15 @@ pub(super) const IMAGE_TEXT_BYTES_MAX: usize = 4_096;
 /// Connections of all listeners together: each has buffers of some 20 KiB, so that these are 20 MiB.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 
+/// TLS handshakes at the same time: each costs some 100 microseconds of a core and 10 KiB.
+pub(super) const HANDSHAKES_MAX: usize = 64;
+
+/// A caller that has not proved who it is by then is not waited for.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest that a token of the API may be good for: 100 years.
+pub(super) const TOKEN_TTL_SECS_MAX: u64 = 100 * 365 * 86_400;
+
 /// A client that has not sent its header by then is not waited for.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 

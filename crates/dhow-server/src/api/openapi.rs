@@ -92,7 +92,14 @@ pub fn document() -> Document {
 /// Statuses that any call may be answered with.
 const ALWAYS: &[(&str, &str)] = &[
     ("400", "The request cannot be read"),
-    ("403", "Not from a web page, and not by another host's name"),
+    (
+        "401",
+        "Over TLS: a valid token is needed, or a certificate of the cluster",
+    ),
+    (
+        "403",
+        "Not with this token, not from a web page, and not by another host's name",
+    ),
     ("404", "There is no such thing"),
     ("405", "This address does not take that method"),
     ("500", "A bug, or a disk that fails"),

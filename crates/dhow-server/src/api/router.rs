@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use dhow_wire::ProblemCode;
@@ -17,21 +18,30 @@ use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
     cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics, nodes,
-    openapi, plan, progress, replicas, secrets,
+    openapi, plan, progress, replicas, secrets, tokens,
 };
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
+    router_with(api, Router::new(), access, end)
+}
+
+/// The same with further routes, which are guarded alike.
+pub fn router_with(api: Api, more: Router, access: Access, end: CancellationToken) -> Router {
     let (routes, _) = described().split_for_parts();
-    let beside = api.beside.clone().unwrap_or_default();
-    let context = Context { api, end };
+    let context = Context {
+        api,
+        end,
+        ca: access.ca(),
+    };
     routes
         .merge(internal::routes())
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(context.clone(), forward::route))
         .with_state(context)
-        .merge(beside)
+        // Theirs would answer for what nobody has.
+        .merge(more.reset_fallback())
         .layer(middleware::from_fn_with_state(access, guard))
 }
 
@@ -70,6 +80,8 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(images::prune))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
 }
 
 async fn no_such_address(request: Request) -> ApiProblem {
@@ -87,11 +99,22 @@ async fn no_such_method(request: Request) -> ApiProblem {
     ApiProblem::new(ProblemCode::MethodNotAllowed, detail)
 }
 
-/// Lets a request in, and turns a bug into an answer instead of a broken connection.
-async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
-    if let Err(problem) = access.check(&request) {
-        return problem.into_response();
+/// Says with which kind of proof somebody unknown would be let in.
+fn refusal(problem: ApiProblem) -> Response {
+    let mut response = problem.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
     }
+    response
+}
+
+/// Lets a request in, and turns a bug into an answer instead of a broken connection.
+async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match access.check(&mut request) {
+        Ok(principal) => request.extensions_mut().insert(principal),
+        Err(problem) => return refusal(problem),
+    };
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answered.unwrap_or_else(|_| {

@@ -3,12 +3,14 @@
 mod bind;
 mod connection;
 mod error;
+mod tls;
 mod unix_socket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -17,19 +19,22 @@ use tokio_util::task::TaskTracker;
 use super::access::{Access, Peer};
 use super::context::Api;
 use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE};
-use super::router::router;
+use super::router::router_with;
 
 pub use bind::bind;
 use connection::Server;
 pub use error::BindError;
+pub use tls::ApiTls;
 use unix_socket::SocketFile;
 
 /// Where the API is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Listeners {
     pub socket: Option<PathBuf>,
-    /// Loopback alone: any other address needs TLS and a token.
+    /// Loopback alone where there is no TLS.
     pub tcp: Vec<SocketAddr>,
+    /// On loopback plain HTTP is served beside it, on any other address TLS alone.
+    pub tls: Option<ApiTls>,
 }
 
 /// Listeners that are open: whoever connects waits until they are served.
@@ -37,6 +42,7 @@ pub struct Listeners {
 pub struct Bound {
     unix: Option<(UnixListener, SocketFile)>,
     tcp: Vec<TcpListener>,
+    tls: Option<ApiTls>,
 }
 
 impl Bound {
@@ -50,8 +56,17 @@ impl Bound {
 /// Serves until `cancel` is cancelled: then nothing new is taken, open streams end, and what is under way has a few
 /// seconds to finish.
 pub async fn serve(api: Api, bound: Bound, cancel: CancellationToken) {
+    serve_with(api, Router::new(), bound, cancel).await;
+}
+
+/// The same with further routes, which are guarded alike.
+pub async fn serve_with(api: Api, more: Router, bound: Bound, cancel: CancellationToken) {
+    let ca = bound.tls.as_ref().map(ApiTls::fingerprint);
+    let access = Access::new(&api, ca);
+    let clock = Arc::clone(api.manager.clock());
     let server = Server {
-        router: router(api, Access::Everyone, cancel.clone()),
+        clock,
+        router: router_with(api, more, access, cancel.clone()),
         cancel: cancel.clone(),
         connections: TaskTracker::new(),
         room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
@@ -65,8 +80,8 @@ pub async fn serve(api: Api, bound: Bound, cancel: CancellationToken) {
         listening.spawn(async move { accept_unix(listener, server).await });
     }
     for listener in bound.tcp {
-        let server = server.clone();
-        listening.spawn(async move { accept_tcp(listener, server).await });
+        let (server, tls) = (server.clone(), bound.tls.clone());
+        listening.spawn(async move { accept_tcp(listener, tls, server).await });
     }
     listening.close();
     cancel.cancelled().await;
@@ -99,7 +114,8 @@ async fn accept_unix(listener: UnixListener, server: Server) {
     }
 }
 
-async fn accept_tcp(listener: TcpListener, server: Server) {
+async fn accept_tcp(listener: TcpListener, tls: Option<ApiTls>, server: Server) {
+    let is_loopback = listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback());
     while let Some(room) = server.room().await {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -109,7 +125,10 @@ async fn accept_tcp(listener: TcpListener, server: Server) {
             Ok((stream, peer)) => {
                 // Small answers go out at once; where that cannot be set they are only slower.
                 let _ = stream.set_nodelay(true);
-                server.start(stream, Peer::Tcp(peer), room);
+                match &tls {
+                    Some(tls) => server.open(tls.clone(), stream, peer, is_loopback, room),
+                    None => server.start(stream, Peer::Tcp(peer), room),
+                }
             }
             Err(error) => server.rest(&error).await,
         }

@@ -1,7 +1,9 @@
 //! Routes over an in-process runtime and a scripted door.
 
+mod access;
 mod deploying;
 mod document;
+mod doors;
 mod images_and_secrets;
 mod input;
 mod listing;
@@ -9,3 +11,4 @@ mod progress;
 mod serving;
 mod streams;
 mod support;
+mod tokens;

@@ -6,7 +6,6 @@ use dhow_agent::Session;
 use dhow_core::ids::NodeId;
 use dhow_server::clock::Clock;
 use dhow_server::cluster::Cluster;
-use dhow_server::keys::NodeTls;
 use dhow_server::peer_http::PeerHttp;
 use dhow_server::runtime::{InputSender, RuntimeHandle, RuntimeView};
 use dhow_server::secrets::SecretBox;
@@ -27,8 +26,6 @@ pub struct Plane {
     /// The agent's way to whoever leads.
     pub session: Arc<dyn Session>,
     pub secrets: Arc<SecretBox>,
-    /// Where there is a cluster key.
-    pub tls: Option<NodeTls>,
     /// Routes that are served beside the API.
     pub beside: Option<axum::Router>,
     /// What is to be ended after the runtime.

@@ -16,7 +16,7 @@ use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
 use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
-use dhow_server::runtime::{self, InputSender, RuntimeView};
+use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_wire::{DaemonConfig, RaftPeer};
 use tokio_util::sync::CancellationToken;
@@ -35,12 +35,12 @@ pub async fn start(
     config: &DaemonConfig,
     node: NodeId,
     peers: &[RaftPeer],
+    security: Option<Security>,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let clock: Arc<dyn Clock> = clock;
     let own = peers.iter().find(|peer| peer.id == node.0);
     let own = own.context("`peers` does not name this server")?;
-    let security = security::read(config, node, clock.as_ref())?;
     if security.is_none() {
         let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
         let all: Vec<_> = peers.chain([config.api_addr]).collect();
@@ -61,7 +61,7 @@ pub async fn start(
     let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
     let first = options.peers.clone();
     let opened = runtime::open_raft(&config.data_dir, options).await;
-    let (opened, log) = opened.with_context(|| {
+    let OpenedRaft { runtime: opened, log } = opened.with_context(|| {
         let dir = config.data_dir.display();
         format!("the state in {dir} cannot be opened")
     })?;
@@ -134,7 +134,6 @@ pub async fn start(
         peers: PeerHttp::new(dialer),
         session: Arc::new(session),
         secrets,
-        tls: node_tls,
         beside: Some(gateway::routes(gateway)),
         rest: Box::pin(async move {
             end.cancel();

@@ -56,7 +56,6 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
         peers: PeerHttp::new(Arc::new(PlainDialer)),
         session: Arc::new(session),
         secrets,
-        tls: None,
         beside: None,
         rest: Box::pin(std::future::ready(())),
     })

@@ -152,11 +152,11 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
             api_addr: ([127, 0, 0, 1], 3669).into(),
         }),
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
-        beside: None,
     };
     let listeners = Listeners {
         socket: Some(folder.join("dhow.sock")),
         tcp: Vec::new(),
+        tls: None,
     };
     let bound = bind(&listeners).await.unwrap();
     tokio::spawn(async move {

@@ -10,7 +10,7 @@ use super::{Bound, Listeners};
 pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
     let mut tcp = Vec::with_capacity(listeners.tcp.len());
     for addr in &listeners.tcp {
-        if !addr.ip().is_loopback() {
+        if listeners.tls.is_none() && !addr.ip().is_loopback() {
             return Err(BindError::NotLoopback { addr: *addr });
         }
         let bound = TcpListener::bind(addr).await;
@@ -20,5 +20,6 @@ pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
         Some(path) => Some(unix_socket::bind(path).await?),
         None => None,
     };
-    Ok(Bound { unix, tcp })
+    let tls = listeners.tls.clone();
+    Ok(Bound { unix, tcp, tls })
 }

@@ -1,6 +1,7 @@
 //! One connection and its requests.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::tls::{ApiTls, Opened};
 use crate::api::access::Peer;
 use crate::api::limits::HEADER_TIMEOUT;
+use crate::clock::Clock;
+use crate::gateway::HeardStream;
+use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS};
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
@@ -27,6 +33,7 @@ const REST: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(super) struct Server {
     pub router: Router,
+    pub clock: Arc<dyn Clock>,
     pub cancel: CancellationToken,
     pub connections: TaskTracker,
     pub room: Arc<Semaphore>,
@@ -55,22 +62,51 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (router, cancel, abort) = (self.router.clone(), self.cancel.clone(), self.abort.clone());
+        let clock = Arc::clone(&self.clock);
         self.connections.spawn(async move {
             let _room = room;
             tokio::select! {
-                () = run(stream, peer, router, cancel) => {}
+                () = run(stream, peer, router, clock, cancel) => {}
                 () = abort.cancelled() => {}
+            }
+        });
+    }
+
+    /// The same for one that may begin with TLS.
+    pub fn open(
+        &self,
+        tls: ApiTls,
+        stream: TcpStream,
+        addr: SocketAddr,
+        is_plain_served: bool,
+        room: OwnedSemaphorePermit,
+    ) {
+        let server = self.clone();
+        self.connections.spawn(async move {
+            let opened = tokio::select! {
+                opened = tls.open(stream, addr, is_plain_served) => opened,
+                () = server.cancel.cancelled() => return,
+            };
+            match opened {
+                Ok(Opened::Tls(stream, peer)) => server.start(*stream, peer, room),
+                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), room),
+                // Anybody can cause this as often as they like, so that it stays out of the log.
+                Err(why) => tracing::debug!(%addr, why, "a caller is refused"),
             }
         });
     }
 }
 
-async fn run<S>(stream: S, peer: Peer, router: Router, cancel: CancellationToken)
+async fn run<S>(stream: S, peer: Peer, router: Router, clock: Arc<dyn Clock>, cancel: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = HeardStream::new(stream, clock);
+    let heard = stream.last_heard();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        // The nodes' sessions are judged by it.
+        request.extensions_mut().insert(heard.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -78,7 +114,11 @@ where
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_EVERY_MS)))
+        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -23,6 +23,9 @@ pub enum BindError {
         #[source]
         cause: io::Error,
     },
-    #[error("the API listens on loopback alone, {addr} is none; set `api_addr: 127.0.0.1:{}`", addr.port())]
+    #[error(
+        "others can reach {addr}, so that the API needs a cluster key there: make one with `dhow cluster keygen` and \
+         put it where `cluster_key_file` says, or set `api_addr: 127.0.0.1:{}`", addr.port()
+    )]
     NotLoopback { addr: SocketAddr },
 }

@@ -12,6 +12,7 @@ DELETE /api/v1/deployments/{name}
 DELETE /api/v1/images
 DELETE /api/v1/nodes/{id}
 DELETE /api/v1/secrets/{name}
+DELETE /api/v1/tokens/{id}
 GET /api/v1/cluster
 GET /api/v1/deployments
 GET /api/v1/deployments/{name}
@@ -26,6 +27,7 @@ GET /api/v1/nodes/{id}
 GET /api/v1/openapi.json
 GET /api/v1/replicas
 GET /api/v1/secrets
+GET /api/v1/tokens
 GET /health
 GET /metrics
 GET /ready
@@ -41,6 +43,7 @@ POST /api/v1/nodes/{id}/drain
 POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
+POST /api/v1/tokens
 PUT /api/v1/secrets/{name}
 ";
 

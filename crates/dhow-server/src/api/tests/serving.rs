@@ -18,6 +18,7 @@ fn listeners(dir: &Path) -> Listeners {
     Listeners {
         socket: Some(dir.join("dhow.sock")),
         tcp: vec!["127.0.0.1:0".parse().unwrap()],
+        tls: None,
     }
 }
 
@@ -80,6 +81,7 @@ async fn the_socket_is_its_owners_and_says_who_called() {
     let open = Listeners {
         socket: None,
         tcp: vec!["0.0.0.0:0".parse().unwrap()],
+        tls: None,
     };
     assert!(matches!(bind(&open).await, Err(BindError::NotLoopback { .. })));
 }

@@ -82,9 +82,8 @@ impl World {
                 api_addr: ([127, 0, 0, 1], 3669).into(),
             }),
             peers: PeerHttp::new(Arc::new(PlainDialer)),
-            beside: None,
         };
-        let router = router(api.clone(), Access::Everyone, end.clone());
+        let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {
             clock,
             handle,

@@ -1,0 +1,117 @@
+//! Who calls, once that is known.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue};
+use dhow_core::ids::NodeId;
+use dhow_core::state::ApiRole;
+
+use crate::api::problem::ApiProblem;
+
+/// Name the original caller of a request that a server passes on. Believed of members alone.
+pub const PRINCIPAL_HEADER: &str = "x-dhow-principal";
+pub const AUTHOR_HEADER: &str = "x-dhow-author";
+
+/// The longest name in such a header: that of a token with its kind, and room.
+const NAME_CHARS_MAX: usize = 128;
+
+/// Whom an unnamed caller of this host is.
+const LOCAL: &str = "local";
+
+/// See the module. Every request that was let in carries one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// Some program of this host.
+    Local,
+    /// A user of this host, on the Unix socket.
+    User {
+        uid: u32,
+    },
+    /// A server of the cluster, for itself.
+    Member(NodeId),
+    /// Somebody whose request a server of the cluster passed on.
+    Forwarded {
+        principal: Arc<str>,
+        author: Arc<str>,
+    },
+    Worker(NodeId),
+    Token {
+        name: Arc<str>,
+        role: ApiRole,
+    },
+    /// Nobody has been asked who they are: the route needs no right, or asks by itself.
+    Unknown,
+}
+
+impl Principal {
+    /// What a retried request is known by, together with its key.
+    pub fn text(&self) -> Arc<str> {
+        match self {
+            Self::Local | Self::Unknown => LOCAL.into(),
+            Self::User { uid } => format!("uid {uid}").into(),
+            Self::Member(node) => format!("node {node}").into(),
+            Self::Worker(node) => format!("worker {node}").into(),
+            Self::Forwarded { principal, .. } => Arc::clone(principal),
+            Self::Token { name, .. } => format!("token {name}").into(),
+        }
+    }
+
+    /// For people: the name of the one who called, where it is known.
+    pub async fn author(&self) -> Arc<str> {
+        match self {
+            Self::User { uid } => user_name(*uid).await,
+            Self::Forwarded { author, .. } => Arc::clone(author),
+            Self::Token { name, .. } => Arc::clone(name),
+            Self::Local | Self::Unknown | Self::Member(_) | Self::Worker(_) => self.text(),
+        }
+    }
+
+    /// The headers with which a server passes a request of this caller on.
+    pub async fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let author = self.author().await;
+        for (name, text) in [(PRINCIPAL_HEADER, self.text()), (AUTHOR_HEADER, author)] {
+            let value = HeaderValue::from_str(&text);
+            // A user's name may hold what no header can; then the number that stands beside it has to do.
+            if let Ok(value) = value {
+                headers.insert(name, value);
+            }
+        }
+        headers
+    }
+
+    /// A member, or the one that it speaks for.
+    pub(super) fn of_member(node: NodeId, headers: &HeaderMap) -> Result<Self, ApiProblem> {
+        Ok(Self::forwarded(headers)?.unwrap_or(Self::Member(node)))
+    }
+
+    /// The one that a server speaks for, where it names one.
+    pub(super) fn forwarded(headers: &HeaderMap) -> Result<Option<Self>, ApiProblem> {
+        let Some(principal) = read(headers, PRINCIPAL_HEADER)? else {
+            return Ok(None);
+        };
+        let author = read(headers, AUTHOR_HEADER)?.unwrap_or_else(|| Arc::clone(&principal));
+        Ok(Some(Self::Forwarded { principal, author }))
+    }
+}
+
+fn read(headers: &HeaderMap, name: &str) -> Result<Option<Arc<str>>, ApiProblem> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().map(str::trim);
+    let text = text.filter(|text| (1..=NAME_CHARS_MAX).contains(&text.len()));
+    text.map(|text| Some(text.into())).ok_or_else(|| {
+        ApiProblem::bad_request(format!("`{name}` has 1 to {NAME_CHARS_MAX} visible characters"))
+    })
+}
+
+async fn user_name(uid: u32) -> Arc<str> {
+    // The user database may be slow, or across the network.
+    let looked_up = tokio::task::spawn_blocking(move || {
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
+        user.ok().flatten().map(|user| user.name)
+    });
+    let name = looked_up.await.ok().flatten();
+    name.unwrap_or_else(|| format!("uid {uid}")).into()
+}

@@ -1,0 +1,94 @@
+//! TLS on the API's port.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_wire::token::CaFingerprint;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::api::access::Peer;
+use crate::api::limits::{HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, HEADER_TIMEOUT};
+use crate::keys::{NodeTls, WorkerCa, identity_of, tls_refusal};
+
+/// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
+const TLS_FIRST_BYTE: u8 = 0x16;
+
+/// What the API needs to be reached by others. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiTls {
+    acceptor: TlsAcceptor,
+    fingerprint: CaFingerprint,
+    handshakes: Arc<Semaphore>,
+}
+
+impl fmt::Debug for ApiTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiTls({})", self.fingerprint)
+    }
+}
+
+/// What a connection turned out to be.
+pub(super) enum Opened {
+    Tls(Box<TlsStream<TcpStream>>, Peer),
+    Plain(TcpStream),
+}
+
+impl ApiTls {
+    /// Members are known by their certificates, and the workers of these CAs.
+    pub fn new(tls: &NodeTls, workers: &[WorkerCa]) -> Result<Self, rustls::Error> {
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(tls.server_config_api(workers)?)),
+            fingerprint: tls.fingerprint(),
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+        })
+    }
+
+    pub(super) fn fingerprint(&self) -> CaFingerprint {
+        self.fingerprint
+    }
+
+    /// Looks at the first byte. What is no TLS passes only where plain HTTP is served too.
+    pub(super) async fn open(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        is_plain_served: bool,
+    ) -> Result<Opened, String> {
+        let mut first = [0];
+        // A browser or a pool may connect before it has something to say, which costs no more than a slow header.
+        within(HEADER_TIMEOUT, stream.peek(&mut first)).await?;
+        if first[0] != TLS_FIRST_BYTE {
+            return match is_plain_served {
+                true => Ok(Opened::Plain(stream)),
+                false => Err("plain HTTP is not served on this address; use https://".into()),
+            };
+        }
+        let handshake = async {
+            let _room = self.handshakes.acquire().await.map_err(std::io::Error::other)?;
+            self.acceptor.accept(stream).await
+        };
+        let stream = within(HANDSHAKE_TIMEOUT, handshake).await?;
+        let shown = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|chain| chain.first());
+        let identity = match shown {
+            Some(leaf) => Some(identity_of(leaf).ok_or("its certificate says nothing about who it is")?),
+            None => None,
+        };
+        Ok(Opened::Tls(Box::new(stream), Peer::Tls { addr, identity }))
+    }
+}
+
+async fn within<T>(timeout: Duration, work: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(timeout, work).await {
+        Ok(done) => done.map_err(|error| tls_refusal(&error)),
+        Err(_) => Err("it took too long".into()),
+    }
+}

@@ -1,0 +1,329 @@
+//! Who may do what, by where a request came from and what it shows.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use axum::routing::any;
+use dhow_core::ids::NodeId;
+use dhow_wire::api::{HistoryEntry, TokenCreated};
+use dhow_wire::token::CaFingerprint;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::support::{SHOP, World, request};
+use crate::api::{Access, Peer, router_with};
+use crate::identity::Identity;
+
+const CA: CaFingerprint = CaFingerprint([9; 32]);
+
+fn tls(identity: Option<Identity>) -> Peer {
+    let addr = "192.0.2.7:40000".parse().unwrap();
+    Peer::Tls { addr, identity }
+}
+
+fn stranger() -> Peer {
+    tls(None)
+}
+
+fn member() -> Peer {
+    tls(Some(Identity::Member(NodeId(2))))
+}
+
+fn worker() -> Peer {
+    tls(Some(Identity::Worker(NodeId(40))))
+}
+
+fn local() -> Peer {
+    Peer::Tcp("127.0.0.1:40000".parse().unwrap())
+}
+
+/// The API with a cluster key or without, and routes that others bring.
+fn router(world: &World, ca: Option<CaFingerprint>) -> Router {
+    let answers = any(|| async { "answered" });
+    let more = Router::new()
+        .route("/api/v1/internal/scale", answers.clone())
+        .route("/api/v1/workers/poll", answers.clone())
+        .route("/dhow.v1.Nodes/Session", answers);
+    let access = Access::new(&world.api, ca);
+    router_with(world.api.clone(), more, access, CancellationToken::new())
+}
+
+struct Caller<'a> {
+    router: &'a Router,
+    peer: Peer,
+    headers: Vec<(&'a str, String)>,
+}
+
+impl Caller<'_> {
+    async fn send(&self, method: Method, path: &str, body: &str) -> axum::http::Response<Body> {
+        let mut request = request(method, path).extension(self.peer);
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let request: Request<Body> = request.body(Body::from(body.to_owned())).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn status(&self, method: Method, path: &str) -> u16 {
+        let body = if path.ends_with("/deployments") { SHOP } else { "" };
+        self.send(method, path, body).await.status().as_u16()
+    }
+}
+
+fn caller(router: &Router, peer: Peer) -> Caller<'_> {
+    Caller {
+        router,
+        peer,
+        headers: Vec::new(),
+    }
+}
+
+fn bearer<'a>(router: &'a Router, token: &str) -> Caller<'a> {
+    let mut caller = caller(router, stranger());
+    caller.headers.push(("authorization", format!("Bearer {token}")));
+    caller
+}
+
+async fn token(world: &World, body: &str) -> TokenCreated {
+    let mut created = request(Method::POST, "/api/v1/tokens");
+    created = created.header("content-type", "application/json");
+    let reply = world
+        .send(created.body(Body::from(body.to_owned())).unwrap())
+        .await;
+    reply.json()
+}
+
+#[tokio::test]
+async fn without_a_certificate_a_token_is_needed_everywhere_but_for_health() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let nobody = caller(&router, stranger());
+    assert_eq!(nobody.status(Method::GET, "/health").await, 200);
+    for path in [
+        "/ready",
+        "/metrics",
+        "/api/v1/openapi.json",
+        "/api/v1/nodes",
+        "/nowhere",
+    ] {
+        let refused = nobody.send(Method::GET, path, "").await;
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "{path}");
+        assert_eq!(refused.headers()["www-authenticate"], "Bearer");
+    }
+    for method in [Method::POST, Method::PUT, Method::DELETE] {
+        assert_eq!(nobody.status(method, "/api/v1/deployments").await, 401);
+    }
+    assert!(world.state().deployments.is_empty());
+}
+
+#[tokio::test]
+async fn an_admin_changes_things_and_a_reader_does_not() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let admin = token(&world, r#"{"role":"admin","name":"alice@laptop"}"#).await;
+    let reader = token(&world, r#"{"role":"read"}"#).await;
+    let reading = bearer(&router, &reader.token);
+    let changing = bearer(&router, &admin.token);
+    for path in ["/api/v1/nodes", "/ready", "/api/v1/secrets", "/api/v1/tokens"] {
+        assert_eq!(reading.status(Method::GET, path).await, 200, "{path}");
+        assert_eq!(changing.status(Method::GET, path).await, 200, "{path}");
+    }
+    for (method, path) in [
+        (Method::POST, "/api/v1/deployments"),
+        (Method::PUT, "/api/v1/secrets/db"),
+        (Method::DELETE, "/api/v1/secrets/db"),
+        (Method::POST, "/api/v1/tokens"),
+        (
+            Method::POST,
+            "/api/v1/deployments/shop/replicas/web-default-0/exec",
+        ),
+        (Method::POST, "/api/v1/plan"),
+        (Method::POST, "/api/v1/nowhere"),
+    ] {
+        assert_eq!(reading.status(method.clone(), path).await, 403, "{method} {path}");
+    }
+    assert!(world.state().deployments.is_empty() && world.state().api_tokens.len() == 2);
+    assert_eq!(changing.status(Method::POST, "/api/v1/deployments").await, 200);
+    let history: Vec<HistoryEntry> = world.get("/api/v1/deployments/shop/history").await.json();
+    assert_eq!(history[0].author, "alice@laptop");
+    assert_eq!(changing.status(Method::GET, "/api/v1/internal/scale").await, 403);
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_good_are_refused() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let status = |token: String| {
+        let router = router.clone();
+        async move { bearer(&router, &token).status(Method::GET, "/api/v1/nodes").await }
+    };
+    let created = token(&world, r#"{"role":"admin","ttl_secs":60}"#).await;
+    assert_eq!(status(created.token.clone()).await, 200);
+    // One character of its secret is another.
+    let mut other = created.token.clone().into_bytes();
+    let place = "dhow1.".len() + created.id.len() + 2;
+    other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+    assert_eq!(status(String::from_utf8(other).unwrap()).await, 401);
+    assert_eq!(
+        status(created.token.replace(&created.id, "0000000000000000")).await,
+        401
+    );
+    for text in ["", "x", "dhow1", &created.id, &"x".repeat(5_000)] {
+        assert_eq!(status(text.to_owned()).await, 401, "{text}");
+    }
+    let mut basic = caller(&router, stranger());
+    basic
+        .headers
+        .push(("authorization", format!("Basic {}", created.token)));
+    assert_eq!(basic.status(Method::GET, "/api/v1/nodes").await, 401);
+    world.clock.advance(59_000);
+    assert_eq!(status(created.token.clone()).await, 200);
+    world.clock.advance(1_000);
+    assert_eq!(status(created.token.clone()).await, 401, "it has expired");
+    let revoked = token(&world, r#"{"role":"admin"}"#).await;
+    assert_eq!(status(revoked.token.clone()).await, 200);
+    let path = format!("/api/v1/tokens/{}", revoked.id);
+    assert_eq!(world.call(Method::DELETE, &path, "").await.status, StatusCode::OK);
+    assert_eq!(status(revoked.token).await, 401, "it is revoked");
+}
+
+#[tokio::test]
+async fn a_worker_gets_its_own_work_and_nothing_else() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let worker = caller(&router, worker());
+    for path in ["/api/v1/workers/poll", "/dhow.v1.Nodes/Session"] {
+        assert_eq!(worker.status(Method::POST, path).await, 200);
+    }
+    for path in [
+        "/api/v1/nodes",
+        "/api/v1/internal/scale",
+        "/ready",
+        "/api/v1/workers",
+    ] {
+        assert_eq!(worker.status(Method::GET, path).await, 403, "{path}");
+    }
+    assert_eq!(worker.status(Method::GET, "/health").await, 200);
+    // One that registers has no certificate yet: those routes look at its token themselves.
+    let registering = caller(&router, stranger());
+    assert_eq!(
+        registering.status(Method::POST, "/api/v1/workers/poll").await,
+        200
+    );
+    // Nor does a token help a worker out of its routes.
+    let admin = token(&world, r#"{"role":"admin"}"#).await;
+    let mut both = caller(&router, self::worker());
+    both.headers
+        .push(("authorization", format!("Bearer {}", admin.token)));
+    assert_eq!(both.status(Method::GET, "/api/v1/nodes").await, 403);
+}
+
+#[tokio::test]
+async fn internal_routes_are_for_members() {
+    let world = World::new().await;
+    let path = "/api/v1/internal/scale";
+    let with_key = router(&world, Some(CA));
+    assert_eq!(caller(&with_key, member()).status(Method::POST, path).await, 200);
+    for peer in [local(), Peer::Unix { uid: 0 }, worker()] {
+        assert_eq!(
+            caller(&with_key, peer).status(Method::POST, path).await,
+            403,
+            "{peer:?}"
+        );
+    }
+    assert_eq!(
+        caller(&with_key, stranger()).status(Method::POST, path).await,
+        401
+    );
+    let without = router(&world, None);
+    for peer in [local(), Peer::Unix { uid: 0 }] {
+        assert_eq!(
+            caller(&without, peer).status(Method::POST, path).await,
+            200,
+            "{peer:?}"
+        );
+    }
+    let mut page = caller(&without, local());
+    page.headers.push(("origin", "https://example.com".into()));
+    assert_eq!(page.status(Method::POST, path).await, 403);
+}
+
+#[tokio::test]
+async fn a_member_speaks_for_others_and_nobody_else_does() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let deploy = |peer: Peer, image: &'static str, headers: Vec<(&'static str, String)>| {
+        let caller = Caller {
+            router: &router,
+            peer,
+            headers,
+        };
+        async move {
+            let body = SHOP.replace("nginx:1.27", image);
+            caller
+                .send(Method::POST, "/api/v1/deployments", &body)
+                .await
+                .status()
+        }
+    };
+    let named = || {
+        vec![
+            ("x-dhow-principal", "uid 1000".to_owned()),
+            ("x-dhow-author", "alice".to_owned()),
+        ]
+    };
+    let admin = token(&world, r#"{"role":"admin","name":"bob"}"#).await;
+    let with_token = [
+        named(),
+        vec![("authorization", format!("Bearer {}", admin.token))],
+    ]
+    .concat();
+    assert_eq!(deploy(member(), "nginx:1.27", named()).await, 200);
+    assert_eq!(deploy(stranger(), "nginx:1.28", with_token).await, 200);
+    assert_eq!(deploy(local(), "nginx:1.27", named()).await, 200);
+    assert_eq!(deploy(member(), "nginx:1.28", Vec::new()).await, 200);
+    let only_principal = vec![("x-dhow-principal", "token carol".to_owned())];
+    assert_eq!(deploy(member(), "nginx:1.27", only_principal).await, 200);
+    let history: Vec<HistoryEntry> = world.get("/api/v1/deployments/shop/history").await.json();
+    let mut authors: Vec<_> = history
+        .iter()
+        .map(|entry| (entry.revision, entry.author.as_str()))
+        .collect();
+    authors.sort_unstable();
+    let expected = [
+        (1, "alice"),
+        (2, "bob"),
+        (3, "local"),
+        (4, "node 2"),
+        (5, "token carol"),
+    ];
+    assert_eq!(authors, expected);
+    let endless = vec![("x-dhow-principal", "x".repeat(200))];
+    assert_eq!(deploy(member(), "nginx:1.27", endless).await, 400);
+}
+
+/// A retry that comes through another server is still the same request.
+#[tokio::test]
+async fn a_forwarded_request_is_known_by_its_first_caller() {
+    let world = World::new().await;
+    let router = router(&world, Some(CA));
+    let admin = token(&world, r#"{"role":"admin","name":"bob"}"#).await;
+    let key = ("idempotency-key", "k-1".to_owned());
+    let mut straight = bearer(&router, &admin.token);
+    straight.headers.push(key.clone());
+    assert_eq!(straight.status(Method::POST, "/api/v1/deployments").await, 200);
+    let revision = world.state().deployments.values().next().unwrap().revision;
+    let mut passed_on = caller(&router, member());
+    passed_on.headers = vec![key, ("x-dhow-principal", "token bob".into())];
+    let other = SHOP.replace("1.27", "1.28");
+    let refused = passed_on.send(Method::POST, "/api/v1/deployments", &other).await;
+    assert_eq!(
+        refused.status(),
+        StatusCode::CONFLICT,
+        "the key was used for another body"
+    );
+    assert_eq!(
+        world.state().deployments.values().next().unwrap().revision,
+        revision
+    );
+}
