@@ -13,4 +13,4 @@ pub use contact::PeerContact;
 pub use keeper::{LeaseKeeper, LeaseOptions};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

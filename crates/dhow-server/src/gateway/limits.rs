@@ -1,9 +1,9 @@
 //! Every limit of the nodes' door, with its arithmetic.
 
-/// Reports, heartbeats and sessions of one node. An agent reports at most once a second, and a heartbeat comes every
-/// ten: five a second with room for a burst leave a factor of four for retries.
-pub const CALLS_PER_SECOND: u32 = 5;
-pub const CALLS_BURST: u32 = 50;
+/// Reports, heartbeats and sessions of one node. A worker reports at most once a second and a server's own node a few
+/// times, and a heartbeat comes every ten seconds: twenty a second with room for a burst leave plenty for retries.
+pub const CALLS_PER_SECOND: u32 = 20;
+pub const CALLS_BURST: u32 = 100;
 
 /// Secrets are asked for at every start of a replica: a node that begins with 500 replicas asks 500 times.
 pub const SECRETS_PER_SECOND: u32 = 100;

@@ -103,6 +103,11 @@ impl LeaseKeeper {
         self.table().remove(node);
     }
 
+    /// The last monotonic moment at which the node's lease still lives, where it has one.
+    pub fn deadline_ms(&self, node: NodeId) -> Option<u64> {
+        self.table().deadline_ms(node)
+    }
+
     /// How many leases there are.
     pub fn len(&self) -> usize {
         self.table().len()

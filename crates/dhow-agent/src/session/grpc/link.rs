@@ -198,6 +198,11 @@ impl Link {
             self.failures = 0;
             self.hints_followed = 0;
         }
+        if matches!(ended.refusal, Some(Refusal::Replaced)) {
+            // Another process speaks as this node: the two must not push each other out in turns.
+            tracing::warn!("another process has a session as this node; is it started twice?");
+            self.failures = FAILURES_WHEN_REPLACED;
+        }
         tracing::debug!(
             address = endpoint.address,
             why = ended.why,

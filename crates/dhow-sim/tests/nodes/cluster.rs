@@ -1,0 +1,221 @@
+//! Servers of a test.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
+use dhow_core::lease::AdaptiveTtlConfig;
+use dhow_core::spec::{DeploymentSpec, ServiceSpec};
+use dhow_core::state::State;
+use dhow_server::api::Peer;
+use dhow_server::clock::{Clock, FakeClock};
+use dhow_server::gateway::{Accepted, GatewayOptions, NodeGateway, serve};
+use dhow_server::leases::{LeaseKeeper, LeaseOptions};
+use dhow_server::runtime::{Applied, RuntimeHandle, RuntimeOptions, spawn_with};
+use dhow_server::secrets::SecretBox;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::shared_log::SharedLog;
+
+/// Nothing in a test takes this long but what never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One server.
+pub struct Server {
+    pub id: u64,
+    pub addr: SocketAddr,
+    pub handle: RuntimeHandle,
+    pub leases: LeaseKeeper,
+    pub gateway: NodeGateway,
+    pub secrets: Arc<SecretBox>,
+    pub end: CancellationToken,
+}
+
+/// See the module.
+pub struct Cluster {
+    pub clock: FakeClock,
+    pub log: SharedLog,
+    pub servers: Vec<Server>,
+    _dir: TempDir,
+}
+
+impl Cluster {
+    /// So many servers, the first of which leads.
+    pub async fn start(count: usize) -> Self {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), FakeClock::new(1_800_000_000_000));
+        let (log, logs) = SharedLog::new(count);
+        let mut listeners = Vec::new();
+        for _ in 0..count {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let addresses: BTreeMap<NodeId, String> = (1..)
+            .zip(&listeners)
+            .map(|(id, listener)| (NodeId(id), listener.local_addr().unwrap().to_string()))
+            .collect();
+        let secrets = Arc::new(SecretBox::open(dir.path()).unwrap());
+        let mut servers = Vec::new();
+        for ((id, runtime_log), listener) in (1..).zip(logs).zip(listeners) {
+            let options = RuntimeOptions {
+                log: Some(runtime_log),
+                plan_debounce_ms: 0,
+                ..RuntimeOptions::default()
+            };
+            let end = CancellationToken::new();
+            let handle = spawn_with(end.clone(), State::default(), Arc::new(clock.clone()), options);
+            servers.push(Server::start(
+                id,
+                handle,
+                listener,
+                &clock,
+                &secrets,
+                addresses.clone(),
+                end,
+            ));
+        }
+        let cluster = Self {
+            clock,
+            log,
+            servers,
+            _dir: dir,
+        };
+        cluster.log.elect(Some(1));
+        cluster.led_by(0).await;
+        let bootstrap = ClusterCommand::Bootstrap {
+            cluster_id: "test".into(),
+            feature_level: State::FEATURE_LEVEL,
+        };
+        cluster.write(Command::Cluster(bootstrap)).await;
+        cluster
+    }
+
+    /// Waits until this server keeps the leases.
+    pub async fn led_by(&self, at: usize) {
+        let mut terms = self.servers[at].leases.terms();
+        let leading = tokio::time::timeout(PATIENCE, terms.wait_for(Option::is_some));
+        leading.await.expect("it leads in the end").unwrap();
+    }
+
+    fn leader(&self) -> &Server {
+        let leading = |server: &&Server| server.handle.view().leadership().is_here;
+        self.servers.iter().find(leading).expect("somebody leads")
+    }
+
+    pub async fn write(&self, command: Command) -> Applied {
+        self.leader().handle.input().write(command, None).await.unwrap()
+    }
+
+    pub async fn deploy(&self, services: &[(&str, ServiceSpec)]) {
+        let services = services
+            .iter()
+            .map(|(name, spec)| (ServiceName::new(name).unwrap(), Arc::new(spec.clone())));
+        let spec = DeploymentSpec {
+            version: Default::default(),
+            deployment: DeploymentName::new("shop").unwrap(),
+            services: services.collect(),
+        };
+        self.write(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "test".into(),
+            wall_unix_secs: 0,
+        }))
+        .await;
+    }
+
+    pub fn state(&self) -> Arc<State> {
+        self.leader().handle.view().state()
+    }
+
+    /// Waits until the leader's state is so.
+    pub async fn until(&self, what: &str, wanted: impl Fn(&State) -> bool) -> Arc<State> {
+        let mut states = self.leader().handle.view().states();
+        let found = tokio::time::timeout(PATIENCE, states.wait_for(|state| wanted(state))).await;
+        match found {
+            Ok(state) => state.unwrap().clone(),
+            Err(_) => panic!("never came: {what}\n{:#?}", self.state().replicas),
+        }
+    }
+
+    /// Lets time pass for the servers, in steps that none of their timers misses.
+    pub async fn pass(&self, span_ms: u64) {
+        for _ in 0..span_ms / 500 {
+            let begun = self.clock.sleeps_begun();
+            self.clock.advance(500);
+            self.clock.wait_for_sleeps_begun(begun + 1).await;
+        }
+    }
+}
+
+impl Server {
+    fn start(
+        id: u64,
+        handle: RuntimeHandle,
+        listener: TcpListener,
+        clock: &FakeClock,
+        secrets: &Arc<SecretBox>,
+        addresses: BTreeMap<NodeId, String>,
+        end: CancellationToken,
+    ) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+        let leases = LeaseKeeper::new(LeaseOptions {
+            own: None,
+            config: AdaptiveTtlConfig::default(),
+            clock: Arc::clone(&clock),
+            view: handle.view(),
+            input: handle.input(),
+            event_log: handle.event_log(),
+            contact: None,
+        });
+        tokio::spawn(leases.clone().run(end.clone()));
+        let gateway = NodeGateway::new(GatewayOptions {
+            view: handle.view(),
+            input: handle.input(),
+            clock: Arc::clone(&clock),
+            leases: leases.clone(),
+            secrets: Arc::clone(secrets),
+            session_address: Arc::new(move |node| addresses.get(&node).cloned()),
+            trust_loopback_claims: true,
+            end: end.clone(),
+        });
+        let addr = listener.local_addr().unwrap();
+        let (sender, incoming) = mpsc::channel(16);
+        tokio::spawn(serve(gateway.clone(), incoming, clock, end.clone()));
+        tokio::spawn(accept(listener, sender, end.clone()));
+        Self {
+            id,
+            addr,
+            handle,
+            leases,
+            gateway,
+            secrets: Arc::clone(secrets),
+            end,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+async fn accept(listener: TcpListener, incoming: mpsc::Sender<Accepted>, end: CancellationToken) {
+    loop {
+        let (stream, addr) = tokio::select! {
+            accepted = listener.accept() => accepted.unwrap(),
+            () = end.cancelled() => return,
+        };
+        let accepted = Accepted {
+            stream: Box::new(stream),
+            peer: Peer::Tcp(addr),
+        };
+        if incoming.send(accepted).await.is_err() {
+            return;
+        }
+    }
+}
