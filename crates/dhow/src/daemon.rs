@@ -28,6 +28,7 @@ use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::Cluster;
 use dhow_server::cron;
+use dhow_server::keys::keep_renewed;
 use dhow_server::node_door::ClusterDoor;
 use dhow_server::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::services::{ClusterIdentity, ServiceManager};
@@ -81,6 +82,10 @@ impl Daemon {
         let node = own_node(&config.cluster);
         let security = security::read(config, node, clock.as_ref())?;
         let bound = bind(config, tcp, security.as_ref()).await?;
+        if let Some(security) = &security {
+            let cert = Arc::clone(security.tls.cert());
+            tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
+        }
         let plane = match &config.cluster {
             ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
             ClusterMode::Raft { peers, .. } => {

@@ -30,6 +30,15 @@ impl RaftCluster {
                 && self.transport.last_heard(NodeId(node)).is_some())
     }
 
+    /// Makes this server, where this one leads, the leader.
+    pub async fn hand_over_to(&self, node: NodeId) {
+        match self.log.transfer(Some(node.0)).await {
+            Ok(to) => tracing::info!(to, "another server leads now"),
+            Err(TransferError::NotLeader { .. }) => {}
+            Err(error) => tracing::info!(%error, "the lead was not handed over"),
+        }
+    }
+
     fn member(&self, id: u64, addrs: RaftPeerAddrs, is_voter: bool) -> Member {
         Member {
             node: NodeId(id),

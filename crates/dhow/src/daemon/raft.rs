@@ -11,7 +11,6 @@ use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::{Cluster, RaftCluster};
 use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
-use dhow_server::keys::keep_renewed;
 use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
@@ -108,13 +107,7 @@ pub async fn start(
     let tasks = TaskTracker::new();
     tasks.spawn(leases.run(end.clone()));
     tasks.spawn(found(input.clone(), view.clone(), cluster_id, end.clone()));
-    if let Some(tls) = &node_tls {
-        tasks.spawn(keep_renewed(
-            Arc::clone(tls.cert()),
-            Arc::clone(&clock),
-            end.clone(),
-        ));
-    }
+    tasks.spawn(hand_over_when_drained(Arc::clone(&cluster), end.clone()));
     tasks.close();
     let info = node_info(config, NodeRole::Server);
     let shared: Arc<dyn Cluster> = cluster;
@@ -210,6 +203,33 @@ async fn found(input: InputSender, view: RuntimeView, cluster_id: ClusterIdCell,
             news = states.changed() => news,
         };
         if news.is_err() {
+            return;
+        }
+    }
+}
+
+/// A leader that is drained lets another one lead: it is about to be stopped.
+async fn hand_over_when_drained(cluster: Arc<RaftCluster>, end: CancellationToken) {
+    let mut states = cluster.view.states();
+    let mut leaderships = cluster.view.leaderships();
+    loop {
+        let state = states.borrow_and_update().clone();
+        let drains = |id: NodeId| state.node(id).is_some_and(|node| node.is_draining());
+        if leaderships.borrow_and_update().is_here && drains(cluster.node) {
+            let members = cluster.members();
+            let others = members.iter().filter(|member| member.node != cluster.node);
+            let mut fit =
+                others.filter(|member| member.is_voter && member.is_reachable && !drains(member.node));
+            if let Some(next) = fit.next() {
+                cluster.hand_over_to(next.node).await;
+            }
+        }
+        let waited = tokio::select! {
+            () = end.cancelled() => return,
+            news = states.changed() => news,
+            news = leaderships.changed() => news,
+        };
+        if waited.is_err() {
             return;
         }
     }
