@@ -53,7 +53,10 @@ pub fn run(cli: Cli) -> Exit {
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Node(args) => online(host, async |client| node::run(args, &client).await),
-        Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
+        Command::Cluster(args) => match cluster::run_offline(args) {
+            Some(result) => offline(host, || result),
+            None => online(host, async |client| cluster::run(args, &client).await),
+        },
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
     };

@@ -3,7 +3,7 @@
 //! Called by `dhow daemon` and by `dhow up`. It owns the order of starting and ending: state before agent, agent
 //! before API, and the other way round at the end. What runs on the host goes on without it.
 
-mod data_dir;
+pub mod data_dir;
 mod door;
 mod door_exec;
 mod door_images;
@@ -12,7 +12,7 @@ mod leader_session;
 pub mod logging;
 mod node_info;
 mod plane;
-mod raft;
+pub mod raft;
 mod security;
 mod session;
 mod single;

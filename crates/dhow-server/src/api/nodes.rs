@@ -8,10 +8,11 @@ use dhow_core::spec::check::{FieldPath, label_finding};
 use dhow_core::state::Drain;
 use dhow_wire::NodeStatus;
 use dhow_wire::api::{NodeDrainRequest, NodeLabelRequest, WriteDone};
+use serde::Deserialize;
 
 use super::caller::Caller;
 use super::context::Context;
-use super::extract::{self, OptionalJson, Path};
+use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::LABELS_MAX;
 use super::problem::{Answer, ApiProblem};
 
@@ -121,15 +122,38 @@ pub(super) async fn label(
     .await
 }
 
+#[derive(Deserialize)]
+pub(super) struct Removal {
+    #[serde(default)]
+    force: bool,
+}
+
 /// Forgets a node that has no replicas; its id is not given again.
 #[utoipa::path(
-    delete, path = "/api/v1/nodes/{id}", tag = "nodes", params(("id" = u64, Path)),
+    delete, path = "/api/v1/nodes/{id}", tag = "nodes",
+    params(
+        ("id" = u64, Path),
+        ("force" = Option<bool>, Query, description = "Also one that has: they are given up and placed elsewhere")
+    ),
     responses((status = 200, body = WriteDone))
 )]
 pub(super) async fn remove(
     State(context): State<Context>,
     Path(id): Path<u64>,
+    Query(removal): Query<Removal>,
     caller: Caller,
 ) -> Answer<Json<WriteDone>> {
-    write(&context, &caller, &[], NodeCommand::Remove { node: NodeId(id) }).await
+    let node = NodeId(id);
+    if removal.force
+        && context
+            .manager()
+            .state()
+            .node(node)
+            .is_some_and(|node| node.is_ready())
+    {
+        // Its own key would be taken for the removal's.
+        let lost = Command::Node(NodeCommand::Lost { node });
+        context.write(lost, None).await?;
+    }
+    write(&context, &caller, &[], NodeCommand::Remove { node }).await
 }

@@ -3,7 +3,7 @@
 //! Indexes begin at 1. Each opening is a new term, so that what was planned before a restart is known to be old.
 //! Called by the reducer through [`Log`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -40,6 +40,28 @@ pub struct OpenedLog {
     pub events: mpsc::Receiver<LogEvent>,
     /// What was found on disk.
     pub recovery: Recovery,
+}
+
+/// Makes a new directory of a log whose state is the one that `state` yields. Blocks the thread.
+pub fn seed(dir: &Path, options: StoreOptions, state: &mut dyn std::io::Read) -> Result<(), SeedError> {
+    let (store, recovery) = SegmentStore::open(dir, options)?;
+    if !recovery.created {
+        return Err(SeedError::NotEmpty { dir: dir.to_owned() });
+    }
+    let mut writer = store.snapshots().create(LogPosition { index: 1, term: 1 })?;
+    std::io::copy(state, &mut writer).map_err(SeedError::State)?;
+    Ok(store.install(writer)?)
+}
+
+/// Why a directory was not begun from a state.
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    #[error("there is a log in {} already; move it away first", dir.display())]
+    NotEmpty { dir: PathBuf },
+    #[error("the state cannot be written")]
+    State(#[source] std::io::Error),
+    #[error("the log cannot be written")]
+    Store(#[from] StoreError),
 }
 
 impl LocalLog {

@@ -2,6 +2,7 @@
 
 mod backup;
 mod members;
+mod offline;
 
 use clap::Subcommand;
 use dhow_wire::ClusterStatus;
@@ -29,10 +30,23 @@ enum Command {
     Add(members::AddArgs),
     Remove(members::RemoveArgs),
     Backup(backup::Args),
+    Restore(offline::RestoreArgs),
+    Recover(offline::RecoverArgs),
+}
+
+/// The verbs that work on this machine's own files, without a daemon; none where it is another one.
+pub fn run_offline(args: &Args) -> Option<anyhow::Result<Exit>> {
+    match &args.command {
+        Command::Restore(args) => Some(offline::restore(args)),
+        Command::Recover(args) => Some(offline::recover(args)),
+        Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => None,
+    }
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
+        Command::Restore(args) => offline::restore(args),
+        Command::Recover(args) => offline::recover(args),
         Command::Status { json } => status(client, *json).await,
         Command::Add(args) => members::add(args, client).await,
         Command::Remove(args) => members::remove(args, client).await,

@@ -1,7 +1,7 @@
 //! `dhow daemon`: the daemon in the foreground, and `--check` for its configuration.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -130,11 +130,16 @@ pub fn config_of_data_dir() -> anyhow::Result<DaemonConfig> {
 }
 
 fn load(args: &Args) -> Result<DaemonConfig, Findings> {
-    let file = args.config.as_deref().map(input::read).transpose()?;
+    config_of(args.config.as_deref(), &args.flags())
+}
+
+/// The configuration that a daemon would have with this file and these flags.
+pub fn config_of(file: Option<&Path>, flags: &[(Setting, OsString)]) -> Result<DaemonConfig, Findings> {
+    let file = file.map(input::read).transpose()?;
     load_config(&ConfigSources {
         file: file.as_ref().map(|file| (file.name.as_str(), file.text.as_str())),
         env: &|name| std::env::var_os(name),
-        flags: &args.flags(),
+        flags,
         default_data_dir: &default_data_dir(),
     })
 }

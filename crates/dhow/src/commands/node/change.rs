@@ -58,6 +58,10 @@ pub struct LabelArgs {
 pub struct RmArgs {
     #[arg(value_name = "NODE_ID")]
     node: u64,
+
+    /// Also one that is believed to be alive: what it runs is placed elsewhere at once
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +164,12 @@ pub async fn label(args: &LabelArgs, client: &Client) -> anyhow::Result<Exit> {
 
 pub async fn remove(args: &RmArgs, client: &Client) -> anyhow::Result<Exit> {
     let node = args.node.to_string();
-    let _: WriteDone = client.fetch_as(Request::delete(&["nodes", &node])).await?;
+    let path = ["nodes", node.as_str()];
+    let mut request = Request::delete(&path);
+    if args.force {
+        request = request.query("force", true);
+    }
+    let _: WriteDone = client.fetch_as(request).await?;
     output::note(&format!("node {node} is forgotten"));
     Ok(Exit::Done)
 }

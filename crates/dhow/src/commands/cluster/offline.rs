@@ -1,0 +1,166 @@
+//! `dhow cluster restore|recover`: a server's own files, while its daemon is stopped.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use dhow_core::state::State;
+use dhow_server::log::local;
+use dhow_server::log::raft::{RaftPeerAddrs, force_single, seed};
+use dhow_server::log::store::StoreOptions;
+use dhow_wire::backup::read_backup;
+use dhow_wire::log_form::encode_snapshot;
+use dhow_wire::{ClusterMode, DaemonConfig, RaftPeer, Setting};
+
+use crate::commands::daemon::config_of;
+use crate::daemon::data_dir::DataDir;
+use crate::daemon::raft::RAFT_DIR;
+use crate::exit::Exit;
+use crate::output;
+
+/// Where the files are.
+#[derive(clap::Args)]
+struct Place {
+    /// The configuration file of this server's daemon
+    #[arg(long, value_name = "FILE", env = "DHOW_CONFIG", hide_env = true)]
+    config: Option<PathBuf>,
+
+    /// Where all state is kept
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<OsString>,
+}
+
+/// Begin a cluster from a backup, on a server whose daemon is stopped
+///
+/// Run it with the same file on every server of the new cluster, with the key of the old one, and start the daemons
+/// then. The directory of the log must be empty.
+#[derive(clap::Args)]
+pub struct RestoreArgs {
+    /// What `dhow cluster backup` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Make this server the only one of its cluster, after a majority was lost for good
+///
+/// What this server has counts from then on; what only the lost ones had is gone. They must never be started again
+/// with the directories that they had.
+#[derive(clap::Args)]
+pub struct RecoverArgs {
+    /// Says that the others are gone for good
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The configuration, or the exit where it is wrong.
+fn config(place: &Place) -> Result<DaemonConfig, Exit> {
+    let flags: Vec<_> = place
+        .data_dir
+        .iter()
+        .map(|dir| (Setting::DataDir, dir.clone()))
+        .collect();
+    config_of(place.config.as_deref(), &flags).map_err(|findings| {
+        output::findings(&findings);
+        Exit::BadInput
+    })
+}
+
+pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
+    let config = match config(&args.place) {
+        Ok(config) => config,
+        Err(exit) => return Ok(exit),
+    };
+    let path = args.file.display();
+    let bytes = std::fs::read(&args.file).with_context(|| format!("{path} cannot be read"))?;
+    let state = read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))?;
+    let _lock = DataDir::open(&config.data_dir)?;
+    write(&config, &state)?;
+    output::note(&format!(
+        "{} begins at revision {} with {} deployments; start the daemon",
+        config.data_dir.display(),
+        state.revision,
+        state.deployments.len()
+    ));
+    Ok(Exit::Done)
+}
+
+fn write(config: &DaemonConfig, state: &State) -> anyhow::Result<()> {
+    let mut snapshot = Vec::new();
+    encode_snapshot(state, &mut snapshot)?;
+    let mut snapshot = snapshot.as_slice();
+    match servers(&config.cluster) {
+        Some((node_id, peers)) => {
+            let members = peers.iter().map(|peer| (peer.id, addrs(peer))).collect();
+            let dir = config.data_dir.join(RAFT_DIR);
+            Ok(seed(
+                &dir,
+                StoreOptions::default(),
+                node_id,
+                members,
+                &mut snapshot,
+            )?)
+        }
+        None => match &config.cluster {
+            ClusterMode::SingleNode {} => {
+                let dir = config.data_dir.join("log");
+                Ok(local::seed(&dir, StoreOptions::default(), &mut snapshot)?)
+            }
+            ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
+                anyhow::bail!("a backup is restored on a single node or on the servers of a raft cluster")
+            }
+        },
+    }
+}
+
+pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
+    let config = match config(&args.place) {
+        Ok(config) => config,
+        Err(exit) => return Ok(exit),
+    };
+    let Some((node_id, peers)) = servers(&config.cluster) else {
+        anyhow::bail!("this is no server of a raft cluster: there is nothing to recover");
+    };
+    let own = peers.iter().find(|peer| peer.id == node_id);
+    let own = own.context("`peers` does not name this server")?;
+    if !args.yes {
+        output::failure(&format!(
+            "this would make node {node_id} the only server: what only the others had is lost, and they may never \
+             come back as they are. Say --yes if they are gone for good"
+        ));
+        return Ok(Exit::BadInput);
+    }
+    let _lock = DataDir::open(&config.data_dir)?;
+    let dir = config.data_dir.join(RAFT_DIR);
+    force_single(&dir, StoreOptions::default(), node_id, addrs(own))?;
+    output::note(&format!(
+        "node {node_id} is the only server now: start its daemon, remove the nodes that are gone with `dhow node rm \
+         --force`, and take new servers in with `dhow cluster add`"
+    ));
+    Ok(Exit::Done)
+}
+
+/// This server's id and all servers, in the modes that have a raft log.
+fn servers(mode: &ClusterMode) -> Option<(u64, &[RaftPeer])> {
+    match mode {
+        ClusterMode::Raft { node_id, peers } => Some((*node_id, peers)),
+        ClusterMode::WorkerTier {
+            node_id: Some(node_id),
+            peers,
+            ..
+        } if mode.is_worker_tier_server() => Some((*node_id, peers)),
+        ClusterMode::SingleNode {} | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => None,
+    }
+}
+
+fn addrs(peer: &RaftPeer) -> RaftPeerAddrs {
+    RaftPeerAddrs {
+        raft_addr: peer.raft_addr,
+        api_addr: peer.api_addr,
+    }
+}
