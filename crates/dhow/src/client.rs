@@ -13,7 +13,9 @@ mod sse;
 
 use std::time::Duration;
 
-use dhow_wire::Problem;
+use dhow_server::keys::client_config_pinned;
+use dhow_wire::token::CaFingerprint;
+use dhow_wire::{AccessToken, Problem};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
 use serde::de::DeserializeOwned;
@@ -37,6 +39,16 @@ const ANSWER_MAX_BYTES: usize = 256 * 1024 * 1024;
 /// How much of an answer that is no problem document is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 const USER_AGENT: &str = concat!("dhow/", env!("CARGO_PKG_VERSION"));
+
+/// The cluster that a token names, and that alone is shown it over `https`. One that names none, of a single node
+/// behind somebody else's TLS, goes where the host's own authorities say.
+fn pinned(host: &Host, token: &str) -> Result<Option<CaFingerprint>, ClientError> {
+    if !host.is_https() {
+        return Ok(None);
+    }
+    let token = AccessToken::parse(token).map_err(ClientError::MalformedToken)?;
+    Ok(token.fingerprint())
+}
 
 /// A daemon's API. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -80,6 +92,10 @@ impl Client {
             .http1_only();
         if host.is_loopback() {
             builder = builder.no_proxy();
+        }
+        if let Some(fingerprint) = token.map(|token| pinned(&host, token)).transpose()?.flatten() {
+            let config = client_config_pinned(fingerprint).map_err(ClientError::Tls)?;
+            builder = builder.tls_backend_preconfigured(config);
         }
         let base = match &host {
             Host::Unix(path) => {

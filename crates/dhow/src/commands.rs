@@ -20,6 +20,7 @@ pub mod scale;
 pub mod secret;
 pub mod status;
 pub mod target;
+pub mod token;
 pub mod up;
 pub mod validate;
 pub mod wait;
@@ -53,12 +54,11 @@ pub fn run(cli: Cli) -> Exit {
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Node(args) => online(host, async |client| node::run(args, &client).await),
-        Command::Cluster(args) => match cluster::run_offline(args) {
-            Some(result) => offline(host, || result),
-            None => online(host, async |client| cluster::run(args, &client).await),
-        },
+        Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),
+        Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
+        Command::Token(args) => online(host, async |client| token::run(args, &client).await),
     };
     result.unwrap_or_else(|error| {
         output::error(&error);

@@ -55,20 +55,7 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         } => {
             return use_token(state, nonce, key_hash, *now_unix_secs, *wish, info);
         }
-        ClusterCommand::SetSecret { name, sealed } => {
-            let version = state
-                .secrets
-                .get(name)
-                .map_or(0, |secret| secret.version)
-                .saturating_add(1);
-            state.secrets.insert(
-                name.clone(),
-                Arc::new(Secret {
-                    sealed: sealed.clone(),
-                    version,
-                }),
-            );
-        }
+        ClusterCommand::SetSecret { name, sealed } => set_secret(state, name, sealed),
         ClusterCommand::RemoveSecret { name } => {
             state
                 .secrets
@@ -79,6 +66,15 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         ClusterCommand::RevokeApiToken { id } => api_tokens::revoke(state, id)?,
     }
     Ok(Outcome::Done)
+}
+
+fn set_secret(state: &mut State, name: &Arc<str>, sealed: &Arc<[u8]>) {
+    let known = state.secrets.get(name).map_or(0, |secret| secret.version);
+    let secret = Secret {
+        sealed: sealed.clone(),
+        version: known.saturating_add(1),
+    };
+    state.secrets.insert(name.clone(), Arc::new(secret));
 }
 
 fn bootstrap(state: &mut State, cluster_id: &Arc<str>, feature_level: u32) -> Result<(), Refused> {

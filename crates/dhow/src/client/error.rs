@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use dhow_wire::Problem;
+use dhow_server::keys::tls_refusal;
+use dhow_wire::{MalformedAccessToken, Problem};
 
 use super::host::{BadHost, Host, Origin, machine_socket};
 use crate::exit::Exit;
@@ -16,6 +17,10 @@ pub enum ClientError {
     TokenInClear(Host),
     /// `DHOW_TOKEN` holds what no header can.
     BadToken,
+    /// `DHOW_TOKEN` is no token of a cluster, so that it does not say whom to trust.
+    MalformedToken(MalformedAccessToken),
+    /// TLS cannot be set up.
+    Tls(rustls::Error),
     /// The client itself could not be made, for example without certificate authorities for `https`.
     Setup(reqwest::Error),
     /// Nobody listens there.
@@ -49,11 +54,13 @@ pub enum ClientError {
 impl ClientError {
     pub fn exit(&self) -> Exit {
         match self {
-            Self::BadHost(_) | Self::TokenInClear(_) | Self::BadToken => Exit::BadInput,
+            Self::BadHost(_) | Self::TokenInClear(_) | Self::BadToken | Self::MalformedToken(_) => {
+                Exit::BadInput
+            }
             Self::NoDaemon { was_sent: false, .. } | Self::NoAnswer { is_write: false, .. } => Exit::NoDaemon,
             // Whether it happened is not known.
             Self::NoDaemon { was_sent: true, .. } | Self::NoAnswer { is_write: true, .. } => Exit::Failed,
-            Self::Setup(_) | Self::Unreadable { .. } => Exit::Failed,
+            Self::Setup(_) | Self::Tls(_) | Self::Unreadable { .. } => Exit::Failed,
             Self::Broke { .. } => Exit::NoDaemon,
             Self::Problem(problem) => problem.exit_code().into(),
         }
@@ -64,8 +71,8 @@ impl ClientError {
         match self {
             Self::NoDaemon { .. } | Self::NoAnswer { .. } | Self::Broke { .. } => true,
             Self::Problem(problem) => problem.exit_code() == dhow_wire::problem::ExitCode::NoLeader,
-            Self::BadHost(_) | Self::TokenInClear(_) | Self::BadToken => false,
-            Self::Setup(_) | Self::Unreadable { .. } => false,
+            Self::BadHost(_) | Self::TokenInClear(_) | Self::BadToken | Self::MalformedToken(_) => false,
+            Self::Setup(_) | Self::Tls(_) | Self::Unreadable { .. } => false,
         }
     }
 
@@ -85,7 +92,9 @@ impl fmt::Display for ClientError {
                 "DHOW_TOKEN would travel in clear to {host}, for everybody on the way to read; use https://"
             ),
             Self::BadToken => f.write_str("DHOW_TOKEN holds characters that no token has; set it again"),
-            Self::Setup(cause) => write!(f, "no connection can be made from here: {}", innermost(cause)),
+            Self::MalformedToken(cause) => write!(f, "DHOW_TOKEN cannot be used: {cause}"),
+            Self::Tls(cause) => write!(f, "no connection can be made from here: {cause}"),
+            Self::Setup(cause) => write!(f, "no connection can be made from here: {}", tls_refusal(cause)),
             Self::NoDaemon {
                 host,
                 origin,
@@ -114,7 +123,7 @@ impl fmt::Display for ClientError {
                     write!(
                         f,
                         "the connection to {host} broke before the answer came: {}",
-                        innermost(cause)
+                        tls_refusal(cause)
                     )?;
                 }
                 if *is_write {
@@ -147,14 +156,6 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     None
 }
 
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut at = error;
-    while let Some(source) = at.source() {
-        at = source;
-    }
-    at.to_string()
-}
-
 fn reason(host: &Host, cause: &reqwest::Error) -> String {
     match (host, io_kind(cause)) {
         (Host::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket".into(),
@@ -162,7 +163,7 @@ fn reason(host: &Host, cause: &reqwest::Error) -> String {
         (Host::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "this user may not use that socket".into(),
         (_, Some(io::ErrorKind::ConnectionRefused)) => "the connection was refused".into(),
         _ if cause.is_timeout() => "the connection timed out".into(),
-        _ => innermost(cause),
+        _ => tls_refusal(cause),
     }
 }
 
@@ -182,6 +183,10 @@ fn advice(host: &Host, origin: Origin, cause: &reqwest::Error) -> String {
         (Host::Unix(_), Origin::Flag | Origin::HostVariable) => {
             "start one there with `dhow daemon --socket PATH`, or correct the address".into()
         }
+        (Host::Http(_), _) if host.is_https() => "check the address and that `dhow daemon` runs there with a cluster \
+             key; DHOW_TOKEN holds a token of that cluster, which also says whom to trust: `dhow token create` on one \
+             of its servers makes one"
+            .into(),
         (Host::Http(_), _) => "check the address and that `dhow daemon` runs there".into(),
     }
 }

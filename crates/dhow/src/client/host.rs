@@ -82,6 +82,13 @@ impl Host {
         }
     }
 
+    pub fn is_https(&self) -> bool {
+        match self {
+            Self::Unix(_) => false,
+            Self::Http(url) => url.scheme() == "https",
+        }
+    }
+
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Unix(_) => true,

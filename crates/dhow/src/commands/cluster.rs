@@ -5,6 +5,7 @@ mod members;
 mod offline;
 
 use clap::Subcommand;
+use dhow_server::keys::ClusterKey;
 use dhow_wire::ClusterStatus;
 
 use super::wait::yes_no;
@@ -27,6 +28,11 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make a cluster key and print it, alone; asks no daemon
+    ///
+    /// One server makes it, all servers have the same: `(umask 077; dhow cluster keygen > cluster.key)`, then copy the
+    /// file to where `cluster_key_file` says. Whoever has it is a server of the cluster.
+    Keygen,
     Add(members::AddArgs),
     Remove(members::RemoveArgs),
     Backup(backup::Args),
@@ -34,24 +40,44 @@ enum Command {
     Recover(offline::RecoverArgs),
 }
 
-/// The verbs that work on this machine's own files, without a daemon; none where it is another one.
-pub fn run_offline(args: &Args) -> Option<anyhow::Result<Exit>> {
+impl Args {
+    /// Whether the verb asks no daemon.
+    pub fn is_offline(&self) -> bool {
+        match self.command {
+            Command::Keygen | Command::Restore(_) | Command::Recover(_) => true,
+            Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => false,
+        }
+    }
+}
+
+/// The verbs that work on this machine's own files; the others ask a daemon.
+pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Restore(args) => Some(offline::restore(args)),
-        Command::Recover(args) => Some(offline::recover(args)),
-        Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => None,
+        Command::Keygen => keygen(),
+        Command::Restore(args) => offline::restore(args),
+        Command::Recover(args) => offline::recover(args),
+        Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => {
+            Ok(Exit::BadInput)
+        }
     }
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Restore(args) => offline::restore(args),
-        Command::Recover(args) => offline::recover(args),
         Command::Status { json } => status(client, *json).await,
         Command::Add(args) => members::add(args, client).await,
         Command::Remove(args) => members::remove(args, client).await,
         Command::Backup(args) => backup::run(args, client).await,
+        Command::Keygen | Command::Restore(_) | Command::Recover(_) => run_offline(args),
     }
+}
+
+/// A key of random numbers.
+fn keygen() -> anyhow::Result<Exit> {
+    let mut line = ClusterKey::generate()?.reveal();
+    line.push('\n');
+    output::data(&line)?;
+    Ok(Exit::Done)
 }
 
 async fn status(client: &Client, json: bool) -> anyhow::Result<Exit> {

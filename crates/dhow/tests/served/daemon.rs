@@ -1,6 +1,7 @@
 //! A control plane without a disk, its API on a Unix socket, and a node that does at once whatever it is told.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use dhow_core::command::{Command as CoreCommand, NodeCommand};
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
 use dhow_core::state::{NodeInfo, NodeRole, State, Wanted};
-use dhow_server::api::{Api, Listeners, bind, serve};
-use dhow_server::clock::SystemClock;
+use dhow_server::api::{Api, ApiTls, Listeners, bind, serve};
+use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::keys::{ClusterKey, NodeTls};
 use dhow_server::node_door::ScriptedDoor;
 use dhow_server::runtime::{InputSender, ReportBody, RuntimeView, spawn};
 use dhow_server::secrets::SecretBox;
@@ -26,6 +28,8 @@ const BROKEN: &str = "broken";
 
 pub struct Daemon {
     folder: PathBuf,
+    /// Where it is reached with TLS.
+    pub addr: SocketAddr,
     pub door: ScriptedDoor,
     cancel: CancellationToken,
     runtime: Option<Runtime>,
@@ -39,9 +43,10 @@ impl Daemon {
         std::fs::create_dir_all(&folder).unwrap();
         let runtime = Runtime::new().unwrap();
         let (door, cancel) = (ScriptedDoor::default(), CancellationToken::new());
-        runtime.block_on(start(&folder, door.clone(), cancel.clone()));
+        let addr = runtime.block_on(start(&folder, door.clone(), cancel.clone()));
         Self {
             folder,
+            addr,
             door,
             cancel,
             runtime: Some(runtime),
@@ -59,10 +64,21 @@ impl Daemon {
     }
 
     pub fn run_with_stdin(&self, args: &[&str], stdin: &[u8]) -> Answer {
+        let folder = self.folder.to_str().unwrap();
+        self.run_in(&[("DHOW_DATA_DIR", folder)], args, stdin)
+    }
+
+    /// As from another machine: with an address and a token, and nothing else.
+    pub fn run_from_afar(&self, token: &str, args: &[&str]) -> Answer {
+        let host = format!("https://{}", self.addr);
+        self.run_in(&[("DHOW_HOST", &host), ("DHOW_TOKEN", token)], args, b"")
+    }
+
+    pub fn run_in(&self, variables: &[(&str, &str)], args: &[&str], stdin: &[u8]) -> Answer {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dhow"))
             .args(args)
             .env_clear()
-            .env("DHOW_DATA_DIR", &self.folder)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -115,8 +131,9 @@ impl Answer {
     }
 }
 
-async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: CancellationToken) {
+async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: CancellationToken) -> SocketAddr {
     let clock = Arc::new(SystemClock::new());
+    let now_unix_secs = clock.wall_unix_ms() / 1_000;
     let handle = spawn(cancel.clone(), State::default(), clock.clone());
     let (input, view) = (handle.input(), handle.view());
     let mut leads = view.leaderships();
@@ -153,16 +170,21 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         }),
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
     };
+    let key = ClusterKey::generate().unwrap();
+    let node = NodeTls::new(&key, NODE, now_unix_secs).unwrap();
+    let tls = ApiTls::new(&node, &[]).unwrap();
     let listeners = Listeners {
         socket: Some(folder.join("dhow.sock")),
-        tcp: Vec::new(),
-        tls: None,
+        tcp: vec!["127.0.0.1:0".parse().unwrap()],
+        tls: Some(tls),
     };
     let bound = bind(&listeners).await.unwrap();
+    let addr = bound.tcp_addrs()[0];
     tokio::spawn(async move {
         serve(api, bound, cancel).await;
         drop(handle);
     });
+    addr
 }
 
 /// Reports that whatever is wanted has happened, until the control plane ends.

@@ -6,5 +6,6 @@
     reason = "a test ends where something is not as it should be"
 )]
 
+mod afar;
 mod daemon;
 mod verbs;

@@ -1,0 +1,123 @@
+//! `dhow token create|ls|revoke`: words with which people and programs call the API from elsewhere. A token stands on
+//! stdout once, alone, and nowhere else.
+
+use clap::{Subcommand, ValueEnum};
+use dhow_core::spec::TimeSpan;
+use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole};
+
+use crate::client::{Client, Request};
+use crate::exit::Exit;
+use crate::output::{self, Table, word};
+
+/// Tokens, with which the API is called from elsewhere
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a token and print it, alone and only this once
+    ///
+    /// `DHOW_HOST=https://SERVER:3669 DHOW_TOKEN=...` is all that a client needs: the token also says which cluster to
+    /// trust.
+    Create {
+        /// What its bearer may do
+        #[arg(long, value_name = "ROLE")]
+        role: Role,
+
+        /// Stands as the author of what is done with it
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+
+        /// How long it is good, for example 30d; without it until it is revoked
+        #[arg(long, value_name = "DURATION")]
+        ttl: Option<TimeSpan>,
+    },
+    /// List the tokens, without what they prove themselves with
+    Ls {
+        /// Print the API's JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token
+    Revoke {
+        /// As `dhow token ls` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    /// Everything
+    Admin,
+    /// Look, and change nothing
+    Read,
+}
+
+pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::Create { role, name, ttl } => create(client, *role, name.clone(), *ttl).await,
+        Command::Ls { json } => list(client, *json).await,
+        Command::Revoke { id } => {
+            client.fetch(Request::delete(&["tokens", id])).await?;
+            output::note(&format!("token {id} is revoked"));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+async fn create(
+    client: &Client,
+    role: Role,
+    name: Option<String>,
+    ttl: Option<TimeSpan>,
+) -> anyhow::Result<Exit> {
+    let ttl_secs = ttl.map(|ttl| ttl.to_std().as_secs());
+    if ttl_secs == Some(0) {
+        output::failure("a token that is good for less than a second is of no use: give --ttl more");
+        return Ok(Exit::BadInput);
+    }
+    let role = match role {
+        Role::Admin => TokenRole::Admin,
+        Role::Read => TokenRole::Read,
+    };
+    let asked = serde_json::to_value(TokenCreateRequest { role, name, ttl_secs })?;
+    let created: TokenCreated = client.fetch_as(Request::post(&["tokens"]).json(asked)).await?;
+    output::data(&format!("{}\n", created.token))?;
+    output::note(&format!("token {} is made; it is not shown again", created.id));
+    Ok(Exit::Done)
+}
+
+async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
+    let value = client.fetch(Request::get(&["tokens"])).await?;
+    if json {
+        output::json(&value)?;
+        return Ok(Exit::Done);
+    }
+    let tokens: Vec<TokenInfo> = client.decode(value)?;
+    if tokens.is_empty() {
+        output::note("no tokens; `dhow token create --role admin` makes one");
+        return Ok(Exit::Done);
+    }
+    let now = output::now_unix_secs();
+    let mut table = Table::new(&["ID", "NAME", "ROLE", "AGE", "EXPIRES"]);
+    for token in &tokens {
+        let expires = match token.expires_unix_secs {
+            Some(_) if token.expired => "expired".to_owned(),
+            Some(end) => format!("in {}", output::age(now, end)),
+            None => "never".to_owned(),
+        };
+        table.row([
+            token.id.clone(),
+            token.name.clone(),
+            word(&token.role),
+            output::age(token.created_unix_secs, now),
+            expires,
+        ]);
+    }
+    output::data(&table.render())?;
+    Ok(Exit::Done)
+}
