@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Cluster, Network, Replica, Service, Where, is_alive, rounds, until};
 
 fn spread(count: u32) -> Service {
-    Service::shell("echo replica $DHOW_NODE_ID speaks; sleep 3600")
+    Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
         .replicas(count)
         .with("rollout", json!({ "min_healthy": "0s", "max_surge": 4 }))
 }
@@ -75,8 +75,9 @@ fn writers(
             let name = format!("count-{number}");
             let never = Service::sleeper()
                 .manual()
-                .with("placement", json!({ "constraints": ["no-such-label == here"] }));
-            node.deploy(&name, &[("it", never)]).ends_with(0);
+                .with("node_selector", json!({ "labels": { "no-such": "label" } }));
+            let file = node.deployment(&name, &[("it", never)]);
+            node.dhow(&["deploy", &file, "--detach"]).ends_with(0);
             scope.spawn(move || {
                 let mut value = 0;
                 while !stop.load(Ordering::Relaxed) {

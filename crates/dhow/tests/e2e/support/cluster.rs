@@ -43,10 +43,13 @@ impl Cluster {
         let scratches: Vec<_> = (0..count)
             .map(|node| Scratch::new(&format!("{name}-{node}")))
             .collect();
+        let mark = std::env::temp_dir().join(format!("dhow-e2e-{}-{name}", std::process::id()));
         let mut peers = Vec::new();
         let mut daemons = Vec::new();
         for (node, scratch) in scratches.into_iter().enumerate() {
             let mut daemon = Daemon::at(scratch);
+            daemon.mark = mark.clone();
+            daemon.node_id = Some(node as u64 + 1);
             let (ip, raft_port) = match &network {
                 Some(network) => {
                     daemon.api_port = 3669;
@@ -132,15 +135,19 @@ impl Cluster {
         if daemon.is_running() {
             daemon.kill9();
         }
-        host::kill_all(&daemon.scratch.path);
-    }
-
-    pub fn pause(&self, node: usize) {
-        host::signal(self.nodes[node].pid(), Signal::STOP);
-    }
-
-    pub fn go_on(&self, node: usize) {
-        host::signal(self.nodes[node].pid(), Signal::CONT);
+        let (daemon, folder) = (&self.nodes[node], &self.nodes[node].scratch.path);
+        // Until nothing of it is left: what is ended last may have started something before.
+        loop {
+            let marked = host::marked(folder).into_iter().map(|process| process.pid);
+            let all: Vec<u32> = marked
+                .chain(daemon.workloads())
+                .filter(|pid| host::is_alive(*pid))
+                .collect();
+            if all.is_empty() {
+                return;
+            }
+            all.into_iter().for_each(|pid| host::signal(pid, Signal::KILL));
+        }
     }
 
     /// Processes of replicas on one node.
@@ -164,6 +171,15 @@ impl Cluster {
         }
         for node in &self.nodes {
             node.nothing_is_left();
+            until("no replica is left", || node.workloads().is_empty().then_some(()));
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.power_off(node);
         }
     }
 }

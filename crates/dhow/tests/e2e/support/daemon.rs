@@ -64,6 +64,9 @@ pub struct Daemon {
     pub api_port: u16,
     /// The configuration file's content; flags alone where there is none.
     pub config: Option<String>,
+    /// What its replicas carry in their environment, and which node they are on where several share that.
+    pub mark: PathBuf,
+    pub node_id: Option<u64>,
     /// The network namespace that it runs in, where it has one of its own.
     pub namespace: Option<String>,
     pub scratch: Scratch,
@@ -84,6 +87,8 @@ impl Daemon {
             api_port: free_port(),
             config: None,
             namespace: None,
+            mark: scratch.path.clone(),
+            node_id: None,
             scratch,
         }
     }
@@ -220,7 +225,7 @@ impl Daemon {
 
     /// A deployment file in the test's folder.
     pub fn deployment(&self, name: &str, services: &[(&str, Service)]) -> String {
-        let content = deployment(&self.scratch.path, name, services);
+        let content = deployment(&self.mark, name, services);
         self.file(&format!("{name}.dhow.json"), &content)
     }
 
@@ -263,11 +268,15 @@ impl Daemon {
 
     /// Processes of replicas, by the mark in their environment.
     pub fn workloads(&self) -> Vec<u32> {
-        let mark = format!("E2E_MARK={} ", self.scratch.path.display());
-        let found = host::marked(&self.scratch.path);
-        let own = found
-            .into_iter()
-            .filter(|process| process.environment.contains(&mark));
+        let mark = format!("E2E_MARK={} ", self.mark.display());
+        let node = self.node_id.map(|id| format!("DHOW_NODE_ID={id} "));
+        let found = host::marked(&self.mark);
+        let own = found.into_iter().filter(|process| {
+            let is_here = node
+                .as_ref()
+                .is_none_or(|node| process.environment.contains(node));
+            process.environment.contains(&mark) && is_here && host::is_alive(process.pid)
+        });
         own.map(|process| process.pid).collect()
     }
 

@@ -109,22 +109,6 @@ pub fn marked(folder: &Path) -> Vec<Process> {
     found
 }
 
-/// Ends all of them at once, as if the power had gone.
-pub fn kill_all(folder: &Path) {
-    loop {
-        let left: Vec<_> = marked(folder)
-            .into_iter()
-            .filter(|process| is_alive(process.pid))
-            .collect();
-        if left.is_empty() {
-            return;
-        }
-        for process in left {
-            signal(process.pid, Signal::KILL);
-        }
-    }
-}
-
 pub fn is_alive(pid: u32) -> bool {
     // One that ended and was not waited for is not alive.
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {

@@ -78,23 +78,6 @@ impl Network {
     pub fn heal(&self, node: usize) {
         run(&format!("ip -n {} link set p{node} up", self.bridge()));
     }
-
-    /// These two do not hear each other any more; everybody else hears both.
-    pub fn cut_pair(&self, one: usize, other: usize) {
-        for (from, to) in [(one, other), (other, one)] {
-            run(&format!(
-                "ip netns exec {} nft add rule bridge lab forward iifname p{from} oifname p{to} drop",
-                self.bridge()
-            ));
-        }
-    }
-
-    pub fn heal_pairs(&self) {
-        run(&format!(
-            "ip netns exec {} nft flush chain bridge lab forward",
-            self.bridge()
-        ));
-    }
 }
 
 impl Drop for Network {
