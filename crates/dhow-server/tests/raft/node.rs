@@ -100,9 +100,12 @@ impl Node {
         }
     }
 
-    /// Makes a snapshot of what is applied.
+    /// Makes a snapshot of what is applied, where there is anything.
     pub async fn snapshot(&self) {
         let (log, applied) = (self.log.clone(), self.applied.borrow().clone());
+        if applied.at.index == 0 {
+            return;
+        }
         let made = tokio::task::spawn_blocking(move || {
             let mut writer = log.begin_snapshot(applied.at).unwrap();
             for command in &applied.commands {
