@@ -14,5 +14,6 @@ mod linearizable;
 mod members;
 mod network;
 mod node;
+mod runtime;
 mod snapshots;
 mod writes;

@@ -1,6 +1,7 @@
 //! The first start: a node without a log asks the members of the first configuration. Where a quorum of them, itself
 //! included, is as new as this node and has the same configuration, the one with the lowest id begins the cluster.
-//! Where anybody has a log already, this node waits to be contacted or added.
+//! Where anybody has a log already, or knows one of them from before, this node waits to be contacted or added: a
+//! majority that lost its directories must not begin anew beside one that did not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::ask::AskError;
 use super::engine::Engine;
 use super::limits::{ASK_TIMEOUT_MS, FORMATION_INTERVAL_MS};
 use super::wire::{Answer, Question};
@@ -66,7 +68,8 @@ async fn fresh_peers(engine: &Engine) -> BTreeSet<u64> {
         match answer {
             Ok(Answer::Hello {
                 is_initialized: true, ..
-            }) => return BTreeSet::new(),
+            })
+            | Err(AskError::NotKnown { .. } | AskError::AnotherStore { .. }) => return BTreeSet::new(),
             Ok(Answer::Hello {
                 has_same_peers: true, ..
             }) => {

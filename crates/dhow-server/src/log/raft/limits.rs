@@ -59,7 +59,11 @@ pub const MAX_KNOWN_PEERS: usize = 2 * MAX_MEMBERS;
 /// Entries that a learner may be behind when it becomes a voter: what is sent in a moment.
 pub const CAUGHT_UP_ENTRIES: u64 = 64;
 
-/// How long a change of the members, or a hand-over, may take.
+/// How long writes may wait for a hand-over to begin, and how long it may take then. What is on its way takes a few
+/// milliseconds.
+pub const TRANSFER_TIMEOUT_MS: u64 = 2_000;
+
+/// How long a change of the members may take.
 pub const MEMBER_TIMEOUT_MS: u64 = 10_000;
 
 /// How long another server may take to say how it is.

@@ -97,10 +97,6 @@ impl RaftLog {
         if members.len() >= MAX_MEMBERS {
             return Err(MemberError::TooManyMembers);
         }
-        // An id that was used before belongs to a new store from now on.
-        if self.engine().shared.known.forget(id).await.is_err() {
-            return Err(MemberError::Stopped);
-        }
         let added = ChangeMembers::AddNodes(BTreeMap::from([(id, addrs)]));
         in_time(self.engine().raft.change_membership(added, true)).await
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::limits::{ASK_TIMEOUT_MS, MEMBER_TIMEOUT_MS};
+use super::limits::{ASK_TIMEOUT_MS, TRANSFER_TIMEOUT_MS};
 use super::options::RaftPeerAddrs;
 use super::raft_log::RaftLog;
 use super::types::Vote;
@@ -102,7 +102,7 @@ impl RaftLog {
             let has_all = matched.map(|matched| matched.index) == metrics.last_log_index;
             has_all && pending.is_empty()
         };
-        let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
         let waited = engine
             .raft
             .wait(Some(timeout))
@@ -160,7 +160,7 @@ impl RaftLog {
 
     /// Waits until somebody leads.
     async fn taken_over(&self, favoured: u64) -> Result<u64, TransferError> {
-        let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
         let own = self.node_id();
         let leads = move |metrics: &openraft::RaftMetrics<u64, RaftPeerAddrs>| {
             metrics.current_leader.is_some_and(|leader| leader != own)
