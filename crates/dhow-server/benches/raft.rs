@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ const CLIENTS: [u64; 3] = [1, 16, 256];
 const TURNS: usize = 3;
 const WRITES_A_CLIENT: u64 = 60;
 const MIN_WRITES: u64 = 1_500;
+/// Times that a leader is killed, and handed over.
+const OUTAGES: u64 = 10;
 const BARE_WRITES: u64 = 1_500;
 const BARE_WRITE_BYTES: usize = 512;
 const BARE_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -92,61 +94,93 @@ async fn drain(mut events: mpsc::Receiver<LogEvent>, waiting: Waiting) {
     }
 }
 
-struct Cluster {
-    logs: Vec<RaftLog>,
-    leader: RaftLog,
+struct Node {
+    log: RaftLog,
     waiting: Waiting,
+}
+
+struct Cluster {
+    dir: PathBuf,
+    peers: BTreeMap<u64, RaftPeerAddrs>,
+    handlers: Handlers,
+    nodes: BTreeMap<u64, Node>,
 }
 
 impl Cluster {
     async fn open(dir: &Path) -> Self {
-        let handlers = Handlers::default();
         let addr = |id: u64| SocketAddr::from(([127, 0, 0, 1], id as u16));
         let addrs = |id| RaftPeerAddrs {
             raft_addr: addr(id),
             api_addr: addr(id),
         };
-        let peers: BTreeMap<u64, RaftPeerAddrs> = (1..=3).map(|id| (id, addrs(id))).collect();
-        let mut logs = Vec::new();
-        let mut waitings = BTreeMap::new();
-        for id in 1..=3 {
-            let transport = Memory {
-                from: id,
-                handlers: Arc::clone(&handlers),
-            };
-            let options = RaftOptions::new(id, peers.clone(), dir.join(format!("{id}")), Arc::new(transport));
-            let OpenedRaftLog { log, events, .. } =
-                RaftLog::open(options).await.expect("the directory is new");
-            handlers
-                .lock()
-                .expect("nobody panics with it")
-                .insert(id, log.handler());
-            let waiting = Waiting::default();
-            tokio::spawn(drain(events, Arc::clone(&waiting)));
-            waitings.insert(id, waiting);
-            logs.push(log);
-        }
-        let leader = loop {
-            if let Some(leader) = logs.iter().find(|log| log.status().leadership.is_here) {
-                break leader.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut cluster = Cluster {
+            dir: dir.to_owned(),
+            peers: (1..=3).map(|id| (id, addrs(id))).collect(),
+            handlers: Handlers::default(),
+            nodes: BTreeMap::new(),
         };
-        let waiting = waitings.remove(&leader.node_id()).expect("it is one of them");
-        Cluster {
-            logs,
-            leader,
-            waiting,
+        for id in 1..=3 {
+            cluster.open_node(id).await;
+        }
+        cluster
+    }
+
+    async fn open_node(&mut self, id: u64) {
+        let transport = Memory {
+            from: id,
+            handlers: Arc::clone(&self.handlers),
+        };
+        let dir = self.dir.join(format!("{id}"));
+        let options = RaftOptions::new(id, self.peers.clone(), dir, Arc::new(transport));
+        let OpenedRaftLog { log, events, .. } = RaftLog::open(options).await.expect("nobody else has it");
+        let mut handlers = self.handlers.lock().expect("nobody panics with it");
+        handlers.insert(id, log.handler());
+        drop(handlers);
+        let waiting = Waiting::default();
+        tokio::spawn(drain(events, Arc::clone(&waiting)));
+        self.nodes.insert(id, Node { log, waiting });
+    }
+
+    /// What the others see of a kill: nobody answers any more.
+    async fn stop_node(&mut self, id: u64) {
+        self.handlers.lock().expect("nobody panics with it").remove(&id);
+        if let Some(node) = self.nodes.remove(&id) {
+            node.log.shutdown().await;
+        }
+    }
+
+    async fn leader(&self) -> &Node {
+        loop {
+            let leads = |node: &&Node| node.log.status().leadership.is_here;
+            if let Some(leader) = self.nodes.values().find(leads) {
+                return leader;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Writes once, through whoever leads; returns when it is committed.
+    async fn write(&self, id: u64) {
+        loop {
+            let Node { log, waiting } = self.leader().await;
+            let (sender, outcome) = oneshot::channel();
+            waiting.lock().expect("nobody panics with it").insert(id, sender);
+            let command = Bytes::from(vec![7; COMMAND_BYTES]);
+            let is_taken = log.propose(ProposalId(id), vec![command]).is_ok();
+            if is_taken && outcome.await.unwrap_or(false) {
+                return;
+            }
         }
     }
 
     /// Writes with so many clients at once; returns how long it took and how long each write took.
     async fn writes(&self, clients: u64, count: u64) -> (Duration, Vec<Duration>) {
         let each = count / clients;
+        let leader = self.leader().await;
         let start = Instant::now();
         let loops: Vec<_> = (0..clients)
             .map(|client| {
-                let (log, waiting) = (self.leader.clone(), Arc::clone(&self.waiting));
+                let (log, waiting) = (leader.log.clone(), Arc::clone(&leader.waiting));
                 tokio::spawn(async move {
                     let command = Bytes::from(vec![7; COMMAND_BYTES]);
                     let mut took = Vec::with_capacity(each as usize);
@@ -220,6 +254,32 @@ async fn table(cluster: &Cluster, file: &File, is_measured: bool) {
     println!("bare write and fdatasync: {bare:.0}/s");
 }
 
+/// How long nobody could write when the leader was gone, and when it handed over.
+async fn outages(cluster: &mut Cluster) {
+    let (mut killed, mut handed) = (Vec::new(), Vec::new());
+    for round in 0..OUTAGES {
+        cluster.write(u64::MAX - round).await;
+        let old = cluster.leader().await.log.node_id();
+        let start = Instant::now();
+        cluster.stop_node(old).await;
+        cluster.write(u64::MAX - round).await;
+        killed.push(start.elapsed());
+        cluster.open_node(old).await;
+        cluster.write(u64::MAX - round).await;
+        let start = Instant::now();
+        let log = cluster.leader().await.log.clone();
+        log.transfer(None).await.expect("the others are there");
+        cluster.write(u64::MAX - round).await;
+        handed.push(start.elapsed());
+    }
+    for (what, took) in [("killed", &mut killed), ("handed over", &mut handed)] {
+        let (p50, max) = (quantile(took, 0.5), quantile(took, 1.0));
+        println!(
+            "leader {what} {OUTAGES} times: a write is committed after {p50:.0?} (p50), {max:.0?} (max)"
+        );
+    }
+}
+
 fn main() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the target directory can be written");
     let file = File::create_new(dir.path().join("bare")).expect("the directory is new");
@@ -230,10 +290,13 @@ fn main() {
     let is_measured = std::env::args().any(|arg| arg == "--bench");
     let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
     runtime.block_on(async {
-        let cluster = Cluster::open(dir.path()).await;
+        let mut cluster = Cluster::open(dir.path()).await;
         table(&cluster, &file, is_measured).await;
-        for log in &cluster.logs {
-            log.shutdown().await;
+        if is_measured {
+            outages(&mut cluster).await;
+        }
+        for id in 1..=3 {
+            cluster.stop_node(id).await;
         }
     });
 }

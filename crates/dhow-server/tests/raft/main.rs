@@ -9,6 +9,7 @@
 
 mod cluster;
 mod elections;
+mod faults;
 mod history;
 mod linearizable;
 mod members;

@@ -136,6 +136,32 @@ async fn a_node_that_was_emptied_is_refused_under_its_old_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_was_emptied_does_not_begin_anew_beside_the_rest() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.write("one").await;
+    cluster.agree(&["one"]).await;
+    for id in [1, 2] {
+        cluster.stop(id).await;
+        std::fs::remove_dir_all(dir_of(cluster.dir.path(), id)).unwrap();
+    }
+    for id in [1, 2] {
+        cluster.open(id).await;
+    }
+    until("both are refused", || {
+        [1, 2].iter().all(|id| {
+            let admission = cluster.nodes[id].log.admissions().borrow().clone();
+            admission == Admission::Refused { by: 3 }
+        })
+    })
+    .await;
+    for id in [1, 2] {
+        assert_eq!(cluster.nodes[&id].log.members(), [], "node {id}");
+    }
+    assert_eq!(cluster.nodes[&3].commands(), ["one"], "nothing is lost");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_belongs_to_one_node_id() {
     let mut cluster = Cluster::start(1).await;
     cluster.stop(1).await;

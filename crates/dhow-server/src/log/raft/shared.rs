@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::known_peers::KnownPeers;
+use super::limits::ENTRY_OVERHEAD_BYTES;
 use super::options::{RaftPeerAddrs, RaftTimings};
 use super::pending::Pending;
 use super::store_slot::StoreSlot;
@@ -25,6 +26,10 @@ pub struct Shared {
     /// The members that a new cluster begins with.
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
     pub timings: RaftTimings,
+    /// The largest record of the store, and what is written in one frame.
+    pub max_record_bytes: usize,
+    /// The largest proposal: what a record holds, without what the form of an entry adds.
+    pub max_proposal_bytes: usize,
     pub store: StoreSlot,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
@@ -52,6 +57,7 @@ pub struct Parts {
     pub node_id: u64,
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
     pub timings: RaftTimings,
+    pub max_record_bytes: usize,
     pub store: StoreSlot,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
@@ -71,6 +77,8 @@ impl Shared {
             node_id: parts.node_id,
             first_peers: parts.first_peers,
             timings: parts.timings,
+            max_record_bytes: parts.max_record_bytes,
+            max_proposal_bytes: parts.max_record_bytes.saturating_sub(ENTRY_OVERHEAD_BYTES),
             store: parts.store,
             transport: parts.transport,
             known: parts.known,
