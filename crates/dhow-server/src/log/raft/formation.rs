@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::ask::AskError;
 use super::engine::Engine;
-use super::limits::{ASK_TIMEOUT_MS, FORMATION_INTERVAL_MS};
+use super::limits::FORMATION_INTERVAL_MS;
 use super::wire::{Answer, Question};
 
 /// Works until this node has a log, or the log is closed.
@@ -53,13 +53,12 @@ async fn fresh_peers(engine: &Engine) -> BTreeSet<u64> {
     let question = Question::Hello {
         first_peers: shared.first_peers.clone(),
     };
-    let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
     let mut answers: FuturesUnordered<_> = shared
         .first_peers
         .keys()
         .filter(|id| **id != shared.node_id)
         .map(|id| {
-            let asked = shared.ask_member(*id, question.clone(), timeout);
+            let asked = engine.ask(*id, question.clone());
             async move { (*id, asked.await) }
         })
         .collect();

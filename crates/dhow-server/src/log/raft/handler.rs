@@ -71,7 +71,7 @@ impl Engine {
     }
 
     async fn answer_known(&self, from: u64, store: StoreId, question: Question) -> Answer {
-        if let Err(error) = self.shared.known.learn(from, store).await {
+        if let Err(error) = self.shared.learn(from, store).await {
             tracing::warn!(%error, from, "the store of a node could not be noted");
             return Answer::Refused(Refusal::Stopped);
         }

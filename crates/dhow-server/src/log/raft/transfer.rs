@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::limits::{ASK_TIMEOUT_MS, TRANSFER_TIMEOUT_MS};
+use super::limits::TRANSFER_TIMEOUT_MS;
 use super::options::RaftPeerAddrs;
 use super::raft_log::RaftLog;
 use super::types::Vote;
@@ -136,23 +136,20 @@ impl RaftLog {
 
     /// Has the other voters let go, then asks the favoured one to stand. One that does not answer is not waited for.
     async fn have_it_elected(&self, term: u64, favoured: u64) {
-        let shared = &self.engine().shared;
-        let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
+        let engine = self.engine();
         let others = self.members().into_iter().filter(|member| {
-            let is_asked = member.id != favoured && member.id != shared.node_id;
+            let is_asked = member.id != favoured && member.id != engine.shared.node_id;
             is_asked && member.is_voter
         });
         let mut answers: FuturesUnordered<_> = others
-            .map(|member| shared.ask_member(member.id, Question::StandAside { term, favoured }, timeout))
+            .map(|member| engine.ask(member.id, Question::StandAside { term, favoured }))
             .collect();
         while let Some(answer) = answers.next().await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "a voter did not hear that the leader lets go");
             }
         }
-        let asked = shared
-            .ask_member(favoured, Question::TakeOver { term }, timeout)
-            .await;
+        let asked = engine.ask(favoured, Question::TakeOver { term }).await;
         if let Err(error) = asked {
             tracing::warn!(%error, "the favoured node did not hear that it should lead");
         }
