@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use dhow_server::log::ProposeError;
-use dhow_server::log::raft::RaftOptions;
+use dhow_server::log::raft::{RaftLog, RaftOptions};
 use dhow_server::log::store::{Disk, DiskOp, StoreOptions};
 use dhow_server::peers::PeerHandler;
 
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, PATIENCE, until};
 
 /// The node whose disk is broken; 0 for none.
 type Broken = Arc<AtomicU64>;
@@ -72,6 +72,20 @@ async fn a_follower_whose_disk_fails_stops_and_is_not_missed() {
     cluster.agree(&["without it"]).await;
     assert_eq!(cluster.leader().await.id, leader);
     cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_dropped_ends_all_that_it_began() {
+    let cluster = Cluster::prepare(1);
+    for _ in 0..2 {
+        let opened = RaftLog::open(cluster.options(1)).await.unwrap();
+        let mut leaderships = opened.log.leaderships();
+        leaderships.wait_for(|now| now.is_here).await.unwrap();
+        drop(opened);
+        // The other end goes with the last task.
+        let ended = async { while leaderships.changed().await.is_ok() {} };
+        tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -127,6 +127,8 @@ impl RaftLog {
             .await
             .map_err(|_| TransferError::Stopped)?;
         let term = own.leader_id.term + 1;
+        // It led until now, so that nobody needs to be elected for another while.
+        engine.shared.hear();
         engine
             .hear_of(Vote::new(term, favoured))
             .await
