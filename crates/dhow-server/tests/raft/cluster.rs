@@ -81,7 +81,12 @@ impl Cluster {
     }
 
     pub async fn open(&mut self, id: u64) {
-        let node = Node::open(self.options(id)).await.unwrap();
+        self.open_with(self.options(id)).await;
+    }
+
+    pub async fn open_with(&mut self, options: RaftOptions) {
+        let id = options.node_id;
+        let node = Node::open(options).await.unwrap();
         self.network.plug(id, node.log.handler());
         self.nodes.insert(id, node);
     }

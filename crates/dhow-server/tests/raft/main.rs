@@ -9,10 +9,12 @@
 
 mod cluster;
 mod elections;
+mod faults;
 mod history;
 mod linearizable;
 mod members;
 mod network;
 mod node;
+mod runtime;
 mod snapshots;
 mod writes;

@@ -136,6 +136,65 @@ async fn a_node_that_was_emptied_is_refused_under_its_old_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_was_emptied_does_not_begin_anew_beside_the_rest() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.write("one").await;
+    cluster.agree(&["one"]).await;
+    for id in [1, 2] {
+        cluster.stop(id).await;
+        std::fs::remove_dir_all(dir_of(cluster.dir.path(), id)).unwrap();
+    }
+    for id in [1, 2] {
+        cluster.open(id).await;
+    }
+    until("both are refused", || {
+        [1, 2].iter().all(|id| {
+            let admission = cluster.nodes[id].log.admissions().borrow().clone();
+            admission == Admission::Refused { by: 3 }
+        })
+    })
+    .await;
+    for id in [1, 2] {
+        assert_eq!(cluster.nodes[&id].log.members(), [], "node {id}");
+    }
+    assert_eq!(cluster.nodes[&3].commands(), ["one"], "nothing is lost");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_new_node_that_answers_is_added() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.write("one").await;
+    cluster.agree(&["one"]).await;
+    let leader = cluster.leader().await.id;
+    let nobody = cluster.nodes[&leader].log.add_learner(4, addrs(4)).await;
+    assert!(
+        matches!(nobody, Err(MemberError::Unreachable { id: 4, .. })),
+        "{nobody:?}"
+    );
+    // One that was a cluster of its own.
+    let mut alone = cluster.options(4);
+    alone.peers = BTreeMap::from([(4, addrs(4))]);
+    cluster.open_with(alone).await;
+    until("it leads itself", || cluster.nodes[&4].leadership().is_here).await;
+    let refused = cluster.nodes[&leader].log.add_learner(4, addrs(4)).await;
+    assert_eq!(refused, Err(MemberError::NotNew { id: 4 }));
+    cluster.stop(4).await;
+    // One that was a member before may come back under its id once it is empty.
+    let gone = cluster.others(leader)[0];
+    cluster.nodes[&leader].log.remove(gone, false).await.unwrap();
+    let refused = cluster.nodes[&leader].log.add_learner(gone, addrs(gone)).await;
+    assert_eq!(refused, Err(MemberError::NotNew { id: gone }));
+    cluster.stop(gone).await;
+    std::fs::remove_dir_all(dir_of(cluster.dir.path(), gone)).unwrap();
+    cluster.open(gone).await;
+    cluster.nodes[&leader].log.add(gone, addrs(gone)).await.unwrap();
+    cluster.write("two").await;
+    cluster.agree(&["one", "two"]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_belongs_to_one_node_id() {
     let mut cluster = Cluster::start(1).await;
     cluster.stop(1).await;

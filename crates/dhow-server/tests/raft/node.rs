@@ -30,6 +30,8 @@ pub struct Node {
     reducer: JoinHandle<()>,
     /// Proposals that were told twice.
     told_twice: Arc<Mutex<Vec<u64>>>,
+    /// Whether the log said that it has stopped.
+    pub has_failed: watch::Receiver<bool>,
 }
 
 impl Node {
@@ -45,11 +47,13 @@ impl Node {
             commands: snapshot_of(&log),
         };
         let (sender, receiver) = watch::channel(start);
+        let (failed, has_failed) = watch::channel(false);
         let reducer = Reducer {
             log: log.clone(),
             applied: sender,
             waiting: Arc::clone(&waiting),
             told_twice: Arc::clone(&told_twice),
+            failed,
         };
         Ok(Node {
             id,
@@ -59,6 +63,7 @@ impl Node {
             next_id: Mutex::new(0),
             reducer: tokio::spawn(reducer.run(events)),
             told_twice,
+            has_failed,
         })
     }
 
@@ -100,9 +105,12 @@ impl Node {
         }
     }
 
-    /// Makes a snapshot of what is applied.
+    /// Makes a snapshot of what is applied, where there is anything.
     pub async fn snapshot(&self) {
         let (log, applied) = (self.log.clone(), self.applied.borrow().clone());
+        if applied.at.index == 0 {
+            return;
+        }
         let made = tokio::task::spawn_blocking(move || {
             let mut writer = log.begin_snapshot(applied.at).unwrap();
             for command in &applied.commands {
@@ -128,6 +136,7 @@ struct Reducer {
     applied: watch::Sender<Applied>,
     waiting: Waiting,
     told_twice: Arc<Mutex<Vec<u64>>>,
+    failed: watch::Sender<bool>,
 }
 
 impl Reducer {
@@ -156,7 +165,7 @@ impl Reducer {
                     self.applied.send_replace(Applied { at, commands });
                 }
                 LogEvent::Leadership(_) => {}
-                LogEvent::Failed(_) => return,
+                LogEvent::Failed(_) => drop(self.failed.send_replace(true)),
                 LogEvent::Committed { .. } => panic!("a raft log tells what stands in one entry"),
             }
         }

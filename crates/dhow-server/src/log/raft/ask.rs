@@ -69,23 +69,12 @@ impl Shared {
             Answer::Refused(Refusal::Stopped) => Err(AskError::Stopped { node }),
             Answer::Refused(Refusal::Malformed) => Err(AskError::NotUnderstood { node }),
             answer => {
-                if let Err(error) = self.known.learn(node, store).await {
+                if let Err(error) = self.learn(node, store).await {
                     tracing::warn!(%error, node, "the store of a node could not be noted");
                 }
                 Ok(answer)
             }
         }
-    }
-
-    /// Asks a member, or one that a new cluster begins with.
-    pub async fn ask_member(
-        &self,
-        node: u64,
-        question: Question,
-        timeout: Duration,
-    ) -> Result<Answer, AskError> {
-        let addr = self.addr_of(node).ok_or(AskError::Nowhere { node })?;
-        self.ask(node, addr, Lane::Log, question, timeout).await
     }
 
     /// Another member does not take this node for the one that it knew.

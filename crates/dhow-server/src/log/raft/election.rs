@@ -11,7 +11,6 @@ use futures_util::stream::FuturesUnordered;
 use openraft::ServerState;
 
 use super::engine::Engine;
-use super::limits::ASK_TIMEOUT_MS;
 use super::types::{Membership, StoredMembership};
 use super::wire::{Answer, Question};
 
@@ -83,12 +82,11 @@ async fn is_wanted(engine: &Engine) -> bool {
     let question = Question::PreVote {
         last: last.map(Into::into),
     };
-    let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
     let mut answers: FuturesUnordered<_> = effective
         .nodes()
         .filter(|(id, _)| **id != engine.shared.node_id)
         .map(|(id, _)| {
-            let asked = engine.shared.ask_member(*id, question.clone(), timeout);
+            let asked = engine.ask(*id, question.clone());
             async move { (*id, asked.await) }
         })
         .collect();

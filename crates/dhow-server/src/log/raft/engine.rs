@@ -1,16 +1,20 @@
 //! The consensus library together with what this crate knows besides.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use openraft::ServerState;
 
+use super::ask::AskError;
 use super::barrier::BarrierQueue;
 use super::incoming::Incoming;
+use super::limits::ASK_TIMEOUT_MS;
 use super::shared::Shared;
 use super::snapshot_data::SnapshotData;
 use super::types::{Raft, RaftLogId, SnapshotMeta, Vote, position};
-use super::wire::Answer;
+use super::wire::{Answer, Question};
 use crate::log::store::LogPosition;
+use crate::peers::Lane;
 
 /// See the module. Tasks and handlers hold it; it does not keep the log open.
 pub struct Engine {
@@ -36,6 +40,23 @@ impl Engine {
             false => self.shared.silence() <= self.shared.timings.lease(),
         };
         !hears_leader && rank(last) >= rank(self.last())
+    }
+
+    /// Asks a member, or one that a new cluster begins with. Members count from the entry on that names them, before it
+    /// is committed: it may need them to become so.
+    pub async fn ask(&self, node: u64, question: Question) -> Result<Answer, AskError> {
+        let known = self
+            .raft
+            .metrics()
+            .borrow()
+            .membership_config
+            .membership()
+            .get_node(&node)
+            .copied();
+        let addrs = known.or_else(|| self.shared.first_peers.get(&node).copied());
+        let addr = addrs.ok_or(AskError::Nowhere { node })?.raft_addr;
+        let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
+        self.shared.ask(node, addr, Lane::Log, question, timeout).await
     }
 
     /// The position of the last applied entry.

@@ -1,6 +1,7 @@
 //! The first start: a node without a log asks the members of the first configuration. Where a quorum of them, itself
 //! included, is as new as this node and has the same configuration, the one with the lowest id begins the cluster.
-//! Where anybody has a log already, this node waits to be contacted or added.
+//! Where anybody has a log already, or knows one of them from before, this node waits to be contacted or added: a
+//! majority that lost its directories must not begin anew beside one that did not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::ask::AskError;
 use super::engine::Engine;
-use super::limits::{ASK_TIMEOUT_MS, FORMATION_INTERVAL_MS};
+use super::limits::FORMATION_INTERVAL_MS;
 use super::wire::{Answer, Question};
 
 /// Works until this node has a log, or the log is closed.
@@ -51,13 +53,12 @@ async fn fresh_peers(engine: &Engine) -> BTreeSet<u64> {
     let question = Question::Hello {
         first_peers: shared.first_peers.clone(),
     };
-    let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
     let mut answers: FuturesUnordered<_> = shared
         .first_peers
         .keys()
         .filter(|id| **id != shared.node_id)
         .map(|id| {
-            let asked = shared.ask_member(*id, question.clone(), timeout);
+            let asked = engine.ask(*id, question.clone());
             async move { (*id, asked.await) }
         })
         .collect();
@@ -66,7 +67,8 @@ async fn fresh_peers(engine: &Engine) -> BTreeSet<u64> {
         match answer {
             Ok(Answer::Hello {
                 is_initialized: true, ..
-            }) => return BTreeSet::new(),
+            })
+            | Err(AskError::NotKnown { .. } | AskError::AnotherStore { .. }) => return BTreeSet::new(),
             Ok(Answer::Hello {
                 has_same_peers: true, ..
             }) => {

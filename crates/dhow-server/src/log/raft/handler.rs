@@ -1,5 +1,6 @@
 //! Answers what other servers ask this node's raft log.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,10 +8,12 @@ use futures_util::future::BoxFuture;
 use openraft::Snapshot;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 
+use super::admission::Admission;
 use super::engine::Engine;
 use super::entry_form::from_stored;
 use super::incoming::Received;
 use super::network::{at, id};
+use super::options::RaftPeerAddrs;
 use super::snapshot_data::{SnapshotData, meta};
 use super::types::{RaftEntry, SnapshotMeta, Vote};
 use super::vote_form::VoteForm;
@@ -68,7 +71,7 @@ impl Engine {
     }
 
     async fn answer_known(&self, from: u64, store: StoreId, question: Question) -> Answer {
-        if let Err(error) = self.shared.known.learn(from, store).await {
+        if let Err(error) = self.shared.learn(from, store).await {
             tracing::warn!(%error, from, "the store of a node could not be noted");
             return Answer::Refused(Refusal::Stopped);
         }
@@ -78,18 +81,22 @@ impl Engine {
             Question::PreVote { last } => Some(Answer::PreVoted {
                 is_granted: self.would_vote(last.map(Into::into)),
             }),
-            Question::Hello { first_peers } => self.raft.is_initialized().await.ok().map(|is_initialized| {
-                let has_same_peers = first_peers == self.shared.first_peers;
-                Answer::Hello {
-                    is_initialized,
-                    has_same_peers,
-                }
-            }),
+            Question::Hello { first_peers } => self.hello(&first_peers).await,
             Question::Snapshot(part) => self.snapshot_part(from, part).await,
             Question::StandAside { term, favoured } => self.stand_aside(term, favoured).await,
             Question::TakeOver { term } => self.take_over(term).await,
         };
         answered.unwrap_or(Answer::Refused(Refusal::Stopped))
+    }
+
+    /// A node that the others do not take back may not help to begin a new cluster either.
+    async fn hello(&self, first_peers: &BTreeMap<u64, RaftPeerAddrs>) -> Option<Answer> {
+        let has_log = self.raft.is_initialized().await.ok()?;
+        let is_refused = matches!(*self.shared.admission.borrow(), Admission::Refused { .. });
+        Some(Answer::Hello {
+            is_initialized: has_log || is_refused,
+            has_same_peers: *first_peers == self.shared.first_peers,
+        })
     }
 
     async fn append(&self, form: AppendForm) -> Option<Answer> {

@@ -112,11 +112,15 @@ impl KnownPeers {
         self.store.commit(vec![op]).await
     }
 
-    /// Forgets nodes that are no members any more, so that there is room for others.
-    pub async fn forget(&self, node: u64) -> Result<(), StoreError> {
+    /// Forgets nodes that are no members any more: who comes under their ids from now on is somebody else.
+    pub async fn forget(&self, nodes: impl IntoIterator<Item = u64>) -> Result<(), StoreError> {
         let op = {
             let mut peers = self.lock();
-            if peers.remove(&node).is_none() {
+            let count = nodes
+                .into_iter()
+                .filter(|node| peers.remove(node).is_some())
+                .count();
+            if count == 0 {
                 return Ok(());
             }
             identity_op(self.node_id, &peers)

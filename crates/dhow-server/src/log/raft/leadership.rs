@@ -21,6 +21,7 @@ pub async fn run(engine: Arc<Engine>, events: mpsc::Sender<LogEvent>) {
     let mut watch = Watch {
         metrics: engine.raft.metrics(),
         answered: None,
+        has_log: false,
         pause: engine.shared.timings.heartbeat() / 2,
     };
     loop {
@@ -57,6 +58,8 @@ struct Watch {
     metrics: watch::Receiver<openraft::RaftMetrics<u64, RaftPeerAddrs>>,
     /// When a quorum had last answered this leader, as far as was reported.
     answered: Option<Instant>,
+    /// Whether there was a log at the last look: the first entry is what makes a node a member.
+    has_log: bool,
     /// The longest wait between two looks.
     pause: Duration,
 }
@@ -66,9 +69,11 @@ impl Watch {
         let has_changed = self.metrics.has_changed().unwrap_or(true);
         let metrics = self.metrics.borrow_and_update();
         let lease = engine.shared.timings.lease();
-        if metrics.last_log_index.is_some() {
-            admit(engine);
+        let has_log = metrics.last_log_index.is_some();
+        if has_log && !self.has_log {
+            engine.shared.admission.send_replace(Admission::Member);
         }
+        self.has_log = has_log;
         let term = metrics.current_term;
         if metrics.state != ServerState::Leader {
             self.answered = None;
@@ -97,16 +102,6 @@ impl Watch {
             is_here,
         }
     }
-}
-
-fn admit(engine: &Engine) {
-    engine.shared.admission.send_if_modified(|admission| {
-        let is_news = *admission == Admission::Joining;
-        if is_news {
-            *admission = Admission::Member;
-        }
-        is_news
-    });
 }
 
 /// The library has stopped: everybody who waits hears of it, and the reducer last.

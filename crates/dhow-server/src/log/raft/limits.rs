@@ -1,6 +1,6 @@
 //! Every limit of the raft log, with its arithmetic.
 
-use crate::log::store::limits::{MAX_QUEUED_REQUESTS, MAX_RECORD_BYTES};
+use crate::log::store::limits::MAX_QUEUED_REQUESTS;
 
 /// Proposals that may wait for the proposer: as many as the reducer may have on their way.
 pub const MAX_PROPOSALS: usize = MAX_QUEUED_REQUESTS;
@@ -13,15 +13,12 @@ pub const MAX_EVENTS: usize = MAX_PROPOSALS + 1;
 /// it; one proposal that is larger by itself is an entry of its own.
 pub const BATCH_BYTES: usize = 512 * 1024;
 
-/// What the form of an entry adds to its commands: five bytes of length each for 1,024 proposals of one command,
-/// and the head; rounded up.
-pub const ENTRY_SLACK_BYTES: usize = 16 * 1024;
+/// What the form of an entry adds to each command: its length, at most five bytes for 32 bits.
+pub const COMMAND_OVERHEAD_BYTES: usize = 5;
 
-/// The largest proposal: what a record of the store holds, without what the form of an entry adds.
-pub const MAX_PROPOSAL_BYTES: usize = MAX_RECORD_BYTES - ENTRY_SLACK_BYTES;
-
-/// Commands in one proposal; at five bytes each their lengths take an eighth of [`ENTRY_SLACK_BYTES`].
-pub const MAX_PROPOSAL_COMMANDS: usize = 1_024;
+/// What the form of an entry adds besides: the version, the kind, three numbers and a count of at most ten bytes each;
+/// rounded up.
+pub const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// Entries of the log that are on their way to the other servers at the same time: while one is written there, the
 /// next is written here, and the rest wait to be packed together.
@@ -59,7 +56,11 @@ pub const MAX_KNOWN_PEERS: usize = 2 * MAX_MEMBERS;
 /// Entries that a learner may be behind when it becomes a voter: what is sent in a moment.
 pub const CAUGHT_UP_ENTRIES: u64 = 64;
 
-/// How long a change of the members, or a hand-over, may take.
+/// How long writes may wait for a hand-over to begin, and how long it may take then. What is on its way takes a few
+/// milliseconds.
+pub const TRANSFER_TIMEOUT_MS: u64 = 2_000;
+
+/// How long a change of the members may take.
 pub const MEMBER_TIMEOUT_MS: u64 = 10_000;
 
 /// How long another server may take to say how it is.

@@ -6,7 +6,7 @@ use openraft::EntryPayload;
 use tokio::sync::mpsc;
 
 use super::entry_form::from_stored;
-use super::limits::{MAX_PROPOSAL_BYTES, MAX_PROPOSAL_COMMANDS};
+use super::limits::COMMAND_OVERHEAD_BYTES;
 use super::proposer::Proposal;
 use super::raft_log::RaftLog;
 use super::snapshot_data::{read_preamble, unreadable, write_preamble};
@@ -20,12 +20,17 @@ impl Log for RaftLog {
             let leader = leadership.leader;
             return Err(ProposeError::NotLeader { leader });
         }
-        let size_bytes = commands.iter().map(Bytes::len).sum();
-        if size_bytes > MAX_PROPOSAL_BYTES || commands.len() > MAX_PROPOSAL_COMMANDS {
+        let size_bytes = commands
+            .iter()
+            .map(|command| command.len() + COMMAND_OVERHEAD_BYTES)
+            .sum();
+        let limit_bytes = self.engine().shared.max_proposal_bytes;
+        if size_bytes > limit_bytes {
+            let what = TooLarge::Batch;
             return Err(ProposeError::from(StoreError::TooLarge {
-                what: TooLarge::Batch,
+                what,
                 size_bytes,
-                limit_bytes: MAX_PROPOSAL_BYTES,
+                limit_bytes,
             }));
         }
         let proposal = Proposal {

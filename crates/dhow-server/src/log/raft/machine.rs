@@ -56,7 +56,7 @@ impl Machine {
             EntryPayload::Blank => Vec::new(),
             EntryPayload::Membership(membership) => {
                 let members = StoredMembership::new(Some(entry.log_id), membership);
-                self.shared.members_changed(members);
+                self.take_members(members).await?;
                 Vec::new()
             }
             EntryPayload::Normal(batch) => self.parts(batch),
@@ -65,6 +65,17 @@ impl Machine {
         let outrun = self.shared.pending.outrun(at);
         let leader = self.shared.leadership().leader;
         self.refuse(outrun, ProposeError::NotLeader { leader }).await
+    }
+
+    async fn take_members(&self, members: StoredMembership) -> Result<(), StorageError> {
+        let before = self.shared.members();
+        let gone = before
+            .nodes()
+            .filter(|(id, _)| members.membership().get_node(id).is_none());
+        let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
+        self.shared.members_changed(members);
+        let forgotten = self.shared.known.forget(gone).await;
+        forgotten.map_err(|error| self.cannot(error))
     }
 
     /// The proposals of a batch, where they were made here; else all of it as one.
@@ -136,7 +147,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         self.shared.installing.send_replace(None);
         installed.map_err(|error| self.cannot(error))?;
         self.applied = Some(last);
-        self.shared.members_changed(meta.last_membership.clone());
+        self.take_members(meta.last_membership.clone()).await?;
         self.tell(LogEvent::SnapshotInstalled { at }).await?;
         let covered = self.shared.pending.covered(at);
         self.refuse(covered, ProposeError::Unknown).await

@@ -15,7 +15,8 @@ use super::limits::{ASK_TIMEOUT_MS, CAUGHT_UP_ENTRIES, MAX_MEMBERS, MAX_VOTERS, 
 use super::options::RaftPeerAddrs;
 use super::raft_log::RaftLog;
 use super::types::{Membership, StoredMembership, TypeConfig};
-use super::wire::Question;
+use super::wire::{Answer, Question};
+use crate::peers::Lane;
 
 /// A member of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,13 @@ pub enum MemberError {
     Unknown { id: u64 },
     #[error("node {by} has the address {addr} already", addr = addrs.raft_addr)]
     AddressTaken { by: u64, addrs: RaftPeerAddrs },
+    #[error(
+        "node {id} has a raft log already, of another cluster or of the time before it was removed; empty its raft \
+         directory first"
+    )]
+    NotNew { id: u64 },
+    #[error("node {id} does not answer ({why}); start it first")]
+    Unreachable { id: u64, why: String },
     #[error("a cluster has at most {MAX_VOTERS} voters; remove one first")]
     TooManyVoters,
     #[error("a cluster has at most {MAX_MEMBERS} members; remove one first")]
@@ -97,10 +105,7 @@ impl RaftLog {
         if members.len() >= MAX_MEMBERS {
             return Err(MemberError::TooManyMembers);
         }
-        // An id that was used before belongs to a new store from now on.
-        if self.engine().shared.known.forget(id).await.is_err() {
-            return Err(MemberError::Stopped);
-        }
+        self.must_be_new(id, addrs).await?;
         let added = ChangeMembers::AddNodes(BTreeMap::from([(id, addrs)]));
         in_time(self.engine().raft.change_membership(added, true)).await
     }
@@ -154,14 +159,14 @@ impl RaftLog {
     }
 
     async fn must_keep_quorum(&self, id: u64, rest: &BTreeSet<u64>, force: bool) -> Result<(), MemberError> {
-        let shared = &self.engine().shared;
-        let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
+        let engine = self.engine();
+        let shared = &engine.shared;
         let mut answers: FuturesUnordered<_> = rest
             .iter()
             .filter(|node| **node != shared.node_id)
             .map(|node| {
                 // Any answer will do; this question changes nothing there.
-                let asked = shared.ask_member(*node, Question::PreVote { last: None }, timeout);
+                let asked = engine.ask(*node, Question::PreVote { last: None });
                 async move { asked.await.is_ok().then_some(*node) }
             })
             .collect();
@@ -181,6 +186,30 @@ impl RaftLog {
             reachable: reachable.len(),
             voters: rest.len(),
         })
+    }
+
+    /// A node that has a log of another cluster, even of one, could not be told from one that follows: its first
+    /// entries have the same places.
+    async fn must_be_new(&self, id: u64, addrs: RaftPeerAddrs) -> Result<(), MemberError> {
+        let shared = &self.engine().shared;
+        let question = Question::Hello {
+            first_peers: BTreeMap::new(),
+        };
+        let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
+        let asked = shared
+            .ask(id, addrs.raft_addr, Lane::Log, question, timeout)
+            .await;
+        match asked {
+            Ok(Answer::Hello {
+                is_initialized: false,
+                ..
+            }) => Ok(()),
+            Ok(_) => Err(MemberError::NotNew { id }),
+            Err(error) => Err(MemberError::Unreachable {
+                id,
+                why: error.to_string(),
+            }),
+        }
     }
 
     fn must_lead(&self) -> Result<(), MemberError> {

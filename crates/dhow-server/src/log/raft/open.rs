@@ -59,6 +59,7 @@ impl RaftLog {
             node_id: options.node_id,
             first_peers: options.peers,
             timings: options.timings,
+            max_record_bytes: options.store.max_record_bytes,
             known: KnownPeers::new(options.node_id, found.id, found.slot.clone(), found.peers),
             store: found.slot,
             transport: options.transport,

@@ -24,6 +24,7 @@ use crate::log::{LogEvent, ProposalId, ProposeError};
 pub struct Proposal {
     pub id: ProposalId,
     pub commands: Vec<Bytes>,
+    /// As part of an entry.
     pub size_bytes: usize,
 }
 
@@ -95,8 +96,9 @@ impl Proposer {
         let mut parts = Vec::new();
         let mut commands = Vec::new();
         let mut size_bytes = 0;
+        let limit_bytes = BATCH_BYTES.min(self.engine.shared.max_proposal_bytes);
         while let Some(next) = self.waiting.front() {
-            if !parts.is_empty() && size_bytes + next.size_bytes > BATCH_BYTES {
+            if !parts.is_empty() && size_bytes + next.size_bytes > limit_bytes {
                 break;
             }
             let Some(proposal) = self.waiting.pop_front() else {

@@ -1,7 +1,6 @@
 //! What the parts of an open raft log have in common.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
 use super::known_peers::KnownPeers;
+use super::limits::ENTRY_OVERHEAD_BYTES;
 use super::options::{RaftPeerAddrs, RaftTimings};
 use super::pending::Pending;
 use super::store_slot::StoreSlot;
 use super::types::StoredMembership;
 use crate::log::Leadership;
-use crate::log::store::{LogPosition, StoreError};
+use crate::log::store::{LogPosition, StoreError, StoreId};
 use crate::peers::PeerTransport;
 
 /// See the module.
@@ -25,6 +25,10 @@ pub struct Shared {
     /// The members that a new cluster begins with.
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
     pub timings: RaftTimings,
+    /// The largest record of the store, and what is written in one frame.
+    pub max_record_bytes: usize,
+    /// The largest proposal: what a record holds, without what the form of an entry adds.
+    pub max_proposal_bytes: usize,
     pub store: StoreSlot,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
@@ -52,6 +56,7 @@ pub struct Parts {
     pub node_id: u64,
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
     pub timings: RaftTimings,
+    pub max_record_bytes: usize,
     pub store: StoreSlot,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
@@ -71,6 +76,8 @@ impl Shared {
             node_id: parts.node_id,
             first_peers: parts.first_peers,
             timings: parts.timings,
+            max_record_bytes: parts.max_record_bytes,
+            max_proposal_bytes: parts.max_record_bytes.saturating_sub(ENTRY_OVERHEAD_BYTES),
             store: parts.store,
             transport: parts.transport,
             known: parts.known,
@@ -125,6 +132,24 @@ impl Shared {
         self.memberships().last().cloned().unwrap_or_default()
     }
 
+    /// Remembers the store of a node, where it is a member or one that a new cluster begins with: who is neither may come
+    /// with another store the next time.
+    pub async fn learn(&self, node: u64, store: StoreId) -> Result<(), StoreError> {
+        // Nearly every message is of a node that is known.
+        if self.known.of(node).is_some() {
+            return Ok(());
+        }
+        let members = self.members();
+        let is_expected = match members.nodes().next() {
+            Some(_) => members.membership().get_node(&node).is_some(),
+            None => self.first_peers.contains_key(&node),
+        };
+        match is_expected {
+            true => self.known.learn(node, store).await,
+            false => Ok(()),
+        }
+    }
+
     /// Forgets who the members were before this entry.
     pub fn forget_members_before(&self, at: LogPosition) {
         let mut memberships = self.memberships();
@@ -143,16 +168,6 @@ impl Shared {
 
     fn memberships(&self) -> MutexGuard<'_, Vec<StoredMembership>> {
         self.memberships.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where a member is, or one that a new cluster begins with.
-    pub fn addr_of(&self, node: u64) -> Option<SocketAddr> {
-        let members = self.members();
-        let addrs = members
-            .membership()
-            .get_node(&node)
-            .or_else(|| self.first_peers.get(&node));
-        addrs.map(|addrs| addrs.raft_addr)
     }
 
     /// Notes why the store failed; the first reason counts.

@@ -17,7 +17,7 @@ use super::limits::APPEND_BYTES;
 use super::shared::Shared;
 use super::types::{RaftEntry, RaftLogId, StorageError, TypeConfig, Vote, log_id, position};
 use super::vote_form::{VOTE_VERSION, VoteForm};
-use crate::log::store::limits::{ENTRY_OVERHEAD_BYTES, MAX_RECORD_BYTES};
+use crate::log::store::limits::ENTRY_OVERHEAD_BYTES;
 use crate::log::store::{LogPosition, MetaKey, Op, StoreError};
 
 /// See the module.
@@ -156,7 +156,7 @@ impl RaftLogStorage<TypeConfig> for RaftStorage {
             let stored = to_stored(entry);
             let cost = stored.payload.len() + ENTRY_OVERHEAD_BYTES;
             // One frame, but where another server sent more than one frame holds.
-            if frame_bytes + cost > MAX_RECORD_BYTES && !frame.is_empty() {
+            if frame_bytes + cost > self.shared.max_record_bytes && !frame.is_empty() {
                 self.write(std::mem::take(&mut frame)).await?;
                 frame_bytes = 0;
             }

@@ -1,1 +1,5 @@
+//! The parts of the raft log, each by itself; the whole is tested from outside.
+
+mod forms;
+mod pending;
 mod suite;

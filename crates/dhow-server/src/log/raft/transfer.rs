@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::limits::{ASK_TIMEOUT_MS, MEMBER_TIMEOUT_MS};
+use super::limits::TRANSFER_TIMEOUT_MS;
 use super::options::RaftPeerAddrs;
 use super::raft_log::RaftLog;
 use super::types::Vote;
@@ -102,7 +102,7 @@ impl RaftLog {
             let has_all = matched.map(|matched| matched.index) == metrics.last_log_index;
             has_all && pending.is_empty()
         };
-        let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
         let waited = engine
             .raft
             .wait(Some(timeout))
@@ -127,6 +127,8 @@ impl RaftLog {
             .await
             .map_err(|_| TransferError::Stopped)?;
         let term = own.leader_id.term + 1;
+        // It led until now, so that nobody needs to be elected for another while.
+        engine.shared.hear();
         engine
             .hear_of(Vote::new(term, favoured))
             .await
@@ -136,23 +138,20 @@ impl RaftLog {
 
     /// Has the other voters let go, then asks the favoured one to stand. One that does not answer is not waited for.
     async fn have_it_elected(&self, term: u64, favoured: u64) {
-        let shared = &self.engine().shared;
-        let timeout = Duration::from_millis(ASK_TIMEOUT_MS);
+        let engine = self.engine();
         let others = self.members().into_iter().filter(|member| {
-            let is_asked = member.id != favoured && member.id != shared.node_id;
+            let is_asked = member.id != favoured && member.id != engine.shared.node_id;
             is_asked && member.is_voter
         });
         let mut answers: FuturesUnordered<_> = others
-            .map(|member| shared.ask_member(member.id, Question::StandAside { term, favoured }, timeout))
+            .map(|member| engine.ask(member.id, Question::StandAside { term, favoured }))
             .collect();
         while let Some(answer) = answers.next().await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "a voter did not hear that the leader lets go");
             }
         }
-        let asked = shared
-            .ask_member(favoured, Question::TakeOver { term }, timeout)
-            .await;
+        let asked = engine.ask(favoured, Question::TakeOver { term }).await;
         if let Err(error) = asked {
             tracing::warn!(%error, "the favoured node did not hear that it should lead");
         }
@@ -160,7 +159,7 @@ impl RaftLog {
 
     /// Waits until somebody leads.
     async fn taken_over(&self, favoured: u64) -> Result<u64, TransferError> {
-        let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
         let own = self.node_id();
         let leads = move |metrics: &openraft::RaftMetrics<u64, RaftPeerAddrs>| {
             metrics.current_leader.is_some_and(|leader| leader != own)

@@ -55,6 +55,7 @@ fn open(dir: &std::path::Path) -> (StoreSlot, RaftStorage) {
         node_id: 1,
         first_peers: BTreeMap::new(),
         timings: RaftTimings::default(),
+        max_record_bytes: 64 * 1024,
         store: slot.clone(),
         transport: Arc::new(NoTransport),
         known: KnownPeers::new(1, id, slot.clone(), BTreeMap::new()),

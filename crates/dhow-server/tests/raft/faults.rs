@@ -1,0 +1,135 @@
+//! Disks that fail and bytes that are no message.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use dhow_server::log::ProposeError;
+use dhow_server::log::raft::{RaftLog, RaftOptions};
+use dhow_server::log::store::{Disk, DiskOp, StoreOptions};
+use dhow_server::peers::PeerHandler;
+
+use crate::cluster::{Cluster, PATIENCE, until};
+
+/// The node whose disk is broken; 0 for none.
+type Broken = Arc<AtomicU64>;
+
+fn breakable(options: RaftOptions, broken: &Broken) -> RaftOptions {
+    let (id, broken) = (options.node_id, Arc::clone(broken));
+    let hook = move |op: DiskOp, _: &Path| match op {
+        DiskOp::Sync if broken.load(Ordering::Relaxed) == id => Err(io::Error::other("the disk is broken")),
+        _ => Ok(()),
+    };
+    RaftOptions {
+        store: StoreOptions {
+            disk: Disk::with_hook(Arc::new(hook)),
+            ..options.store
+        },
+        ..options
+    }
+}
+
+async fn start(broken: &Broken) -> Cluster {
+    let mut cluster = Cluster::prepare(3);
+    for id in 1..=3 {
+        let options = breakable(cluster.options(id), broken);
+        cluster.open_with(options).await;
+    }
+    cluster.write("before").await;
+    cluster.agree(&["before"]).await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_disk_fails_stops_and_the_others_go_on() {
+    let broken = Broken::default();
+    let mut cluster = start(&broken).await;
+    let old = cluster.leader().await.id;
+    broken.store(old, Ordering::Relaxed);
+    let outcome = cluster.nodes[&old].write("on a broken disk").await;
+    assert!(matches!(outcome, Err(ProposeError::Unknown)), "{outcome:?}");
+    until("it says so", || *cluster.nodes[&old].has_failed.borrow()).await;
+    cluster.leader_but(old).await.write("after").await.unwrap();
+    broken.store(0, Ordering::Relaxed);
+    cluster.restart(old).await;
+    cluster.agree(&["before", "after"]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_whose_disk_fails_stops_and_is_not_missed() {
+    let broken = Broken::default();
+    let mut cluster = start(&broken).await;
+    let leader = cluster.leader().await.id;
+    let follower = cluster.others(leader)[0];
+    broken.store(follower, Ordering::Relaxed);
+    cluster.write("without it").await;
+    until("it says so", || *cluster.nodes[&follower].has_failed.borrow()).await;
+    broken.store(0, Ordering::Relaxed);
+    cluster.restart(follower).await;
+    cluster.agree(&["without it"]).await;
+    assert_eq!(cluster.leader().await.id, leader);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_dropped_ends_all_that_it_began() {
+    let cluster = Cluster::prepare(1);
+    for _ in 0..2 {
+        let opened = RaftLog::open(cluster.options(1)).await.unwrap();
+        let mut leaderships = opened.log.leaderships();
+        leaderships.wait_for(|now| now.is_here).await.unwrap();
+        drop(opened);
+        // The other end goes with the last task.
+        let ended = async { while leaderships.changed().await.is_ok() {} };
+        tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_are_no_message_are_refused_and_nothing_else_happens() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.write("one").await;
+    let node = cluster.leader().await;
+    for garbage in [
+        &b""[..],
+        b"\x00",
+        b"\x01",
+        b"\x01\xff\xff\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
+        let answer = node.log.answer(2, Bytes::from_static(garbage)).await;
+        assert!(!answer.is_empty());
+    }
+    cluster.write("two").await;
+    cluster.agree(&["one", "two"]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_proposal_goes_alone_and_the_next_size_is_refused() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader().await;
+    // Records of this cluster's stores hold 64 KiB.
+    let large = Bytes::from(vec![7; 64 * 1024 - 64 - 5]);
+    let many = (0..20).map(|_| leader.propose(vec![large.clone()]));
+    for outcome in futures_util::future::join_all(many).await {
+        outcome.unwrap();
+    }
+    let small = (0..1_000).map(|_| leader.propose(vec![Bytes::new(); 100]));
+    for outcome in futures_util::future::join_all(small).await {
+        outcome.unwrap();
+    }
+    let too_large = leader.propose(vec![large, Bytes::new()]).await;
+    assert!(matches!(too_large, Err(ProposeError::Store(_))), "{too_large:?}");
+    until("everybody has them", || {
+        cluster
+            .nodes
+            .values()
+            .all(|node| node.commands().len() == 100_020)
+    })
+    .await;
+    cluster.stop_all().await;
+}
