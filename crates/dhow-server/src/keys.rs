@@ -16,6 +16,7 @@ mod pinned;
 mod verify;
 mod why;
 mod worker_ca;
+mod worker_key;
 
 pub use cluster_ca::ClusterCa;
 pub use cluster_key::ClusterKey;
@@ -26,6 +27,7 @@ pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
 pub use pinned::client_config_pinned;
 pub use why::tls_refusal;
 pub use worker_ca::{WorkerCa, csr_key_hash};
+pub use worker_key::{Validity, WorkerKey};
 
 #[cfg(test)]
 mod tests;

@@ -65,7 +65,8 @@ pub(super) const EXEC_COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// The longest path or name of an image.
 pub(super) const IMAGE_TEXT_BYTES_MAX: usize = 4_096;
 
-/// Connections of all listeners together: each has buffers of some 20 KiB, so that these are 20 MiB.
+/// Connections of one listener: each has buffers of some 20 KiB, so that these are 20 MiB. Each listener has its own,
+/// so that strangers on an open address never lock out the users of the host.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 
 /// TLS handshakes at the same time: each costs some 100 microseconds of a core and 10 KiB.
@@ -79,6 +80,11 @@ pub(super) const TOKEN_TTL_SECS_MAX: u64 = 100 * 365 * 86_400;
 
 /// A client that has not sent its header by then is not waited for.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A long connection of another node is asked this often whether it is still there, and is over when no answer comes:
+/// a link that was cut is noticed within 5 s, which is less than the grace of a lease.
+pub(super) const PING_EVERY: Duration = Duration::from_secs(2);
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long open requests have after the end was asked for.
 pub(super) const DRAIN_DEADLINE: Duration = Duration::from_secs(5);

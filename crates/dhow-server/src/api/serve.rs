@@ -76,11 +76,11 @@ pub async fn serve_with(api: Api, more: Router, bound: Bound, cancel: Cancellati
     let mut file = None;
     if let Some((listener, socket_file)) = bound.unix {
         file = Some(socket_file);
-        let server = server.clone();
+        let server = server.with_own_room();
         listening.spawn(async move { accept_unix(listener, server).await });
     }
     for listener in bound.tcp {
-        let (server, tls) = (server.clone(), bound.tls.clone());
+        let (server, tls) = (server.with_own_room(), bound.tls.clone());
         listening.spawn(async move { accept_tcp(listener, tls, server).await });
     }
     listening.close();

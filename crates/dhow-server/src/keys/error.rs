@@ -46,6 +46,14 @@ pub enum IssueError {
     Make(#[from] rcgen::Error),
     #[error("the request for a certificate cannot be read: {why}")]
     Request { why: &'static str },
+    #[error(
+        "the certificate is not one of this cluster's workers, or is of another CA by now; register again"
+    )]
+    NotOurs,
+    #[error("the certificate ended {ago_secs} s ago, longer than it may be renewed after; register again")]
+    TooLate { ago_secs: u64 },
+    #[error("the request is signed with another key than the certificate's")]
+    OtherKey,
     #[error("the cluster's id is not usable in a certificate")]
     ClusterId,
     #[error("the TLS library does not take the key")]

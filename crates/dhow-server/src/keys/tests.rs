@@ -3,3 +3,4 @@
 mod certificates;
 mod files;
 mod handshakes;
+mod workers;

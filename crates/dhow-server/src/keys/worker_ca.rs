@@ -1,6 +1,7 @@
 //! The CA of the workers, which can make no server. A new generation replaces one whose certificates are to end.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
@@ -8,12 +9,19 @@ use rcgen::{
     CertificateSigningRequestParams, CertifiedIssuer, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData,
     SanType,
 };
-use rustls::pki_types::CertificateDer;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use super::cluster_key::ClusterKey;
 use super::error::IssueError;
-use super::leaf::{worker_ca_name, worker_uri};
+use super::leaf::{identity_of, worker_ca_name, worker_cluster_of, worker_uri};
 use super::make;
+use super::pinned::provider;
+use super::worker_key::{Validity, read_chain};
+use crate::identity::Identity;
 
 /// A request for a certificate with the largest key that is taken has some 3 KiB.
 const CSR_BYTES_MAX: usize = 16 * 1024;
@@ -65,6 +73,52 @@ impl WorkerCa {
         let leaf = params.signed_by(&request.public_key, &self.issuer)?;
         Ok(format!("{}{}", leaf.pem(), self.issuer.pem()))
     }
+}
+
+impl WorkerCa {
+    /// Whose certificate this is, where the sender of the request has its key: enough to renew it, also when it has
+    /// ended not longer ago than `grace`. So a worker that was off for weeks comes back by itself.
+    pub fn recognise(
+        &self,
+        chain_pem: &str,
+        csr_pem: &str,
+        cluster_id: &str,
+        now_unix_secs: i64,
+        grace: Duration,
+    ) -> Result<NodeId, IssueError> {
+        let chain = read_chain(chain_pem)?;
+        let leaf = chain.first().ok_or(IssueError::NotOurs)?;
+        let end = Validity::of(leaf).ok_or(IssueError::NotOurs)?.not_after_unix_secs;
+        let ago_secs = u64::try_from(now_unix_secs.saturating_sub(end)).unwrap_or(0);
+        if ago_secs > grace.as_secs() {
+            return Err(IssueError::TooLate { ago_secs });
+        }
+        // Judged as of its last second where that is over.
+        let at = u64::try_from(now_unix_secs.min(end)).unwrap_or(0);
+        self.verify(leaf, UnixTime::since_unix_epoch(Duration::from_secs(at)))?;
+        let node = match identity_of(leaf) {
+            Some(Identity::Worker(node)) if worker_cluster_of(leaf).as_deref() == Some(cluster_id) => node,
+            Some(Identity::Worker(_) | Identity::Member(_)) | None => return Err(IssueError::NotOurs),
+        };
+        if leaf_key_hash(leaf)? != csr_key_hash(csr_pem)? {
+            return Err(IssueError::OtherKey);
+        }
+        Ok(node)
+    }
+
+    fn verify(&self, leaf: &CertificateDer<'_>, at: UnixTime) -> Result<(), IssueError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate().clone()).map_err(IssueError::Key)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let verifier = verifier.map_err(|_| IssueError::NotOurs)?;
+        let verified = verifier.verify_client_cert(leaf, &[], at);
+        verified.map(|_| ()).map_err(|_| IssueError::NotOurs)
+    }
+}
+
+fn leaf_key_hash(leaf: &CertificateDer<'_>) -> Result<String, IssueError> {
+    let (_, parsed) = X509Certificate::from_der(leaf).map_err(|_| IssueError::NotOurs)?;
+    Ok(blake3::hash(parsed.public_key().raw).to_hex().to_string())
 }
 
 /// Names the key of a request for a certificate: the same key asking again is the same worker.

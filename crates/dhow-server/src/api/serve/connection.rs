@@ -21,10 +21,9 @@ use tower::ServiceExt;
 
 use super::tls::{ApiTls, Opened};
 use crate::api::access::Peer;
-use crate::api::limits::HEADER_TIMEOUT;
+use crate::api::limits::{CONNECTIONS_MAX, HEADER_TIMEOUT, PING_EVERY, PING_TIMEOUT};
 use crate::clock::Clock;
 use crate::gateway::HeardStream;
-use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS};
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
@@ -42,6 +41,14 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// The same with room of its own.
+    pub fn with_own_room(&self) -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            ..self.clone()
+        }
+    }
+
     /// Waits for room for one more connection; none at the end.
     pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
         tokio::select! {
@@ -117,8 +124,8 @@ where
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_EVERY_MS)))
-        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS));
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

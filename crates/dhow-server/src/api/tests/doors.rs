@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use dhow_core::ids::NodeId;
 use dhow_wire::api::TokenCreated;
+use http_body_util::Empty;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -105,6 +108,38 @@ async fn certificates_and_tokens_open_the_door() {
     let elsewhere = client_config_pinned(other.fingerprint()).unwrap();
     assert_eq!(door.status(elsewhere, &with_token).await, None);
     door.close().await;
+}
+
+/// What gRPC needs: HTTP/2 by its name in the handshake.
+#[tokio::test]
+async fn http_2_is_spoken_over_tls() {
+    let world = World::new().await;
+    let key = ClusterKey::generate().unwrap();
+    let (one, two) = (node(&key, 1), node(&key, 2));
+    let door = open(&world, &one, "127.0.0.1:0").await;
+    let config = two.client_config_member(NodeId(1), &ALPN_API).unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let stream = connector
+        .connect(door.addr.ip().into(), door.plain().await)
+        .await
+        .unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    let connection = tokio::spawn(connection);
+    let asked = hyper::Request::get("https://node-1.dhow.internal/api/v1/nodes");
+    let answer = sender
+        .send_request(asked.body(Empty::<Bytes>::new()).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    drop(sender);
+    drop(answer);
+    door.close().await;
+    // It ends with the server, in whichever way.
+    let _ = connection.await.unwrap();
 }
 
 #[tokio::test]

@@ -7,8 +7,7 @@ use dhow_core::ids::NodeId;
 use dhow_wire::token::CaFingerprint;
 use rcgen::KeyPair;
 use rustls::client::WebPkiServerVerifier;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -16,8 +15,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::identity::Identity;
 use crate::keys::tls_refusal;
 use crate::keys::{
-    ALPN_API, ALPN_PEERS, ClusterCa, ClusterKey, NodeCert, NodeTls, WorkerCa, client_config_pinned,
-    identity_of,
+    ALPN_API, ALPN_PEERS, ClusterCa, ClusterKey, NodeCert, NodeTls, WorkerCa, WorkerKey,
+    client_config_pinned, identity_of,
 };
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -82,24 +81,12 @@ fn pinned(fingerprint: CaFingerprint) -> ClientConfig {
 
 /// A worker's own side, with the certificate that it was given.
 fn worker(key: &ClusterKey, ca: &WorkerCa, made: i64, names: &[&[u8]]) -> ClientConfig {
-    let pair = KeyPair::generate().unwrap();
-    let csr = rcgen::CertificateParams::default()
-        .serialize_request(&pair)
-        .unwrap();
+    let own = WorkerKey::generate().unwrap();
     let chain = ca
-        .issue_worker(&csr.pem().unwrap(), NodeId(40), "c-1", made, WEEK)
+        .issue_worker(&own.csr_pem().unwrap(), NodeId(40), "c-1", made, WEEK)
         .unwrap();
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(chain.as_bytes())
-        .map(Result::unwrap)
-        .collect();
-    let secret = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
-    let pinned = client_config_pinned(ClusterCa::new(key).unwrap().fingerprint()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let signing = provider.key_provider.load_private_key(secret).unwrap();
-    let certified = rustls::sign::CertifiedKey::new(chain, signing);
-    let mut config = alpn(pinned, names);
-    config.client_auth_cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
-    config
+    let fingerprint = ClusterCa::new(key).unwrap().fingerprint();
+    alpn(own.client_config(fingerprint, &chain).unwrap(), names)
 }
 
 #[tokio::test]

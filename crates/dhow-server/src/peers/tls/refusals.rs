@@ -1,4 +1,4 @@
-//! Tells of strangers, of each address once in a while.
+//! Tells of those with whom nothing is spoken, of each address once in a while.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,9 +36,17 @@ impl Refusals {
         true
     }
 
+    /// Somebody came who is not let in.
     pub fn tell(&self, from: IpAddr, why: &str) {
         if self.note(from, Instant::now()) {
             tracing::warn!(%from, why, "a server is refused; further attempts of this minute are not told");
+        }
+    }
+
+    /// Somebody was reached who is not the one that is meant, or who does not want this server.
+    pub fn tell_of_reached(&self, at: IpAddr, why: &str) {
+        if self.note(at, Instant::now()) {
+            tracing::warn!(%at, why, "a server cannot be spoken to; further attempts of this minute are not told");
         }
     }
 

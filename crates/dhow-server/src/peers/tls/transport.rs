@@ -42,7 +42,10 @@ pub(super) struct Inner {
     /// Drawn at the start of this process.
     pub incarnation: u64,
     pub contacts: Arc<Contacts>,
+    /// Of callers.
     pub refusals: Refusals,
+    /// By those who were called.
+    rejections: Arc<Refusals>,
     links: Mutex<BTreeMap<(u64, Lane), Arc<Link>>>,
     /// The process that each peer was when it last called.
     processes: Mutex<BTreeMap<u64, u64>>,
@@ -58,6 +61,7 @@ impl TlsTransport {
             incarnation: rand::random(),
             contacts: Arc::default(),
             refusals: Refusals::default(),
+            rejections: Arc::default(),
             links: Mutex::default(),
             processes: Mutex::default(),
             _end: end.clone().drop_guard(),
@@ -127,8 +131,13 @@ impl Inner {
         };
         let security = self.options.security.clone();
         let (contacts, end) = (Arc::clone(&self.contacts), self.end.clone());
+        let rejections = Arc::clone(&self.rejections);
         async move {
-            let connecting = open(security, hello, addr, contacts, &end);
+            let connecting = async {
+                let stream = reach(&security, addr).await?;
+                let opened = open(security, stream, hello, contacts, &end).await;
+                opened.inspect_err(|why| rejections.tell_of_reached(addr.ip(), why))
+            };
             let connected = tokio::select! {
                 connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting) => connected,
                 () = end.cancelled() => return Err("this server is shutting down".into()),
@@ -174,14 +183,7 @@ impl Inner {
     }
 }
 
-/// Connects, proves who this is and hears who the other is.
-async fn open(
-    security: Security,
-    hello: Hello,
-    addr: SocketAddr,
-    contacts: Arc<Contacts>,
-    end: &CancellationToken,
-) -> Result<Connection, String> {
+async fn reach(security: &Security, addr: SocketAddr) -> Result<TcpStream, String> {
     if !security.allows(addr.ip()) {
         return Err("without a cluster key only servers of this host are spoken to".into());
     }
@@ -189,6 +191,17 @@ async fn open(
         .await
         .map_err(|error| error.to_string())?;
     socket::prepare(&stream);
+    Ok(stream)
+}
+
+/// Proves who this is and hears who the other is.
+async fn open(
+    security: Security,
+    stream: TcpStream,
+    hello: Hello,
+    contacts: Arc<Contacts>,
+    end: &CancellationToken,
+) -> Result<Connection, String> {
     let node = hello.to;
     let mut stream = security.connect(stream, node).await?;
     let failed = |error: std::io::Error| crate::keys::tls_refusal(&error);
