@@ -19,11 +19,15 @@ mod serve;
 mod session_stream;
 mod sessions;
 mod status;
+mod workers;
 
 pub use heard::{HeardStream, LastHeard};
 pub use node_gateway::{NodeGateway, routes};
 pub use options::GatewayOptions;
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
+pub use workers::{
+    CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
+};
 
 #[cfg(test)]
 mod tests;

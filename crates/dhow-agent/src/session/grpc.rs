@@ -8,10 +8,12 @@
 
 mod backoff;
 mod connector;
+mod errand;
 mod link;
 mod mailbox;
 mod options;
 mod routes;
+mod seeker;
 mod standing;
 mod wire;
 
@@ -22,7 +24,7 @@ use std::time::Duration;
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{Heartbeat, SecretsRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{Heartbeat, RenewRequest, SecretsRequest, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, to_body};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -35,6 +37,7 @@ use mailbox::Found;
 
 pub use backoff::Backoff;
 pub use connector::{Connector, ConnectorFuture, PlainConnector, ServerConnection};
+pub use errand::{Errand, ErrandError, Joining};
 pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};
 pub use standing::Standing;
@@ -64,6 +67,15 @@ impl GrpcSession {
     /// Follows whether the node is to end its process once its last replica has gone.
     pub fn drains(&self) -> watch::Receiver<bool> {
         self.shared.drains.subscribe()
+    }
+
+    /// A new certificate for the key in the request; the leaf first, as PEM.
+    pub async fn renew(&self, csr_pem: String) -> Result<String, SessionError> {
+        let reply = self.call(async |open, shared| {
+            let mut client = open.client.clone();
+            client.renew(shared.request(RenewRequest { csr_pem })).await
+        });
+        Ok(reply.await?.certificate_chain_pem)
     }
 
     /// Sends a report and takes what its answer says of the pace.

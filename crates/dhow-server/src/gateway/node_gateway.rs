@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use super::caller::Caller;
 use super::limits::WARM_UP_MS;
 use super::options::GatewayOptions;
-use super::rates::{Kind, NodeRates};
+use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
 use super::session_stream::SessionStream;
 use super::sessions::Sessions;
@@ -25,13 +25,15 @@ use crate::runtime::HeartbeatIngest;
 /// See the module; cheap to clone.
 #[derive(Clone)]
 pub struct NodeGateway {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 pub(super) struct Inner {
     pub options: GatewayOptions,
     pub heartbeats: HeartbeatIngest,
-    rates: NodeRates,
+    pub rates: NodeRates,
+    /// Registrations, which come from those who are nobody yet.
+    pub joins: JoinRate,
     sessions: Sessions,
 }
 
@@ -56,6 +58,7 @@ impl NodeGateway {
                 options,
                 heartbeats,
                 rates: NodeRates::default(),
+                joins: JoinRate::default(),
                 sessions: Sessions::default(),
             }),
         }
@@ -81,7 +84,7 @@ impl Inner {
     }
 
     /// Waits until this server leads in earnest, where it has just been elected; gives its term.
-    async fn leading_term(&self) -> Result<u64, Refusal> {
+    pub async fn leading_term(&self) -> Result<u64, Refusal> {
         if let Some(term) = self.options.leases.term() {
             return Ok(term);
         }
@@ -103,7 +106,7 @@ impl Inner {
     }
 
     /// Renews the caller's lease and counts its call. Whoever asks too often lives all the same.
-    fn hear(&self, node: NodeId, kind: Kind) -> Result<u32, Refusal> {
+    pub fn hear(&self, node: NodeId, kind: Kind) -> Result<u32, Refusal> {
         let ttl_secs = self.options.leases.renew(node).ok_or_else(|| self.not_leader())?;
         match self.rates.allow(node, kind, self.options.clock.monotonic_ms()) {
             true => Ok(ttl_secs),
@@ -171,10 +174,8 @@ type SessionStreamBox = BoxStream<'static, Result<SessionEvent, Status>>;
 impl Nodes for NodeGateway {
     type SessionStream = SessionStreamBox;
 
-    async fn register(&self, _: Request<RegisterRequest>) -> Result<Response<RegisterReply>, Status> {
-        Err(Status::unimplemented(
-            "this cluster takes no workers: it has no worker tier",
-        ))
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterReply>, Status> {
+        Ok(Response::new(self.inner.register(request.into_inner()).await?))
     }
 
     async fn session(&self, request: Request<SessionRequest>) -> Result<Response<SessionStreamBox>, Status> {
@@ -185,10 +186,8 @@ impl Nodes for NodeGateway {
         Ok(Response::new(self.inner.report(request).await?))
     }
 
-    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
-        Err(Status::unimplemented(
-            "this cluster takes no workers: it has no worker tier",
-        ))
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        Ok(Response::new(self.inner.renew(&request).await?))
     }
 
     async fn secrets(&self, request: Request<SecretsRequest>) -> Result<Response<SecretsReply>, Status> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+use super::workers::WorkerTier;
 use crate::clock::Clock;
 use crate::leases::LeaseKeeper;
 use crate::runtime::{InputSender, RuntimeView};
@@ -25,6 +26,8 @@ pub struct GatewayOptions {
     /// Believes the node id in the metadata of callers from loopback: for a server without a cluster key, which
     /// binds nothing but loopback.
     pub trust_loopback_claims: bool,
+    /// What it takes to take workers; none where the cluster has no worker tier.
+    pub workers: Option<WorkerTier>,
     /// Open sessions are told and end with this.
     pub end: CancellationToken,
 }

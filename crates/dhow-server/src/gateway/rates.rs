@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use dhow_core::ids::NodeId;
 
 use super::bucket::Bucket;
-use super::limits::{CALLS_BURST, CALLS_PER_SECOND, RATES_MAX, SECRETS_BURST, SECRETS_PER_SECOND};
+use super::limits::{
+    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, SECRETS_BURST,
+    SECRETS_PER_SECOND,
+};
 
 /// What is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,21 @@ impl NodeRates {
             Kind::Call => rates.calls.take(now_ms),
             Kind::Secrets => rates.secrets.take(now_ms),
         }
+    }
+}
+
+/// How many may ask to join, all together.
+#[derive(Debug, Default)]
+pub(super) struct JoinRate {
+    bucket: Mutex<Option<Bucket>>,
+}
+
+impl JoinRate {
+    pub fn allow(&self, now_ms: u64) -> bool {
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        bucket
+            .get_or_insert_with(|| Bucket::new(JOINS_PER_SECOND, JOINS_BURST, now_ms))
+            .take(now_ms)
     }
 }
 

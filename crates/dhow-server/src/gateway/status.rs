@@ -67,7 +67,7 @@ impl Inner {
         })
     }
 
-    async fn take_report(
+    pub(super) async fn take_report(
         &self,
         state: &State,
         node: NodeId,

@@ -50,6 +50,7 @@ impl Door {
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|node| Some(format!("server-{node}:3669"))),
             trust_loopback_claims,
+            workers: None,
             end: end.clone(),
         });
         Self {

@@ -180,6 +180,7 @@ impl Server {
             secrets: Arc::clone(secrets),
             session_address: Arc::new(move |node| addresses.get(&node).cloned()),
             trust_loopback_claims: true,
+            workers: None,
             end: end.clone(),
         });
         let addr = listener.local_addr().unwrap();

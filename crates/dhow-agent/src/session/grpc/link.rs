@@ -6,22 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
-use dhow_wire::grpc::{Assembly, LeaderHint, Refusal, to_node_info};
+use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::Streaming;
 
 use super::mailbox::Mailbox;
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
+use super::seeker::Seeker;
 use super::standing::Standing;
-use super::wire::{Client, greet};
-use crate::limits::{CONNECT_TIMEOUT, HINTS_MAX, OPEN_TIMEOUT};
+use super::wire::{Client, connect};
+use crate::limits::OPEN_TIMEOUT;
 use crate::session::Pace;
-
-/// As if it had failed this often: the pause is the longest.
-const FAILURES_WHEN_REPLACED: u32 = 16;
 
 /// What the link and the calls share.
 pub(super) struct Shared {
@@ -112,112 +109,42 @@ impl Ended {
 /// See the module.
 pub(super) struct Link {
     shared: Arc<Shared>,
-    /// The next server of the round.
-    turn: usize,
-    failures: u32,
-    hint: Option<LeaderHint>,
-    hints_followed: u32,
-}
-
-/// A task that ends with what needs it.
-struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    seeker: Seeker,
 }
 
 impl Link {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            // Not all nodes begin with the same server.
-            turn: rand::random::<u16>().into(),
-            failures: 0,
-            hint: None,
-            hints_followed: 0,
-        }
+        let options = &shared.options;
+        let seeker = Seeker::new(Arc::clone(&options.routes), options.backoff);
+        Self { shared, seeker }
     }
 
     pub async fn run(mut self) {
         loop {
-            let Some(endpoint) = self.next_endpoint() else {
-                self.pause().await;
-                continue;
-            };
+            let endpoint = self.seeker.next().await;
             let ended = self.session(&endpoint).await;
             self.shared.open.send_replace(None);
             self.take(&endpoint, ended);
-            if self.hint.is_none() {
-                self.pause().await;
-            }
         }
-    }
-
-    /// Where it was sent, else the leader that the node itself knows, else the next one of the round. A leader that
-    /// does not answer is not asked every time.
-    fn next_endpoint(&mut self) -> Option<Endpoint> {
-        let routes = &self.shared.options.routes;
-        let all = routes.all();
-        if let Some(hint) = self.hint.take() {
-            let known = all
-                .iter()
-                .find(|endpoint| endpoint.node == Some(hint.node))
-                .cloned();
-            let told = hint.address.map(|address| Endpoint {
-                node: Some(hint.node),
-                address,
-            });
-            if let Some(endpoint) = told.or(known) {
-                return Some(endpoint);
-            }
-        }
-        if self.failures.is_multiple_of(2)
-            && let Some(leader) = routes.leader()
-        {
-            return Some(leader);
-        }
-        self.turn = self.turn.wrapping_add(1);
-        all.get(self.turn % all.len().max(1)).cloned()
-    }
-
-    async fn pause(&mut self) {
-        let pause = self
-            .shared
-            .options
-            .backoff
-            .pause(self.failures, rand::random::<f64>());
-        self.failures = self.failures.saturating_add(1);
-        tokio::time::sleep(pause).await;
     }
 
     /// Draws the lesson from a session that has ended, or from an attempt that failed.
     fn take(&mut self, endpoint: &Endpoint, ended: Ended) {
-        if ended.was_open {
-            self.failures = 0;
-            self.hints_followed = 0;
-        }
-        if matches!(ended.refusal, Some(Refusal::Replaced)) {
-            // Another process speaks as this node: the two must not push each other out in turns.
-            tracing::warn!("another process has a session as this node; is it started twice?");
-            self.failures = FAILURES_WHEN_REPLACED;
-        }
-        tracing::debug!(
-            address = endpoint.address,
-            why = ended.why,
-            "no session with this server"
-        );
-        let is_unknown = matches!(ended.refusal, Some(Refusal::UnknownNode));
-        if let Some(Refusal::NotLeader { leader: Some(leader) }) = ended.refusal
-            && self.hints_followed < HINTS_MAX
-        {
-            self.hints_followed += 1;
-            self.hint = Some(leader);
-        } else if !ended.was_open {
-            self.hints_followed = 0;
-        }
         let address = &endpoint.address;
+        tracing::debug!(address, why = ended.why, "no session with this server");
+        if ended.was_open {
+            self.seeker.succeeded();
+        }
+        let is_unknown = matches!(ended.refusal, Some(Refusal::UnknownNode));
+        match ended.refusal {
+            Some(Refusal::NotLeader { leader: Some(leader) }) => self.seeker.sent_to(leader),
+            Some(Refusal::Replaced) => {
+                // Another process speaks as this node: the two must not push each other out in turns.
+                tracing::warn!("another process has a session as this node; is it started twice?");
+                self.seeker.rest();
+            }
+            Some(_) | None => {}
+        }
         self.shared.standing.send_replace(match is_unknown {
             true => Standing::Unknown,
             false => Standing::Seeking {
@@ -229,17 +156,10 @@ impl Link {
     /// One session, from the connection to its end.
     async fn session(&self, endpoint: &Endpoint) -> Ended {
         let shared = &self.shared;
-        let connected = timeout(CONNECT_TIMEOUT, async {
-            let stream = shared.options.connector.connect(endpoint).await;
-            let stream = stream.map_err(|error| error.to_string())?;
-            greet(stream).await.map_err(|error| error.to_string())
-        });
-        let (mut client, driver) = match connected.await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(why)) => return Ended::before(why),
-            Err(_) => return Ended::before("it cannot be reached in time".into()),
+        let (mut client, _driver) = match connect(shared.options.connector.as_ref(), endpoint).await {
+            Ok(connected) => connected,
+            Err(why) => return Ended::before(why),
         };
-        let _driver = Driver(driver);
         let last = shared.mailbox.begin();
         let request = shared.request(SessionRequest {
             node_id: shared.options.node.0,

@@ -11,10 +11,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tonic::body::Body;
 use tower::Service;
 
-use super::connector::ServerConnection;
+use super::connector::{Connector, ServerConnection};
+use super::routes::Endpoint;
+use crate::limits::CONNECT_TIMEOUT;
 
 /// What stands in the place of a host in every request: who the server is was settled by the connector.
 const ORIGIN: &str = "http://localhost";
@@ -27,10 +30,32 @@ pub(super) struct Wire {
     sender: http2::SendRequest<Body>,
 }
 
-/// Greets the server. The task drives the connection and ends with it.
-pub(super) async fn greet(
-    stream: Box<dyn ServerConnection>,
-) -> Result<(Client, JoinHandle<()>), hyper::Error> {
+/// Drives a connection, which ends with it.
+pub(super) struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects and greets the server, in time; else says why not.
+pub(super) async fn connect(
+    connector: &dyn Connector,
+    endpoint: &Endpoint,
+) -> Result<(Client, Driver), String> {
+    let connected = timeout(CONNECT_TIMEOUT, async {
+        let stream = connector.connect(endpoint).await;
+        let stream = stream.map_err(|error| error.to_string())?;
+        greet(stream).await.map_err(|error| error.to_string())
+    });
+    match connected.await {
+        Ok(connected) => connected,
+        Err(_) => Err("it cannot be reached in time".into()),
+    }
+}
+
+async fn greet(stream: Box<dyn ServerConnection>) -> Result<(Client, Driver), hyper::Error> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(Duration::from_millis(KEEP_ALIVE_EVERY_MS))
@@ -46,7 +71,7 @@ pub(super) async fn greet(
     let client = NodesClient::with_origin(Wire { sender }, hyper::Uri::from_static(ORIGIN))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    Ok((client, driver))
+    Ok((client, Driver(driver)))
 }
 
 impl Service<hyper::Request<Body>> for Wire {

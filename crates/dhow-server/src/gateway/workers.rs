@@ -1,0 +1,17 @@
+//! The worker tier's part of the nodes' door: how a worker joins and keeps its certificate, and the same protocol as
+//! JSON for a client that cannot speak gRPC.
+
+mod http;
+mod internal_token;
+mod join_error;
+mod register;
+mod renew;
+mod tier;
+
+pub use http::worker_routes;
+pub use internal_token::InternalTokens;
+pub use renew::ExpiredIdentity;
+pub use tier::{CertificateError, WorkerCertificates, WorkerTier};
+
+#[cfg(test)]
+mod tests;

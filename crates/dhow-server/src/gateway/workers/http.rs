@@ -1,0 +1,27 @@
+//! The protocol as JSON over the API's port, for a client that cannot speak gRPC. The same rules, with a token in a
+//! header in place of a certificate.
+
+mod answer;
+mod events;
+mod poll;
+mod register;
+mod status;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::post;
+
+use crate::gateway::node_gateway::NodeGateway;
+
+/// The largest body: a status of a node with some thousand replicas at 300 bytes each is below 1 MiB.
+const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The routes below `/api/v1/workers`, to be merged into the API.
+pub fn worker_routes(gateway: NodeGateway) -> Router {
+    Router::new()
+        .route("/api/v1/workers/register", post(register::register))
+        .route("/api/v1/workers/poll", post(poll::poll))
+        .route("/api/v1/workers/status", post(status::status))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(gateway)
+}

@@ -1,0 +1,78 @@
+//! A worker's next certificate. Who asks is proved by the one it has, which may have expired a while ago.
+
+use dhow_core::ids::NodeId;
+use dhow_wire::grpc::Refusal;
+use dhow_wire::grpc::proto::{RenewReply, RenewRequest};
+use tonic::Request;
+
+use super::join_error::JoinError;
+use super::register::key_hash;
+use crate::gateway::caller::Caller;
+use crate::gateway::node_gateway::Inner;
+use crate::gateway::rates::Kind;
+use crate::identity::Identity;
+
+/// How long an expired certificate can still be renewed, where its node was not removed.
+const RENEWABLE_DAYS: i64 = 30;
+const DAY_SECS: i64 = 24 * 60 * 60;
+
+/// A certificate of this cluster's worker CA that is sound but has expired: good for a renewal and for nothing else.
+/// Put into a request's extensions by whoever ends TLS, in place of an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpiredIdentity {
+    pub node: NodeId,
+    pub expired_unix_secs: i64,
+}
+
+impl Inner {
+    /// The call.
+    pub(in crate::gateway) async fn renew(
+        &self,
+        request: &Request<RenewRequest>,
+    ) -> Result<RenewReply, Refusal> {
+        let chain = self
+            .renew_certificate(request, &request.get_ref().csr_pem)
+            .await?;
+        Ok(RenewReply {
+            certificate_chain_pem: chain,
+        })
+    }
+
+    async fn renew_certificate<T>(&self, request: &Request<T>, csr_pem: &str) -> Result<String, JoinError> {
+        let tier = self.tier()?;
+        let node = self.renewing(request)?;
+        self.leading_term().await?;
+        if self.options.view.state().node(node).is_none() {
+            return Err(Refusal::UnknownNode.into());
+        }
+        if !self
+            .rates
+            .allow(node, Kind::Call, self.options.clock.monotonic_ms())
+        {
+            return Err(Refusal::TooOften.into());
+        }
+        key_hash(csr_pem)?;
+        tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)
+    }
+
+    fn renewing<T>(&self, request: &Request<T>) -> Result<NodeId, JoinError> {
+        if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
+            let now_unix_secs = self.options.clock.wall_unix_ms().div_euclid(1_000);
+            let ago_secs = now_unix_secs.saturating_sub(expired.expired_unix_secs);
+            if ago_secs > RENEWABLE_DAYS * DAY_SECS {
+                return Err(JoinError::TooOld {
+                    ago_days: ago_secs / DAY_SECS,
+                    max_days: RENEWABLE_DAYS,
+                });
+            }
+            return Ok(expired.node);
+        }
+        match Caller::of(request, false)?.identity {
+            Identity::Worker(node) => Ok(node),
+            Identity::Member(_) => {
+                let why = "servers make their own certificates; only workers renew theirs here";
+                Err(Refusal::Identity(why.into()).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! Joining, renewing, and the JSON form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request as HttpRequest, StatusCode, header};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
+use dhow_core::replica::ReplicaState;
+use dhow_core::state::{NodeRole, State};
+use dhow_wire::grpc::proto::{RegisterReply, RegisterRequest, RenewRequest};
+use dhow_wire::grpc::{Nodes, Refusal, to_node_info};
+use dhow_wire::token::{CaFingerprint, TokenClaims, TokenNonce};
+use dhow_wire::{
+    Problem, WorkerAssignmentEvent, WorkerBootstrapToken, WorkerContainerStatus, WorkerPollResponse,
+    WorkerRegisterResponse, WorkerStatusAck,
+};
+use ed25519_dalek::SigningKey;
+use http_body_util::BodyExt;
+use tokio_util::sync::CancellationToken;
+use tonic::Request;
+use tower::ServiceExt;
+
+use super::{
+    CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
+};
+use crate::api::Peer;
+use crate::clock::Clock;
+use crate::gateway::{GatewayOptions, NodeGateway};
+use crate::identity::Identity;
+use crate::leases::tests::support::{OWN, TestServer, info};
+use crate::secrets::SecretBox;
+
+const CLUSTER: &str = "harbour";
+
+struct Ca;
+
+impl WorkerCertificates for Ca {
+    fn issue(&self, _csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+        Ok(format!("chain of {node}"))
+    }
+}
+
+struct Harbour {
+    server: TestServer,
+    gateway: NodeGateway,
+    key: SigningKey,
+    _dir: tempfile::TempDir,
+}
+
+fn csr() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.serialize_request(&key).unwrap().pem().unwrap()
+}
+
+impl Harbour {
+    async fn open() -> Self {
+        let server = TestServer::start(&[OWN.0]).await;
+        server
+            .write(Command::Cluster(ClusterCommand::Bootstrap {
+                cluster_id: CLUSTER.into(),
+                feature_level: State::FEATURE_LEVEL,
+            }))
+            .await;
+        let (dir, key) = (tempfile::tempdir().unwrap(), SigningKey::from_bytes(&[5; 32]));
+        let gateway = NodeGateway::new(GatewayOptions {
+            view: server.handle.view(),
+            input: server.handle.input(),
+            clock: Arc::new(server.clock.clone()),
+            leases: server.leases.clone(),
+            secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
+            session_address: Arc::new(|_| None),
+            trust_loopback_claims: false,
+            workers: Some(WorkerTier {
+                token_key: key.verifying_key(),
+                certificates: Arc::new(Ca),
+                internal_tokens: InternalTokens::new([3; 32]),
+            }),
+            end: CancellationToken::new(),
+        });
+        Self {
+            server,
+            gateway,
+            key,
+            _dir: dir,
+        }
+    }
+
+    fn workers(&self) -> usize {
+        self.server.state().nodes.len() - 1
+    }
+
+    fn now_unix_secs(&self) -> i64 {
+        self.server.clock.wall_unix_ms() / 1_000
+    }
+
+    fn claims(&self, nonce: u8, uses: u32) -> TokenClaims {
+        TokenClaims {
+            cluster_id: CLUSTER.into(),
+            issued_unix_secs: self.now_unix_secs(),
+            expires_unix_secs: self.now_unix_secs() + 3_600,
+            uses,
+            nonce: TokenNonce([nonce; 16]),
+            ca_fingerprint: CaFingerprint([1; 32]),
+            allowed_labels: None,
+        }
+    }
+
+    /// A token that the state knows.
+    async fn token(&self, claims: TokenClaims) -> String {
+        let issue = ClusterCommand::IssueToken {
+            nonce: claims.nonce.to_string().into(),
+            uses_allowed: claims.uses,
+            expires_unix_secs: claims.expires_unix_secs,
+        };
+        self.server.write(Command::Cluster(issue)).await;
+        WorkerBootstrapToken::issue(&self.key, claims).unwrap().reveal()
+    }
+
+    async fn register(&self, token: &str, csr_pem: &str) -> Result<RegisterReply, Refusal> {
+        self.register_as(token, csr_pem, &[], None).await
+    }
+
+    async fn register_as(
+        &self,
+        token: &str,
+        csr_pem: &str,
+        labels: &[(&str, &str)],
+        wish: Option<u64>,
+    ) -> Result<RegisterReply, Refusal> {
+        let mut told = info(NodeRole::Server);
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        told.labels = Arc::new(labels.collect());
+        let request = RegisterRequest {
+            token: token.to_owned(),
+            desired_node_id: wish,
+            info: Some(to_node_info(&told)),
+            csr_pem: Some(csr_pem.to_owned()),
+        };
+        let reply = self.gateway.register(Request::new(request)).await;
+        reply
+            .map(tonic::Response::into_inner)
+            .map_err(|status| Refusal::from_status(&status).unwrap())
+    }
+
+    async fn renew(&self, extend: impl FnOnce(&mut Request<RenewRequest>)) -> Result<String, Refusal> {
+        let mut request = Request::new(RenewRequest { csr_pem: csr() });
+        extend(&mut request);
+        let reply = self.gateway.renew(request).await;
+        reply
+            .map(|reply| reply.into_inner().certificate_chain_pem)
+            .map_err(|status| Refusal::from_status(&status).unwrap())
+    }
+
+    async fn post(&self, path: &str, token: Option<&str>, body: String) -> (StatusCode, Vec<u8>) {
+        let mut request = HttpRequest::post(format!("/api/v1/workers/{path}"))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header("X-Dhow-Internal-Token", token);
+        }
+        let request = request.body(Body::from(body)).unwrap();
+        let response = worker_routes(self.gateway.clone())
+            .oneshot(request)
+            .await
+            .unwrap();
+        let status = response.status();
+        (
+            status,
+            response.into_body().collect().await.unwrap().to_bytes().to_vec(),
+        )
+    }
+}
+
+fn why(refused: Result<RegisterReply, Refusal>) -> String {
+    match refused {
+        Err(Refusal::Credential(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn proved(identity: Identity) -> impl FnOnce(&mut Request<RenewRequest>) {
+    move |request| {
+        request.extensions_mut().insert(Peer::Tls {
+            addr: ([10, 0, 0, 1], 1).into(),
+            identity: Some(identity),
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_worker_joins_and_joins_again_with_the_same_key() {
+    let harbour = Harbour::open().await;
+    let (token, key) = (harbour.token(harbour.claims(1, 1)).await, csr());
+    let joined = harbour.register(&token, &key).await.unwrap();
+    assert_eq!(
+        (joined.cluster_id.as_str(), joined.heartbeat_grace_secs),
+        (CLUSTER, 10)
+    );
+    assert!(joined.heartbeat_ttl_secs >= 10);
+    let chain = format!("chain of {}", joined.node_id);
+    assert_eq!(joined.certificate_chain_pem.as_deref(), Some(chain.as_str()));
+    let state = harbour.server.state();
+    let node = state.node(NodeId(joined.node_id)).unwrap();
+    assert_eq!(node.info.role, NodeRole::Worker, "whatever it says of itself");
+    assert!(
+        harbour.server.leases.deadline_ms(node.id).is_some(),
+        "it is given up should it never come"
+    );
+    // The reply was lost: the same key asks again.
+    let again = harbour.register(&token, &key).await.unwrap();
+    assert_eq!(again.node_id, joined.node_id);
+    assert!(why(harbour.register(&token, &csr()).await).contains("used up"));
+    assert_eq!(harbour.workers(), 1);
+}
+
+#[tokio::test]
+async fn a_wish_is_a_wish() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 5)).await;
+    let wished = harbour.register_as(&token, &csr(), &[], Some(40)).await.unwrap();
+    assert_eq!(wished.node_id, 40);
+    let taken = harbour.register_as(&token, &csr(), &[], Some(40)).await.unwrap();
+    assert_eq!(taken.node_id, 41);
+}
+
+#[tokio::test]
+async fn every_bad_token_has_its_own_message() {
+    let harbour = Harbour::open().await;
+    let good = harbour.token(harbour.claims(1, 1)).await;
+    let issue = |key: &SigningKey, claims| WorkerBootstrapToken::issue(key, claims).unwrap().reveal();
+    let forged = issue(&SigningKey::from_bytes(&[6; 32]), harbour.claims(1, 1));
+    let mut foreign = harbour.claims(1, 1);
+    foreign.cluster_id = "another".into();
+    let foreign = issue(&harbour.key, foreign);
+    let unknown = issue(&harbour.key, harbour.claims(9, 1));
+    let mut expired = harbour.claims(2, 1);
+    (expired.issued_unix_secs, expired.expires_unix_secs) = (0, 10);
+    let expired = harbour.token(expired).await;
+    let revoked = harbour.token(harbour.claims(3, 1)).await;
+    let nonce = TokenNonce([3; 16]).to_string().into();
+    harbour
+        .server
+        .write(Command::Cluster(ClusterCommand::RevokeToken { nonce }))
+        .await;
+    let before = harbour.server.state().nodes.len();
+    let mut messages = BTreeSet::new();
+    for token in [
+        "",
+        "nonsense!",
+        &good[..40],
+        &forged,
+        &foreign,
+        &unknown,
+        &expired,
+        &revoked,
+    ] {
+        messages.insert(why(harbour.register(token, &csr()).await));
+    }
+    let words = [
+        "malformed",
+        "bad signature",
+        "another cluster",
+        "not given out",
+        "expired",
+        "revoked",
+    ];
+    for word in words {
+        assert!(
+            messages.iter().any(|message| message.contains(word)),
+            "{word}: {messages:#?}"
+        );
+    }
+    assert_eq!(messages.len(), words.len(), "{messages:#?}");
+    assert_eq!(harbour.server.state().nodes.len(), before);
+}
+
+#[tokio::test]
+async fn flipped_bits_are_never_taken() {
+    let harbour = Harbour::open().await;
+    let (good, key) = (harbour.token(harbour.claims(1, 1)).await, csr());
+    for at in (0..good.len()).step_by(7) {
+        let mut bytes = good.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        let flipped = String::from_utf8(bytes).unwrap();
+        why(harbour.register(&flipped, &key).await);
+    }
+    assert_eq!(harbour.workers(), 0);
+    harbour.register(&good, &key).await.unwrap();
+}
+
+#[tokio::test]
+async fn labels_are_those_of_the_token() {
+    let harbour = Harbour::open().await;
+    let mut claims = harbour.claims(1, 5);
+    claims.allowed_labels = Some(BTreeMap::from([(
+        "zone".to_owned(),
+        BTreeSet::from(["a".to_owned()]),
+    )]));
+    let token = harbour.token(claims).await;
+    assert!(why(harbour.register_as(&token, &csr(), &[("zone", "b")], None).await).contains("zone=b"));
+    assert!(why(harbour.register_as(&token, &csr(), &[("gpu", "yes")], None).await).contains("gpu=yes"));
+    harbour
+        .register_as(&token, &csr(), &[("zone", "a")], None)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn one_use_is_one_worker_however_many_ask_at_once() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let keys: Vec<String> = (0..100).map(|_| csr()).collect();
+    let asked = keys.iter().map(|key| harbour.register(&token, key));
+    let answers = futures_util::future::join_all(asked).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert_eq!(harbour.workers(), 1);
+}
+
+#[tokio::test]
+async fn a_bad_request_for_a_certificate_costs_no_use() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let mut tampered = csr();
+    let middle = tampered.len() / 2;
+    let other = if tampered.as_bytes()[middle] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
+    tampered.replace_range(middle..=middle, other);
+    for bad in ["", "no pem", &tampered, &"x".repeat(100_000)] {
+        why(harbour.register(&token, bad).await);
+    }
+    harbour.register(&token, &csr()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_renews_with_what_it_has() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let node = NodeId(harbour.register(&token, &csr()).await.unwrap().node_id);
+    let chain = harbour.renew(proved(Identity::Worker(node))).await.unwrap();
+    assert_eq!(chain, format!("chain of {node}"));
+    assert!(matches!(harbour.renew(|_| ()).await, Err(Refusal::Identity(_))));
+    assert!(matches!(
+        harbour.renew(proved(Identity::Member(node))).await,
+        Err(Refusal::Identity(_))
+    ));
+    let other = harbour.renew(proved(Identity::Worker(NodeId(77)))).await;
+    assert_eq!(other, Err(Refusal::UnknownNode));
+    let expired = |days: i64| {
+        let expired_unix_secs = harbour.now_unix_secs() - days * 86_400;
+        harbour.renew(move |request| {
+            request.extensions_mut().insert(ExpiredIdentity {
+                node,
+                expired_unix_secs,
+            });
+        })
+    };
+    assert!(expired(30).await.is_ok());
+    assert!(matches!(expired(31).await, Err(Refusal::Credential(why)) if why.contains("31 days")));
+    let lost = NodeCommand::Lost { node };
+    harbour.server.write(Command::Node(lost)).await;
+    harbour
+        .server
+        .write(Command::Node(NodeCommand::Remove { node }))
+        .await;
+    assert_eq!(
+        expired(1).await,
+        Err(Refusal::UnknownNode),
+        "one that was removed is out at once"
+    );
+    assert!(why(harbour.register(&token, &csr()).await).contains("used up"));
+}
+
+fn place(state: &State, node: NodeId) -> Command {
+    let shop = DeploymentName::new("shop").unwrap();
+    let service = state
+        .service_named(&shop, &ServiceName::new("web").unwrap())
+        .unwrap();
+    let eligibility = state.node(node).unwrap().eligibility;
+    let placements = service.wanted_slots().map(|slot| Placement {
+        slot,
+        node,
+        eligibility,
+    });
+    Command::Plan(PlanCommand::Place {
+        service: service.id,
+        generation: service.target,
+        placements: placements.collect(),
+    })
+}
+
+/// The whole life over HTTP: register, poll, report, poll again.
+#[tokio::test]
+async fn the_json_form_does_the_same() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let profile = r#"{"api_addr":"10.0.0.1:1","os":"linux","arch":"x86_64","cpu_total":4,"memory_total_bytes":8000000}"#;
+    let body = format!(r#"{{"token":"{token}","profile":{profile}}}"#);
+    let (status, bytes) = harbour.post("register", None, body).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
+    let joined: WorkerRegisterResponse = serde_json::from_slice(&bytes).unwrap();
+    let (node, shown) = (joined.node_id, Some(joined.internal_token.as_str()));
+    assert_eq!(
+        harbour
+            .server
+            .state()
+            .node(NodeId(node))
+            .unwrap()
+            .info
+            .capacity
+            .cpu_milli,
+        4_000
+    );
+    let spec = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"nginx:1.27"}}}"#;
+    harbour
+        .server
+        .write(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(spec).unwrap()),
+            author: "test".into(),
+            wall_unix_secs: 0,
+        }))
+        .await;
+    let waiting = harbour.post("poll", shown, format!(r#"{{"node_id":{node}}}"#));
+    let placing = async {
+        let place = place(&harbour.server.state(), NodeId(node));
+        harbour.server.write(place).await;
+    };
+    let ((status, bytes), ()) = tokio::join!(waiting, placing);
+    assert_eq!(status, StatusCode::OK);
+    let news: WorkerPollResponse = serde_json::from_slice(&bytes).unwrap();
+    let [
+        WorkerAssignmentEvent::Set {
+            service,
+            assignments,
+            spec,
+            deployment,
+            ..
+        },
+    ] = news.events.as_slice()
+    else {
+        panic!("{news:?}");
+    };
+    assert_eq!((service.as_str(), deployment.as_deref()), ("web", Some("shop")));
+    assert!(spec.is_some());
+    let container = WorkerContainerStatus {
+        service: "web".into(),
+        role: assignments[0].role.clone(),
+        replica: assignments[0].indices[0],
+        generation: assignments[0].generation,
+        deployment: Some("shop".into()),
+        state: "running".into(),
+        ..WorkerContainerStatus::default()
+    };
+    let container = serde_json::to_string(&container).unwrap();
+    let report = format!(
+        r#"{{"node_id":{node},"ts_ns":1,"containers":[{container}],"resources":{{"cpu_used":0.5,"memory_used_bytes":1,"gpu_used":0}}}}"#
+    );
+    let (status, bytes) = harbour.post("status", shown, report.clone()).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
+    let ack: WorkerStatusAck = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(ack.next_ttl_secs, 10);
+    let state = harbour.server.state();
+    assert!(
+        state
+            .replicas
+            .values()
+            .all(|replica| replica.machine.state == ReplicaState::Running)
+    );
+    harbour.post("status", shown, report).await;
+    assert_eq!(
+        harbour.server.state().revision,
+        state.revision,
+        "the same again writes nothing"
+    );
+    let poll = format!(
+        r#"{{"node_id":{node},"last_revision":{},"max_wait_secs":0}}"#,
+        news.revision
+    );
+    let (_, bytes) = harbour.post("poll", shown, poll).await;
+    let none: WorkerPollResponse = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!((none.events.len(), none.revision), (0, news.revision));
+}
+
+#[tokio::test]
+async fn the_json_form_believes_its_token_alone() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 2)).await;
+    let node = harbour.register(&token, &csr()).await.unwrap();
+    let poll = |node: u64| format!(r#"{{"node_id":{node},"max_wait_secs":0}}"#);
+    let cases = [
+        (None, poll(node.node_id), StatusCode::UNAUTHORIZED),
+        (Some("nonsense"), poll(node.node_id), StatusCode::UNAUTHORIZED),
+        (
+            Some(node.internal_token.as_str()),
+            poll(node.node_id + 1),
+            StatusCode::FORBIDDEN,
+        ),
+        (
+            Some(node.internal_token.as_str()),
+            "{".to_owned(),
+            StatusCode::BAD_REQUEST,
+        ),
+        (
+            Some(node.internal_token.as_str()),
+            poll(node.node_id),
+            StatusCode::OK,
+        ),
+    ];
+    for (shown, body, wanted) in cases {
+        let (status, bytes) = harbour.post("poll", shown, body).await;
+        assert_eq!(status, wanted, "{}", String::from_utf8_lossy(&bytes));
+    }
+    let (status, bytes) = harbour.post("register", None, r#"{"token":"x"}"#.into()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let problem: Problem = serde_json::from_slice(&bytes).unwrap();
+    assert!(problem.detail.contains("profile"), "{problem}");
+    let profile = r#"{"api_addr":"10.0.0.1:1","os":"linux","arch":"x86_64"}"#;
+    let (status, bytes) = harbour
+        .post(
+            "register",
+            None,
+            format!(r#"{{"token":"x","profile":{profile}}}"#),
+        )
+        .await;
+    let problem: Problem = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(
+        (status, problem.code.as_ref()),
+        (StatusCode::UNAUTHORIZED, "token_malformed")
+    );
+    let large = "x".repeat(5 * 1024 * 1024);
+    assert_eq!(
+        harbour.post("status", None, large).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
