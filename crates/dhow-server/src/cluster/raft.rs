@@ -159,6 +159,8 @@ fn told(id: u64, error: MemberError) -> MembershipError {
         | MemberError::LastVoter { .. }
         | MemberError::NoQuorum { .. }
         | MemberError::Busy
+        | MemberError::NotNew { .. }
+        | MemberError::Unreachable { .. }
         | MemberError::NotCaughtUp { .. } => MembershipError::Refused(error.to_string()),
     }
 }

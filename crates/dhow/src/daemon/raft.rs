@@ -102,6 +102,7 @@ pub async fn start(
         secrets: Arc::clone(&secrets),
         session_address: session_address(Arc::clone(&cluster)),
         trust_loopback_claims: node_tls.is_none(),
+        workers: None,
         end: end.clone(),
     });
     let tasks = TaskTracker::new();

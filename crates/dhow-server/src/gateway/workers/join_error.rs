@@ -78,6 +78,7 @@ fn code_of(refused: &Refused) -> ProblemCode {
         | Refused::NodeInUse(_)
         | Refused::NodeIdUsed(_)
         | Refused::TokenKnown
+        | Refused::TooManyApiTokens { .. }
         | Refused::Gap { .. }
         | Refused::Incarnation { .. }
         | Refused::OldManifests { .. }
