@@ -10,6 +10,7 @@ use dhow_core::lease::AdaptiveTtlConfig;
 use dhow_core::plan::Plan;
 use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_core::step::step;
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -123,6 +124,10 @@ impl Log for HeldLog {
 
     fn read(&self, _from: u64, _max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
         Ok(Vec::new())
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>> {
+        Box::pin(std::future::ready(Ok(self.status().committed_index)))
     }
 
     fn newest_snapshot(&self) -> Result<Option<SnapshotReader>, StoreError> {
