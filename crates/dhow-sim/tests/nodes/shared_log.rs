@@ -6,6 +6,7 @@ use bytes::Bytes;
 use dhow_server::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
 use dhow_server::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, ProposeError};
 use dhow_server::runtime::RuntimeLog;
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 /// More than any test writes.
@@ -113,6 +114,10 @@ impl Log for ServerLog {
 
     fn read(&self, _from: u64, _max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
         Ok(Vec::new())
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>> {
+        Box::pin(std::future::ready(Ok(self.status().committed_index)))
     }
 
     fn newest_snapshot(&self) -> Result<Option<SnapshotReader>, StoreError> {
