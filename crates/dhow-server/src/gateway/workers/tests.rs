@@ -395,45 +395,19 @@ fn place(state: &State, node: NodeId) -> Command {
     })
 }
 
-/// The whole life over HTTP: register, poll, report, poll again.
-#[tokio::test]
-async fn the_json_form_does_the_same() {
-    let harbour = Harbour::open().await;
-    let token = harbour.token(harbour.claims(1, 1)).await;
-    let profile = r#"{"api_addr":"10.0.0.1:1","os":"linux","arch":"x86_64","cpu_total":4,"memory_total_bytes":8000000}"#;
-    let body = format!(r#"{{"token":"{token}","profile":{profile}}}"#);
-    let (status, bytes) = harbour.post("register", None, body).await;
-    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
-    let joined: WorkerRegisterResponse = serde_json::from_slice(&bytes).unwrap();
-    let (node, shown) = (joined.node_id, Some(joined.internal_token.as_str()));
-    assert_eq!(
-        harbour
-            .server
-            .state()
-            .node(NodeId(node))
-            .unwrap()
-            .info
-            .capacity
-            .cpu_milli,
-        4_000
-    );
+/// A service of one replica, so that there is something to place.
+async fn deploy_web(harbour: &Harbour) {
     let spec = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"nginx:1.27"}}}"#;
-    harbour
-        .server
-        .write(Command::Deployment(DeploymentCommand::Deploy {
-            spec: Arc::new(serde_json::from_str(spec).unwrap()),
-            author: "test".into(),
-            wall_unix_secs: 0,
-        }))
-        .await;
-    let waiting = harbour.post("poll", shown, format!(r#"{{"node_id":{node}}}"#));
-    let placing = async {
-        let place = place(&harbour.server.state(), NodeId(node));
-        harbour.server.write(place).await;
+    let deploy = DeploymentCommand::Deploy {
+        spec: Arc::new(serde_json::from_str(spec).unwrap()),
+        author: "test".into(),
+        wall_unix_secs: 0,
     };
-    let ((status, bytes), ()) = tokio::join!(waiting, placing);
-    assert_eq!(status, StatusCode::OK);
-    let news: WorkerPollResponse = serde_json::from_slice(&bytes).unwrap();
+    harbour.server.write(Command::Deployment(deploy)).await;
+}
+
+/// The report of a worker that runs the one replica that it was told of.
+fn running_report(node: u64, news: &WorkerPollResponse) -> String {
     let [
         WorkerAssignmentEvent::Set {
             service,
@@ -458,33 +432,52 @@ async fn the_json_form_does_the_same() {
         ..WorkerContainerStatus::default()
     };
     let container = serde_json::to_string(&container).unwrap();
-    let report = format!(
+    format!(
         r#"{{"node_id":{node},"ts_ns":1,"containers":[{container}],"resources":{{"cpu_used":0.5,"memory_used_bytes":1,"gpu_used":0}}}}"#
-    );
+    )
+}
+
+/// The whole life over HTTP: register, poll, report, poll again.
+#[tokio::test]
+async fn the_json_form_does_the_same() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let profile = r#"{"api_addr":"10.0.0.1:1","os":"linux","arch":"x86_64","cpu_total":4,"memory_total_bytes":8000000}"#;
+    let body = format!(r#"{{"token":"{token}","profile":{profile}}}"#);
+    let (status, bytes) = harbour.post("register", None, body).await;
+    assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
+    let joined: WorkerRegisterResponse = serde_json::from_slice(&bytes).unwrap();
+    let (node, shown) = (joined.node_id, Some(joined.internal_token.as_str()));
+    let state = harbour.server.state();
+    assert_eq!(state.node(NodeId(node)).unwrap().info.capacity.cpu_milli, 4_000);
+    deploy_web(&harbour).await;
+    let waiting = harbour.post("poll", shown, format!(r#"{{"node_id":{node}}}"#));
+    let placing = async {
+        let place = place(&harbour.server.state(), NodeId(node));
+        harbour.server.write(place).await;
+    };
+    let ((status, bytes), ()) = tokio::join!(waiting, placing);
+    assert_eq!(status, StatusCode::OK);
+    let news: WorkerPollResponse = serde_json::from_slice(&bytes).unwrap();
+    let report = running_report(node, &news);
     let (status, bytes) = harbour.post("status", shown, report.clone()).await;
     assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
     let ack: WorkerStatusAck = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(ack.next_ttl_secs, 10);
     let state = harbour.server.state();
-    assert!(
-        state
-            .replicas
-            .values()
-            .all(|replica| replica.machine.state == ReplicaState::Running)
-    );
+    let mut machines = state.replicas.values().map(|replica| replica.machine.state);
+    assert!(machines.all(|machine| machine == ReplicaState::Running));
     harbour.post("status", shown, report).await;
     assert_eq!(
         harbour.server.state().revision,
         state.revision,
         "the same again writes nothing"
     );
-    let poll = format!(
-        r#"{{"node_id":{node},"last_revision":{},"max_wait_secs":0}}"#,
-        news.revision
-    );
+    let last = news.revision;
+    let poll = format!(r#"{{"node_id":{node},"last_revision":{last},"max_wait_secs":0}}"#);
     let (_, bytes) = harbour.post("poll", shown, poll).await;
     let none: WorkerPollResponse = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!((none.events.len(), none.revision), (0, news.revision));
+    assert_eq!((none.events.len(), none.revision), (0, last));
 }
 
 #[tokio::test]
