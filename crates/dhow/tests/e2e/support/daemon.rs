@@ -165,6 +165,15 @@ impl Daemon {
         child.wait().unwrap();
     }
 
+    /// It does nothing any more until it is resumed; its peers and callers cannot tell it from one that is very slow.
+    pub fn pause(&self) {
+        host::signal(self.pid(), Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        host::signal(self.pid(), Signal::CONT);
+    }
+
     /// Asks it to end and waits until it has.
     pub fn term(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
