@@ -95,13 +95,21 @@ async fn write(sender: &mut Sender, target: Target, request: Request<Full<Bytes>
     let body = body.collect().await.expect("it answers");
     let is_done = match target {
         Target::Dhow => parts.status == StatusCode::OK,
-        Target::Etcd => body.trailers().is_some_and(|trailers| trailers["grpc-status"] == "0"),
+        Target::Etcd => body
+            .trailers()
+            .is_some_and(|trailers| trailers["grpc-status"] == "0"),
     };
     let text = body.to_bytes();
     assert!(is_done, "{}: {}", parts.status, String::from_utf8_lossy(&text));
 }
 
-async fn client(target: Target, addr: SocketAddr, client: usize, mut sender: Sender, end: Instant) -> Vec<Duration> {
+async fn client(
+    target: Target,
+    addr: SocketAddr,
+    client: usize,
+    mut sender: Sender,
+    end: Instant,
+) -> Vec<Duration> {
     let mut took = Vec::new();
     for number in 0.. {
         let request = match target {

@@ -174,9 +174,16 @@ fn judge(seen: &[Seen], world: &World, cluster: &Cluster) {
         }
         let revisions: Vec<u64> = written.keys().copied().collect();
         let expected: Vec<u64> = (1..=u64::try_from(revisions.len()).unwrap()).collect();
-        assert_eq!(revisions, expected, "register {register}: a write was lost or done twice");
+        assert_eq!(
+            revisions, expected,
+            "register {register}: a write was lost or done twice"
+        );
         let calls: Vec<Call> = of_register.iter().map(|seen| seen.call).collect();
-        eprintln!("register {register}: {} writes, {} calls", written.len(), calls.len());
+        eprintln!(
+            "register {register}: {} writes, {} calls",
+            written.len(),
+            calls.len()
+        );
         assert!(is_linearizable(&calls), "register {register}: {calls:?}");
         // What it holds is what the last one wrote, not only its number.
         if let Some((revision, text)) = written.last_key_value() {
@@ -243,7 +250,10 @@ fn nothing_acknowledged_is_lost_and_nothing_happens_twice() {
         }
         cluster.until_complete();
         drop(over);
-        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+        clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap())
+            .collect()
     });
     let judging = thread::Builder::new().stack_size(SEARCH_STACK_BYTES);
     thread::scope(|scope| {

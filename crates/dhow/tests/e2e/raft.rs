@@ -136,6 +136,25 @@ fn writes_go_on_when_the_leader_is_killed_or_stopped() {
 }
 
 #[test]
+fn a_leader_that_hangs_holds_nobody_up() {
+    let cluster = Cluster::raft("hangs", 3, Where::Loopback);
+    let never = Service::sleeper().manual();
+    let leader = cluster.until_leader();
+    let node = &cluster.nodes[(leader + 1) % 3];
+    let file = node.deployment("calm", &[("it", never)]);
+    node.dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    cluster.nodes[leader].pause();
+    // Both are sent to the one that hangs: nobody knows yet that it does.
+    node.dhow(&["scale", "calm/it=0"]).ends_with(0);
+    let read = node.get("/api/v1/deployments/calm").unwrap();
+    assert_eq!(read.status, 200, "{}", read.json());
+    cluster.nodes[leader].resume();
+    until("it follows", || (cluster.leader()? != leader).then_some(()));
+    cluster.until_complete();
+    cluster.finish();
+}
+
+#[test]
 fn a_restarted_daemon_moves_nothing() {
     let mut cluster = Cluster::raft("restart", 3, Where::Loopback);
     cluster.nodes[0].deploy("calm", &[("it", spread(9))]).ends_with(0);
