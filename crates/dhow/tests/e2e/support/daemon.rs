@@ -185,7 +185,8 @@ impl Daemon {
         self.child.is_some()
     }
 
-    fn dhow_command(&self) -> Command {
+    /// The binary where this daemon is, with nothing but its own environment.
+    pub fn dhow_command(&self) -> Command {
         let mut command = match &self.namespace {
             Some(name) => {
                 let mut command = Command::new("nsenter");
