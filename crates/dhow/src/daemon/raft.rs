@@ -78,7 +78,10 @@ pub async fn start(
         transport: transport.clone(),
         first,
     });
-    let secrets = Arc::new(open_secrets(config, security.as_ref())?);
+    let secrets = Arc::new(match &security {
+        Some(security) => SecretBox::from_cluster_key(&security.key),
+        None => SecretBox::without_key(),
+    });
     let leases = LeaseKeeper::new(LeaseOptions {
         own: Some(node),
         config: config
@@ -144,13 +147,6 @@ fn addrs(peer: &RaftPeer) -> (u64, RaftPeerAddrs) {
         api_addr: peer.api_addr,
     };
     (peer.id, addrs)
-}
-
-fn open_secrets(config: &DaemonConfig, security: Option<&Security>) -> anyhow::Result<SecretBox> {
-    Ok(match security {
-        Some(security) => SecretBox::from_cluster_key(&security.key),
-        None => SecretBox::open(&config.data_dir.join("cluster"))?,
-    })
 }
 
 /// Where a server takes the sessions of nodes.

@@ -210,3 +210,24 @@ fn it_does_not_matter_who_is_asked_to_deploy() {
     assert_eq!(placed[0], placed[2]);
     cluster.finish();
 }
+
+/// Each server would seal with a key of its own, and the next leader could read nothing.
+#[test]
+fn servers_without_a_key_keep_no_secrets() {
+    let mut cluster = Cluster::prepare("keyless", 3, Where::Loopback, "raft", &json!({}));
+    for node in &mut cluster.nodes {
+        let mut config = settings(node);
+        config.as_object_mut().unwrap().remove("cluster_key_file");
+        node.config = Some(config.to_string());
+        node.restart();
+    }
+    cluster.until_complete();
+    for node in &cluster.nodes {
+        let refused = node.dhow_with_stdin(&["secret", "set", "word"], b"sesame");
+        refused.ends_with(4).says(&["cluster keygen", "cluster_key_file"]);
+    }
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", Service::sleeper().replicas(3))])
+        .ends_with(0);
+    cluster.finish();
+}
