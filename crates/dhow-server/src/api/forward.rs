@@ -197,15 +197,18 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
         .peers
         .send(leader, member.api_addr, kept.passed_on().await);
     let is_stream = kept.is_read() && kept.parts.uri.path().ends_with("/progress");
-    let answered = match is_stream {
-        true => asked.await,
-        false => match tokio::time::timeout(WRITE_TIMEOUT, asked).await {
-            Ok(answered) => answered,
-            Err(_) => Err(PeerHttpError::Broken {
-                node: leader,
-                why: "it takes too long".into(),
-            }),
-        },
+    let late = || PeerHttpError::Broken {
+        node: leader,
+        why: "it takes too long".into(),
+    };
+    let answered = tokio::select! {
+        answered = asked => answered,
+        () = tokio::time::sleep(WRITE_TIMEOUT), if !is_stream => Err(late()),
+        // One that hangs or is cut off never answers; whoever leads after it does.
+        () = deposed(context, leader), if kept.is_repeatable() => Err(PeerHttpError::Broken {
+            node: leader,
+            why: "it does not lead any more".into(),
+        }),
     };
     match answered {
         Ok(response) => received(context, kept, response.map(Body::new)).await,
@@ -216,6 +219,19 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
             Attempt::Again(unreachable(ProblemCode::OutcomeUnknown, &error).into_response())
         }
         Err(error) => Attempt::Done(unreachable(ProblemCode::OutcomeUnknown, &error).into_response()),
+    }
+}
+
+/// Until this server takes somebody else for the leader, or nobody.
+async fn deposed(context: &Context, leader: NodeId) {
+    let mut leaderships = context.manager().view().leaderships();
+    let is_over = leaderships
+        .wait_for(|now| now.leader != Some(leader.0))
+        .await
+        .is_err();
+    if is_over {
+        // The runtime ends, and with it the request.
+        std::future::pending::<()>().await;
     }
 }
 

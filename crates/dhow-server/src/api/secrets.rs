@@ -11,6 +11,7 @@ use super::caller::Caller;
 use super::context::Context;
 use super::extract::{Path, read};
 use super::problem::{Answer, ApiProblem};
+use crate::secrets::SealError;
 
 /// The names of the secrets.
 #[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets", responses((status = 200, body = Vec<SecretInfo>)))]
@@ -46,9 +47,15 @@ pub(super) async fn set(
         ));
     }
     let secrets = &context.api.secrets;
-    let sealed = secrets
-        .seal(&name, &value)
-        .map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?;
+    let sealed = secrets.seal(&name, &value).map_err(|error| {
+        let code = match error {
+            SealError::NoKey => ProblemCode::Refused,
+            SealError::NoRandom | SealError::Seal | SealError::Form | SealError::Unseal => {
+                ProblemCode::Internal
+            }
+        };
+        ApiProblem::new(code, error.to_string())
+    })?;
     // The plain hash of a short secret would give it away to whoever reads the log.
     let request = caller.request_id(&secrets.fingerprint(&value));
     let command = ClusterCommand::SetSecret {

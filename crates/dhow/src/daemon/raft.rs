@@ -45,7 +45,10 @@ pub async fn start(
     }
     let server = Server::open(config, node, peers, security.as_ref(), Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
-    let secrets = Arc::new(open_secrets(config, security.as_ref())?);
+    let secrets = Arc::new(match &security {
+        Some(security) => SecretBox::from_cluster_key(&security.key),
+        None => SecretBox::without_key(),
+    });
     let tier = tier::open(config, security.as_ref(), &clock, &view).await?;
     let leases = server.leases(config, &clock);
     let node_tls = security.as_ref().map(|security| security.tls.clone());
@@ -179,10 +182,7 @@ impl Server {
     fn leases(&self, config: &DaemonConfig, clock: &Arc<dyn Clock>) -> LeaseKeeper {
         LeaseKeeper::new(LeaseOptions {
             own: Some(self.cluster.node),
-            config: config
-                .cluster
-                .adaptive_ttl_config()
-                .unwrap_or_default(),
+            config: config.cluster.adaptive_ttl_config().unwrap_or_default(),
             clock: Arc::clone(clock),
             view: self.runtime.view(),
             input: self.runtime.input(),
@@ -201,13 +201,6 @@ fn addrs(peer: &RaftPeer) -> (u64, RaftPeerAddrs) {
         api_addr: peer.api_addr,
     };
     (peer.id, addrs)
-}
-
-fn open_secrets(config: &DaemonConfig, security: Option<&Security>) -> anyhow::Result<SecretBox> {
-    Ok(match security {
-        Some(security) => SecretBox::from_cluster_key(&security.key),
-        None => SecretBox::open(&config.data_dir.join("cluster"))?,
-    })
 }
 
 /// Where a server takes the sessions of nodes.

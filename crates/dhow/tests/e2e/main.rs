@@ -8,12 +8,17 @@
     reason = "a test ends where something is not as it should be"
 )]
 
+mod chaos;
 mod failures;
 mod fuzz;
+#[path = "../../../dhow-server/tests/raft/history.rs"]
+mod history;
 mod inside;
 mod listings;
 mod load;
+mod members;
 mod raft;
+mod remote;
 mod rollouts;
 mod support;
 mod survival;

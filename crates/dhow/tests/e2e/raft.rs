@@ -136,6 +136,25 @@ fn writes_go_on_when_the_leader_is_killed_or_stopped() {
 }
 
 #[test]
+fn a_leader_that_hangs_holds_nobody_up() {
+    let cluster = Cluster::raft("hangs", 3, Where::Loopback);
+    let never = Service::sleeper().manual();
+    let leader = cluster.until_leader();
+    let node = &cluster.nodes[(leader + 1) % 3];
+    let file = node.deployment("calm", &[("it", never)]);
+    node.dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    cluster.nodes[leader].pause();
+    // Both are sent to the one that hangs: nobody knows yet that it does.
+    node.dhow(&["scale", "calm/it=0"]).ends_with(0);
+    let read = node.get("/api/v1/deployments/calm").unwrap();
+    assert_eq!(read.status, 200, "{}", read.json());
+    cluster.nodes[leader].resume();
+    until("it follows", || (cluster.leader()? != leader).then_some(()));
+    cluster.until_complete();
+    cluster.finish();
+}
+
+#[test]
 fn a_restarted_daemon_moves_nothing() {
     let mut cluster = Cluster::raft("restart", 3, Where::Loopback);
     cluster.nodes[0].deploy("calm", &[("it", spread(9))]).ends_with(0);
@@ -173,8 +192,12 @@ fn a_restarted_daemon_moves_nothing() {
 fn a_dead_node_is_replaced_and_may_come_back() {
     let mut cluster = Cluster::raft("dead", 3, Where::Loopback);
     cluster.nodes[0]
-        .deploy("fleet", &[("it", spread(12))])
+        .deploy("fleet", &[("it", spread(60))])
         .ends_with(0);
+    assert_eq!(
+        by_node(&cluster.nodes[0].replicas()),
+        BTreeMap::from([(1, 20), (2, 20), (3, 20)])
+    );
     let leader = cluster.until_leader();
     let victims = [cluster.follower(), leader];
     for victim in victims {
@@ -183,15 +206,52 @@ fn a_dead_node_is_replaced_and_may_come_back() {
         let other = (victim + 1) % 3;
         until("all replicas run again, elsewhere", || {
             let shares = by_node(&cluster.nodes[other].replicas());
-            (shares.values().sum::<usize>() == 12 && !shares.contains_key(&id)).then_some(())
+            (shares.values().sum::<usize>() == 60 && !shares.contains_key(&id)).then_some(())
         });
         cluster.nodes[victim].restart();
         cluster.until_complete();
         until("nothing runs twice", || {
             let running: usize = (0..3).map(|node| cluster.workloads(node)).sum();
-            (running == 12).then_some(())
+            (running == 60).then_some(())
         });
     }
+    cluster.finish();
+}
+
+/// A node that was given up while it was only cut off has what others run by now: on its return it stops those, and
+/// only those.
+#[test]
+fn a_node_that_was_given_up_stops_what_is_not_its_own_any_more() {
+    if let Some(why) = Network::obstacle() {
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    let cluster = Cluster::raft("given-up", 3, Where::Namespaces);
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", spread(9))])
+        .ends_with(0);
+    let follower = cluster.follower();
+    let other = (follower + 1) % 3;
+    let id = follower as u64 + 1;
+    let theirs: usize = (0..3)
+        .filter(|node| *node != follower)
+        .map(|node| cluster.workloads(node))
+        .sum();
+    assert_eq!((cluster.workloads(follower), theirs), (3, 6));
+    cluster.network().cut(follower);
+    until("all run elsewhere", || {
+        let shares = by_node(&cluster.nodes[other].replicas());
+        (shares.values().sum::<usize>() == 9 && !shares.contains_key(&id)).then_some(())
+    });
+    // It does not know, and its replicas are of use to whoever can still reach them.
+    assert_eq!(cluster.workloads(follower), 3);
+    let kept = cluster.nodes[other].workloads();
+    cluster.network().heal(follower);
+    until("its own are stopped", || {
+        (cluster.workloads(follower) == 0).then_some(())
+    });
+    assert_eq!(cluster.nodes[other].workloads(), kept);
+    cluster.until_complete();
     cluster.finish();
 }
 

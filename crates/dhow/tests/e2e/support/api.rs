@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -22,13 +23,27 @@ impl Reply {
 
 /// One request on a connection of its own.
 pub fn ask(socket: &Path, method: &str, path: &str, media_type: &str, body: &[u8]) -> std::io::Result<Reply> {
+    let headers = [("Content-Type", media_type)];
+    ask_with(socket, method, path, &headers, body, PATIENCE)
+}
+
+/// The same with headers of the caller's, for one who does not wait for long.
+pub fn ask_with(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+    patience: Duration,
+) -> std::io::Result<Reply> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {media_type}\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("Content-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
     let mut answer = Vec::new();

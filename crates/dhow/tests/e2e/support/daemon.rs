@@ -165,6 +165,15 @@ impl Daemon {
         child.wait().unwrap();
     }
 
+    /// It does nothing any more until it is resumed; its peers and callers cannot tell it from one that is very slow.
+    pub fn pause(&self) {
+        host::signal(self.pid(), Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        host::signal(self.pid(), Signal::CONT);
+    }
+
     /// Asks it to end and waits until it has.
     pub fn term(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
@@ -176,7 +185,8 @@ impl Daemon {
         self.child.is_some()
     }
 
-    fn dhow_command(&self) -> Command {
+    /// The binary where this daemon is, with nothing but its own environment.
+    pub fn dhow_command(&self) -> Command {
         let mut command = match &self.namespace {
             Some(name) => {
                 let mut command = Command::new("nsenter");

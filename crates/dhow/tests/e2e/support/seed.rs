@@ -25,6 +25,11 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
+    /// Another one that follows from this.
+    pub fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
     /// One of `0..bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).unwrap();
