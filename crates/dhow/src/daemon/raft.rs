@@ -39,9 +39,7 @@ pub async fn start(
 ) -> anyhow::Result<Plane> {
     let clock: Arc<dyn Clock> = clock;
     if security.is_none() {
-        let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
-        let all: Vec<_> = peers.chain([config.api_addr]).collect();
-        security::check_addresses(config, &all)?;
+        check_addresses(config, peers)?;
     }
     let server = Server::open(config, node, peers, security.as_ref(), Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
@@ -100,6 +98,13 @@ pub async fn start(
         beside: Some(beside),
         rest: rest(end, tasks, server.listening),
     })
+}
+
+/// Without a key everything stays on this host.
+fn check_addresses(config: &DaemonConfig, peers: &[RaftPeer]) -> anyhow::Result<()> {
+    let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
+    let all: Vec<_> = peers.chain([config.api_addr]).collect();
+    security::check_addresses(config, &all)
 }
 
 /// What is to be ended after the runtime.
