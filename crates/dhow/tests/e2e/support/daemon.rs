@@ -319,7 +319,7 @@ impl Daemon {
         });
         assert_eq!(self.scratch.groups(), Vec::<PathBuf>::new(), "groups are left");
         let said = self.said();
-        assert!(!said.contains("panicked"), "{said}");
+        assert!(!said.contains("panicked at"), "{said}");
         assert!(!said.contains("this is a bug"), "{said}");
     }
 }
