@@ -1,13 +1,10 @@
 //! What cannot run is told with its cause, in time, and hurts nobody else.
 
-use std::fs::File;
-use std::io::Write;
 use std::net::TcpListener;
-use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::support::{Answer, Daemon, Scratch, Service, free_port, is_root, skip};
+use crate::support::{Answer, Daemon, Scratch, Service, SmallDisk, free_port, is_root, skip};
 
 /// A deployment that ends with 1 and says all of this; then the daemon takes another one.
 #[track_caller]
@@ -67,32 +64,6 @@ fn programs_that_cannot_run_say_why() {
     daemon.finish();
 }
 
-/// A small file system of its own for a data directory; it goes with the folder that it is in.
-struct SmallDisk {
-    path: PathBuf,
-}
-
-impl SmallDisk {
-    fn mount(path: PathBuf) -> Self {
-        std::fs::create_dir_all(&path).unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", &path, "tmpfs", flags, c"size=64m").unwrap();
-        Self { path }
-    }
-
-    /// Until nothing more fits.
-    fn fill(&self) {
-        let mut file = File::create(self.path.join("filler")).unwrap();
-        for size in [1 << 20, 4 << 10, 1] {
-            while file.write_all(&vec![7; size]).is_ok() {}
-        }
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.path.join("filler")).unwrap();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_and_survived() {
     if !is_root() {
@@ -102,7 +73,7 @@ fn a_full_disk_is_told_and_survived() {
         );
     }
     let mut daemon = Daemon::at(Scratch::new("disk"));
-    let disk = SmallDisk::mount(daemon.data_dir());
+    let disk = SmallDisk::mount(daemon.data_dir(), "size=64m");
     daemon.restart();
     daemon
         .deploy("good", &[("well", Service::sleeper())])

@@ -10,6 +10,7 @@
 
 mod chaos;
 mod failures;
+mod faults;
 mod fuzz;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;

@@ -69,6 +69,8 @@ pub struct Daemon {
     pub node_id: Option<u64>,
     /// The network namespace that it runs in, where it has one of its own.
     pub namespace: Option<String>,
+    /// Set for the daemon, beside what it always has.
+    pub env: Vec<(&'static str, String)>,
     pub scratch: Scratch,
 }
 
@@ -89,6 +91,7 @@ impl Daemon {
             namespace: None,
             mark: scratch.path.clone(),
             node_id: None,
+            env: Vec::new(),
             scratch,
         }
     }
@@ -118,6 +121,7 @@ impl Daemon {
     /// The command that starts it.
     pub fn command(&self) -> Command {
         let mut command = self.dhow_command();
+        command.envs(self.env.iter().cloned());
         command.arg("daemon").arg("--data-dir").arg(self.data_dir());
         match &self.config {
             Some(config) => {
@@ -178,6 +182,12 @@ impl Daemon {
     pub fn term(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
         host::signal(child.id(), Signal::TERM);
+        until("the daemon ends", || child.try_wait().unwrap())
+    }
+
+    /// Waits for it to end where it does so by itself.
+    pub fn until_ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
         until("the daemon ends", || child.try_wait().unwrap())
     }
 
@@ -309,7 +319,7 @@ impl Daemon {
         });
         assert_eq!(self.scratch.groups(), Vec::<PathBuf>::new(), "groups are left");
         let said = self.said();
-        assert!(!said.contains("panicked"), "{said}");
+        assert!(!said.contains("panicked at"), "{said}");
         assert!(!said.contains("this is a bug"), "{said}");
     }
 }

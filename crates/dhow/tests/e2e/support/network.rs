@@ -78,6 +78,19 @@ impl Network {
     pub fn heal(&self, node: usize) {
         run(&format!("ip -n {} link set p{node} up", self.bridge()));
     }
+
+    /// So many of a hundred packets are lost on their way between nodes, until it is called with 0.
+    pub fn lose(&self, percent: u32) {
+        let bridge = self.bridge();
+        run(&format!(
+            "ip netns exec {bridge} nft flush chain bridge lab forward"
+        ));
+        if percent > 0 {
+            run(&format!(
+                "ip netns exec {bridge} nft add rule bridge lab forward numgen random mod 100 < {percent} drop"
+            ));
+        }
+    }
 }
 
 impl Drop for Network {
