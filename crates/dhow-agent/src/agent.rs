@@ -57,6 +57,7 @@ pub struct AgentHandle {
     pulls: Pulls,
     last_words: LastWords,
     names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,
+    settled: watch::Receiver<bool>,
 }
 
 impl Agent {
@@ -70,6 +71,7 @@ impl Agent {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (names, names_receiver) = watch::channel(Arc::default());
+        let (settled, settled_receiver) = watch::channel(false);
         let context = Arc::new(Context {
             node: options.node,
             drivers: options.drivers,
@@ -87,9 +89,10 @@ impl Agent {
             pulls: context.pulls.clone(),
             last_words: context.last_words.clone(),
             names: names_receiver,
+            settled: settled_receiver,
         };
         Ok(Self {
-            keeper: Keeper::new(context, ledger, names),
+            keeper: Keeper::new(context, ledger, names, settled),
             found,
             happenings,
             handle,
@@ -110,6 +113,12 @@ impl AgentHandle {
     /// The replicas that are here now.
     pub fn names(&self) -> Arc<BTreeSet<ReplicaName>> {
         self.names.borrow().clone()
+    }
+
+    /// Follows whether nothing is left to do: it knows its assignment, no replica is here, and the control plane has
+    /// for good all that happened.
+    pub fn settled(&self) -> watch::Receiver<bool> {
+        self.settled.clone()
     }
 
     /// Whose images are on their way.

@@ -40,6 +40,9 @@ pub struct Keeper {
     reporting: Reporting,
     poll: Poll,
     names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
+    settled: watch::Sender<bool>,
+    /// Whether it has heard its assignment since it began.
+    is_assigned: bool,
 }
 
 impl Keeper {
@@ -47,6 +50,7 @@ impl Keeper {
         context: Arc<Context>,
         ledger: Ledger,
         names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
+        settled: watch::Sender<bool>,
     ) -> Self {
         Self {
             reporting: Reporting::new(Arc::clone(&context.session)),
@@ -56,6 +60,8 @@ impl Keeper {
             runners: BTreeMap::new(),
             assigned: BTreeMap::new(),
             names,
+            settled,
+            is_assigned: false,
         }
     }
 
@@ -75,6 +81,10 @@ impl Keeper {
             let Some(ledger) = self.ledger.as_ref() else {
                 break Err(AgentError::LedgerLost);
             };
+            let has_nothing = self.is_assigned && self.runners.is_empty();
+            let is_settled = has_nothing && ledger.seq() == ledger.durable_seq();
+            self.settled
+                .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
             self.reporting.go_on(ledger);
             self.poll.go_on(self.reporting.is_known());
             tokio::select! {
@@ -98,6 +108,7 @@ impl Keeper {
                 }
                 update = self.poll.answered() => {
                     if let Some(update) = self.poll.take(update) {
+                        self.is_assigned = true;
                         self.take_assignment(update).await;
                     }
                 }

@@ -31,12 +31,15 @@ mod router;
 mod secrets;
 mod serve;
 mod tokens;
+mod worker_api;
+mod worker_tokens;
 
 pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Peer, Principal};
-pub use context::Api;
+pub use context::{Api, WorkerTokenKey};
 pub use openapi::document;
 pub use router::{router, router_with};
 pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with};
+pub use worker_api::{WorkerApi, serve_worker};
 
 #[cfg(test)]
 mod tests;

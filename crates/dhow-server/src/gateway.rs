@@ -19,12 +19,14 @@ mod serve;
 mod session_stream;
 mod sessions;
 mod status;
+mod worker_port;
 mod workers;
 
 pub use heard::{HeardStream, LastHeard};
 pub use node_gateway::{NodeGateway, routes};
 pub use options::GatewayOptions;
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
+pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
     CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
 };

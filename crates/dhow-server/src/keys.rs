@@ -16,6 +16,8 @@ mod pinned;
 mod verify;
 mod why;
 mod worker_ca;
+mod worker_cas;
+mod worker_identity;
 mod worker_key;
 
 pub use cluster_ca::ClusterCa;
@@ -25,8 +27,10 @@ pub use leaf::{identity_of, node_dns_name, worker_cluster_of};
 pub use node_cert::{NODE_CERT_LIFETIME, NodeCert, keep_renewed};
 pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
 pub use pinned::client_config_pinned;
-pub use why::tls_refusal;
+pub use why::{is_other_cluster, tls_refusal};
 pub use worker_ca::{WorkerCa, csr_key_hash};
+pub use worker_cas::{WORKER_CERT_LIFETIME, WorkerCas};
+pub use worker_identity::WorkerIdentity;
 pub use worker_key::{Validity, WorkerKey};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! node that is meant.
 
 mod tls;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use tls::TlsDialer;
+pub use worker::{OtherCluster, WorkerDialer, dial_server};
 
 /// Idle connections to one member: as many as its own callers have at once, in calm times.
 const IDLE_CONNECTIONS_MAX: usize = 16;

@@ -36,7 +36,10 @@ pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
-pub use tokens::{TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenRole};
+pub use tokens::{
+    TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole,
+    WorkerTokenCreateRequest,
+};
 
 #[cfg(test)]
 mod tests;

@@ -82,6 +82,11 @@ impl WorkerBootstrapToken {
         &self.claims.cluster_id
     }
 
+    /// What the token is counted and listed by. It proves nothing.
+    pub fn nonce(&self) -> TokenNonce {
+        self.claims.nonce
+    }
+
     /// The CA that the token names: what a worker pins before it says anything.
     pub fn ca_fingerprint(&self) -> CaFingerprint {
         self.claims.ca_fingerprint

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, node, plan, ps,
-    restart, rm, rollback, scale, secret, status, token, up, validate,
+    restart, rm, rollback, scale, secret, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -50,5 +50,6 @@ pub enum Command {
     Secret(secret::Args),
     Token(token::Args),
     Daemon(daemon::Args),
+    Worker(worker::Args),
     Completions(completions::Args),
 }

@@ -24,6 +24,7 @@ pub mod token;
 pub mod up;
 pub mod validate;
 pub mod wait;
+pub mod worker;
 
 use anyhow::Context;
 
@@ -39,6 +40,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Up(args) => up::start(args, host),
         Command::Validate(args) => offline(host, || validate::run(args)),
         Command::Daemon(args) => offline(host, || daemon::run(args)),
+        Command::Worker(args) => offline(host, || worker::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),
         Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
         Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),

@@ -16,6 +16,8 @@ pub mod raft;
 mod security;
 mod session;
 mod single;
+mod tier;
+pub mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use dhow_server::keys::keep_renewed;
 use dhow_server::node_door::ClusterDoor;
 use dhow_server::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::services::{ClusterIdentity, ServiceManager};
-use dhow_wire::{ClusterMode, DaemonConfig};
+use dhow_wire::{ClusterMode, DaemonConfig, WorkerTierRole};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -88,11 +90,18 @@ impl Daemon {
         }
         let plane = match &config.cluster {
             ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
-            ClusterMode::Raft { peers, .. } => {
-                raft::start(config, node, peers, security, Arc::clone(&clock)).await?
-            }
-            ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
-                anyhow::bail!("this version runs single nodes and raft clusters only");
+            ClusterMode::Raft { peers, .. }
+            | ClusterMode::WorkerTier {
+                role: WorkerTierRole::Server,
+                peers,
+                ..
+            } => raft::start(config, node, peers, security, Arc::clone(&clock)).await?,
+            ClusterMode::WorkerTier {
+                role: WorkerTierRole::Worker,
+                ..
+            } => anyhow::bail!("a worker has no control plane; this is a bug in Dhow"),
+            ClusterMode::Static { .. } => {
+                anyhow::bail!("this version runs single nodes, raft clusters and worker tiers only");
             }
         };
         let host = Host::open(config).await?;
@@ -227,7 +236,7 @@ fn serve(
 ) -> JoinHandle<()> {
     let local = LocalDoor::new(plane.node, agent, host.images.clone());
     let addr_of = addr_of(Arc::clone(&plane.cluster), plane.view.clone());
-    let door = ClusterDoor::new(plane.node, Arc::new(local), plane.peers.clone(), addr_of);
+    let door = ClusterDoor::new(plane.node, Arc::new(local), plane.door.clone(), addr_of);
     let identity = ClusterIdentity {
         mode: plane.cluster.mode(),
         node_id: plane.node,
@@ -239,6 +248,7 @@ fn serve(
         secrets: Arc::clone(&plane.secrets),
         cluster: Arc::clone(&plane.cluster),
         peers: plane.peers.clone(),
+        worker_tokens: plane.worker_tokens.clone(),
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let more = plane.beside.clone().unwrap_or_default();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
 use dhow_wire::token::CaFingerprint;
+use ed25519_dalek::SigningKey;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::WRITE_TIMEOUT;
@@ -14,6 +15,9 @@ use crate::runtime::{Applied, InputSender, WriteError};
 use crate::secrets::SecretBox;
 use crate::services::ServiceManager;
 
+/// Signs the tokens with which workers join.
+pub type WorkerTokenKey = SigningKey;
+
 /// What the API stands on; the daemon makes one.
 #[derive(Clone)]
 pub struct Api {
@@ -23,6 +27,8 @@ pub struct Api {
     pub cluster: Arc<dyn Cluster>,
     /// The way to other servers.
     pub peers: PeerHttp,
+    /// Signs the tokens with which workers join; none where there is no worker tier.
+    pub worker_tokens: Option<WorkerTokenKey>,
 }
 
 /// The API and when it ends: open streams end with the token.

@@ -4,12 +4,47 @@
 
 mod door;
 
+use std::sync::Arc;
+
 use axum::Router;
+use axum::extract::FromRef;
 use axum::routing::{get, post};
+use dhow_core::ids::NodeId;
+use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
+use crate::node_door::NodeDoor;
+
+/// What a door to this very node stands on; a worker has nothing else.
+#[derive(Clone)]
+pub(super) struct DoorContext {
+    pub door: Arc<dyn NodeDoor>,
+    pub node: NodeId,
+    /// Open streams end with it.
+    pub end: CancellationToken,
+}
+
+impl FromRef<Context> for DoorContext {
+    fn from_ref(context: &Context) -> Self {
+        let manager = context.manager();
+        Self {
+            door: Arc::clone(manager.door()),
+            node: manager.identity().node_id,
+            end: context.end.clone(),
+        }
+    }
+}
 
 pub(super) fn routes() -> Router<Context> {
+    door_routes()
+}
+
+/// The door alone, whatever it is part of.
+pub(super) fn door_routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    DoorContext: FromRef<S>,
+{
     Router::new()
         .route("/api/v1/internal/door/logs", post(door::logs))
         .route("/api/v1/internal/door/exec", post(door::exec))

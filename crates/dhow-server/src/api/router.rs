@@ -18,7 +18,7 @@ use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
     cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics, nodes,
-    openapi, plan, progress, replicas, secrets, tokens,
+    openapi, plan, progress, replicas, secrets, tokens, worker_tokens,
 };
 
 /// The API as a service. Open streams end with `end`.
@@ -81,6 +81,7 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
         .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))
 }
 

@@ -20,6 +20,7 @@ use super::access::{Access, Peer};
 use super::context::Api;
 use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE};
 use super::router::router_with;
+use crate::clock::Clock;
 
 pub use bind::bind;
 use connection::Server;
@@ -64,9 +65,20 @@ pub async fn serve_with(api: Api, more: Router, bound: Bound, cancel: Cancellati
     let ca = bound.tls.as_ref().map(ApiTls::fingerprint);
     let access = Access::new(&api, ca);
     let clock = Arc::clone(api.manager.clock());
+    let router = router_with(api, more, access, cancel.clone());
+    serve_router(router, clock, bound, cancel).await;
+}
+
+/// Serves these routes, which say by themselves who may call: each request carries its [`Peer`].
+pub(super) async fn serve_router(
+    router: Router,
+    clock: Arc<dyn Clock>,
+    bound: Bound,
+    cancel: CancellationToken,
+) {
     let server = Server {
         clock,
-        router: router_with(api, more, access, cancel.clone()),
+        router,
         cancel: cancel.clone(),
         connections: TaskTracker::new(),
         room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),

@@ -1,4 +1,4 @@
-//! `/tokens`: with which people and programs call this API from elsewhere. A token is shown once, when it is made.
+//! `/tokens`: with which people and programs call this API from elsewhere, and all of them in one list. A token is shown once, when it is made.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::state::{ApiRole, ApiToken};
 use dhow_wire::AccessToken;
 use dhow_wire::api::{
-    TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenRole, WriteDone,
+    TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WriteDone,
 };
 
 use super::caller::Caller;
@@ -16,23 +16,29 @@ use super::context::Context;
 use super::extract::{self, Path};
 use super::limits::TOKEN_TTL_SECS_MAX;
 use super::problem::{Answer, ApiProblem};
+use super::worker_tokens;
 
 /// The tokens, without what they prove themselves with.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = Vec<TokenInfo>)))]
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<TokenInfo>> {
     let (state, now) = (context.manager().state(), context.wall_unix_secs());
-    let all = state.api_tokens.iter().map(|(id, token)| TokenInfo {
+    let of_api = state.api_tokens.iter().map(|(id, token)| TokenInfo {
         id: id.to_string(),
         name: token.name.to_string(),
         role: match token.role {
-            ApiRole::Admin => TokenRole::Admin,
-            ApiRole::Read => TokenRole::Read,
+            ApiRole::Admin => TokenKind::Admin,
+            ApiRole::Read => TokenKind::Read,
         },
-        created_unix_secs: token.created_unix_secs,
+        created_unix_secs: Some(token.created_unix_secs),
         expires_unix_secs: token.expires_unix_secs,
         expired: token.is_expired(now),
+        uses: None,
+        uses_left: None,
+        revoked: false,
     });
-    Json(all.collect())
+    let of_workers = state.tokens.iter();
+    let of_workers = of_workers.map(|(nonce, token)| worker_tokens::info(nonce, token, now));
+    Json(of_api.chain(of_workers).collect())
 }
 
 /// Makes a token. This answer alone has it.
@@ -71,7 +77,7 @@ pub(super) async fn create(
     }))
 }
 
-/// Revokes a token: from then on it is unknown.
+/// Revokes a token of either kind: from then on it is refused.
 #[utoipa::path(
     delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
     responses((status = 200, body = WriteDone))
@@ -81,14 +87,18 @@ pub(super) async fn revoke(
     Path(id): Path<String>,
     caller: Caller,
 ) -> Answer<Json<WriteDone>> {
-    if !context.manager().state().api_tokens.contains_key(id.as_str()) {
+    let state = context.manager().state();
+    let command = if state.api_tokens.contains_key(id.as_str()) {
+        ClusterCommand::RevokeApiToken { id: id.into() }
+    } else if state.tokens.contains_key(id.as_str()) {
+        ClusterCommand::RevokeToken { nonce: id.into() }
+    } else {
         let shown: String = id.chars().take(80).collect();
         return Err(ApiProblem::not_found(format!(
             "there is no token `{shown}`; `dhow token ls` lists those that there are"
         )));
-    }
+    };
     let request = caller.request_id(&[]);
-    let command = ClusterCommand::RevokeApiToken { id: id.into() };
     let applied = context.write(Command::Cluster(command), request).await?;
     Ok(Json(WriteDone {
         state_revision: applied.revision.0,

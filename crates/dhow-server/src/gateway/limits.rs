@@ -1,5 +1,7 @@
 //! Every limit of the nodes' door, with its arithmetic.
 
+use std::time::Duration;
+
 /// Reports, heartbeats and sessions of one node. A worker reports at most once a second and a server's own node a few
 /// times, and a heartbeat comes every ten seconds: twenty a second with room for a burst leave plenty for retries.
 pub const CALLS_PER_SECOND: u32 = 20;
@@ -23,6 +25,13 @@ pub const RATES_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 
 /// Connections that are served at a time: one for each node, and as many again that are being replaced.
 pub const CONNECTIONS_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
+
+/// TLS handshakes of workers at the same time: each costs some 300 microseconds of a core and 10 KiB. Those that come
+/// together after an election wait for their turn.
+pub const HANDSHAKES_MAX: usize = 128;
+
+/// A worker that has not proved who it is by then, from its turn on, is not waited for.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls under way on one connection: one session, one report, one heartbeat and the secrets of replicas that start
 /// together. More wait at the node.

@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use super::caller::Caller;
 use super::limits::WARM_UP_MS;
-use super::options::GatewayOptions;
+use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
 use super::session_stream::SessionStream;
@@ -31,9 +31,10 @@ pub struct NodeGateway {
 pub(super) struct Inner {
     pub options: GatewayOptions,
     pub heartbeats: HeartbeatIngest,
-    pub rates: NodeRates,
+    /// Shared with the other port's, as the sessions are.
+    pub rates: Arc<NodeRates>,
     /// Registrations, which come from those who are nobody yet.
-    pub joins: JoinRate,
+    pub joins: Arc<JoinRate>,
     sessions: Sessions,
 }
 
@@ -57,9 +58,26 @@ impl NodeGateway {
             inner: Arc::new(Inner {
                 options,
                 heartbeats,
-                rates: NodeRates::default(),
-                joins: JoinRate::default(),
+                rates: Arc::default(),
+                joins: Arc::default(),
                 sessions: Sessions::default(),
+            }),
+        }
+    }
+
+    /// The same door at another port: whoever comes to the wrong server is sent to this address of the right one.
+    pub fn at(&self, session_address: Arc<SessionAddress>) -> Self {
+        let inner = &self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                options: GatewayOptions {
+                    session_address,
+                    ..inner.options.clone()
+                },
+                heartbeats: inner.heartbeats.clone(),
+                rates: Arc::clone(&inner.rates),
+                joins: Arc::clone(&inner.joins),
+                sessions: inner.sessions.clone(),
             }),
         }
     }

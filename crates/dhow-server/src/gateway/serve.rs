@@ -20,6 +20,7 @@ use tower::ServiceExt;
 use super::heard::HeardStream;
 use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, STREAMS_MAX};
 use super::node_gateway::{NodeGateway, routes};
+use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
 
@@ -85,10 +86,25 @@ pub async fn serve_connection(
     clock: Arc<dyn Clock>,
     end: CancellationToken,
 ) {
-    let stream = HeardStream::new(accepted.stream, clock);
-    let (heard, peer) = (stream.last_heard(), accepted.peer);
+    serve_stream(router, accepted.stream, accepted.peer, None, clock, end).await;
+}
+
+/// The same for one that may be known by an expired certificate alone.
+pub(super) async fn serve_stream(
+    router: Router,
+    stream: Box<dyn NodeConnection>,
+    peer: Peer,
+    expired: Option<ExpiredIdentity>,
+    clock: Arc<dyn Clock>,
+    end: CancellationToken,
+) {
+    let stream = HeardStream::new(stream, clock);
+    let heard = stream.last_heard();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        if let Some(expired) = expired {
+            request.extensions_mut().insert(expired);
+        }
         request.extensions_mut().insert(heard.clone());
         router.clone().oneshot(request.map(Body::new))
     });

@@ -102,6 +102,10 @@ impl SessionStream {
             self.waiting
                 .push_back(Event::Drain(proto::Drain { revision: revision.0 }));
         }
+        if self.drain_told && !shuts_down {
+            // There is no word for "stay after all": the next session begins without it.
+            self.end(&Refusal::Busy);
+        }
         self.drain_told = shuts_down;
     }
 

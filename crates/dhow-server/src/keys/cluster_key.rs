@@ -116,6 +116,11 @@ impl ClusterKey {
         self.derive("dhow 1 secrets of the cluster", &[])
     }
 
+    /// What signs the tokens of workers that speak JSON.
+    pub fn internal_token_key(&self) -> Zeroizing<[u8; KEY_BYTES]> {
+        self.derive("dhow 1 internal tokens of workers", &[])
+    }
+
     /// What signs the tokens with which workers join.
     pub fn worker_token_key(&self) -> SigningKey {
         SigningKey::from_bytes(&self.derive("dhow 1 bootstrap tokens of workers", &[]))

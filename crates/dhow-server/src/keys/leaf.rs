@@ -58,6 +58,16 @@ pub fn worker_cluster_of(certificate: &CertificateDer<'_>) -> Option<String> {
     (is_worker_ca(&issuer) && rest.starts_with(WORKER)).then(|| cluster.to_owned())
 }
 
+/// Whether a certificate that came from a server of the cluster is the CA of the servers: it is for nobody else's.
+pub(super) fn is_cluster_ca(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let mut names = parsed.subject().iter_common_name();
+    let name = names.next().and_then(|name| name.as_str().ok());
+    name == Some(CLUSTER_CA_NAME)
+}
+
 fn is_worker_ca(issuer: &str) -> bool {
     let generation = issuer.strip_prefix(WORKER_CA_NAME);
     generation.is_some_and(|rest| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dhow_core::ids::NodeId;
 use dhow_wire::token::CaFingerprint;
 use rustls::client::Resumption;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, Error, RootCertStore, ServerConfig, version};
 
@@ -16,6 +17,7 @@ use super::node_cert::{NODE_CERT_LIFETIME, NodeCert};
 use super::pinned::{client_builder, provider};
 use super::verify::{Expected, ServerVerifier};
 use super::worker_ca::WorkerCa;
+use super::worker_cas::{WorkerCas, WorkerVerifier};
 
 /// The protocols of each port: none takes a connection that was meant for another.
 pub const ALPN_API: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -84,13 +86,36 @@ impl NodeTls {
         self.server_config(roots, Certificate::Optional, &ALPN_WORKERS)
     }
 
+    /// The same with CAs that may change: who has an expired certificate is let in, and told apart by its age.
+    pub fn server_config_worker_port(&self, workers: Arc<WorkerCas>) -> Result<ServerConfig, Error> {
+        self.server_config_with(Arc::new(WorkerVerifier(workers)), &ALPN_WORKERS)
+    }
+
+    /// Calls one worker, and no other, as this server.
+    pub fn client_config_worker(
+        &self,
+        workers: &WorkerCas,
+        expected: NodeId,
+        alpn: &[&[u8]],
+    ) -> Result<ClientConfig, Error> {
+        let expected = Expected::Worker {
+            node: expected,
+            roots: workers.roots(),
+        };
+        self.client_config(expected, alpn)
+    }
+
     /// Calls one node, and no other, as this one.
     pub fn client_config_member(&self, expected: NodeId, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
-        let provider = provider();
         let expected = Expected::Node {
             node: expected,
             roots: Arc::new(self.members()?),
         };
+        self.client_config(expected, alpn)
+    }
+
+    fn client_config(&self, expected: Expected, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
+        let provider = provider();
         let verifier = ServerVerifier::new(expected, &provider);
         let mut config = client_builder(provider)?
             .dangerous()
@@ -113,16 +138,23 @@ impl NodeTls {
         certificate: Certificate,
         alpn: &[&[u8]],
     ) -> Result<ServerConfig, Error> {
-        let provider = provider();
         let is_empty = roots.is_empty();
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
         let built = match certificate {
             Certificate::Optional if is_empty => Ok(WebPkiClientVerifier::no_client_auth()),
             Certificate::Optional => builder.allow_unauthenticated().build(),
             Certificate::Required => builder.build(),
         };
         let verifier = built.map_err(|error| Error::General(error.to_string()))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
+        self.server_config_with(verifier, alpn)
+    }
+
+    fn server_config_with(
+        &self,
+        verifier: Arc<dyn ClientCertVerifier>,
+        alpn: &[&[u8]],
+    ) -> Result<ServerConfig, Error> {
+        let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::clone(&self.cert) as _);

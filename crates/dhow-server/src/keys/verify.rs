@@ -23,6 +23,8 @@ use crate::identity::Identity;
 pub(super) enum Expected {
     /// This node, of the cluster with this CA.
     Node { node: NodeId, roots: Arc<RootCertStore> },
+    /// This worker, of a cluster whose workers have these CAs.
+    Worker { node: NodeId, roots: Arc<RootCertStore> },
     /// Any server of the cluster whose CA has this fingerprint; it sends the CA along.
     Pinned(CaFingerprint),
 }
@@ -78,6 +80,13 @@ impl ServerVerifier {
                 signed_by(roots).map_err(other_cluster)?;
                 match identity_of(leaf) {
                     Some(Identity::Member(found)) if found == *node => Ok(()),
+                    Some(Identity::Member(_) | Identity::Worker(_)) | None => Err(NotMeant::OtherNode.into()),
+                }
+            }
+            Expected::Worker { node, roots } => {
+                signed_by(roots).map_err(other_cluster)?;
+                match identity_of(leaf) {
+                    Some(Identity::Worker(found)) if found == *node => Ok(()),
                     Some(Identity::Member(_) | Identity::Worker(_)) | None => Err(NotMeant::OtherNode.into()),
                 }
             }

@@ -54,6 +54,10 @@ impl WorkerCa {
         self.issuer.der()
     }
 
+    pub(super) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
     /// A certificate for the key of a request, and this CA's, as PEM. Whatever else the request asks for is not
     /// heard: who a worker is, the cluster says.
     pub fn issue_worker(
@@ -67,7 +71,11 @@ impl WorkerCa {
         let request = read_request(csr_pem)?;
         let uri = worker_uri(cluster_id, node).ok_or(IssueError::ClusterId)?;
         let names = vec![SanType::URI(uri.try_into()?)];
-        let purposes = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        // The servers call a worker too: for the logs of its replicas, and for commands in them.
+        let purposes = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
         let name = format!("worker-{node}.dhow.internal");
         let params = make::leaf_params(&name, names, purposes, now_unix_secs, lifetime);
         let leaf = params.signed_by(&request.public_key, &self.issuer)?;
@@ -88,7 +96,9 @@ impl WorkerCa {
     ) -> Result<NodeId, IssueError> {
         let chain = read_chain(chain_pem)?;
         let leaf = chain.first().ok_or(IssueError::NotOurs)?;
-        let end = Validity::of(leaf).ok_or(IssueError::NotOurs)?.not_after_unix_secs;
+        let end = Validity::of_leaf(leaf)
+            .ok_or(IssueError::NotOurs)?
+            .not_after_unix_secs;
         let ago_secs = u64::try_from(now_unix_secs.saturating_sub(end)).unwrap_or(0);
         if ago_secs > grace.as_secs() {
             return Err(IssueError::TooLate { ago_secs });

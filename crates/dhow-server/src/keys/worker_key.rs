@@ -50,16 +50,22 @@ impl WorkerKey {
         Ok(params.serialize_request(&self.0)?.pem()?)
     }
 
+    /// The key with its certificate, as TLS wants them.
+    pub(super) fn certified(&self, chain: Vec<CertificateDer<'static>>) -> Result<CertifiedKey, IssueError> {
+        let der = Zeroizing::new(self.0.serialize_der());
+        let key = crypto::ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(der.as_slice()));
+        let certified = CertifiedKey::new(chain, key.map_err(IssueError::Key)?);
+        certified.keys_match().map_err(IssueError::Key)?;
+        Ok(certified)
+    }
+
     /// Calls a server of the cluster with this CA as the worker that the chain names.
     pub fn client_config(
         &self,
         fingerprint: CaFingerprint,
         chain_pem: &str,
     ) -> Result<ClientConfig, IssueError> {
-        let der = Zeroizing::new(self.0.serialize_der());
-        let key = crypto::ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(der.as_slice()));
-        let certified = CertifiedKey::new(read_chain(chain_pem)?, key.map_err(IssueError::Key)?);
-        certified.keys_match().map_err(IssueError::Key)?;
+        let certified = self.certified(read_chain(chain_pem)?)?;
         let mut config = client_config_pinned(fingerprint).map_err(IssueError::Key)?;
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         config.alpn_protocols = ALPN_WORKERS.iter().map(|name| name.to_vec()).collect();
@@ -78,13 +84,13 @@ impl Validity {
     /// Of the first certificate of a chain.
     pub fn of_pem(chain_pem: &str) -> Result<Self, IssueError> {
         let chain = read_chain(chain_pem)?;
-        let leaf = chain.first().and_then(Self::of);
+        let leaf = chain.first().and_then(Self::of_leaf);
         leaf.ok_or(IssueError::Request {
             why: "its certificate cannot be read",
         })
     }
 
-    pub(super) fn of(leaf: &CertificateDer<'_>) -> Option<Self> {
+    pub fn of_leaf(leaf: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
         let validity = parsed.validity();
         Some(Self {

@@ -1,4 +1,6 @@
-//! Tokens of the API. The token itself is in the answer to its making, and in no other.
+//! Tokens of the API and of workers. The token itself is in the answer to its making, and in no other.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -45,14 +47,62 @@ impl std::fmt::Debug for TokenCreated {
     }
 }
 
+/// Asks for a token with which workers join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerTokenCreateRequest {
+    /// It is good for so long.
+    #[serde(default = "WorkerTokenCreateRequest::default_ttl_secs")]
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    pub ttl_secs: u64,
+    /// How many workers may join with it.
+    #[serde(default = "WorkerTokenCreateRequest::default_uses")]
+    #[schema(minimum = 1, maximum = 12_000)]
+    pub uses: u32,
+    /// The labels that its workers may carry, with the values that each may have (none: any value). Left out: any
+    /// labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_labels: Option<BTreeMap<String, BTreeSet<String>>>,
+}
+
+impl WorkerTokenCreateRequest {
+    fn default_ttl_secs() -> u64 {
+        3_600
+    }
+
+    fn default_uses() -> u32 {
+        1
+    }
+}
+
+/// What a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenKind {
+    Admin,
+    Read,
+    /// A worker joins with it.
+    Worker,
+}
+
 /// What is known of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
     pub id: String,
     pub name: String,
-    pub role: TokenRole,
-    pub created_unix_secs: i64,
+    pub role: TokenKind,
+    /// Left out for a worker's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_unix_secs: Option<i64>,
     /// None: until it is revoked.
     pub expires_unix_secs: Option<i64>,
     pub expired: bool,
+    /// How many workers may join with it, and how many more may; left out for tokens of the API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uses_left: Option<u32>,
+    /// A worker's token that was revoked is still listed, with the uses that it had.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
 }

@@ -10,7 +10,7 @@ use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::default_data_dir;
-use crate::daemon::{Daemon, TcpApi, logging};
+use crate::daemon::{Daemon, TcpApi, logging, worker};
 use crate::exit::Exit;
 use crate::{input, output};
 
@@ -89,12 +89,24 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         output::data(&yaml)?;
         return Ok(Exit::Done);
     }
+    run_config(&config)
+}
+
+/// Runs a daemon of any mode with this configuration.
+pub fn run_config(config: &DaemonConfig) -> anyhow::Result<Exit> {
     logging::start(config.log);
     let runtime = server_runtime()?;
-    let outcome = runtime.block_on(serve(&config));
+    let outcome = runtime.block_on(serve(config));
     // Reads of a slow disk must not hold the end up.
     runtime.shutdown_timeout(RUNTIME_END);
-    outcome.map(|()| Exit::Done)
+    match outcome {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) if error.is::<worker::Refused>() => {
+            output::error(&error);
+            Ok(Exit::Refused)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// A daemon has little to compute: a few threads, whatever the machine.
@@ -112,6 +124,9 @@ pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 async fn serve(config: &DaemonConfig) -> anyhow::Result<()> {
     let cancel = CancellationToken::new();
     cancel_on_signals(cancel.clone()).context("signals cannot be caught")?;
+    if config.cluster.is_worker_tier_worker() {
+        return worker::run(config, cancel).await;
+    }
     Daemon::start(config, TcpApi::Required, cancel)
         .await?
         .finish()

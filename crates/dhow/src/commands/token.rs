@@ -1,15 +1,17 @@
-//! `dhow token create|ls|revoke`: words with which people and programs call the API from elsewhere. A token stands on
-//! stdout once, alone, and nowhere else.
+//! `dhow token create|create-worker|ls|revoke`: words with which people and programs call the API from elsewhere, and
+//! with which workers join. A token stands on stdout once, alone, and nowhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Subcommand, ValueEnum};
 use dhow_core::spec::TimeSpan;
-use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole};
+use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole, WorkerTokenCreateRequest};
 
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output::{self, Table, word};
 
-/// Tokens, with which the API is called from elsewhere
+/// Tokens, with which the API is called from elsewhere and workers join
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -34,6 +36,23 @@ enum Command {
         /// How long it is good, for example 30d; without it until it is revoked
         #[arg(long, value_name = "DURATION")]
         ttl: Option<TimeSpan>,
+    },
+    /// Make a token with which workers join, and print it, alone and only this once
+    ///
+    /// Put it into a file on the worker: `dhow worker --servers SERVER:3670 --token-file FILE`. It also says which
+    /// cluster to trust.
+    CreateWorker {
+        /// How long it is good
+        #[arg(long, value_name = "DURATION", default_value = "1h")]
+        ttl: TimeSpan,
+
+        /// How many workers may join with it
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        uses: u32,
+
+        /// A label that its workers may carry, and no others; with the key alone any value. May be repeated
+        #[arg(long = "label", value_name = "KEY[=VALUE]")]
+        labels: Vec<String>,
     },
     /// List the tokens, without what they prove themselves with
     Ls {
@@ -60,6 +79,7 @@ enum Role {
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Create { role, name, ttl } => create(client, *role, name.clone(), *ttl).await,
+        Command::CreateWorker { ttl, uses, labels } => create_worker(client, *ttl, *uses, labels).await,
         Command::Ls { json } => list(client, *json).await,
         Command::Revoke { id } => {
             client.fetch(Request::delete(&["tokens", id])).await?;
@@ -91,6 +111,33 @@ async fn create(
     Ok(Exit::Done)
 }
 
+async fn create_worker(client: &Client, ttl: TimeSpan, uses: u32, labels: &[String]) -> anyhow::Result<Exit> {
+    let mut allowed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for label in labels {
+        match label.split_once('=') {
+            Some((key, value)) => {
+                allowed.entry(key.into()).or_default().insert(value.into());
+            }
+            None => {
+                allowed.entry(label.clone()).or_default();
+            }
+        }
+    }
+    let asked = WorkerTokenCreateRequest {
+        ttl_secs: ttl.to_std().as_secs(),
+        uses,
+        allowed_labels: Some(allowed).filter(|allowed| !allowed.is_empty()),
+    };
+    let asked = Request::post(&["tokens", "workers"]).json(serde_json::to_value(asked)?);
+    let created: TokenCreated = client.fetch_as(asked).await?;
+    output::data(&format!("{}\n", created.token))?;
+    output::note(&format!(
+        "token {} is made, for {uses} to join; it is not shown again",
+        created.id
+    ));
+    Ok(Exit::Done)
+}
+
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
     let value = client.fetch(Request::get(&["tokens"])).await?;
     if json {
@@ -103,9 +150,10 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let now = output::now_unix_secs();
-    let mut table = Table::new(&["ID", "NAME", "ROLE", "AGE", "EXPIRES"]);
+    let mut table = Table::new(&["ID", "NAME", "ROLE", "AGE", "EXPIRES", "USES LEFT"]);
     for token in &tokens {
         let expires = match token.expires_unix_secs {
+            _ if token.revoked => "revoked".to_owned(),
             Some(_) if token.expired => "expired".to_owned(),
             Some(end) => format!("in {}", output::age(now, end)),
             None => "never".to_owned(),
@@ -114,8 +162,14 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
             token.id.clone(),
             token.name.clone(),
             word(&token.role),
-            output::age(token.created_unix_secs, now),
+            token
+                .created_unix_secs
+                .map_or_else(String::new, |made| output::age(made, now)),
             expires,
+            match (token.uses_left, token.uses) {
+                (Some(left), Some(all)) => format!("{left} of {all}"),
+                (_, _) => String::new(),
+            },
         ]);
     }
     output::data(&table.render())?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dhow_agent::Session;
 use dhow_core::ids::NodeId;
+use dhow_server::api::WorkerTokenKey;
 use dhow_server::clock::Clock;
 use dhow_server::cluster::Cluster;
 use dhow_server::peer_http::PeerHttp;
@@ -23,6 +24,10 @@ pub struct Plane {
     pub cancel: CancellationToken,
     pub cluster: Arc<dyn Cluster>,
     pub peers: PeerHttp,
+    /// The way to every node, workers too, for what only they have.
+    pub door: PeerHttp,
+    /// Signs the tokens of workers, where there is a tier of them.
+    pub worker_tokens: Option<WorkerTokenKey>,
     /// The agent's way to whoever leads.
     pub session: Arc<dyn Session>,
     pub secrets: Arc<SecretBox>,

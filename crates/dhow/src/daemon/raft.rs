@@ -1,4 +1,4 @@
-//! The plane of a server of a raft cluster: its part of the log, the channel to the other servers, the door for the
+//! The plane of a server of a raft cluster, or of a worker tier: its part of the log, the channel to the other servers, the door for the
 //! nodes' sessions, and their leases while it leads.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
 use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
-use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeView};
+use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeHandle, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_wire::{DaemonConfig, RaftPeer};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use super::leader_session;
 use super::node_info::node_info;
 use super::plane::Plane;
 use super::security::{self, Security};
+use super::tier;
 
 /// The log's folder below the data directory.
 pub const RAFT_DIR: &str = "raft";
@@ -38,104 +39,161 @@ pub async fn start(
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let clock: Arc<dyn Clock> = clock;
-    let own = peers.iter().find(|peer| peer.id == node.0);
-    let own = own.context("`peers` does not name this server")?;
     if security.is_none() {
         let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
         let all: Vec<_> = peers.chain([config.api_addr]).collect();
         security::check_addresses(config, &all)?;
     }
-    let node_tls = security.as_ref().map(|security| security.tls.clone());
-    let cluster_id = ClusterIdCell::default();
-    let transport = TlsTransport::new(PeerOptions {
-        node,
-        security: match &node_tls {
-            Some(tls) => tls::Security::Tls(tls.clone()),
-            None => tls::Security::PlainLoopback,
-        },
-        cluster_id: Arc::clone(&cluster_id),
-    });
-    let first = peers.iter().map(addrs).collect();
-    let dir = config.data_dir.join(RAFT_DIR);
-    let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
-    let first = options.peers.clone();
-    let opened = runtime::open_raft(&config.data_dir, options).await;
-    let OpenedRaft { runtime: opened, log } = opened.with_context(|| {
-        let dir = config.data_dir.display();
-        format!("the state in {dir} cannot be opened")
-    })?;
-    let end = CancellationToken::new();
-    let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
-    let listening = listening.context("the other servers cannot be listened to")?;
-    let cancel = CancellationToken::new();
-    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
-    let (input, view) = (runtime.input(), runtime.view());
-    let cluster = Arc::new(RaftCluster {
-        mode: (&config.cluster).into(),
-        node,
-        log,
-        view: view.clone(),
-        transport: transport.clone(),
-        first,
-    });
+    let server = Server::open(config, node, peers, security.as_ref(), Arc::clone(&clock)).await?;
+    let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let secrets = Arc::new(open_secrets(config, security.as_ref())?);
-    let leases = LeaseKeeper::new(LeaseOptions {
-        own: Some(node),
-        config: config
-            .cluster
-            .adaptive_ttl_config()
-            .unwrap_or(AdaptiveTtlConfig::default()),
-        clock: Arc::clone(&clock),
-        view: view.clone(),
-        input: input.clone(),
-        event_log: runtime.event_log(),
-        contact: Some(Arc::new(Contact {
-            transport,
-            clock: Arc::clone(&clock),
-        })),
-    });
+    let tier = tier::open(config, security.as_ref(), &clock, &view).await?;
+    let leases = server.leases(config, &clock);
+    let node_tls = security.as_ref().map(|security| security.tls.clone());
     let gateway = NodeGateway::new(GatewayOptions {
         view: view.clone(),
         input: input.clone(),
         clock: Arc::clone(&clock),
         leases: leases.clone(),
         secrets: Arc::clone(&secrets),
-        session_address: session_address(Arc::clone(&cluster)),
+        session_address: session_address(Arc::clone(&server.cluster)),
         trust_loopback_claims: node_tls.is_none(),
-        workers: None,
+        workers: tier.as_ref().map(|tier| tier.gate.clone()),
         end: end.clone(),
     });
+    let peers = PeerHttp::new(match &node_tls {
+        Some(tls) => Arc::new(TlsDialer::new(tls.clone())) as Arc<dyn Dialer>,
+        None => Arc::new(PlainDialer),
+    });
+    let door = tier
+        .as_ref()
+        .map_or_else(|| peers.clone(), |tier| tier.door.clone());
+    let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
+    let mut beside = gateway::routes(gateway.clone());
     let tasks = TaskTracker::new();
+    if let Some(tier) = tier {
+        beside = beside.merge(gateway::worker_routes(gateway.clone()));
+        tasks.spawn(tier.serve(gateway, view.clone(), end.clone()));
+    }
     tasks.spawn(leases.run(end.clone()));
-    tasks.spawn(found(input.clone(), view.clone(), cluster_id, end.clone()));
-    tasks.spawn(hand_over_when_drained(Arc::clone(&cluster), end.clone()));
+    tasks.spawn(found(input.clone(), view.clone(), server.cluster_id, end.clone()));
+    tasks.spawn(hand_over_when_drained(Arc::clone(&server.cluster), end.clone()));
     tasks.close();
     let info = node_info(config, NodeRole::Server);
-    let shared: Arc<dyn Cluster> = cluster;
-    let session = leader_session::start(node, info, view.clone(), Arc::clone(&shared), node_tls.as_ref());
-    let dialer: Arc<dyn Dialer> = match &node_tls {
-        Some(tls) => Arc::new(TlsDialer::new(tls.clone())),
-        None => Arc::new(PlainDialer),
-    };
+    let cluster: Arc<dyn Cluster> = server.cluster;
+    let session = leader_session::start(node, info, view.clone(), Arc::clone(&cluster), node_tls.as_ref());
     Ok(Plane {
         node,
         input,
         view,
         clock,
-        runtime,
-        cancel,
-        cluster: shared,
-        peers: PeerHttp::new(dialer),
+        runtime: server.runtime,
+        cancel: server.cancel,
+        cluster,
+        peers,
+        door,
+        worker_tokens,
         session: Arc::new(session),
         secrets,
-        beside: Some(gateway::routes(gateway)),
-        rest: Box::pin(async move {
-            end.cancel();
-            tasks.wait().await;
-            // It ends by the cancellation; one that panicked has ended as well.
-            let _ = listening.task.await;
-        }),
+        beside: Some(beside),
+        rest: rest(end, tasks, server.listening),
     })
+}
+
+/// What is to be ended after the runtime.
+fn rest(
+    end: CancellationToken,
+    tasks: TaskTracker,
+    listening: tls::Listening,
+) -> futures_util::future::BoxFuture<'static, ()> {
+    Box::pin(async move {
+        end.cancel();
+        tasks.wait().await;
+        // It ends by the cancellation; one that panicked has ended as well.
+        let _ = listening.task.await;
+    })
+}
+
+/// The log with the channel to the other servers, and the runtime on it.
+struct Server {
+    runtime: RuntimeHandle,
+    /// Ends the runtime.
+    cancel: CancellationToken,
+    cluster: Arc<RaftCluster>,
+    cluster_id: ClusterIdCell,
+    listening: tls::Listening,
+    /// Ends what stands around it.
+    end: CancellationToken,
+}
+
+impl Server {
+    async fn open(
+        config: &DaemonConfig,
+        node: NodeId,
+        peers: &[RaftPeer],
+        security: Option<&Security>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let own = peers.iter().find(|peer| peer.id == node.0);
+        let own = own.context("`peers` does not name this server")?;
+        let cluster_id = ClusterIdCell::default();
+        let transport = TlsTransport::new(PeerOptions {
+            node,
+            security: match security {
+                Some(security) => tls::Security::Tls(security.tls.clone()),
+                None => tls::Security::PlainLoopback,
+            },
+            cluster_id: Arc::clone(&cluster_id),
+        });
+        let first = peers.iter().map(addrs).collect();
+        let dir = config.data_dir.join(RAFT_DIR);
+        let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
+        let first = options.peers.clone();
+        let opened = runtime::open_raft(&config.data_dir, options).await;
+        let OpenedRaft { runtime: opened, log } = opened.with_context(|| {
+            let dir = config.data_dir.display();
+            format!("the state in {dir} cannot be opened")
+        })?;
+        let end = CancellationToken::new();
+        let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
+        let listening = listening.context("the other servers cannot be listened to")?;
+        let cancel = CancellationToken::new();
+        let runtime = runtime::spawn_with(cancel.clone(), opened.state, clock, opened.options);
+        let cluster = Arc::new(RaftCluster {
+            mode: (&config.cluster).into(),
+            node,
+            log,
+            view: runtime.view(),
+            transport,
+            first,
+        });
+        Ok(Self {
+            runtime,
+            cancel,
+            cluster,
+            cluster_id,
+            listening,
+            end,
+        })
+    }
+
+    fn leases(&self, config: &DaemonConfig, clock: &Arc<dyn Clock>) -> LeaseKeeper {
+        LeaseKeeper::new(LeaseOptions {
+            own: Some(self.cluster.node),
+            config: config
+                .cluster
+                .adaptive_ttl_config()
+                .unwrap_or(AdaptiveTtlConfig::default()),
+            clock: Arc::clone(clock),
+            view: self.runtime.view(),
+            input: self.runtime.input(),
+            event_log: self.runtime.event_log(),
+            contact: Some(Arc::new(Contact {
+                transport: self.cluster.transport.clone(),
+                clock: Arc::clone(clock),
+            })),
+        })
+    }
 }
 
 fn addrs(peer: &RaftPeer) -> (u64, RaftPeerAddrs) {

@@ -16,7 +16,8 @@ pub struct Security {
 
 /// Reads the key; none where there is no file. Without one only loopback addresses are taken.
 pub fn read(config: &DaemonConfig, node: NodeId, clock: &dyn Clock) -> anyhow::Result<Option<Security>> {
-    if !config.cluster_key_file.exists() {
+    // The CA of the workers is made of the key, so that a worker tier has one on loopback too.
+    if !config.cluster_key_file.exists() && !config.cluster.is_worker_tier_server() {
         return Ok(None);
     }
     let key = ClusterKey::read_file(&config.cluster_key_file)?;

@@ -42,6 +42,7 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
     let renew = Arc::new(|_: NodeId, _: u64| {});
     let beats = HeartbeatIngest::new(input.clone(), Arc::clone(&clock), renew);
     let session = LocalSession::new(NODE, input.clone(), view.clone(), beats, Arc::clone(&secrets));
+    let peers = PeerHttp::new(Arc::new(PlainDialer));
     Ok(Plane {
         node: NODE,
         input,
@@ -53,7 +54,9 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
             node: NODE,
             api_addr: config.api_addr,
         }),
-        peers: PeerHttp::new(Arc::new(PlainDialer)),
+        door: peers.clone(),
+        peers,
+        worker_tokens: None,
         session: Arc::new(session),
         secrets,
         beside: None,

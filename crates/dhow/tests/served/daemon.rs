@@ -169,6 +169,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
             api_addr: ([127, 0, 0, 1], 3669).into(),
         }),
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
+        worker_tokens: None,
     };
     let key = ClusterKey::generate().unwrap();
     let node = NodeTls::new(&key, NODE, now_unix_secs).unwrap();

@@ -178,6 +178,9 @@ impl Link {
             Err(_) => return Ended::before("it does not open a session in time".into()),
         };
         match first.and_then(|event| event.event) {
+            Some(Event::Opened(opened)) if !shared.options.is_own_cluster(&opened.cluster_id) => {
+                Ended::before(format!("it belongs to another cluster, {:?}", opened.cluster_id))
+            }
             Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events).await,
             Some(Event::Ended(ended)) => ended_by_server(false, &ended),
             Some(Event::Assignment(_) | Event::Drain(_)) | None => {
@@ -202,6 +205,8 @@ impl Link {
             leader = opened.leader_id,
             "the session is open"
         );
+        // Told again where it still holds.
+        shared.drains.send_replace(false);
         shared.pace.send_replace(Pace {
             ttl_secs: opened.next_ttl_secs,
             session: number,

@@ -23,6 +23,8 @@ pub struct GrpcOptions {
     pub report_gap: Duration,
     /// Says in the metadata which node it is, where connections prove nothing.
     pub claims_node: bool,
+    /// The cluster that the node belongs to, where it knows: a session with another one is not taken.
+    pub cluster_id: Option<String>,
 }
 
 impl GrpcOptions {
@@ -36,6 +38,11 @@ impl GrpcOptions {
             backoff: Backoff::default(),
             report_gap: Duration::from_secs(1),
             claims_node: false,
+            cluster_id: None,
         }
+    }
+
+    pub(super) fn is_own_cluster(&self, found: &str) -> bool {
+        self.cluster_id.as_deref().is_none_or(|own| own == found)
     }
 }

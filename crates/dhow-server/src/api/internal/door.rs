@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 
-use crate::api::context::Context;
+use super::DoorContext;
 use crate::api::exec;
 use crate::api::extract::{self, Query};
 use crate::api::feed;
@@ -18,12 +18,10 @@ use crate::node_door::{ExecRequest, LogItem, LogLine, LogQuery, ReplicaPull};
 
 /// The lines of replicas, one [`LogLine`] in each line.
 pub(in crate::api) async fn logs(
-    State(context): State<Context>,
+    State(context): State<DoorContext>,
     query: extract::Json<LogQuery>,
 ) -> Answer<Response> {
-    let manager = context.manager();
-    let own = manager.identity().node_id;
-    let mut items = manager.door().logs(own, query.value).await?;
+    let mut items = context.door.logs(context.node, query.value).await?;
     let lines = feed::feed(context.end.clone(), |feed| async move {
         while let Some(item) = items.next().await {
             let line = match item {
@@ -47,14 +45,13 @@ pub(in crate::api) async fn logs(
 }
 
 /// How far the pulls of this node are.
-pub(in crate::api) async fn pulls(State(context): State<Context>) -> Answer<Json<Vec<ReplicaPull>>> {
-    let manager = context.manager();
-    Ok(Json(manager.door().pulls(manager.identity().node_id).await?))
+pub(in crate::api) async fn pulls(State(context): State<DoorContext>) -> Answer<Json<Vec<ReplicaPull>>> {
+    Ok(Json(context.door.pulls(context.node).await?))
 }
 
 /// Runs a command in a replica of this node, over an upgraded connection. The query holds what, as JSON.
 pub(in crate::api) async fn exec(
-    State(context): State<Context>,
+    State(context): State<DoorContext>,
     Query(pairs): Query<Vec<(String, String)>>,
     mut request: Request,
 ) -> Answer<Response> {
@@ -62,7 +59,6 @@ pub(in crate::api) async fn exec(
     let asked = asked.and_then(|(_, text)| serde_json::from_str::<ExecRequest>(text).ok());
     let asked = asked.ok_or_else(|| ApiProblem::bad_request("`request` says what to run"))?;
     let upgrade = exec::take_upgrade(&mut request)?;
-    let manager = context.manager();
-    let session = manager.door().exec(manager.identity().node_id, asked).await?;
+    let session = context.door.exec(context.node, asked).await?;
     Ok(exec::switch(upgrade, session, context.end.clone()))
 }

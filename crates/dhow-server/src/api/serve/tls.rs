@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::api::access::Peer;
 use crate::api::limits::{HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, HEADER_TIMEOUT};
-use crate::keys::{NodeTls, WorkerCa, identity_of, tls_refusal};
+use crate::keys::{IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, tls_refusal};
 
 /// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
 const TLS_FIRST_BYTE: u8 = 0x16;
@@ -44,6 +44,15 @@ impl ApiTls {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(tls.server_config_api(workers)?)),
             fingerprint: tls.fingerprint(),
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+        })
+    }
+
+    /// Of a worker, which is called by servers of its cluster alone.
+    pub fn of_worker(identity: &Arc<WorkerIdentity>) -> Result<Self, IssueError> {
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(identity.door_config()?)),
+            fingerprint: identity.fingerprint(),
             handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
         })
     }

@@ -82,6 +82,7 @@ impl World {
                 api_addr: ([127, 0, 0, 1], 3669).into(),
             }),
             peers: PeerHttp::new(Arc::new(PlainDialer)),
+            worker_tokens: None,
         };
         let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {

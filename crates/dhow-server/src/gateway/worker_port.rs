@@ -1,0 +1,197 @@
+//! The workers' own port: TLS ends here. Who joins has no certificate yet; everybody else is known by the one that it
+//! shows, and one that has expired is good for its own renewal alone.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use rustls::pki_types::CertificateDer;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
+use super::node_gateway::{NodeGateway, routes};
+use super::serve::serve_stream;
+use super::workers::ExpiredIdentity;
+use crate::api::Peer;
+use crate::clock::Clock;
+use crate::identity::Identity;
+use crate::keys::{NodeTls, Validity, WorkerCas, identity_of, tls_refusal, worker_cluster_of};
+use crate::runtime::RuntimeView;
+
+/// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
+const REST: Duration = Duration::from_millis(100);
+
+/// Why workers cannot connect.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerPortError {
+    #[error(
+        "workers cannot be listened to at {addr}; is another daemon there? `worker_grpc_addr` says where"
+    )]
+    Bind {
+        addr: SocketAddr,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error("TLS for the workers cannot be set up")]
+    Tls(#[source] rustls::Error),
+}
+
+/// What the port stands on.
+pub struct WorkerPort {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    clock: Arc<dyn Clock>,
+    view: RuntimeView,
+}
+
+/// A caller as its certificate shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shown {
+    identity: Option<Identity>,
+    expired: Option<ExpiredIdentity>,
+}
+
+impl WorkerPort {
+    /// Opens the port: whoever connects waits until it is served.
+    pub async fn bind(
+        addr: SocketAddr,
+        tls: &NodeTls,
+        workers: Arc<WorkerCas>,
+        clock: Arc<dyn Clock>,
+        view: RuntimeView,
+    ) -> Result<Self, WorkerPortError> {
+        let config = tls.server_config_worker_port(workers);
+        let config = config.map_err(WorkerPortError::Tls)?;
+        let listener = TcpListener::bind(addr).await;
+        let listener = listener.map_err(|cause| WorkerPortError::Bind { addr, cause })?;
+        Ok(Self {
+            listener,
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            clock,
+            view,
+        })
+    }
+
+    /// With the port that the host has given.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `end`: then nothing new is taken, sessions are told, and connections have a moment to end.
+    pub async fn serve(self, gateway: NodeGateway, end: CancellationToken) {
+        let (router, connections) = (routes(gateway), TaskTracker::new());
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        let abort = CancellationToken::new();
+        let port = Arc::new(self);
+        loop {
+            let (place, stream, addr) = tokio::select! {
+                () = end.cancelled() => break,
+                next = port.next(&room) => match next {
+                    Some(next) => next,
+                    None => continue,
+                },
+            };
+            let (port, router, handshakes) = (Arc::clone(&port), router.clone(), Arc::clone(&handshakes));
+            let (end, abort) = (end.clone(), abort.clone());
+            connections.spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = port.receive(stream, addr, router, &handshakes, end) => {}
+                    () = abort.cancelled() => {}
+                }
+            });
+        }
+        connections.close();
+        let until_ms = port.clock.monotonic_ms().saturating_add(DRAIN_DEADLINE_MS);
+        tokio::select! {
+            () = connections.wait() => return,
+            () = port.clock.sleep_until_monotonic(until_ms) => abort.cancel(),
+        }
+        connections.wait().await;
+    }
+
+    /// The next connection, once there is room for it.
+    async fn next(&self, room: &Arc<Semaphore>) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+        let place = Arc::clone(room).acquire_owned().await.ok()?;
+        match self.listener.accept().await {
+            Ok((stream, addr)) => Some((place, stream, addr)),
+            Err(error) => {
+                tracing::warn!(%error, "a connection of a worker cannot be accepted");
+                tokio::time::sleep(REST).await;
+                None
+            }
+        }
+    }
+
+    async fn receive(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        router: Router,
+        handshakes: &Semaphore,
+        end: CancellationToken,
+    ) {
+        // Small messages go out at once; where that cannot be set they are only slower.
+        let _ = stream.set_nodelay(true);
+        let handshake = async {
+            // Waiting for its turn is no fault of the caller's, and costs it nothing of its time.
+            let turn = handshakes.acquire().await.map_err(std::io::Error::other)?;
+            let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
+            drop(turn);
+            accepted.map_err(|_| std::io::Error::other("it took too long to say who it is"))?
+        };
+        let stream = tokio::select! {
+            stream = handshake => stream,
+            () = end.cancelled() => return,
+        };
+        let stream = match stream {
+            Ok(stream) => stream,
+            // Anybody can cause this as often as they like, so that it stays out of the log.
+            Err(error) => {
+                tracing::debug!(%addr, why = tls_refusal(&error), "a caller on the workers' port is refused");
+                return;
+            }
+        };
+        let certificates = stream.get_ref().1.peer_certificates();
+        let leaf = certificates.and_then(|chain| chain.first());
+        let shown = leaf.map_or_else(Shown::default, |leaf| self.shown(leaf));
+        let peer = Peer::Tls {
+            addr,
+            identity: shown.identity,
+        };
+        let clock = Arc::clone(&self.clock);
+        serve_stream(router, Box::new(stream), peer, shown.expired, clock, end).await;
+    }
+
+    /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.
+    fn shown(&self, leaf: &CertificateDer<'_>) -> Shown {
+        let own = self.view.state().cluster_id.clone();
+        if own.is_none() || worker_cluster_of(leaf).as_deref() != own.as_deref() {
+            return Shown::default();
+        }
+        let (Some(Identity::Worker(node)), Some(validity)) = (identity_of(leaf), Validity::of_leaf(leaf))
+        else {
+            return Shown::default();
+        };
+        let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
+        match now_unix_secs > validity.not_after_unix_secs {
+            false => Shown {
+                identity: Some(Identity::Worker(node)),
+                expired: None,
+            },
+            true => Shown {
+                identity: None,
+                expired: Some(ExpiredIdentity {
+                    node,
+                    expired_unix_secs: validity.not_after_unix_secs,
+                }),
+            },
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What makes a raft server the server of a worker tier: the workers' CA, their tokens, and a port of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use dhow_core::ids::NodeId;
+use dhow_core::state::NodeRole;
+use dhow_server::api::WorkerTokenKey;
+use dhow_server::clock::Clock;
+use dhow_server::gateway::{
+    CertificateError, InternalTokens, NodeGateway, WorkerCertificates, WorkerPort, WorkerTier,
+};
+use dhow_server::keys::WorkerCas;
+use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDialer};
+use dhow_server::runtime::RuntimeView;
+use dhow_wire::{ClusterMode, DaemonConfig};
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::node_info::WORKER_ADDR_LABEL;
+use super::security::Security;
+
+/// The CAs that are believed, for people who look: none of it is secret, and nothing reads it.
+const CA_FILE: &str = "worker-ca.pem";
+
+/// The generation of the workers' CA that a cluster begins with.
+const FIRST_GENERATION: u32 = 1;
+
+/// See the module.
+pub struct Tier {
+    port: WorkerPort,
+    cas: Arc<WorkerCas>,
+    pub door: PeerHttp,
+    pub gate: WorkerTier,
+    pub token_key: WorkerTokenKey,
+}
+
+/// Opens the workers' part; none where this cluster has none.
+pub async fn open(
+    config: &DaemonConfig,
+    security: Option<&Security>,
+    clock: &Arc<dyn Clock>,
+    view: &RuntimeView,
+) -> anyhow::Result<Option<Tier>> {
+    let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
+        return Ok(None);
+    };
+    // Reading the key has failed before where there is none.
+    let security = security.context("a worker tier needs the cluster's key")?;
+    let ca = Arc::clone(security.tls.ca());
+    let cas = WorkerCas::new(&security.key, ca, FIRST_GENERATION, &[]);
+    let cas = Arc::new(cas.context("the workers' CA cannot be made")?);
+    write_cas(&config.worker_ca_dir(), &cas)?;
+    let port = WorkerPort::bind(
+        *worker_grpc_addr,
+        &security.tls,
+        Arc::clone(&cas),
+        Arc::clone(clock),
+        view.clone(),
+    );
+    let token_key = security.key.worker_token_key();
+    let certificates = Issuer {
+        cas: Arc::clone(&cas),
+        clock: Arc::clone(clock),
+        view: view.clone(),
+    };
+    let dialer = NodeDialer {
+        members: TlsDialer::new(security.tls.clone()),
+        workers: WorkerDialer::new(security.tls.clone(), Arc::clone(&cas)),
+        view: view.clone(),
+    };
+    Ok(Some(Tier {
+        port: port.await?,
+        cas,
+        door: PeerHttp::new(Arc::new(dialer)),
+        gate: WorkerTier {
+            token_key: token_key.verifying_key(),
+            certificates: Arc::new(certificates),
+            internal_tokens: InternalTokens::new(*security.key.internal_token_key()),
+        },
+        token_key,
+    }))
+}
+
+impl Tier {
+    /// Serves the workers until `end`.
+    pub async fn serve(self, gateway: NodeGateway, view: RuntimeView, end: CancellationToken) {
+        tracing::info!(cas = ?self.cas, "workers may connect");
+        self.port.serve(gateway.at(worker_address(view)), end).await;
+    }
+}
+
+/// Blocks for the moment that a small file takes; nothing else runs yet.
+fn write_cas(dir: &Path, cas: &WorkerCas) -> anyhow::Result<()> {
+    let path = dir.join(CA_FILE);
+    let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, cas.pem()));
+    written.with_context(|| format!("the workers' CA cannot be written to {}", path.display()))
+}
+
+/// Where a server takes workers, as it or somebody for it says.
+fn worker_address(view: RuntimeView) -> Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync> {
+    Arc::new(move |node| view.state().node(node)?.labels().get(WORKER_ADDR_LABEL).cloned())
+}
+
+/// Makes certificates for the workers of this very cluster.
+struct Issuer {
+    cas: Arc<WorkerCas>,
+    clock: Arc<dyn Clock>,
+    view: RuntimeView,
+}
+
+impl WorkerCertificates for Issuer {
+    fn issue(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+        let state = self.view.state();
+        let cluster_id = state.cluster_id.as_deref().unwrap_or_default();
+        let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
+        let issued = self.cas.issue(csr_pem, node, cluster_id, now_unix_secs);
+        issued.map_err(|error| CertificateError(error.to_string()))
+    }
+}
+
+/// Calls nodes for what only they have: each kind by its own CA.
+struct NodeDialer {
+    members: TlsDialer,
+    workers: WorkerDialer,
+    view: RuntimeView,
+}
+
+impl Dialer for NodeDialer {
+    fn dial(
+        &self,
+        node: NodeId,
+        addr: std::net::SocketAddr,
+    ) -> BoxFuture<'static, std::io::Result<Box<dyn PeerStream>>> {
+        match self.view.state().node(node).map(|node| node.info.role) {
+            Some(NodeRole::Worker) => self.workers.dial(node, addr),
+            Some(NodeRole::Server | NodeRole::Peer) | None => self.members.dial(node, addr),
+        }
+    }
+}

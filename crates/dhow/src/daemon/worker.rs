@@ -1,0 +1,266 @@
+//! A worker: an agent with a session to the servers of its cluster, and nothing of the control plane.
+//!
+//! Called by `dhow daemon` and `dhow worker`. It joins once with a token and is the same node ever after. While no
+//! server answers, what runs goes on. It ends when it is told to, when it was drained for good, or when the cluster
+//! says that it is none of its nodes; in the last two cases nothing is left running here.
+
+mod address;
+mod identity_dir;
+mod joining;
+mod refused;
+mod removable;
+mod renewal;
+mod ways;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, GrpcOptions, GrpcSession, Standing};
+use dhow_agent::{Agent, AgentHandle, AgentOptions};
+use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_server::api::{self, ApiTls, WorkerApi};
+use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::keys::WorkerIdentity;
+use dhow_wire::{ClusterMode, DaemonConfig};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::data_dir::DataDir;
+use super::door::LocalDoor;
+use super::host::Host;
+use super::node_info::node_info;
+use identity_dir::IdentityDir;
+use joining::TokenFile;
+use removable::RemovableSession;
+use renewal::Renewal;
+
+pub use refused::Refused;
+
+/// How long an orderly end may take before what hangs is cut off.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// How a worker ended.
+enum Ended {
+    /// It was asked to.
+    Cancelled,
+    /// Its last replica has gone, and it was to end then.
+    Drained,
+    /// The cluster does not know it any more.
+    Removed,
+}
+
+/// Runs the worker until it ends. An error with [`Refused`] in it is the cluster's no.
+pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Result<()> {
+    let ClusterMode::WorkerTier {
+        servers, token_file, ..
+    } = &config.cluster
+    else {
+        anyhow::bail!("this is no worker's configuration; this is a bug in Dhow");
+    };
+    let _data_dir = DataDir::open(&config.data_dir)?;
+    let dir = IdentityDir::open(config.worker_identity_dir())?;
+    let routes = ways::routes(servers);
+    let mut info = node_info(config, NodeRole::Worker);
+    let api_addr = address::reachable(config.api_addr, &routes).await;
+    info.api_addr = Some(api_addr.to_string().into());
+    loop {
+        let known = dir.read()?;
+        let identity = match known {
+            Some(identity) => identity,
+            None => {
+                let file = TokenFile::read(token_file.as_deref())?;
+                tracing::info!(servers = servers.join(", "), "joining the cluster");
+                tokio::select! {
+                    joined = joining::join(&file, &routes, &info, &dir) => joined?,
+                    () = cancel.cancelled() => return Ok(()),
+                }
+            }
+        };
+        let worker = Worker {
+            config,
+            routes: routes.clone(),
+            info: info.clone(),
+            identity: Arc::new(identity),
+            dir: dir.clone(),
+            token_file: token_file.as_deref(),
+        };
+        match worker.serve(&cancel).await? {
+            Ended::Cancelled => return Ok(()),
+            Ended::Drained => {
+                tracing::info!("the last replica has gone; this worker was drained and ends");
+                return Ok(());
+            }
+            Ended::Removed => worker.after_removal()?,
+        }
+    }
+}
+
+/// A worker that is one.
+struct Worker<'a> {
+    config: &'a DaemonConfig,
+    routes: FixedRoutes,
+    info: NodeInfo,
+    identity: Arc<WorkerIdentity>,
+    dir: IdentityDir,
+    token_file: Option<&'a str>,
+}
+
+impl Worker<'_> {
+    /// From the start of its agent to its end.
+    async fn serve(&self, cancel: &CancellationToken) -> anyhow::Result<Ended> {
+        let node = self.identity.node();
+        let session = Arc::new(self.session());
+        let removable = Arc::new(RemovableSession::new(Arc::clone(&session)));
+        let host = Host::open(self.config).await?;
+        let agent = Agent::open(AgentOptions {
+            node,
+            dir: self.config.data_dir.join("agent"),
+            volumes_dir: self.config.data_dir.join("volumes"),
+            drivers: host.drivers.clone(),
+            balancer: host.balancer.clone(),
+            session: Arc::clone(&removable) as _,
+        });
+        let agent = agent.await.context("the agent cannot be started")?;
+        let (end, handle) = (CancellationToken::new(), agent.handle());
+        let mut agent = tokio::spawn(agent.run(end.clone()));
+        let api = self.answer(&handle, &host, session.standing(), &end).await?;
+        tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
+        let ended = tokio::select! {
+            () = cancel.cancelled() => Ok(Ended::Cancelled),
+            () = drained(session.drains(), handle.settled()) => Ok(Ended::Drained),
+            () = self.removed(&session, &removable, &handle) => Ok(Ended::Removed),
+            refused = self.renewal().run() => Err(refused.into()),
+            ended = &mut agent => Err(match ended {
+                Ok(Ok(())) => anyhow::anyhow!("the agent ended by itself"),
+                Ok(Err(error)) => anyhow::Error::new(error),
+                Err(error) => anyhow::Error::new(error),
+            }),
+        };
+        end.cancel();
+        if !agent.is_finished() {
+            // Its task only waits for its ledger, which is written in milliseconds.
+            let _ = tokio::time::timeout(SHUTDOWN, &mut agent).await;
+        }
+        if tokio::time::timeout(SHUTDOWN, api).await.is_err() {
+            tracing::warn!("requests were cut off: they took too long");
+        }
+        host.rest().await;
+        ended
+    }
+
+    fn session(&self) -> GrpcSession {
+        let connector = Arc::new(ways::Known(Arc::clone(&self.identity)));
+        let routes = Arc::new(self.routes.clone());
+        let mut options = GrpcOptions::new(self.identity.node(), self.info.clone(), routes, connector);
+        options.backoff = Backoff::of_workers();
+        options.cluster_id = Some(self.identity.cluster_id().to_owned());
+        GrpcSession::start(options)
+    }
+
+    fn renewal(&self) -> Renewal {
+        Renewal {
+            identity: Arc::clone(&self.identity),
+            dir: self.dir.clone(),
+            errand: Errand {
+                routes: Arc::new(self.routes.clone()),
+                connector: Arc::new(ways::Known(Arc::clone(&self.identity))),
+                backoff: Backoff::of_workers(),
+            },
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Opens the door to its replicas for the servers, and its own socket.
+    async fn answer(
+        &self,
+        agent: &AgentHandle,
+        host: &Host,
+        standing: watch::Receiver<Standing>,
+        end: &CancellationToken,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let addr = self.info.api_addr.as_deref().and_then(|addr| addr.parse().ok());
+        let tls = ApiTls::of_worker(&self.identity).context("TLS cannot be set up")?;
+        let listeners = api::Listeners {
+            socket: Some(self.config.socket.clone()),
+            tcp: addr.into_iter().collect(),
+            tls: Some(tls),
+        };
+        let bound = api::bind(&listeners).await?;
+        let node = self.identity.node();
+        let addresses: Vec<_> = self
+            .routes
+            .0
+            .iter()
+            .map(|server| server.address.as_str())
+            .collect();
+        let worker = WorkerApi {
+            node,
+            door: Arc::new(LocalDoor::new(node, agent.clone(), host.images.clone())),
+            standing: Arc::new(move || match &*standing.borrow() {
+                Standing::Open { .. } => None,
+                other @ (Standing::Seeking { .. } | Standing::Unknown) => Some(other.to_string()),
+            }),
+            servers: addresses.join(", ").into(),
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Ok(tokio::spawn(api::serve_worker(worker, clock, bound, end.clone())))
+    }
+
+    /// Resolves when the cluster has said that it does not know this node, and nothing of it is left here, or another
+    /// token is there to join with.
+    async fn removed(&self, session: &GrpcSession, removable: &RemovableSession, agent: &AgentHandle) {
+        let mut standing = session.standing();
+        // The session lives as long as this is asked.
+        let _ = standing
+            .wait_for(|standing| matches!(standing, Standing::Unknown))
+            .await;
+        if self.other_token().is_some() {
+            return;
+        }
+        tracing::error!(
+            node = %self.identity.node(),
+            "the cluster has removed this worker: its replicas are stopped, then it ends"
+        );
+        removable.remove();
+        let _ = agent.settled().wait_for(|settled| *settled).await;
+    }
+
+    /// A token that this worker has not joined with: with the one it has, whoever removed it would see it again at once.
+    fn other_token(&self) -> Option<TokenFile> {
+        let file = TokenFile::read(self.token_file).ok()?;
+        let known = self.dir.token_id().ok()?;
+        (known.as_deref() != Some(file.id().as_str())).then_some(file)
+    }
+
+    fn after_removal(&self) -> anyhow::Result<()> {
+        let node = self.identity.node();
+        if self.other_token().is_none() {
+            return Err(Refused(format!(
+                "the cluster does not know node {node}: it was removed, and its certificate with it. To join again as a \
+                 new node make a token with `dhow token create-worker`, put it into the token file, and start again"
+            ))
+            .into());
+        }
+        tracing::warn!(%node, "the cluster does not know this worker any more; it joins again with its new token");
+        self.dir.forget()
+    }
+}
+
+/// Resolves when the worker is to end, and nothing is left to do.
+async fn drained(mut drains: watch::Receiver<bool>, mut settled: watch::Receiver<bool>) {
+    loop {
+        if *drains.borrow_and_update() && *settled.borrow_and_update() {
+            return;
+        }
+        let news = tokio::select! {
+            news = drains.changed() => news,
+            news = settled.changed() => news,
+        };
+        if news.is_err() {
+            // The session or the agent has ended, which is told elsewhere.
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The session of a worker that may be removed from its cluster: then nothing here is anybody's any more, and the agent
+//! is told so in the only way it knows, by an assignment without replicas.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dhow_agent::session::grpc::GrpcSession;
+use dhow_agent::{Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
+use dhow_core::dispatch::Dispatch;
+use dhow_core::ids::Revision;
+use tokio::sync::watch;
+
+/// See the module.
+pub struct RemovableSession {
+    session: Arc<GrpcSession>,
+    removed: watch::Sender<bool>,
+}
+
+impl RemovableSession {
+    pub fn new(session: Arc<GrpcSession>) -> Self {
+        Self {
+            session,
+            removed: watch::Sender::new(false),
+        }
+    }
+
+    /// From now on the node has no work.
+    pub fn remove(&self) {
+        self.removed.send_replace(true);
+    }
+
+    async fn removed(&self) {
+        // The sender is this one's own.
+        let _ = self.removed.subscribe().wait_for(|removed| *removed).await;
+    }
+}
+
+/// Nobody will ask for what happened any more.
+fn forgotten(body: &ReportBody) -> ReportAnswer {
+    let seq = match body {
+        ReportBody::Events { first_seq, events } => {
+            let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
+            first_seq.saturating_add(count).saturating_sub(1)
+        }
+        ReportBody::Inventory { seq, .. } => *seq,
+    };
+    ReportAnswer::Durable {
+        seq,
+        inventory_wanted: false,
+    }
+}
+
+impl Session for RemovableSession {
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
+        let answer = forgotten(&report.body);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = self.removed() => Ok(answer),
+                answer = self.session.report(report) => answer,
+            }
+        })
+    }
+
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = self.removed() => {
+                    if last == Some(Revision(u64::MAX)) {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Dispatch {
+                        revision: Revision(u64::MAX),
+                        whole: true,
+                        changes: Vec::new(),
+                    })
+                }
+                update = self.session.assignments(last) => update,
+            }
+        })
+    }
+
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+        self.session.heartbeat(digest)
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        self.session.secrets(names)
+    }
+
+    fn pace(&self) -> Option<watch::Receiver<Pace>> {
+        self.session.pace()
+    }
+
+    fn report_gap(&self) -> Duration {
+        self.session.report_gap()
+    }
+}
