@@ -46,11 +46,6 @@ impl Api {
             .map(drop)
     }
 
-    pub async fn remove(&self, deployment: &str) -> anyhow::Result<()> {
-        let path = format!("/api/v1/deployments/{deployment}");
-        self.ask(Method::DELETE, &path, Bytes::new()).await.map(drop)
-    }
-
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask_patiently(method, path, body));
         asked
