@@ -1,0 +1,121 @@
+//! Workers die: one in twenty with a reset connection, as many whose process hangs, and as many that a firewall cuts
+//! off. Their replicas run elsewhere soon after.
+
+use std::ops::Range;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::ensure;
+use tokio::time::Instant;
+
+use super::{Stage, secs};
+use crate::load::order::Order;
+use crate::load::worker::{SUBNET_WORKERS, address_of};
+
+const RESET_BAR: Duration = Duration::from_secs(20);
+const SILENT_BAR: Duration = Duration::from_secs(40);
+
+pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
+    let some = stage.some();
+    die(stage, "reset", 0..some, Order::Reset, RESET_BAR).await?;
+    die(stage, "hanging", some..2 * some, Order::Hang, SILENT_BAR).await?;
+    if stage.options.firewall {
+        // Whole subnets, above those that are dead already.
+        let first = (2 * some).next_multiple_of(SUBNET_WORKERS);
+        let cut = first..first + some.next_multiple_of(SUBNET_WORKERS);
+        let _firewall = Firewall::cut(cut.clone())?;
+        die(stage, "cut off", cut, Order::CutOff, SILENT_BAR).await?;
+    }
+    come_back(stage).await
+}
+
+async fn die(
+    stage: &mut Stage,
+    how: &str,
+    places: Range<usize>,
+    order: Order,
+    bar: Duration,
+) -> anyhow::Result<()> {
+    let count = places.len();
+    let began = Instant::now();
+    stage.fleet.give(places, order);
+    let lost = stage.replicas - stage.fleet.running();
+    stage.until_running(how, stage.replicas).await?;
+    let took = began.elapsed();
+    let measured = format!("{lost} replicas of {count} workers after {}", secs(took));
+    let report = &mut stage.report;
+    report.bar(
+        &format!("replaced, {how}"),
+        measured,
+        &format!("{} s", bar.as_secs()),
+        took < bar,
+    );
+    Ok(())
+}
+
+/// The dead return, are told what is theirs now, and stop the rest.
+async fn come_back(stage: &mut Stage) -> anyhow::Result<()> {
+    let began = Instant::now();
+    stage.fleet.give(0..stage.options.workers, Order::Live);
+    stage.until_all_open("after the dead came back").await?;
+    stage.report.tell("all back after", secs(began.elapsed()));
+    stage
+        .until_running("after the dead came back", stage.replicas)
+        .await?;
+    stage.until_quiet().await?;
+    let (running, lost) = (stage.fleet.running(), stage.nodes("unreachable").await?);
+    let report = &mut stage.report;
+    let wanted = stage.replicas.to_string();
+    report.truth(
+        "replicas that run in the end",
+        running.to_string(),
+        &wanted,
+        running == stage.replicas,
+    );
+    report.truth("nodes that are unreachable", lost.to_string(), "0", lost == 0);
+    Ok(())
+}
+
+/// Rules that drop what comes from and goes to some subnets; they go with this.
+struct Firewall {
+    subnets: Vec<String>,
+}
+
+impl Firewall {
+    fn cut(places: Range<usize>) -> anyhow::Result<Self> {
+        let mut firewall = Self { subnets: Vec::new() };
+        for place in places.step_by(SUBNET_WORKERS) {
+            let [a, b, c, _] = address_of(place).octets();
+            let subnet = format!("{a}.{b}.{c}.0/24");
+            firewall.subnets.push(subnet.clone());
+            for direction in ["-s", "-d"] {
+                ensure!(
+                    rule("-I", direction, &subnet)?,
+                    "iptables refuses; run this as root"
+                );
+            }
+        }
+        Ok(firewall)
+    }
+}
+
+impl Drop for Firewall {
+    fn drop(&mut self) {
+        for subnet in &self.subnets {
+            for direction in ["-s", "-d"] {
+                // One that cannot be taken away is told of: whoever runs this has to do it.
+                if !rule("-D", direction, subnet).unwrap_or(false) {
+                    eprintln!("iptables -D INPUT {direction} {subnet} -j DROP failed; do it by hand");
+                }
+            }
+        }
+    }
+}
+
+fn rule(verb: &str, direction: &str, subnet: &str) -> anyhow::Result<bool> {
+    let mut iptables = Command::new("iptables");
+    let status = iptables
+        .args(["-w", verb, "INPUT", direction, subnet, "-j", "DROP"])
+        .status()?;
+    Ok(status.success())
+}

@@ -1,0 +1,252 @@
+//! The servers: processes of the real binary on loopback, each with its own folder and ports. They end with this.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use super::api::Api;
+use super::proc_usage::ProcUsage;
+
+const COUNT: usize = 3;
+
+/// Nothing of a server takes this long but what never comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Server {
+    dir: PathBuf,
+    config: PathBuf,
+    worker_addr: SocketAddr,
+    child: Option<Child>,
+}
+
+impl Server {
+    fn api(&self) -> Api {
+        Api::new(&self.dir.join("dhow.sock"))
+    }
+}
+
+/// See the module. Servers are named by their place, from 0; their ids are one more.
+pub struct Servers {
+    binary: PathBuf,
+    servers: Vec<Server>,
+    dir: TempDir,
+}
+
+impl Servers {
+    /// Starts them, and waits until one leads.
+    pub async fn start(binary: &Path) -> anyhow::Result<Self> {
+        let dir = TempDir::with_prefix("dhow-load-")?;
+        let key = output(Command::new(binary).args(["cluster", "keygen"]))?;
+        let mut ports = Ports::default();
+        let peers: Vec<Value> = (1..=COUNT)
+            .map(|id| Ok(json!({ "id": id, "raft_addr": ports.next()?, "api_addr": ports.next()? })))
+            .collect::<anyhow::Result<_>>()?;
+        let mut servers = Vec::new();
+        for id in 1..=COUNT {
+            let own = dir.path().join(id.to_string());
+            std::fs::create_dir(&own)?;
+            let key_file = own.join("cluster.key");
+            write(&key_file, key.as_bytes())?;
+            let worker_addr = ports.next()?;
+            let config = own.join("dhow.yaml");
+            let text = json!({
+                "data_dir": own,
+                "cluster_key_file": key_file,
+                "log": { "level": "warn" },
+                "cluster": {
+                    "mode": "worker-tier",
+                    "role": "server",
+                    "node_id": id,
+                    "peers": peers,
+                    "worker_grpc_addr": worker_addr,
+                },
+            });
+            write(&config, text.to_string().as_bytes())?;
+            servers.push(Server {
+                dir: own,
+                config,
+                worker_addr,
+                child: None,
+            });
+        }
+        drop(ports);
+        let mut all = Self {
+            binary: binary.to_owned(),
+            servers,
+            dir,
+        };
+        all.start_all()?;
+        all.until_leader().await?;
+        Ok(all)
+    }
+
+    pub fn start_all(&mut self) -> anyhow::Result<()> {
+        (0..self.servers.len()).try_for_each(|place| self.start_one(place))
+    }
+
+    /// Starts one that does not run.
+    pub fn start_one(&mut self, place: usize) -> anyhow::Result<()> {
+        let server = &mut self.servers[place];
+        if server.child.is_some() {
+            return Ok(());
+        }
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(server.dir.join("said"))?;
+        let child = Command::new(&self.binary)
+            .arg("daemon")
+            .arg("--config")
+            .arg(&server.config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn();
+        let child = child.with_context(|| format!("{} cannot be started", self.binary.display()))?;
+        server.child = Some(child);
+        Ok(())
+    }
+
+    /// Ends one at once, as a power cut does.
+    pub fn kill(&mut self, place: usize) -> anyhow::Result<()> {
+        if let Some(mut child) = self.servers[place].child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    pub fn kill_all(&mut self) -> anyhow::Result<()> {
+        (0..self.servers.len()).try_for_each(|place| self.kill(place))
+    }
+
+    pub fn worker_addrs(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(|server| server.worker_addr).collect()
+    }
+
+    /// The place of the one that leads.
+    pub async fn until_leader(&mut self) -> anyhow::Result<usize> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(place) = self.leader().await {
+                return Ok(place);
+            }
+            self.check()?;
+            ensure!(Instant::now() < until, "no server leads:\n{}", self.said());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn leader(&self) -> Option<usize> {
+        for (place, server) in self.servers.iter().enumerate() {
+            if server.child.is_none() {
+                continue;
+            }
+            let Ok(status) = server.api().get("/api/v1/cluster").await else {
+                continue;
+            };
+            let own = status["node_id"].as_u64();
+            if own.is_some() && status["leader_id"].as_u64() == own {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// The API of one that runs.
+    pub fn api(&self, place: usize) -> Api {
+        self.servers[place].api()
+    }
+
+    pub fn usage(&self, place: usize) -> anyhow::Result<ProcUsage> {
+        let child = self.servers[place].child.as_ref();
+        ProcUsage::of(child.context("it does not run")?.id())
+    }
+
+    /// A token for so many workers.
+    pub fn worker_token(&self, uses: usize) -> anyhow::Result<String> {
+        let running = self.servers.iter().find(|server| server.child.is_some());
+        let data_dir = &running.context("no server runs")?.dir;
+        output(
+            Command::new(&self.binary)
+                .env("DHOW_DATA_DIR", data_dir)
+                .args(["token", "create-worker", "--ttl", "1h", "--uses"])
+                .arg(uses.to_string()),
+        )
+    }
+
+    /// Whether none has ended by itself.
+    fn check(&mut self) -> anyhow::Result<()> {
+        for (place, server) in self.servers.iter_mut().enumerate() {
+            if let Some(child) = &mut server.child
+                && let Some(status) = child.try_wait()?
+            {
+                bail!("server {} has ended with {status}:\n{}", place + 1, self.said());
+            }
+        }
+        Ok(())
+    }
+
+    /// The last lines of each.
+    pub fn said(&self) -> String {
+        let mut said = format!("below {}\n", self.dir.path().display());
+        for server in &self.servers {
+            let text = std::fs::read_to_string(server.dir.join("said")).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            for line in &lines[lines.len().saturating_sub(10)..] {
+                said.push_str(line);
+                said.push('\n');
+            }
+        }
+        said
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        // One that cannot be ended has ended.
+        let _ = self.kill_all();
+    }
+}
+
+/// Ports that are free, and stay so until this is dropped.
+#[derive(Default)]
+struct Ports(Vec<TcpListener>);
+
+impl Ports {
+    fn next(&mut self) -> anyhow::Result<SocketAddr> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let addr = listener.local_addr()?;
+        self.0.push(listener);
+        Ok(addr)
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let mut file: File = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(content)?;
+    Ok(())
+}
+
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}

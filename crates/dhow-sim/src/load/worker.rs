@@ -1,0 +1,137 @@
+//! One worker: it joins, looks for the leader, keeps its session and reports, as its order says.
+
+mod books;
+mod gate;
+mod identity;
+mod search;
+mod session;
+mod wire;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dhow_core::amount::Amount;
+use dhow_core::state::{NodeInfo, NodeRole};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::order::Order;
+use super::seat::Seat;
+use super::tally::Tally;
+use books::Books;
+use identity::Identity;
+use search::Search;
+use session::{Ended, Session};
+
+pub use identity::Invitation;
+pub use wire::{SUBNET_WORKERS, address_of};
+
+/// What all workers share.
+pub struct Surroundings {
+    /// Where the servers take workers, in the order of their ids.
+    pub servers: Vec<SocketAddr>,
+    pub invitation: Invitation,
+    /// How many join at a time: as many machines as are switched on together.
+    pub doorway: Semaphore,
+    pub tally: Tally,
+}
+
+/// See the module.
+pub struct Worker {
+    around: Arc<Surroundings>,
+    seat: Arc<Seat>,
+    orders: watch::Receiver<Order>,
+    books: Books,
+    search: Search,
+}
+
+impl Worker {
+    pub fn new(around: Arc<Surroundings>, seat: Arc<Seat>) -> Self {
+        Self {
+            orders: seat.orders(),
+            search: Search::new(around.servers.clone(), seat.place),
+            books: Books::new(rand::random()),
+            around,
+            seat,
+        }
+    }
+
+    /// Until it is aborted, or turned away for good.
+    pub async fn run(mut self) {
+        let Some(identity) = self.join().await else { return };
+        loop {
+            if self.wait_until_called().await.is_none() {
+                return;
+            }
+            let server = tokio::select! {
+                server = self.search.next() => server,
+                _ = self.orders.changed() => continue,
+            };
+            let ended = self.session(&identity, server).await;
+            self.seat.is_open.store(false, Ordering::Relaxed);
+            match ended {
+                Ended::Unreached => Tally::count(&self.around.tally.unreached),
+                Ended::SentOn(leader) => {
+                    Tally::count(&self.around.tally.sent_on);
+                    self.search.sent_to(leader);
+                }
+                Ended::Over => self.search.succeeded(),
+                Ended::TurnedAway(why) => {
+                    self.around.tally.turn_away(why);
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn join(&mut self) -> Option<Identity> {
+        let around = Arc::clone(&self.around);
+        let _turn = around.doorway.acquire().await.ok()?;
+        let began = Instant::now();
+        let joined = Identity::join(&around, self.seat.place, &mut self.search).await;
+        match joined {
+            Ok(identity) => {
+                around.tally.joining.add(began.elapsed());
+                self.seat.node.store(identity.node.0, Ordering::Relaxed);
+                Some(identity)
+            }
+            Err(why) => {
+                around.tally.turn_away(why);
+                None
+            }
+        }
+    }
+
+    async fn wait_until_called(&mut self) -> Option<()> {
+        self.orders.wait_for(|order| order.has_session()).await.ok()?;
+        Some(())
+    }
+
+    async fn session(&mut self, identity: &Identity, server: SocketAddr) -> Ended {
+        let opened = Session::open(&self.around, &self.seat, identity, server, &mut self.books).await;
+        let session = match opened {
+            Ok(session) => session,
+            Err(ended) => return ended,
+        };
+        self.seat.is_open.store(true, Ordering::Relaxed);
+        self.search.succeeded();
+        session.serve(&mut self.orders).await
+    }
+}
+
+/// What a worker says of itself: a machine of 64 cores.
+fn info_of(place: usize) -> NodeInfo {
+    NodeInfo {
+        role: NodeRole::Worker,
+        api_addr: Some(format!("{}:3669", address_of(place)).into()),
+        os: "linux".into(),
+        arch: "x86_64".into(),
+        labels: Arc::default(),
+        capacity: Amount {
+            cpu_milli: 64_000,
+            memory_bytes: 256 << 30,
+        },
+        runs_replicas: true,
+    }
+}

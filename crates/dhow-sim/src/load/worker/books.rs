@@ -1,0 +1,299 @@
+//! What a worker has and has told: its replicas, and the events that the control plane has not acknowledged. The
+//! agent's ledger without a disk.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::mirror::{ReportBody, digest_of};
+use dhow_core::replica::{Exit, Machine, ReplicaEvent, RestartRule, step};
+use tokio::time::Instant;
+
+/// As the agent has it.
+const REPORT_EVENTS_MAX: usize = 1_024;
+/// Every made-up process has the same number.
+const PID: u32 = 4_242;
+
+#[derive(Debug)]
+struct Told {
+    name: ReplicaName,
+    event: ReplicaEvent,
+    at: Instant,
+}
+
+/// What the control plane is told next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Hello,
+    Events,
+    Inventory,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Books {
+    pub incarnation: u64,
+    /// What the worker was last assigned.
+    pub revision: Option<Revision>,
+    seq: u64,
+    durable_seq: u64,
+    /// Those after the durable one.
+    pending: VecDeque<Told>,
+    replicas: BTreeMap<ReplicaName, Machine>,
+    next: Next,
+}
+
+/// What an acknowledgement has settled.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    pub running: u32,
+    /// When the replicas that run now were assigned.
+    pub since: Vec<Instant>,
+}
+
+impl Books {
+    pub fn new(incarnation: u64) -> Self {
+        Self {
+            incarnation,
+            revision: None,
+            seq: 0,
+            durable_seq: 0,
+            pending: VecDeque::new(),
+            replicas: BTreeMap::new(),
+            next: Next::Hello,
+        }
+    }
+
+    /// A new session: it asks how far the control plane is.
+    pub fn begin(&mut self) {
+        self.next = Next::Hello;
+    }
+
+    /// Does what it is told, at once. Gives how many replicas were started and stopped.
+    pub fn take(&mut self, dispatch: Dispatch) -> (u32, u32) {
+        let (mut started, mut stopped) = (0, 0);
+        let mut named = BTreeSet::new();
+        for change in dispatch.changes {
+            let (service, wanted) = match change {
+                DispatchChange::Set { service, replicas } => {
+                    let wanted = replicas.into_iter();
+                    let wanted = wanted.map(|replica| (replica.name, RestartRule::of(&replica.spec)));
+                    (service, wanted.collect())
+                }
+                DispatchChange::Delete { service } => (service, BTreeMap::new()),
+            };
+            stopped += self.stop_others(&service, &wanted);
+            for (name, rule) in wanted {
+                started += u32::from(self.start(name, &rule));
+            }
+            named.insert(service);
+        }
+        if dispatch.whole {
+            let others: BTreeSet<ServiceKey> = self.replicas.keys().map(ReplicaName::service_key).collect();
+            for service in others.difference(&named) {
+                stopped += self.stop_others(service, &BTreeMap::new());
+            }
+        }
+        self.revision = Some(dispatch.revision);
+        (started, stopped)
+    }
+
+    fn start(&mut self, name: ReplicaName, rule: &RestartRule) -> bool {
+        let is_new = !self.replicas.contains_key(&name);
+        if is_new {
+            for event in [
+                ReplicaEvent::StartBegan,
+                ReplicaEvent::Started { pid: PID },
+                ReplicaEvent::BecameHealthy,
+            ] {
+                self.happen(&name, event, rule);
+            }
+        }
+        is_new
+    }
+
+    fn stop_others(&mut self, service: &ServiceKey, wanted: &BTreeMap<ReplicaName, RestartRule>) -> u32 {
+        let gone: Vec<ReplicaName> = self
+            .replicas
+            .keys()
+            .filter(|name| name.service_key() == *service && !wanted.contains_key(name))
+            .cloned()
+            .collect();
+        for name in &gone {
+            let rule = RestartRule::default();
+            let exit = Exit::Code(0);
+            self.happen(name, ReplicaEvent::StopBegan, &rule);
+            self.happen(name, ReplicaEvent::Ended { exit, oom: false }, &rule);
+            self.replicas.remove(name);
+        }
+        u32::try_from(gone.len()).unwrap_or(u32::MAX)
+    }
+
+    fn happen(&mut self, name: &ReplicaName, event: ReplicaEvent, rule: &RestartRule) {
+        let machine = self.replicas.entry(name.clone()).or_default();
+        // What is not legal is reported all the same: the control plane says so then.
+        let _ = step(machine, &event, rule);
+        self.seq += 1;
+        self.pending.push_back(Told {
+            name: name.clone(),
+            event,
+            at: Instant::now(),
+        });
+    }
+
+    /// The next report, where there is something to tell. It is told again until it is acknowledged.
+    pub fn report(&self) -> Option<ReportBody> {
+        match self.next {
+            Next::Hello => {}
+            Next::Events if self.pending.is_empty() => return None,
+            Next::Events => {}
+            Next::Inventory => {
+                let all = self.replicas.iter();
+                return Some(ReportBody::Inventory {
+                    seq: self.seq,
+                    replicas: all
+                        .map(|(name, machine)| (name.clone(), machine.clone()))
+                        .collect(),
+                });
+            }
+        }
+        let events = self.pending.iter().take(REPORT_EVENTS_MAX);
+        Some(ReportBody::Events {
+            first_seq: self.durable_seq + 1,
+            events: events
+                .map(|told| (told.name.clone(), told.event.clone()))
+                .collect(),
+        })
+    }
+
+    /// Whether changes wait that nobody asked for.
+    pub fn is_only_news(&self) -> bool {
+        self.next == Next::Events && self.pending.len() < REPORT_EVENTS_MAX
+    }
+
+    /// Everything up to here is durable.
+    pub fn settle(&mut self, seq: u64, inventory_wanted: bool) -> Settled {
+        let mut settled = Settled::default();
+        while self.durable_seq < seq
+            && let Some(told) = self.pending.pop_front()
+        {
+            self.durable_seq += 1;
+            if matches!(told.event, ReplicaEvent::Started { .. }) {
+                settled.since.push(told.at);
+            }
+        }
+        self.durable_seq = seq;
+        self.next = match inventory_wanted {
+            true => Next::Inventory,
+            false => Next::Events,
+        };
+        settled.running = self.running();
+        settled
+    }
+
+    /// The control plane wants to hear everything.
+    pub fn want_inventory(&mut self) {
+        self.next = Next::Inventory;
+    }
+
+    /// The control plane has everything up to here; whoever misses what is gone from the books gets an inventory.
+    pub fn replay_from(&mut self, seq: u64) {
+        if seq < self.durable_seq {
+            self.next = Next::Inventory;
+        } else {
+            self.settle(seq, false);
+        }
+    }
+
+    /// Replicas whose start is durable: all those without events that wait.
+    fn running(&self) -> u32 {
+        let waiting: BTreeSet<&ReplicaName> = self.pending.iter().map(|told| &told.name).collect();
+        let settled = self.replicas.keys().filter(|name| !waiting.contains(name));
+        u32::try_from(settled.count()).unwrap_or(u32::MAX)
+    }
+
+    /// What a heartbeat says, where nothing is on its way.
+    pub fn digest(&self) -> Option<String> {
+        if !self.pending.is_empty() || self.next != Next::Events {
+            return None;
+        }
+        let all = self.replicas.iter();
+        Some(digest_of(all.map(|(name, machine)| (name.clone(), machine))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use dhow_core::dispatch::DispatchedReplica;
+    use dhow_core::ids::{DeploymentName, Generation, RoleName, ServiceName};
+    use dhow_core::replica::ReplicaState;
+    use dhow_core::spec::ServiceSpec;
+
+    fn set(service: &str, indices: std::ops::Range<u32>) -> DispatchChange {
+        let (deployment, service) = (
+            DeploymentName::new("shop").unwrap(),
+            ServiceName::new(service).unwrap(),
+        );
+        let replicas = indices.map(|index| DispatchedReplica {
+            name: ReplicaName {
+                deployment: deployment.clone(),
+                service: service.clone(),
+                role: RoleName::new("default").unwrap(),
+                index,
+                generation: Generation(1),
+            },
+            spec: Arc::new(ServiceSpec::default()),
+        });
+        DispatchChange::Set {
+            replicas: replicas.collect(),
+            service: ServiceKey { deployment, service },
+        }
+    }
+
+    fn told(books: &Books) -> (u64, usize) {
+        match books.report() {
+            Some(ReportBody::Events { first_seq, events }) => (first_seq, events.len()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_assigned_runs_and_is_told_until_it_is_durable() {
+        let mut books = Books::new(7);
+        assert_eq!(told(&books), (1, 0), "it asks first");
+        books.settle(0, false);
+        assert_eq!(books.report(), None);
+        let dispatch = |revision, whole, changes| Dispatch {
+            revision: Revision(revision),
+            whole,
+            changes,
+        };
+        assert_eq!(books.take(dispatch(3, true, vec![set("a", 0..2)])), (2, 0));
+        assert!(
+            books
+                .replicas
+                .values()
+                .all(|machine| machine.state == ReplicaState::Running)
+        );
+        assert_eq!((told(&books), books.digest()), ((1, 6), None));
+        let settled = books.settle(3, false);
+        assert_eq!((settled.running, settled.since.len()), (1, 1));
+        assert_eq!(told(&books), (4, 3));
+        assert_eq!(books.settle(6, false).running, 2);
+        assert!(books.digest().is_some());
+        assert_eq!(
+            books.take(dispatch(4, false, vec![set("a", 1..2), set("b", 0..1)])),
+            (1, 1)
+        );
+        assert_eq!(books.take(dispatch(5, true, vec![set("b", 0..1)])), (0, 1));
+        assert_eq!(books.settle(13, false).running, 1);
+        books.replay_from(2);
+        assert!(matches!(
+            books.report(),
+            Some(ReportBody::Inventory { seq: 13, .. })
+        ));
+    }
+}

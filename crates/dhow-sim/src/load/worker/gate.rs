@@ -1,0 +1,70 @@
+//! A connection that can be made to hang.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// See the module; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Hang(Arc<AtomicBool>);
+
+impl Hang {
+    /// From now on nothing is read or written. There is no way back: such a connection is dropped.
+    pub fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A socket behind such a switch.
+pub struct Gate {
+    pub stream: TcpStream,
+    pub hang: Hang,
+}
+
+impl Gate {
+    fn hangs(&self) -> bool {
+        self.hang.0.load(Ordering::Relaxed)
+    }
+}
+
+// Nobody is woken once it hangs: that is the point.
+impl AsyncRead for Gate {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.hangs() {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Gate {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.hangs() {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.hangs() {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.hangs() {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_shutdown(cx),
+        }
+    }
+}

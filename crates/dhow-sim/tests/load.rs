@@ -1,0 +1,43 @@
+//! A small fleet of workers against three real servers, through everything that the load generator measures. Only what
+//! must hold however slow the machine is counts here.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends where it stands")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use dhow_sim::load::{Bar, Options, run};
+
+const WORKERS: usize = 200;
+
+/// The daemon of this very tree, in the form that this test was built in: made where it is not there yet or old.
+fn daemon() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let dir = own.parent().and_then(|deps| deps.parent()).unwrap();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "dhow", "--bin", "dhow"]);
+    cargo.args(["--target-dir".as_ref(), dir.parent().unwrap().as_os_str()]);
+    if dir.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "the daemon cannot be built");
+    dir.join("dhow")
+}
+
+#[test]
+fn a_small_fleet_goes_through_everything() {
+    let options = Options {
+        binary: daemon(),
+        workers: WORKERS,
+        bars: Bar::ALL.to_vec(),
+        at_once: WORKERS,
+        services: 4,
+        steady: Duration::from_secs(3),
+        firewall: false,
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let report = runtime.block_on(run(options)).unwrap();
+    let untrue = report.untrue();
+    assert!(untrue.is_empty(), "{untrue:#?}");
+    assert!(report.lines.len() > Bar::ALL.len(), "every bar says something");
+}
