@@ -14,7 +14,7 @@ mod seed;
 use std::time::{Duration, Instant};
 
 pub use answer::Answer;
-pub use api::{Reply, ask_with};
+pub use api::{Reply, ask, ask_with};
 pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, replicas_at};
 pub use deployment::{Service, deployment};
