@@ -20,5 +20,6 @@ mod survival;
 mod up;
 mod verbs;
 mod web;
+mod worker_certificates;
 mod worker_doors;
 mod worker_tier;

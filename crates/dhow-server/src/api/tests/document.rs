@@ -8,12 +8,14 @@ use super::support::World;
 use crate::api::document;
 
 const ROUTES: &str = "\
+DELETE /api/v1/cluster/members/{id}
 DELETE /api/v1/deployments/{name}
 DELETE /api/v1/images
 DELETE /api/v1/nodes/{id}
 DELETE /api/v1/secrets/{name}
 DELETE /api/v1/tokens/{id}
 GET /api/v1/cluster
+GET /api/v1/cluster/backup
 GET /api/v1/deployments
 GET /api/v1/deployments/{name}
 GET /api/v1/deployments/{name}/explain
@@ -31,6 +33,8 @@ GET /api/v1/tokens
 GET /health
 GET /metrics
 GET /ready
+POST /api/v1/cluster/members
+POST /api/v1/cluster/worker-ca/rotate
 POST /api/v1/deployments
 POST /api/v1/deployments/{name}/replicas/{id}/exec
 POST /api/v1/deployments/{name}/restart
@@ -44,6 +48,7 @@ POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
 POST /api/v1/tokens
+POST /api/v1/tokens/workers
 PUT /api/v1/secrets/{name}
 ";
 

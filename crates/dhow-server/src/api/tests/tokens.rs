@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Method;
 use dhow_core::state::{ApiRole, State};
 use dhow_wire::AccessToken;
-use dhow_wire::api::{TokenCreated, TokenInfo, TokenRole};
+use dhow_wire::api::{TokenCreated, TokenInfo, TokenKind};
 use dhow_wire::token::CaFingerprint;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -37,10 +37,13 @@ async fn a_token_is_made_listed_and_revoked() {
     let expected = TokenInfo {
         id: created.id.clone(),
         name: "ci".into(),
-        role: TokenRole::Read,
-        created_unix_secs: WALL_UNIX_SECS,
+        role: TokenKind::Read,
+        created_unix_secs: Some(WALL_UNIX_SECS),
         expires_unix_secs: Some(WALL_UNIX_SECS + 3_600),
         expired: false,
+        uses: None,
+        uses_left: None,
+        revoked: false,
     };
     assert_eq!(listed.json::<Vec<TokenInfo>>(), [expected]);
     world.clock.advance(3_600_000);

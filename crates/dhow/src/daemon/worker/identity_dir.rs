@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use dhow_server::keys::{WorkerIdentity, WorkerKey};
@@ -34,10 +34,6 @@ impl IdentityDir {
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)))
             .with_context(|| format!("the worker's identity cannot be kept in {}", dir.display()))?;
         Ok(Self { dir })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.dir
     }
 
     /// Who this worker is; none where it has not joined.
