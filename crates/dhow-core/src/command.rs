@@ -87,6 +87,11 @@ pub enum ClusterCommand {
     RevokeApiToken {
         id: Arc<str>,
     },
+    /// The next generation of the workers' CA makes certificates; the one before is believed for a while.
+    RotateWorkerCa {
+        now_unix_secs: i64,
+        believed_until_unix_secs: i64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -205,4 +205,10 @@ fn check_requests(state: &State, found: &mut Found) {
     found.expect(matched, || "requests and their order differ".into());
     let bounded = state.api_tokens.len() <= State::API_TOKENS_MAX;
     found.expect(bounded, || format!("{} tokens are kept", state.api_tokens.len()));
+    let bounded = state.tokens.len() <= State::WORKER_TOKENS_MAX
+        && state.worker_cas.retired.len() <= State::RETIRED_WORKER_CAS_MAX;
+    found.expect(bounded, || {
+        let (tokens, cas) = (state.tokens.len(), state.worker_cas.retired.len());
+        format!("{tokens} tokens of workers and {cas} of their CAs are kept")
+    });
 }

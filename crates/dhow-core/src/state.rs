@@ -11,6 +11,7 @@ mod node;
 mod registry;
 mod replica;
 mod service;
+mod worker_cas;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ pub use node::{Drain, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Token};
 pub use replica::{Replica, Wanted};
 pub use service::{GenerationInfo, Service};
+pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};
 use crate::time::ClusterTime;
@@ -57,6 +59,8 @@ pub struct State {
     pub request_order: OrdMap<Revision, Request>,
     /// Tokens of the API by id.
     pub api_tokens: OrdMap<Arc<str>, Arc<ApiToken>>,
+    /// Which CAs of workers are believed.
+    pub worker_cas: WorkerCaGenerations,
 }
 
 impl State {
@@ -74,4 +78,8 @@ impl State {
     pub const REPLICAS_PER_SERVICE_MAX: u32 = 1_000_000;
     /// Tokens of the API that are good: some for each person and program; at 200 bytes each 200 KiB.
     pub const API_TOKENS_MAX: usize = 1_000;
+    /// Tokens of workers that are kept: one for each of the largest cluster's, and as many again that have expired.
+    pub const WORKER_TOKENS_MAX: usize = 2 * Self::NODES_MAX;
+    /// Replaced CAs of workers that are still believed: one a week for the time that each is.
+    pub const RETIRED_WORKER_CAS_MAX: usize = 8;
 }

@@ -10,6 +10,7 @@ mod plan;
 mod replicas;
 mod rollout;
 mod service;
+mod worker_cas;
 
 use std::sync::Arc;
 

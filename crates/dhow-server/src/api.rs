@@ -32,6 +32,7 @@ mod secrets;
 mod serve;
 mod tokens;
 mod worker_api;
+mod worker_ca;
 mod worker_tokens;
 
 pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Peer, Principal};

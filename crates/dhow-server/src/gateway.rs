@@ -28,7 +28,8 @@ pub use options::GatewayOptions;
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
-    CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
+    CertificateError, EXPIRED_RENEWABLE_SECS, ExpiredIdentity, InternalTokens, WorkerCertificates,
+    WorkerTier, worker_routes,
 };
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, Pla
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
 pub use tokens::{
-    TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole,
+    TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,
 };
 

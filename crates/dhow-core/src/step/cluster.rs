@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::api_tokens;
+use super::{api_tokens, worker_cas};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
+use crate::maps::retain;
 use crate::state::{NodeInfo, Secret, State, Token};
 
 pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> Result<Outcome, Refused> {
@@ -31,16 +32,7 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             uses_allowed,
             expires_unix_secs,
         } => {
-            if state.tokens.contains_key(nonce) {
-                return Err(Refused::TokenKnown);
-            }
-            let token = Token {
-                uses_allowed: *uses_allowed,
-                expires_unix_secs: *expires_unix_secs,
-                revoked: false,
-                uses: OrdMap::new(),
-            };
-            state.tokens.insert(nonce.clone(), Arc::new(token));
+            issue_token(state, nonce, *uses_allowed, *expires_unix_secs)?;
         }
         ClusterCommand::RevokeToken { nonce } => {
             let token = state.tokens.get_mut(nonce).ok_or(Missing::Token)?;
@@ -64,8 +56,43 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         }
         ClusterCommand::IssueApiToken { id, token } => api_tokens::issue(state, id, token)?,
         ClusterCommand::RevokeApiToken { id } => api_tokens::revoke(state, id)?,
+        ClusterCommand::RotateWorkerCa {
+            now_unix_secs,
+            believed_until_unix_secs,
+        } => worker_cas::rotate(state, *now_unix_secs, *believed_until_unix_secs)?,
     }
     Ok(Outcome::Done)
+}
+
+/// No token is good for longer than this, so that one that ends so long before a new one has ended already.
+const TOKEN_LIFE_SECS_MAX: i64 = 31 * 86_400;
+
+/// Those that have expired make room.
+fn issue_token(
+    state: &mut State,
+    nonce: &Arc<str>,
+    uses_allowed: u32,
+    expires_unix_secs: i64,
+) -> Result<(), Refused> {
+    if state.tokens.contains_key(nonce) {
+        return Err(Refused::TokenKnown);
+    }
+    let over = expires_unix_secs.saturating_sub(TOKEN_LIFE_SECS_MAX);
+    let is_good = |token: &Token| token.expires_unix_secs >= over;
+    if state.tokens.values().filter(|token| is_good(token)).count() >= State::WORKER_TOKENS_MAX {
+        return Err(Refused::NotNow(
+            "too many tokens of workers are kept: wait until earlier ones have expired, or make one with more uses",
+        ));
+    }
+    retain(&mut state.tokens, |_, token| is_good(token));
+    let token = Token {
+        uses_allowed,
+        expires_unix_secs,
+        revoked: false,
+        uses: OrdMap::new(),
+    };
+    state.tokens.insert(nonce.clone(), Arc::new(token));
+    Ok(())
 }
 
 fn set_secret(state: &mut State, name: &Arc<str>, sealed: &Arc<[u8]>) {

@@ -18,7 +18,7 @@ use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
     cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics, nodes,
-    openapi, plan, progress, replicas, secrets, tokens, worker_tokens,
+    openapi, plan, progress, replicas, secrets, tokens, worker_ca, worker_tokens,
 };
 
 /// The API as a service. Open streams end with `end`.
@@ -56,6 +56,7 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::backup))
+        .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
         .routes(routes!(nodes::drain))

@@ -12,3 +12,4 @@ mod serving;
 mod streams;
 mod support;
 mod tokens;
+mod worker_tokens;

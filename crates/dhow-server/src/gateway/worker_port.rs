@@ -65,7 +65,7 @@ impl WorkerPort {
         clock: Arc<dyn Clock>,
         view: RuntimeView,
     ) -> Result<Self, WorkerPortError> {
-        let config = tls.server_config_worker_port(workers);
+        let config = tls.server_config_workers(workers);
         let config = config.map_err(WorkerPortError::Tls)?;
         let listener = TcpListener::bind(addr).await;
         let listener = listener.map_err(|cause| WorkerPortError::Bind { addr, cause })?;
@@ -193,5 +193,65 @@ impl WorkerPort {
                 }),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dhow_core::command::{ClusterCommand, Command};
+    use dhow_core::ids::NodeId;
+    use dhow_core::state::State;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
+    use crate::leases::tests::support::{OWN, TestServer};
+
+    #[tokio::test]
+    async fn a_certificate_counts_for_its_cluster_and_its_time() {
+        let server = TestServer::start(&[OWN.0]).await;
+        let bootstrap = ClusterCommand::Bootstrap {
+            cluster_id: "harbour".into(),
+            feature_level: State::FEATURE_LEVEL,
+        };
+        server.write(Command::Cluster(bootstrap)).await;
+        let now_unix_secs = server.clock.wall_unix_ms() / 1_000;
+        let key = ClusterKey::generate().unwrap();
+        let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
+        let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
+        let cas = Arc::new(cas);
+        let port = WorkerPort::bind(
+            ([127, 0, 0, 1], 0).into(),
+            &tls,
+            Arc::clone(&cas),
+            Arc::new(server.clock.clone()),
+            server.handle.view(),
+        );
+        let port = port.await.unwrap();
+        let csr_pem = WorkerKey::generate().unwrap().csr_pem().unwrap();
+        let shown = |cluster: &str, made: i64| {
+            let chain = cas.issue(&csr_pem, NodeId(40), cluster, made).unwrap();
+            port.shown(&CertificateDer::from_pem_slice(chain.as_bytes()).unwrap())
+        };
+        let known = Shown {
+            identity: Some(Identity::Worker(NodeId(40))),
+            expired: None,
+        };
+        assert_eq!(shown("harbour", now_unix_secs), known);
+        assert_eq!(shown("another", now_unix_secs), Shown::default());
+        let life_secs = i64::try_from(WORKER_CERT_LIFETIME.as_secs()).unwrap();
+        let expired = Shown {
+            identity: None,
+            expired: Some(ExpiredIdentity {
+                node: NodeId(40),
+                expired_unix_secs: now_unix_secs - 1,
+            }),
+        };
+        assert_eq!(shown("harbour", now_unix_secs - life_secs - 1), expired);
+        assert_eq!(
+            shown("harbour", now_unix_secs - life_secs),
+            known,
+            "its last second"
+        );
     }
 }

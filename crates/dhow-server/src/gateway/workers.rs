@@ -10,7 +10,7 @@ mod tier;
 
 pub use http::worker_routes;
 pub use internal_token::InternalTokens;
-pub use renew::ExpiredIdentity;
+pub use renew::{EXPIRED_RENEWABLE_SECS, ExpiredIdentity};
 pub use tier::{CertificateError, WorkerCertificates, WorkerTier};
 
 #[cfg(test)]

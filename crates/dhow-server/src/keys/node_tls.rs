@@ -79,15 +79,9 @@ impl NodeTls {
     }
 
     /// The port of the workers. Who registers has no certificate yet; a worker knows this end by the fingerprint in
-    /// its token, which is the CA's that made the certificate shown here.
-    pub fn server_config_workers(&self, workers: &[WorkerCa]) -> Result<ServerConfig, Error> {
-        let mut roots = RootCertStore::empty();
-        add_workers(&mut roots, workers)?;
-        self.server_config(roots, Certificate::Optional, &ALPN_WORKERS)
-    }
-
-    /// The same with CAs that may change: who has an expired certificate is let in, and told apart by its age.
-    pub fn server_config_worker_port(&self, workers: Arc<WorkerCas>) -> Result<ServerConfig, Error> {
+    /// its token, which is the CA's that made the certificate shown here. One with an expired certificate is let in:
+    /// whoever serves the connection tells it apart by its age.
+    pub fn server_config_workers(&self, workers: Arc<WorkerCas>) -> Result<ServerConfig, Error> {
         self.server_config_with(Arc::new(WorkerVerifier(workers)), &ALPN_WORKERS)
     }
 

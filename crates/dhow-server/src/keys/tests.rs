@@ -3,4 +3,5 @@
 mod certificates;
 mod files;
 mod handshakes;
+mod worker_tier;
 mod workers;

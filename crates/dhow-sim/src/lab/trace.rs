@@ -104,7 +104,8 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::SetSecret { .. }
         | ClusterCommand::RemoveSecret { .. }
         | ClusterCommand::IssueApiToken { .. }
-        | ClusterCommand::RevokeApiToken { .. } => None,
+        | ClusterCommand::RevokeApiToken { .. }
+        | ClusterCommand::RotateWorkerCa { .. } => None,
     }
 }
 

@@ -75,6 +75,16 @@ impl WorkerTokenCreateRequest {
     }
 }
 
+/// A new CA of the workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerCaRotated {
+    pub state_revision: u64,
+    /// The one that makes certificates from now on.
+    pub generation: u32,
+    /// Until then the one before it is believed.
+    pub believed_until_unix_secs: i64,
+}
+
 /// What a token is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

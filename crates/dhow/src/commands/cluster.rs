@@ -7,6 +7,7 @@ mod offline;
 use clap::Subcommand;
 use dhow_server::keys::ClusterKey;
 use dhow_wire::ClusterStatus;
+use dhow_wire::api::WorkerCaRotated;
 
 use super::wait::yes_no;
 use crate::client::{Client, Request};
@@ -38,6 +39,10 @@ enum Command {
     Backup(backup::Args),
     Restore(offline::RestoreArgs),
     Recover(offline::RecoverArgs),
+    /// Make a new CA of the workers; the one before is believed until the last certificate of it is of no use
+    ///
+    /// Nothing stops for it: workers take certificates of the new one by themselves.
+    RotateWorkerCa,
 }
 
 impl Args {
@@ -45,7 +50,11 @@ impl Args {
     pub fn is_offline(&self) -> bool {
         match self.command {
             Command::Keygen | Command::Restore(_) | Command::Recover(_) => true,
-            Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => false,
+            Command::Status { .. }
+            | Command::Add(_)
+            | Command::Remove(_)
+            | Command::Backup(_)
+            | Command::RotateWorkerCa => false,
         }
     }
 }
@@ -56,9 +65,11 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
         Command::Keygen => keygen(),
         Command::Restore(args) => offline::restore(args),
         Command::Recover(args) => offline::recover(args),
-        Command::Status { .. } | Command::Add(_) | Command::Remove(_) | Command::Backup(_) => {
-            Ok(Exit::BadInput)
-        }
+        Command::Status { .. }
+        | Command::Add(_)
+        | Command::Remove(_)
+        | Command::Backup(_)
+        | Command::RotateWorkerCa => Ok(Exit::BadInput),
     }
 }
 
@@ -68,6 +79,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         Command::Add(args) => members::add(args, client).await,
         Command::Remove(args) => members::remove(args, client).await,
         Command::Backup(args) => backup::run(args, client).await,
+        Command::RotateWorkerCa => rotate_worker_ca(client).await,
         Command::Keygen | Command::Restore(_) | Command::Recover(_) => run_offline(args),
     }
 }
@@ -77,6 +89,17 @@ fn keygen() -> anyhow::Result<Exit> {
     let mut line = ClusterKey::generate()?.reveal();
     line.push('\n');
     output::data(&line)?;
+    Ok(Exit::Done)
+}
+
+async fn rotate_worker_ca(client: &Client) -> anyhow::Result<Exit> {
+    let request = Request::post(&["cluster", "worker-ca", "rotate"]);
+    let rotated: WorkerCaRotated = client.fetch_as(request).await?;
+    let days = (rotated.believed_until_unix_secs - output::now_unix_secs()) / 86_400;
+    output::note(&format!(
+        "generation {} of the workers' CA makes certificates from now on; the one before is believed for {days} more days",
+        rotated.generation
+    ));
     Ok(Exit::Done)
 }
 

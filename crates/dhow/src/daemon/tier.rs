@@ -1,7 +1,8 @@
 //! What makes a raft server the server of a worker tier: the workers' CA, their tokens, and a port of their own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use dhow_core::ids::NodeId;
@@ -24,13 +25,15 @@ use super::security::Security;
 /// The CAs that are believed, for people who look: none of it is secret, and nothing reads it.
 const CA_FILE: &str = "worker-ca.pem";
 
-/// The generation of the workers' CA that a cluster begins with.
-const FIRST_GENERATION: u32 = 1;
+/// How often it is looked whether a replaced CA is still believed.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub struct Tier {
     port: WorkerPort,
     cas: Arc<WorkerCas>,
+    ca_dir: PathBuf,
+    clock: Arc<dyn Clock>,
     pub door: PeerHttp,
     pub gate: WorkerTier,
     pub token_key: WorkerTokenKey,
@@ -49,9 +52,12 @@ pub async fn open(
     // Reading the key has failed before where there is none.
     let security = security.context("a worker tier needs the cluster's key")?;
     let ca = Arc::clone(security.tls.ca());
-    let cas = WorkerCas::new(&security.key, ca, FIRST_GENERATION, &[]);
+    let known = view.state().worker_cas.clone();
+    let older = known.older(clock.wall_unix_ms().div_euclid(1_000));
+    let cas = WorkerCas::new(&security.key, ca, known.newest(), &older);
     let cas = Arc::new(cas.context("the workers' CA cannot be made")?);
-    write_cas(&config.worker_ca_dir(), &cas)?;
+    let ca_dir = config.worker_ca_dir();
+    write_cas(&ca_dir, &cas)?;
     let port = WorkerPort::bind(
         *worker_grpc_addr,
         &security.tls,
@@ -73,6 +79,8 @@ pub async fn open(
     Ok(Some(Tier {
         port: port.await?,
         cas,
+        ca_dir,
+        clock: Arc::clone(clock),
         door: PeerHttp::new(Arc::new(dialer)),
         gate: WorkerTier {
             token_key: token_key.verifying_key(),
@@ -86,8 +94,39 @@ pub async fn open(
 impl Tier {
     /// Serves the workers until `end`.
     pub async fn serve(self, gateway: NodeGateway, view: RuntimeView, end: CancellationToken) {
-        tracing::info!(cas = ?self.cas, "workers may connect");
-        self.port.serve(gateway.at(worker_address(view)), end).await;
+        let following = follow(&self.cas, &self.ca_dir, &self.clock, &view);
+        let serving = self.port.serve(gateway.at(worker_address(view.clone())), end);
+        tokio::select! {
+            () = serving => {}
+            () = following => {}
+        }
+    }
+}
+
+/// Believes the CAs that the state says, as soon as it does; never ends.
+async fn follow(cas: &Arc<WorkerCas>, dir: &Path, clock: &Arc<dyn Clock>, view: &RuntimeView) {
+    let mut states = view.states();
+    loop {
+        let known = states.borrow_and_update().worker_cas.clone();
+        let older = known.older(clock.wall_unix_ms().div_euclid(1_000));
+        match cas.trust(known.newest(), &older) {
+            Ok(true) => {
+                let (dir, cas) = (dir.to_owned(), Arc::clone(cas));
+                tracing::info!(newest = known.newest(), ?older, "the workers' CA has changed");
+                let written = tokio::task::spawn_blocking(move || write_cas(&dir, &cas)).await;
+                if let Ok(Err(error)) = written {
+                    tracing::warn!("{error:#}");
+                }
+            }
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the new CA of the workers cannot be made"),
+        }
+        // A busy cluster changes its state many times a second, and this one part of it hardly ever.
+        let look = tokio::time::sleep(LOOK_EVERY);
+        tokio::select! {
+            () = look => {}
+            _ = states.wait_for(|state| state.worker_cas != known) => {}
+        }
     }
 }
 

@@ -127,11 +127,12 @@ impl Worker<'_> {
         let mut agent = tokio::spawn(agent.run(end.clone()));
         let api = self.answer(&handle, &host, session.standing(), &end).await?;
         tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
+        let unknown = CancellationToken::new();
         let ended = tokio::select! {
             () = cancel.cancelled() => Ok(Ended::Cancelled),
             () = drained(session.drains(), handle.settled()) => Ok(Ended::Drained),
-            () = self.removed(&session, &removable, &handle) => Ok(Ended::Removed),
-            refused = self.renewal().run() => Err(refused.into()),
+            () = self.removed(&session, &removable, &handle, &unknown) => Ok(Ended::Removed),
+            refused = self.renewal(&unknown).run() => Err(refused.into()),
             ended = &mut agent => Err(match ended {
                 Ok(Ok(())) => anyhow::anyhow!("the agent ended by itself"),
                 Ok(Err(error)) => anyhow::Error::new(error),
@@ -159,7 +160,7 @@ impl Worker<'_> {
         GrpcSession::start(options)
     }
 
-    fn renewal(&self) -> Renewal {
+    fn renewal(&self, unknown: &CancellationToken) -> Renewal {
         Renewal {
             identity: Arc::clone(&self.identity),
             dir: self.dir.clone(),
@@ -169,6 +170,7 @@ impl Worker<'_> {
                 backoff: Backoff::of_workers(),
             },
             clock: Arc::new(SystemClock::new()),
+            unknown: unknown.clone(),
         }
     }
 
@@ -210,12 +212,19 @@ impl Worker<'_> {
 
     /// Resolves when the cluster has said that it does not know this node, and nothing of it is left here, or another
     /// token is there to join with.
-    async fn removed(&self, session: &GrpcSession, removable: &RemovableSession, agent: &AgentHandle) {
+    async fn removed(
+        &self,
+        session: &GrpcSession,
+        removable: &RemovableSession,
+        agent: &AgentHandle,
+        unknown: &CancellationToken,
+    ) {
         let mut standing = session.standing();
-        // The session lives as long as this is asked.
-        let _ = standing
-            .wait_for(|standing| matches!(standing, Standing::Unknown))
-            .await;
+        tokio::select! {
+            // The session lives as long as this is asked.
+            _ = standing.wait_for(|standing| matches!(standing, Standing::Unknown)) => {}
+            () = unknown.cancelled() => {}
+        }
         if self.other_token().is_some() {
             return;
         }

@@ -26,5 +26,6 @@ mod survival;
 mod up;
 mod verbs;
 mod web;
+mod worker_certificates;
 mod worker_doors;
 mod worker_tier;

@@ -267,7 +267,7 @@ fn a_worker_is_who_its_certificate_says() {
         standing(&cluster, other, nobody(stranger), "belongs to another cluster").await;
     });
     let id = first.node().0;
-    cluster.workers[0].kill9();
+    cluster.power_off_worker(0);
     cluster.nodes[0]
         .dhow(&["node", "rm", &id.to_string(), "--force"])
         .ends_with(0);
@@ -283,6 +283,8 @@ fn a_worker_is_who_its_certificate_says() {
     });
     let plain = reqwest_get(&format!("http://{door}/api/v1/internal/door/pulls"));
     assert_eq!(plain, 403);
+    cluster.workers[0].begin();
+    assert_eq!(cluster.workers[0].ended().code(), Some(4));
     cluster.finish();
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Cluster, Replica, Service, is_alive, until};
+use crate::support::{Cluster, Network, Replica, Service, is_alive, until};
 
 fn spread(count: u32) -> Service {
     Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
@@ -144,6 +144,46 @@ fn what_a_dead_worker_ran_is_placed_elsewhere() {
 }
 
 #[test]
+fn a_worker_that_is_cut_off_stops_what_is_no_longer_its_own() {
+    if let Some(why) = Network::obstacle() {
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    let cluster = Cluster::worker_tier_apart("apart", 3, 2, &json!({}));
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", spread(4))])
+        .ends_with(0);
+    // Across a network, without a word about where the workers are.
+    for server in &cluster.nodes {
+        let logs = server.dhow(&["logs", "fleet"]).ends_with(0).stdout;
+        assert_eq!(logs.matches("speaks").count(), 4, "{logs}");
+    }
+    let (cut, other) = (
+        cluster.workers[0].node_id.unwrap(),
+        cluster.workers[1].node_id.unwrap(),
+    );
+    let network = cluster.network();
+    network.cut(cluster.nodes.len());
+    // A short while moves nothing, and what runs there runs on.
+    thread::sleep(Duration::from_secs(5));
+    assert_eq!(
+        by_node(&cluster.nodes[0].replicas()),
+        BTreeMap::from([(cut, 2), (other, 2)])
+    );
+    until("its replicas run elsewhere", || {
+        (by_node(&cluster.nodes[0].replicas()) == BTreeMap::from([(other, 4)])).then_some(())
+    });
+    assert_eq!(cluster.workers[0].workloads().len(), 2, "nobody could tell it");
+    network.heal(cluster.nodes.len());
+    until("it has heard and stopped them", || {
+        cluster.workers[0].workloads().is_empty().then_some(())
+    });
+    cluster.until_complete();
+    assert_eq!(cluster.workers[1].workloads().len(), 4);
+    cluster.finish();
+}
+
+#[test]
 fn nothing_restarts_when_servers_end() {
     let mut cluster = Cluster::worker_tier("servers", 3, 2, &json!({}));
     cluster.nodes[0].deploy("calm", &[("it", spread(4))]).ends_with(0);
@@ -226,6 +266,20 @@ fn a_removed_worker_is_refused_from_then_on() {
     assert!(said.contains("dhow token create-worker"), "{said}");
     assert_eq!(cluster.workers[0].workloads().len(), 0);
     assert_eq!(status_of(&cluster, id), "gone");
+    // One that was removed while its daemon was away stops what it left, when it comes back.
+    let other = cluster.workers[1].node_id.unwrap();
+    let token = cluster.worker_token(&[]);
+    let third = cluster.add_worker(&token);
+    cluster.workers[third].restart();
+    cluster.learn_id(third);
+    cluster.workers[1].kill9();
+    assert!(!cluster.workers[1].workloads().is_empty());
+    cluster.nodes[0]
+        .dhow(&["node", "rm", &other.to_string(), "--force"])
+        .ends_with(0);
+    cluster.workers[1].begin();
+    assert_eq!(cluster.workers[1].ended().code(), Some(4));
+    assert_eq!(cluster.workers[1].workloads().len(), 0);
     // Neither its certificate nor the token that it joined with lets it back in.
     cluster.workers[0].begin();
     assert_eq!(cluster.workers[0].ended().code(), Some(4));

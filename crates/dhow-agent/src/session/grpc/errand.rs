@@ -43,6 +43,9 @@ pub struct Joining {
 pub enum ErrandError {
     #[error("the cluster refuses: {0}")]
     Refused(String),
+    /// It was removed.
+    #[error("the cluster does not know this node")]
+    UnknownNode,
     #[error(
         "the server belongs to cluster {found:?}, the token to {wanted:?}: check the servers that this worker is given"
     )]
@@ -108,9 +111,9 @@ impl Errand {
                         refusal @ (Refusal::Credential(_)
                         | Refusal::NotGiven(_)
                         | Refusal::Malformed(_)
-                        | Refusal::Identity(_)
-                        | Refusal::UnknownNode),
+                        | Refusal::Identity(_)),
                     ) => return Err(ErrandError::Refused(refusal.to_string())),
+                    Some(Refusal::UnknownNode) => return Err(ErrandError::UnknownNode),
                     Some(
                         Refusal::NotLeader { leader: None }
                         | Refusal::Busy

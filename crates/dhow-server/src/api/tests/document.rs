@@ -34,6 +34,7 @@ GET /health
 GET /metrics
 GET /ready
 POST /api/v1/cluster/members
+POST /api/v1/cluster/worker-ca/rotate
 POST /api/v1/deployments
 POST /api/v1/deployments/{name}/replicas/{id}/exec
 POST /api/v1/deployments/{name}/restart
@@ -47,6 +48,7 @@ POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
 POST /api/v1/tokens
+POST /api/v1/tokens/workers
 PUT /api/v1/secrets/{name}
 ";
 

@@ -16,6 +16,9 @@ use crate::identity::Identity;
 const RENEWABLE_DAYS: i64 = 30;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
+/// The same in seconds.
+pub const EXPIRED_RENEWABLE_SECS: i64 = RENEWABLE_DAYS * DAY_SECS;
+
 /// A certificate of this cluster's worker CA that is sound but has expired: good for a renewal and for nothing else.
 /// Put into a request's extensions by whoever ends TLS, in place of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,6 +96,7 @@ impl Before {
             ClusterCommand::RevokeApiToken { id } => {
                 Event::new(EventKind::TokenRevoked).with_message(id.as_ref())
             }
+            ClusterCommand::RotateWorkerCa { .. } => Event::new(EventKind::WorkerCaRotated),
         };
         Some(event)
     }

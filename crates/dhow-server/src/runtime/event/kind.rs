@@ -9,6 +9,7 @@ pub enum EventKind {
     LeaderChanged,
     TokenIssued,
     TokenRevoked,
+    WorkerCaRotated,
     SecretSet,
     SecretRemoved,
     NodeJoined,

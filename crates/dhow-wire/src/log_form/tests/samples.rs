@@ -34,7 +34,7 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa);
 variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests);
@@ -195,6 +195,10 @@ fn cluster() -> Vec<ClusterCommand> {
             token: api_token(),
         },
         ClusterCommand::RevokeApiToken { id: "t-1".into() },
+        ClusterCommand::RotateWorkerCa {
+            now_unix_secs: 1_700_000_000,
+            believed_until_unix_secs: 1_700_086_400,
+        },
     ]
 }
 
@@ -361,6 +365,10 @@ pub fn state() -> State {
         Command::Cluster(ClusterCommand::IssueApiToken {
             id: "t-1".into(),
             token: api_token(),
+        }),
+        Command::Cluster(ClusterCommand::RotateWorkerCa {
+            now_unix_secs: 1_700_000_000,
+            believed_until_unix_secs: 1_700_086_400,
         }),
         Command::Deployment(DeploymentCommand::Deploy {
             spec: spec(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dhow_agent::session::grpc::{Errand, ErrandError};
 use dhow_server::clock::Clock;
 use dhow_server::keys::WorkerIdentity;
+use tokio_util::sync::CancellationToken;
 
 use super::identity_dir::IdentityDir;
 use super::refused::Refused;
@@ -19,6 +20,8 @@ pub struct Renewal {
     pub dir: IdentityDir,
     pub errand: Errand,
     pub clock: Arc<dyn Clock>,
+    /// Cancelled where the cluster does not know this worker any more.
+    pub unknown: CancellationToken,
 }
 
 impl Renewal {
@@ -33,7 +36,13 @@ impl Renewal {
             }
             match self.renew().await {
                 Ok(()) => tracing::info!(node = %self.identity.node(), "the worker's certificate is renewed"),
-                Err(Failed::Refused(why)) if self.has_expired() => return Refused(why),
+                Err(Failed::Unknown) => {
+                    self.unknown.cancel();
+                    std::future::pending::<()>().await;
+                }
+                Err(Failed::Refused(why)) if self.has_expired() => {
+                    return Refused(format!("{why}; what runs here goes on without this worker"));
+                }
                 Err(Failed::Refused(why) | Failed::Other(why)) => {
                     tracing::error!(why, "the worker's certificate cannot be renewed; trying again");
                     tokio::time::sleep(Duration::from_millis(LOOK_EVERY_MS)).await;
@@ -50,6 +59,7 @@ impl Renewal {
             .map_err(|error| other(error.to_string()))?;
         let chain = self.errand.renew(&csr_pem).await.map_err(|error| match error {
             ErrandError::Refused(why) => Failed::Refused(why),
+            ErrandError::UnknownNode => Failed::Unknown,
             ErrandError::OtherCluster { .. } => Failed::Other(error.to_string()),
         })?;
         // Checked before it takes the place of the old one on the disk.
@@ -83,6 +93,7 @@ impl Renewal {
 }
 
 enum Failed {
+    Unknown,
     Refused(String),
     Other(String),
 }

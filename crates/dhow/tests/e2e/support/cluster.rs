@@ -45,6 +45,10 @@ impl Cluster {
             Where::Loopback => None,
             Where::Namespaces => Some(Network::new(name, count)),
         };
+        Self::prepare_on(name, count, network, mode, extra)
+    }
+
+    fn prepare_on(name: &str, count: usize, network: Option<Network>, mode: &str, extra: &Value) -> Self {
         let scratches: Vec<_> = (0..count)
             .map(|node| Scratch::new(&format!("{name}-{node}")))
             .collect();
@@ -111,7 +115,19 @@ impl Cluster {
 
     /// Servers of a worker tier, and so many workers that have joined them.
     pub fn worker_tier(name: &str, servers: usize, workers: usize, extra: &Value) -> Self {
-        let mut cluster = Self::prepare(name, servers, Where::Loopback, "worker-tier", extra);
+        let cluster = Self::prepare(name, servers, Where::Loopback, "worker-tier", extra);
+        cluster.with_workers(workers)
+    }
+
+    /// The same with a network namespace for each, the workers after the servers.
+    pub fn worker_tier_apart(name: &str, servers: usize, workers: usize, extra: &Value) -> Self {
+        let network = Some(Network::new(name, servers + workers));
+        let cluster = Self::prepare_on(name, servers, network, "worker-tier", extra);
+        cluster.with_workers(workers)
+    }
+
+    fn with_workers(mut self, workers: usize) -> Self {
+        let cluster = &mut self;
         for node in &mut cluster.nodes {
             node.restart();
         }
@@ -124,7 +140,7 @@ impl Cluster {
                 cluster.learn_id(place);
             }
         }
-        cluster
+        self
     }
 
     /// A token with which workers join.
@@ -145,7 +161,7 @@ impl Cluster {
         daemon.node_id = Some(u64::MAX);
         daemon.ready_path = "/ready";
         let token_file = daemon.file("token", token);
-        let config = json!({
+        let mut config = json!({
             "api_addr": format!("127.0.0.1:{}", daemon.api_port),
             "cluster": {
                 "mode": "worker-tier", "role": "worker", "token_file": token_file,
@@ -154,6 +170,11 @@ impl Cluster {
             "labels": { "place": place.to_string() },
             "resources": { "cpu": 64, "memory": "64Gi" },
         });
+        if let Some(network) = &self.network {
+            // Where the servers find it, it knows by itself.
+            daemon.namespace = Some(network.namespace(self.nodes.len() + place));
+            config["api_addr"] = json!("127.0.0.1:3669");
+        }
         daemon.config = Some(config.to_string());
         self.workers.push(daemon);
         place
