@@ -20,3 +20,5 @@ mod survival;
 mod up;
 mod verbs;
 mod web;
+mod worker_doors;
+mod worker_tier;

@@ -13,7 +13,7 @@ mod seed;
 use std::time::{Duration, Instant};
 
 pub use answer::Answer;
-pub use api::Reply;
+pub use api::{Reply, ask};
 pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, replicas_at};
 pub use deployment::{Service, deployment};

@@ -20,7 +20,12 @@ pub enum Where {
 /// See the module. Nodes are named by their place, from 0; the cluster's own ids are one more.
 pub struct Cluster {
     pub nodes: Vec<Daemon>,
+    /// Those of a worker tier, which the servers above do not count.
+    pub workers: Vec<Daemon>,
     network: Option<Network>,
+    name: String,
+    /// Where each server takes workers.
+    worker_addrs: Vec<String>,
 }
 
 impl Cluster {
@@ -46,6 +51,7 @@ impl Cluster {
         let mark = std::env::temp_dir().join(format!("dhow-e2e-{}-{name}", std::process::id()));
         let mut peers = Vec::new();
         let mut daemons = Vec::new();
+        let mut worker_addrs = Vec::new();
         for (node, scratch) in scratches.into_iter().enumerate() {
             let mut daemon = Daemon::at(scratch);
             daemon.mark = mark.clone();
@@ -59,6 +65,10 @@ impl Cluster {
                 None => ("127.0.0.1".to_owned(), free_port()),
             };
             let mut peer = json!({ "id": node + 1, "api_addr": format!("{ip}:{}", daemon.api_port) });
+            worker_addrs.push(match &network {
+                Some(_) => format!("{ip}:3670"),
+                None => format!("{ip}:{}", free_port()),
+            });
             if mode != "static" {
                 peer["raft_addr"] = json!(format!("{ip}:{raft_port}"));
             }
@@ -70,7 +80,12 @@ impl Cluster {
             .output();
         let key = key.unwrap().stdout;
         for (node, daemon) in daemons.iter_mut().enumerate() {
+            let is_tier = mode == "worker-tier";
             let mut mode = json!({ "mode": mode, "node_id": node + 1, "peers": peers });
+            if is_tier {
+                mode["role"] = json!("server");
+                mode["worker_grpc_addr"] = json!(worker_addrs[node]);
+            }
             for (name, value) in extra.as_object().unwrap() {
                 mode[name] = value.clone();
             }
@@ -87,8 +102,78 @@ impl Cluster {
         }
         Self {
             nodes: daemons,
+            workers: Vec::new(),
             network,
+            name: name.to_owned(),
+            worker_addrs,
         }
+    }
+
+    /// Servers of a worker tier, and so many workers that have joined them.
+    pub fn worker_tier(name: &str, servers: usize, workers: usize, extra: &Value) -> Self {
+        let mut cluster = Self::prepare(name, servers, Where::Loopback, "worker-tier", extra);
+        for node in &mut cluster.nodes {
+            node.restart();
+        }
+        cluster.until_complete();
+        if workers > 0 {
+            let token = cluster.worker_token(&["--uses", &workers.to_string()]);
+            for _ in 0..workers {
+                let place = cluster.add_worker(&token);
+                cluster.workers[place].restart();
+                cluster.learn_id(place);
+            }
+        }
+        cluster
+    }
+
+    /// A token with which workers join.
+    pub fn worker_token(&self, args: &[&str]) -> String {
+        let all = ["token", "create-worker"].into_iter().chain(args.iter().copied());
+        let all: Vec<&str> = all.collect();
+        let answer = self.nodes[self.until_leader()].dhow(&all).ends_with(0);
+        answer.stdout.trim().to_owned()
+    }
+
+    /// One more worker with this token, not started yet. Gives its place among the workers.
+    pub fn add_worker(&mut self, token: &str) -> usize {
+        let place = self.workers.len();
+        let scratch = Scratch::new(&format!("{}-worker-{place}", self.name));
+        let mut daemon = Daemon::at(scratch);
+        daemon.mark = self.nodes[0].mark.clone();
+        // None of the cluster's, until it has one.
+        daemon.node_id = Some(u64::MAX);
+        daemon.ready_path = "/ready";
+        let token_file = daemon.file("token", token);
+        let config = json!({
+            "api_addr": format!("127.0.0.1:{}", daemon.api_port),
+            "cluster": {
+                "mode": "worker-tier", "role": "worker", "token_file": token_file,
+                "servers": self.worker_addrs.iter().map(|addr| format!("https://{addr}")).collect::<Vec<_>>(),
+            },
+            "labels": { "place": place.to_string() },
+            "resources": { "cpu": 64, "memory": "64Gi" },
+        });
+        daemon.config = Some(config.to_string());
+        self.workers.push(daemon);
+        place
+    }
+
+    /// The id that the cluster has given the worker.
+    pub fn learn_id(&mut self, place: usize) -> u64 {
+        let id = until("the worker is listed", || {
+            let listed = self.nodes[self.leader()?].get("/api/v1/nodes").ok()?.json();
+            let own = listed.as_array()?.iter();
+            let mut own = own.filter(|node| node["labels"]["place"] == place.to_string());
+            own.next_back()?["node_id"].as_u64()
+        });
+        self.workers[place].node_id = Some(id);
+        id
+    }
+
+    /// Where the servers take workers.
+    pub fn worker_addrs(&self) -> &[String] {
+        &self.worker_addrs
     }
 
     pub fn network(&self) -> &Network {
@@ -120,7 +205,8 @@ impl Cluster {
 
     /// Until every node that runs is known as ready.
     pub fn until_complete(&self) {
-        let running = self.nodes.iter().filter(|node| node.is_running()).count();
+        let all = self.nodes.iter().chain(&self.workers);
+        let running = all.filter(|node| node.is_running()).count();
         until("all nodes are ready", || {
             let leader = self.leader()?;
             let listed = self.nodes[leader].get("/api/v1/nodes").ok()?.json();
@@ -131,23 +217,12 @@ impl Cluster {
 
     /// The daemon and everything that runs on account of it end at once.
     pub fn power_off(&mut self, node: usize) {
-        let daemon = &mut self.nodes[node];
-        if daemon.is_running() {
-            daemon.kill9();
-        }
-        let (daemon, folder) = (&self.nodes[node], &self.nodes[node].scratch.path);
-        // Until nothing of it is left: what is ended last may have started something before.
-        loop {
-            let marked = host::marked(folder).into_iter().map(|process| process.pid);
-            let all: Vec<u32> = marked
-                .chain(daemon.workloads())
-                .filter(|pid| host::is_alive(*pid))
-                .collect();
-            if all.is_empty() {
-                return;
-            }
-            all.into_iter().for_each(|pid| host::signal(pid, Signal::KILL));
-        }
+        power_off(&mut self.nodes[node]);
+    }
+
+    /// The same for a worker.
+    pub fn power_off_worker(&mut self, place: usize) {
+        power_off(&mut self.workers[place]);
     }
 
     /// Processes of replicas on one node.
@@ -163,13 +238,13 @@ impl Cluster {
             let name = deployment["deployment"].as_str().unwrap();
             self.nodes[leader].dhow(&["rm", name, "--wait"]).ends_with(0);
         }
-        for node in &mut self.nodes {
+        for node in self.workers.iter_mut().chain(&mut self.nodes) {
             if node.is_running() {
                 let ended = node.term();
                 assert_eq!(ended.code(), Some(0), "{}", node.said());
             }
         }
-        for node in &self.nodes {
+        for node in self.workers.iter().chain(&self.nodes) {
             node.nothing_is_left();
             until("no replica is left", || node.workloads().is_empty().then_some(()));
         }
@@ -178,9 +253,28 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for node in 0..self.nodes.len() {
-            self.power_off(node);
+        for node in self.workers.iter_mut().chain(&mut self.nodes) {
+            power_off(node);
         }
+    }
+}
+
+fn power_off(daemon: &mut Daemon) {
+    if daemon.is_running() {
+        daemon.kill9();
+    }
+    let folder = &daemon.scratch.path;
+    // Until nothing of it is left: what is ended last may have started something before.
+    loop {
+        let marked = host::marked(folder).into_iter().map(|process| process.pid);
+        let all: Vec<u32> = marked
+            .chain(daemon.workloads())
+            .filter(|pid| host::is_alive(*pid))
+            .collect();
+        if all.is_empty() {
+            return;
+        }
+        all.into_iter().for_each(|pid| host::signal(pid, Signal::KILL));
     }
 }
 

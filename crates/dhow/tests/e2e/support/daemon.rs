@@ -69,6 +69,8 @@ pub struct Daemon {
     pub node_id: Option<u64>,
     /// The network namespace that it runs in, where it has one of its own.
     pub namespace: Option<String>,
+    /// What it answers with 200 once it serves.
+    pub ready_path: &'static str,
     pub scratch: Scratch,
 }
 
@@ -87,6 +89,7 @@ impl Daemon {
             api_port: free_port(),
             config: None,
             namespace: None,
+            ready_path: "/api/v1/cluster",
             mark: scratch.path.clone(),
             node_id: None,
             scratch,
@@ -134,6 +137,30 @@ impl Daemon {
 
     /// Starts it, again after an end.
     pub fn restart(&mut self) {
+        let mut child = self.spawn();
+        until("the daemon answers", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the daemon ended with {status}:\n{}", self.said());
+            }
+            self.get(self.ready_path)
+                .ok()
+                .filter(|reply| reply.status == 200)
+        });
+        self.child = Some(child);
+    }
+
+    /// Starts it and waits for nothing.
+    pub fn begin(&mut self) {
+        self.child = Some(self.spawn());
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        until("the daemon ends by itself", || child.try_wait().unwrap())
+    }
+
+    fn spawn(&self) -> Child {
         assert!(self.child.is_none(), "it runs");
         let log = OpenOptions::new().create(true).append(true).open(self.log_path());
         let log = log.unwrap();
@@ -143,16 +170,7 @@ impl Daemon {
             .stderr(log)
             .stdin(Stdio::null())
             .spawn();
-        let mut child = started.unwrap();
-        until("the daemon answers", || {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("the daemon ended with {status}:\n{}", self.said());
-            }
-            self.get("/api/v1/cluster")
-                .ok()
-                .filter(|reply| reply.status == 200)
-        });
-        self.child = Some(child);
+        started.unwrap()
     }
 
     pub fn pid(&self) -> u32 {
