@@ -82,10 +82,27 @@ fn every_refusal_of_a_token_has_its_own_words() {
     cluster.workers[place].begin();
     assert_eq!(cluster.workers[place].ended().code(), Some(1));
     let listed = cluster.nodes[0].dhow(&["token", "ls", "--json"]).json();
-    let of = |id: &str| listed.as_array().unwrap().iter().find(|token| token["id"] == id).cloned().unwrap();
-    let labelled = WorkerBootstrapToken::parse(&labelled).unwrap().nonce().to_string();
-    assert_eq!((of(&labelled)["uses"].clone(), of(&labelled)["uses_left"].clone()), (json!(1), json!(0)));
-    assert_eq!((of(&id)["revoked"].clone(), of(&id)["uses_left"].clone()), (json!(true), json!(1)));
+    let of = |id: &str| {
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|token| token["id"] == id)
+            .cloned()
+            .unwrap()
+    };
+    let labelled = WorkerBootstrapToken::parse(&labelled)
+        .unwrap()
+        .nonce()
+        .to_string();
+    assert_eq!(
+        (of(&labelled)["uses"].clone(), of(&labelled)["uses_left"].clone()),
+        (json!(1), json!(0))
+    );
+    assert_eq!(
+        (of(&id)["revoked"].clone(), of(&id)["uses_left"].clone()),
+        (json!(true), json!(1))
+    );
     other.finish();
     cluster.finish();
 }
@@ -93,7 +110,11 @@ fn every_refusal_of_a_token_has_its_own_words() {
 /// The same token with another signature: that stands between its first byte and its claims.
 fn signed_by_nobody(token: &str) -> String {
     const IN_THE_SIGNATURE: usize = 20;
-    let other = if token.as_bytes()[IN_THE_SIGNATURE] == b'A' { "B" } else { "A" };
+    let other = if token.as_bytes()[IN_THE_SIGNATURE] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
     let mut changed = token.to_owned();
     changed.replace_range(IN_THE_SIGNATURE..=IN_THE_SIGNATURE, other);
     changed
@@ -101,7 +122,9 @@ fn signed_by_nobody(token: &str) -> String {
 
 fn joining(token: &str) -> Vec<u8> {
     let profile = json!({ "api_addr": "127.0.0.1:9", "os": "linux", "arch": "x86_64", "cpu_total": 1 });
-    json!({ "token": token, "profile": profile }).to_string().into_bytes()
+    json!({ "token": token, "profile": profile })
+        .to_string()
+        .into_bytes()
 }
 
 fn workers_listed(cluster: &Cluster) -> usize {
@@ -226,20 +249,33 @@ fn a_worker_is_who_its_certificate_says() {
         Arc::new(WorkerIdentity::new(key, &chain).unwrap())
     };
     let (first, second) = (read(&cluster, 0), read(&cluster, 1));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let other = second.node().0;
-        standing(&cluster, other, first.client_config().unwrap(), "the certificate is of node").await;
+        standing(
+            &cluster,
+            other,
+            first.client_config().unwrap(),
+            "the certificate is of node",
+        )
+        .await;
         standing(&cluster, other, nobody(first.fingerprint()), "show a certificate").await;
         let stranger = CaFingerprint([7; 32]);
         standing(&cluster, other, nobody(stranger), "belongs to another cluster").await;
     });
     let id = first.node().0;
     cluster.workers[0].kill9();
-    cluster.nodes[0].dhow(&["node", "rm", &id.to_string(), "--force"]).ends_with(0);
+    cluster.nodes[0]
+        .dhow(&["node", "rm", &id.to_string(), "--force"])
+        .ends_with(0);
     runtime.block_on(standing(&cluster, id, first.client_config().unwrap(), "unknown"));
     // What the worker's own door takes: servers, and nobody else.
-    let door: SocketAddr = format!("127.0.0.1:{}", cluster.workers[1].api_port).parse().unwrap();
+    let door: SocketAddr = format!("127.0.0.1:{}", cluster.workers[1].api_port)
+        .parse()
+        .unwrap();
     runtime.block_on(async {
         let mine = dial_server(&door.to_string(), first.client_config().unwrap()).await;
         let stranger = dial_server(&door.to_string(), nobody(first.fingerprint())).await;
@@ -251,13 +287,27 @@ fn a_worker_is_who_its_certificate_says() {
 }
 
 fn reqwest_get(url: &str) -> u16 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { reqwest_client(None).get(url).send().await.unwrap().status().as_u16() })
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        reqwest_client(None)
+            .get(url)
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
+    })
 }
 
 fn reqwest_client(pin: Option<CaFingerprint>) -> reqwest::Client {
     let config = client_config_pinned(pin.unwrap_or(CaFingerprint([0; 32]))).unwrap();
-    reqwest::Client::builder().tls_backend_preconfigured(config).build().unwrap()
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(config)
+        .build()
+        .unwrap()
 }
 
 #[test]
@@ -268,7 +318,10 @@ fn a_client_without_grpc_speaks_json() {
     let leader = &cluster.nodes[cluster.until_leader()];
     let base = format!("https://127.0.0.1:{}/api/v1/workers", leader.api_port);
     let client = reqwest_client(Some(pin));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let post = |path: &str, internal: Option<&str>, body: Vec<u8>| -> (u16, Value) {
         let mut request = client.post(format!("{base}/{path}")).body(body);
         if let Some(internal) = internal {
@@ -282,8 +335,15 @@ fn a_client_without_grpc_speaks_json() {
     };
     let (status, joined) = post("register", None, joining(&token));
     assert_eq!(status, 200, "{joined}");
-    let (node, internal) = (joined["node_id"].as_u64().unwrap(), joined["internal_token"].as_str().unwrap());
-    let poll = |last: u64| json!({ "node_id": node, "last_revision": last, "max_wait_secs": 1 }).to_string().into_bytes();
+    let (node, internal) = (
+        joined["node_id"].as_u64().unwrap(),
+        joined["internal_token"].as_str().unwrap(),
+    );
+    let poll = |last: u64| {
+        json!({ "node_id": node, "last_revision": last, "max_wait_secs": 1 })
+            .to_string()
+            .into_bytes()
+    };
     let (status, _) = post("poll", None, poll(0));
     assert_eq!(status, 401);
     let service = crate::support::Service::sleeper().replicas(1);
@@ -294,7 +354,10 @@ fn a_client_without_grpc_speaks_json() {
         assert_eq!(status, 200, "{polled}");
         polled["events"].get(0).cloned()
     });
-    assert_eq!((event["kind"].clone(), event["service"].clone()), (json!("set"), json!("it")));
+    assert_eq!(
+        (event["kind"].clone(), event["service"].clone()),
+        (json!("set"), json!("it"))
+    );
     assert!(event["spec"].is_object(), "{event}");
     let generation = event["assignments"][0]["generation"].clone();
     let container = json!({

@@ -41,12 +41,20 @@ fn status_of(cluster: &Cluster, id: u64) -> String {
 #[test]
 fn workers_run_what_servers_decide() {
     let cluster = Cluster::worker_tier("tier", 3, 2, &json!({}));
-    let ids: Vec<u64> = cluster.workers.iter().map(|worker| worker.node_id.unwrap()).collect();
+    let ids: Vec<u64> = cluster
+        .workers
+        .iter()
+        .map(|worker| worker.node_id.unwrap())
+        .collect();
     assert!(ids.iter().all(|id| *id > 3), "{ids:?}");
     let node = &cluster.nodes[cluster.follower()];
     node.deploy("shop", &[("web", spread(4))]).ends_with(0);
     let shares = by_node(&node.replicas());
-    assert_eq!(shares, BTreeMap::from([(ids[0], 2), (ids[1], 2)]), "on workers alone");
+    assert_eq!(
+        shares,
+        BTreeMap::from([(ids[0], 2), (ids[1], 2)]),
+        "on workers alone"
+    );
     for server in &cluster.nodes {
         let logs = server.dhow(&["logs", "shop"]).ends_with(0).stdout;
         assert_eq!(logs.matches("speaks").count(), 4, "{logs}");
@@ -56,7 +64,12 @@ fn workers_run_what_servers_decide() {
             assert_eq!(said.ends_with(3).stdout, "in\n");
         }
         let listed = server.dhow(&["node", "ls", "--json"]).json();
-        let roles: Vec<_> = listed.as_array().unwrap().iter().map(|node| node["role"].clone()).collect();
+        let roles: Vec<_> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|node| node["role"].clone())
+            .collect();
         assert_eq!(roles, ["server", "server", "server", "worker", "worker"]);
         let status = server.dhow(&["cluster", "status", "--json"]).json();
         assert_eq!(status["mode"], "worker-tier");
@@ -73,7 +86,9 @@ fn workers_run_what_servers_decide() {
 fn a_server_that_is_labelled_runs_replicas_too() {
     let extra = json!({ "labels": { "dhow.replicas": "true" } });
     let cluster = Cluster::worker_tier("labelled", 3, 0, &extra);
-    cluster.nodes[0].deploy("shop", &[("web", spread(3))]).ends_with(0);
+    cluster.nodes[0]
+        .deploy("shop", &[("web", spread(3))])
+        .ends_with(0);
     let shares = by_node(&cluster.nodes[0].replicas());
     assert_eq!(shares, BTreeMap::from([(1, 1), (2, 1), (3, 1)]));
     cluster.finish();
@@ -87,7 +102,11 @@ fn a_restarted_worker_is_the_same_node_and_moves_nothing() {
     let id = cluster.workers[0].node_id;
     cluster.workers[0].kill9();
     thread::sleep(Duration::from_secs(4));
-    assert_eq!(lives(&cluster.nodes[0].replicas()), before, "within the grace nothing is moved");
+    assert_eq!(
+        lives(&cluster.nodes[0].replicas()),
+        before,
+        "within the grace nothing is moved"
+    );
     // Without its token: it is needed for joining alone.
     std::fs::remove_file(cluster.workers[0].scratch.path.join("token")).unwrap();
     cluster.workers[0].restart();
@@ -105,8 +124,13 @@ fn a_restarted_worker_is_the_same_node_and_moves_nothing() {
 #[test]
 fn what_a_dead_worker_ran_is_placed_elsewhere() {
     let mut cluster = Cluster::worker_tier("dead", 3, 2, &json!({}));
-    cluster.nodes[0].deploy("fleet", &[("it", spread(6))]).ends_with(0);
-    let (dead, other) = (cluster.workers[0].node_id.unwrap(), cluster.workers[1].node_id.unwrap());
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", spread(6))])
+        .ends_with(0);
+    let (dead, other) = (
+        cluster.workers[0].node_id.unwrap(),
+        cluster.workers[1].node_id.unwrap(),
+    );
     cluster.power_off_worker(0);
     until("all replicas run on the other one", || {
         let shares = by_node(&cluster.nodes[0].replicas());
@@ -126,9 +150,14 @@ fn nothing_restarts_when_servers_end() {
     let before = lives(&cluster.nodes[0].replicas());
     let leader = cluster.until_leader();
     cluster.nodes[leader].kill9();
-    let next = until("another one leads", || cluster.leader().filter(|next| *next != leader));
+    let next = until("another one leads", || {
+        cluster.leader().filter(|next| *next != leader)
+    });
     until("the workers have found it", || {
-        let ready = cluster.workers.iter().filter(|worker| worker.get("/ready").is_ok_and(|reply| reply.status == 200));
+        let ready = cluster
+            .workers
+            .iter()
+            .filter(|worker| worker.get("/ready").is_ok_and(|reply| reply.status == 200));
         (ready.count() == 2).then_some(())
     });
     assert_eq!(lives(&cluster.nodes[next].replicas()), before);
@@ -156,9 +185,13 @@ fn nothing_restarts_when_servers_end() {
 #[test]
 fn a_worker_that_is_drained_for_good_ends() {
     let mut cluster = Cluster::worker_tier("drain", 3, 2, &json!({}));
-    cluster.nodes[0].deploy("fleet", &[("it", spread(4))]).ends_with(0);
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", spread(4))])
+        .ends_with(0);
     let id = cluster.workers[0].node_id.unwrap();
-    cluster.nodes[1].dhow(&["node", "drain", &id.to_string(), "--shutdown"]).ends_with(0);
+    cluster.nodes[1]
+        .dhow(&["node", "drain", &id.to_string(), "--shutdown"])
+        .ends_with(0);
     let ended = cluster.workers[0].ended();
     assert_eq!(ended.code(), Some(0), "{}", cluster.workers[0].said());
     assert_eq!(by_node(&cluster.nodes[0].replicas()).values().sum::<usize>(), 4);
@@ -166,7 +199,9 @@ fn a_worker_that_is_drained_for_good_ends() {
     // Started again while it is drained it ends again; undrained it serves.
     cluster.workers[0].begin();
     assert_eq!(cluster.workers[0].ended().code(), Some(0));
-    cluster.nodes[1].dhow(&["node", "undrain", &id.to_string()]).ends_with(0);
+    cluster.nodes[1]
+        .dhow(&["node", "undrain", &id.to_string()])
+        .ends_with(0);
     cluster.workers[0].restart();
     cluster.until_complete();
     cluster.finish();
@@ -175,11 +210,15 @@ fn a_worker_that_is_drained_for_good_ends() {
 #[test]
 fn a_removed_worker_is_refused_from_then_on() {
     let mut cluster = Cluster::worker_tier("removed", 3, 2, &json!({}));
-    cluster.nodes[0].deploy("fleet", &[("it", spread(4))]).ends_with(0);
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", spread(4))])
+        .ends_with(0);
     let id = cluster.workers[0].node_id.unwrap();
     let refused = cluster.nodes[0].dhow(&["node", "rm", &id.to_string()]);
     assert_eq!(refused.code, 4, "it has replicas: {}", refused.stderr);
-    cluster.nodes[0].dhow(&["node", "rm", &id.to_string(), "--force"]).ends_with(0);
+    cluster.nodes[0]
+        .dhow(&["node", "rm", &id.to_string(), "--force"])
+        .ends_with(0);
     // Its stream is closed, its replicas are stopped, and it ends with the reason.
     let ended = cluster.workers[0].ended();
     let said = cluster.workers[0].said();

@@ -142,9 +142,7 @@ impl Daemon {
             if let Some(status) = child.try_wait().unwrap() {
                 panic!("the daemon ended with {status}:\n{}", self.said());
             }
-            self.get(self.ready_path)
-                .ok()
-                .filter(|reply| reply.status == 200)
+            self.get(self.ready_path).ok().filter(|reply| reply.status == 200)
         });
         self.child = Some(child);
     }
