@@ -19,3 +19,4 @@ pub mod runtime;
 pub mod secrets;
 pub mod services;
 pub mod stabilization;
+pub mod tcp;

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod dispatch;
+mod keep_alive;
 mod malformed;
 mod node_info;
 #[expect(
@@ -19,6 +20,7 @@ mod report;
 
 pub use assembly::Assembly;
 pub use dispatch::to_assignments;
+pub use keep_alive::KeepAlive;
 pub use malformed::Malformed;
 pub use node_info::{from_node_info, to_node_info};
 pub use proto::nodes_client::NodesClient;
@@ -36,11 +38,6 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The largest report that a server takes: an inventory of 16,384 replicas at about 400 bytes each is 6.5 MiB.
 pub const REPORT_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// How often both sides ask whether the other still answers, and how long they wait: a cut link is noticed within
-/// five seconds, half of the default grace.
-pub const KEEP_ALIVE_EVERY_MS: u64 = 2_000;
-pub const KEEP_ALIVE_TIMEOUT_MS: u64 = 3_000;
 
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS};
+use dhow_wire::grpc::KeepAlive;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -86,18 +85,36 @@ pub async fn serve_connection(
     clock: Arc<dyn Clock>,
     end: CancellationToken,
 ) {
-    serve_stream(router, accepted.stream, accepted.peer, None, clock, end).await;
+    let connected = Connected {
+        stream: accepted.stream,
+        peer: accepted.peer,
+        expired: None,
+        keep_alive: KeepAlive::OFTEN,
+    };
+    serve_stream(router, connected, clock, end).await;
 }
 
-/// The same for one that may be known by an expired certificate alone.
+/// A connection that may be known by an expired certificate alone.
+pub(super) struct Connected {
+    pub stream: Box<dyn NodeConnection>,
+    pub peer: Peer,
+    pub expired: Option<ExpiredIdentity>,
+    pub keep_alive: KeepAlive,
+}
+
+/// The same for such a one.
 pub(super) async fn serve_stream(
     router: Router,
-    stream: Box<dyn NodeConnection>,
-    peer: Peer,
-    expired: Option<ExpiredIdentity>,
+    connected: Connected,
     clock: Arc<dyn Clock>,
     end: CancellationToken,
 ) {
+    let Connected {
+        stream,
+        peer,
+        expired,
+        keep_alive,
+    } = connected;
     let stream = HeardStream::new(stream, clock);
     let heard = stream.last_heard();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -111,8 +128,8 @@ pub(super) async fn serve_stream(
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .keep_alive_interval(Some(Duration::from_millis(KEEP_ALIVE_EVERY_MS)))
-        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS))
+        .keep_alive_interval(Some(keep_alive.every))
+        .keep_alive_timeout(keep_alive.timeout)
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use dhow_wire::grpc::KeepAlive;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,15 +14,16 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
+use super::limits::{ASKED_OFTEN_MAX, CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
 use super::node_gateway::{NodeGateway, routes};
-use super::serve::serve_stream;
+use super::serve::{Connected, serve_stream};
 use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::keys::{NodeTls, Validity, WorkerCas, identity_of, tls_refusal, worker_cluster_of};
 use crate::runtime::RuntimeView;
+use crate::tcp;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
@@ -99,10 +101,14 @@ impl WorkerPort {
             };
             let (port, router, handshakes) = (Arc::clone(&port), router.clone(), Arc::clone(&handshakes));
             let (end, abort) = (end.clone(), abort.clone());
+            let keep_alive = match CONNECTIONS_MAX - room.available_permits() <= ASKED_OFTEN_MAX {
+                true => KeepAlive::OFTEN,
+                false => KeepAlive::SELDOM,
+            };
             connections.spawn(async move {
                 let _place = place;
                 tokio::select! {
-                    () = port.receive(stream, addr, router, &handshakes, end) => {}
+                    () = port.receive((stream, addr), keep_alive, router, &handshakes, end) => {}
                     () = abort.cancelled() => {}
                 }
             });
@@ -131,14 +137,13 @@ impl WorkerPort {
 
     async fn receive(
         &self,
-        stream: TcpStream,
-        addr: SocketAddr,
+        (stream, addr): (TcpStream, SocketAddr),
+        keep_alive: KeepAlive,
         router: Router,
         handshakes: &Semaphore,
         end: CancellationToken,
     ) {
-        // Small messages go out at once; where that cannot be set they are only slower.
-        let _ = stream.set_nodelay(true);
+        tcp::prepare(&stream);
         let handshake = async {
             // Waiting for its turn is no fault of the caller's, and costs it nothing of its time.
             let turn = handshakes.acquire().await.map_err(std::io::Error::other)?;
@@ -165,8 +170,13 @@ impl WorkerPort {
             addr,
             identity: shown.identity,
         };
-        let clock = Arc::clone(&self.clock);
-        serve_stream(router, Box::new(stream), peer, shown.expired, clock, end).await;
+        let connected = Connected {
+            stream: Box::new(stream),
+            peer,
+            expired: shown.expired,
+            keep_alive,
+        };
+        serve_stream(router, connected, Arc::clone(&self.clock), end).await;
     }
 
     /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.

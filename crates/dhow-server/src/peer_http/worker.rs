@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{Dialer, PeerStream};
 use crate::keys::{NodeTls, WorkerCas, is_other_cluster, node_dns_name, tls_refusal};
+use crate::tcp;
 
 /// What is spoken inside.
 const HTTP1: [&[u8]; 1] = [b"http/1.1"];
@@ -58,8 +59,7 @@ pub async fn dial_server(address: &str, config: ClientConfig) -> io::Result<Box<
 
 async fn connect(stream: TcpStream, config: ClientConfig, name: String) -> io::Result<Box<dyn PeerStream>> {
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
-    // Questions are small and wait for their answer.
-    stream.set_nodelay(true)?;
+    tcp::prepare(&stream);
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     match connected {
         Ok(stream) => Ok(Box::new(stream) as Box<dyn PeerStream>),

@@ -16,7 +16,6 @@ mod listener;
 mod refusals;
 mod security;
 mod serving;
-mod socket;
 mod transport;
 
 pub use contacts::PeerCounts;

@@ -22,6 +22,7 @@ use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{self, ApiTls, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::keys::WorkerIdentity;
+use dhow_wire::grpc::KeepAlive;
 use dhow_wire::{ClusterMode, DaemonConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -156,6 +157,7 @@ impl Worker<'_> {
         let routes = Arc::new(self.routes.clone());
         let mut options = GrpcOptions::new(self.identity.node(), self.info.clone(), routes, connector);
         options.backoff = Backoff::of_workers();
+        options.keep_alive = KeepAlive::RARELY;
         options.cluster_id = Some(self.identity.cluster_id().to_owned());
         GrpcSession::start(options)
     }

@@ -7,7 +7,7 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
 use dhow_wire::WorkerRegisterResponse;
 use dhow_wire::grpc::proto::{RegisterRequest, RenewRequest};
-use dhow_wire::grpc::{Refusal, to_node_info};
+use dhow_wire::grpc::{KeepAlive, Refusal, to_node_info};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -96,7 +96,8 @@ impl Errand {
         loop {
             let endpoint = seeker.next().await;
             let address = &endpoint.address;
-            let (client, _driver) = match connect(self.connector.as_ref(), &endpoint).await {
+            let (client, _driver) = match connect(self.connector.as_ref(), &endpoint, KeepAlive::OFTEN).await
+            {
                 Ok(connected) => connected,
                 Err(why) => {
                     tracing::info!(address, why, "a server cannot be asked; trying the next one");

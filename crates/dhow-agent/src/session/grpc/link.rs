@@ -155,11 +155,12 @@ impl Link {
 
     /// One session, from the connection to its end.
     async fn session(&self, endpoint: &Endpoint) -> Ended {
-        let shared = &self.shared;
-        let (mut client, _driver) = match connect(shared.options.connector.as_ref(), endpoint).await {
-            Ok(connected) => connected,
-            Err(why) => return Ended::before(why),
-        };
+        let (shared, options) = (&self.shared, &self.shared.options);
+        let (mut client, _driver) =
+            match connect(options.connector.as_ref(), endpoint, options.keep_alive).await {
+                Ok(connected) => connected,
+                Err(why) => return Ended::before(why),
+            };
         let last = shared.mailbox.begin();
         let request = shared.request(SessionRequest {
             node_id: shared.options.node.0,

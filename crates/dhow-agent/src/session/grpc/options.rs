@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
+use dhow_wire::grpc::KeepAlive;
 
 use super::backoff::Backoff;
 use super::connector::Connector;
@@ -19,6 +20,7 @@ pub struct GrpcOptions {
     pub routes: Arc<dyn Routes>,
     pub connector: Arc<dyn Connector>,
     pub backoff: Backoff,
+    pub keep_alive: KeepAlive,
     /// The least time between two reports of changes; a second unless there is a reason.
     pub report_gap: Duration,
     /// Says in the metadata which node it is, where connections prove nothing.
@@ -36,6 +38,7 @@ impl GrpcOptions {
             routes,
             connector,
             backoff: Backoff::default(),
+            keep_alive: KeepAlive::OFTEN,
             report_gap: Duration::from_secs(1),
             claims_node: false,
             cluster_id: None,

@@ -4,9 +4,8 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS, MESSAGE_BYTES_MAX, NodesClient};
+use dhow_wire::grpc::{KeepAlive, MESSAGE_BYTES_MAX, NodesClient};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -43,11 +42,12 @@ impl Drop for Driver {
 pub(super) async fn connect(
     connector: &dyn Connector,
     endpoint: &Endpoint,
+    keep_alive: KeepAlive,
 ) -> Result<(Client, Driver), String> {
     let connected = timeout(CONNECT_TIMEOUT, async {
         let stream = connector.connect(endpoint).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        greet(stream).await.map_err(|error| error.to_string())
+        greet(stream, keep_alive).await.map_err(|error| error.to_string())
     });
     match connected.await {
         Ok(connected) => connected,
@@ -55,11 +55,14 @@ pub(super) async fn connect(
     }
 }
 
-async fn greet(stream: Box<dyn ServerConnection>) -> Result<(Client, Driver), hyper::Error> {
+async fn greet(
+    stream: Box<dyn ServerConnection>,
+    keep_alive: KeepAlive,
+) -> Result<(Client, Driver), hyper::Error> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_millis(KEEP_ALIVE_EVERY_MS))
-        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS))
+        .keep_alive_interval(keep_alive.every)
+        .keep_alive_timeout(keep_alive.timeout)
         .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await?;

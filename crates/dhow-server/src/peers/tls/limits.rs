@@ -38,14 +38,6 @@ pub(super) const BACKOFF_MAX: Duration = Duration::from_millis(400);
 /// question times out: the peer may be gone without a word, and a new connection finds out.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// Idle connections are probed, so that a peer that lost its power is noticed: after 5 s, then each 2 s, 3 times.
-pub(super) const KEEP_ALIVE_IDLE_SECS: u32 = 5;
-pub(super) const KEEP_ALIVE_INTERVAL_SECS: u32 = 2;
-pub(super) const KEEP_ALIVE_PROBES: u32 = 3;
-
-/// How long sent bytes may go unacknowledged: as long as the probes take in all.
-pub(super) const UNACKNOWLEDGED_MAX_MS: u32 = 11_000;
-
 /// One address is told of once in this time, however often it tries.
 pub(super) const REFUSAL_TOLD_EVERY: Duration = Duration::from_secs(60);
 

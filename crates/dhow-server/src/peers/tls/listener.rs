@@ -19,9 +19,9 @@ use super::limits::{
 };
 use super::security::{Doorman, Io};
 use super::serving::serve;
-use super::socket;
 use super::transport::TlsTransport;
 use crate::peers::PeerHandler;
+use crate::tcp;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
@@ -158,7 +158,7 @@ impl Door {
     }
 
     async fn receive(&self, stream: TcpStream, addr: SocketAddr, stranger: Stranger) {
-        socket::prepare(&stream);
+        tcp::prepare(&stream);
         let known = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.greet(stream)).await;
         drop(stranger);
         let known = known.unwrap_or_else(|_| Err("it did not say in time who it is".into()));

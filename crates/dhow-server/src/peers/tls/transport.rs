@@ -19,8 +19,8 @@ use super::limits::{CONNECT_TIMEOUT, HELLO_BYTES_MAX};
 use super::link::Link;
 use super::refusals::Refusals;
 use super::security::Security;
-use super::socket;
 use crate::peers::{FRAME_BYTES_MAX, Lane, PeerError, PeerTransport};
+use crate::tcp;
 
 /// The cluster's id, set once it is known.
 pub type ClusterIdCell = Arc<OnceLock<Arc<str>>>;
@@ -190,7 +190,7 @@ async fn reach(security: &Security, addr: SocketAddr) -> Result<TcpStream, Strin
     let stream = TcpStream::connect(addr)
         .await
         .map_err(|error| error.to_string())?;
-    socket::prepare(&stream);
+    tcp::prepare(&stream);
     Ok(stream)
 }
 

@@ -15,10 +15,10 @@ pub(super) fn file(name: &str, services: usize, replicas: u32) -> String {
     let mut text = format!("version: v1\ndeployment: {name}\nservices:\n");
     for service in 0..services {
         // Writing to a text does not fail.
-        let _ = writeln!(
-            text,
-            "  service-{service}:\n    command: [/bin/true]\n    scale: {{ mode: fixed, replicas: {replicas} }}"
-        );
+        let _ = writeln!(text, "  service-{service}:");
+        let _ = writeln!(text, "    runtime: process\n    command: [/bin/sleep, infinity]");
+        let _ = writeln!(text, "    resources: {{ cpu: 0.1, memory: 64Mi }}");
+        let _ = writeln!(text, "    scale: {{ mode: fixed, replicas: {replicas} }}");
     }
     text
 }

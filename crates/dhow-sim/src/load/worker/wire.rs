@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dhow_wire::grpc::{KEEP_ALIVE_EVERY_MS, KEEP_ALIVE_TIMEOUT_MS, NodesClient};
+use dhow_server::tcp;
+use dhow_wire::grpc::{KeepAlive, NodesClient};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -79,7 +80,7 @@ async fn open(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::new(IpAddr::V4(address_of(place)), 0))?;
     let stream = socket.connect(server).await?;
-    stream.set_nodelay(true)?;
+    tcp::prepare(&stream);
     // Dropped is reset: what is to be said is said before, and no port stays in use.
     stream.set_zero_linger()?;
     let hang = Hang::default();
@@ -91,8 +92,8 @@ async fn open(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::
     let stream = TlsConnector::from(Arc::clone(tls)).connect(name, gate).await?;
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_millis(KEEP_ALIVE_EVERY_MS))
-        .keep_alive_timeout(Duration::from_millis(KEEP_ALIVE_TIMEOUT_MS))
+        .keep_alive_interval(KeepAlive::RARELY.every)
+        .keep_alive_timeout(KeepAlive::RARELY.timeout)
         .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await
