@@ -3,6 +3,7 @@
 
 mod api_token;
 mod assignment;
+mod branch;
 mod deployment;
 mod ended;
 mod hash;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use api_token::{ApiRole, ApiToken};
 pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
+pub use branch::Branch;
 pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use hash::StateHash;
@@ -57,6 +59,7 @@ pub struct State {
     pub request_order: OrdMap<Revision, Request>,
     /// Tokens of the API by id.
     pub api_tokens: OrdMap<Arc<str>, Arc<ApiToken>>,
+    pub branch: Branch,
 }
 
 impl State {

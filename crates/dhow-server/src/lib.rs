@@ -16,6 +16,8 @@ pub mod node_door;
 pub mod peer_http;
 pub mod peers;
 pub mod runtime;
+pub mod scale;
 pub mod secrets;
 pub mod services;
 pub mod stabilization;
+pub mod static_peers;

@@ -16,6 +16,8 @@ pub mod raft;
 mod security;
 mod session;
 mod single;
+mod static_mode;
+mod static_session;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -91,8 +93,17 @@ impl Daemon {
             ClusterMode::Raft { peers, .. } => {
                 raft::start(config, node, peers, security, Arc::clone(&clock)).await?
             }
-            ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
-                anyhow::bail!("this version runs single nodes and raft clusters only");
+            ClusterMode::Static {
+                peers,
+                heartbeat_interval,
+                failure_threshold,
+                ..
+            } => {
+                let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
+                static_mode::start(config, node, peers, timings, security, Arc::clone(&clock)).await?
+            }
+            ClusterMode::WorkerTier { .. } => {
+                anyhow::bail!("this version runs single nodes, static and raft clusters only");
             }
         };
         let host = Host::open(config).await?;

@@ -103,6 +103,7 @@ pub async fn start(
         session_address: session_address(Arc::clone(&cluster)),
         trust_loopback_claims: node_tls.is_none(),
         workers: None,
+        carries_assignments: true,
         end: end.clone(),
     });
     let tasks = TaskTracker::new();
@@ -178,7 +179,12 @@ impl PeerContact for Contact {
 }
 
 /// Gives a new cluster its id where this server leads, and tells the channel which it is.
-async fn found(input: InputSender, view: RuntimeView, cluster_id: ClusterIdCell, end: CancellationToken) {
+pub(super) async fn found(
+    input: InputSender,
+    view: RuntimeView,
+    cluster_id: ClusterIdCell,
+    end: CancellationToken,
+) {
     let (mut leaderships, mut states) = (view.leaderships(), view.states());
     loop {
         let leadership = *leaderships.borrow_and_update();

@@ -15,6 +15,7 @@ mod listings;
 mod load;
 mod raft;
 mod rollouts;
+mod static_mode;
 mod support;
 mod survival;
 mod up;

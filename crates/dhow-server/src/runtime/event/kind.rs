@@ -25,6 +25,7 @@ pub enum EventKind {
     RestartAsked,
     RolledBack,
     ManifestsTaken,
+    Conflicted,
     Released,
     Stable,
     Reverting,
