@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_driver::driver::{Cause, Driver, DriverError, DriverResult, ExecRequest, ExecSession, Stage};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::balance::Balancer;
 use crate::drivers::{Drivers, Found};
-use crate::keeper::Keeper;
+use crate::keeper::{Ask, Incoming, Keeper};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
-use crate::limits::{HAPPENINGS_MAX, WORK_PER_CORE};
+use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
 use crate::logs::{self, LogItem, LogQuery};
 use crate::ports::Ports;
+use crate::present::PresentReplica;
 use crate::pulls::{PullState, Pulls};
-use crate::runner::{Context, Happening};
+use crate::runner::Context;
 use crate::session::Session;
 
 /// What an agent is made with.
@@ -46,7 +47,7 @@ pub enum AgentError {
 pub struct Agent {
     keeper: Keeper,
     found: Vec<Found>,
-    happenings: mpsc::Receiver<Happening>,
+    incoming: Incoming,
     handle: AgentHandle,
 }
 
@@ -58,6 +59,7 @@ pub struct AgentHandle {
     last_words: LastWords,
     names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,
     settled: watch::Receiver<bool>,
+    asks: mpsc::Sender<Ask>,
 }
 
 impl Agent {
@@ -70,6 +72,7 @@ impl Agent {
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
+        let (asks, asks_receiver) = mpsc::channel(ASKS_MAX);
         let (names, names_receiver) = watch::channel(Arc::default());
         let (settled, settled_receiver) = watch::channel(false);
         let context = Arc::new(Context {
@@ -90,11 +93,15 @@ impl Agent {
             last_words: context.last_words.clone(),
             names: names_receiver,
             settled: settled_receiver,
+            asks,
         };
         Ok(Self {
             keeper: Keeper::new(context, ledger, names, settled),
             found,
-            happenings,
+            incoming: Incoming {
+                happenings,
+                asks: asks_receiver,
+            },
             handle,
         })
     }
@@ -105,7 +112,7 @@ impl Agent {
 
     /// Runs until it is cancelled or fails. What runs on the host goes on either way.
     pub async fn run(self, cancel: CancellationToken) -> Result<(), AgentError> {
-        self.keeper.run(self.found, self.happenings, cancel).await
+        self.keeper.run(self.found, self.incoming, cancel).await
     }
 }
 
@@ -119,6 +126,15 @@ impl AgentHandle {
     /// for good all that happened.
     pub fn settled(&self) -> watch::Receiver<bool> {
         self.settled.clone()
+    }
+
+    /// What is here now; nothing where the agent has ended.
+    pub async fn present(&self) -> Vec<PresentReplica> {
+        let (ask, answer) = oneshot::channel();
+        if self.asks.send(ask).await.is_err() {
+            return Vec::new();
+        }
+        answer.await.unwrap_or_default()
     }
 
     /// Whose images are on their way.

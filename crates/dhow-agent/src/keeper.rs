@@ -13,7 +13,7 @@ use dhow_core::dispatch::{Dispatch, DispatchChange};
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::mirror::digest_of;
 use dhow_core::spec::ServiceSpec;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -21,9 +21,19 @@ use crate::agent::AgentError;
 use crate::drivers::Found;
 use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
+use crate::present::PresentReplica;
 use crate::runner::{Beginning, Context, Happening, Runner, Wish};
 use beat::Beat;
 use reporting::{Poll, Reporting};
+
+/// Somebody wants to know what is here.
+pub type Ask = oneshot::Sender<Vec<PresentReplica>>;
+
+/// What the keeper listens to.
+pub struct Incoming {
+    pub happenings: mpsc::Receiver<Happening>,
+    pub asks: mpsc::Receiver<Ask>,
+}
 
 struct RunnerHandle {
     wish: watch::Sender<Wish>,
@@ -69,9 +79,13 @@ impl Keeper {
     pub async fn run(
         mut self,
         found: Vec<Found>,
-        mut happenings: mpsc::Receiver<Happening>,
+        incoming: Incoming,
         cancel: CancellationToken,
     ) -> Result<(), AgentError> {
+        let Incoming {
+            mut happenings,
+            mut asks,
+        } = incoming;
         self.take_up(found);
         let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
         self.context.balancer.retain(&kept).await;
@@ -111,6 +125,10 @@ impl Keeper {
                         self.is_assigned = true;
                         self.take_assignment(update).await;
                     }
+                }
+                Some(ask) = asks.recv() => {
+                    // Whoever asked may have gone.
+                    let _ = ask.send(self.present());
                 }
                 () = beat.due() => {
                     let digest = self.digest();
@@ -305,6 +323,21 @@ impl Keeper {
         if **self.names.borrow() != names {
             self.names.send_replace(Arc::new(names));
         }
+    }
+
+    /// What is here now.
+    fn present(&self) -> Vec<PresentReplica> {
+        let known = self.ledger.iter().flat_map(Ledger::replicas);
+        let present = known.map(|(name, tracked)| {
+            let spec = tracked.spec.as_ref();
+            let image = spec.and_then(|spec| spec.image.as_ref());
+            PresentReplica {
+                name: name.clone(),
+                machine: tracked.machine.clone(),
+                image: image.map(|image| image.name.clone()),
+            }
+        });
+        present.collect()
     }
 
     /// What the node runs, for its mirror to be compared with. A replica that was told to end and has is the

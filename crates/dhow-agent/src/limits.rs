@@ -6,6 +6,9 @@ use std::time::Duration;
 /// keeper takes them by the hundred: 1,024 are a second of a node in turmoil.
 pub const HAPPENINGS_MAX: usize = 1_024;
 
+/// Questions about what is here that wait for the keeper: each is answered at once, and few ask.
+pub const ASKS_MAX: usize = 16;
+
 /// Events in one report: as many as the control plane takes at a time.
 pub const REPORT_EVENTS_MAX: usize = 1_024;
 

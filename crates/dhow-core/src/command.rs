@@ -153,6 +153,13 @@ pub enum DeploymentCommand {
         specs: Vec<ManifestSpec>,
         wall_unix_secs: i64,
     },
+    /// A revision that the losing half of a divided cluster wrote, for the history alone.
+    RecordConflicted {
+        #[serde(with = "crate::spec::json_text")]
+        spec: Arc<DeploymentSpec>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

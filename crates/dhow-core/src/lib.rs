@@ -5,6 +5,7 @@
 //! random number, and never iterates a hash map: the same log gives the same state everywhere.
 
 pub mod amount;
+pub mod branches;
 pub mod command;
 pub mod dispatch;
 pub mod dry_run;

@@ -3,6 +3,7 @@
 
 mod api_token;
 mod assignment;
+mod branch;
 mod deployment;
 mod ended;
 mod hash;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 pub use api_token::{ApiRole, ApiToken};
 pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
+pub use branch::Branch;
 pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use hash::StateHash;
@@ -61,6 +63,7 @@ pub struct State {
     pub api_tokens: OrdMap<Arc<str>, Arc<ApiToken>>,
     /// Which CAs of workers are believed.
     pub worker_cas: WorkerCaGenerations,
+    pub branch: Branch,
 }
 
 impl State {

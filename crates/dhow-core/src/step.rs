@@ -14,7 +14,9 @@ mod worker_cas;
 
 use std::sync::Arc;
 
-use crate::command::{Command, Entry, Outcome, Refused, RequestId};
+use crate::command::{
+    ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused, RequestId,
+};
 use crate::state::{RequestRecord, State};
 
 /// Applies one entry.
@@ -30,6 +32,9 @@ pub fn step(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
         return Ok(record.outcome.clone());
     }
     let outcome = apply(state, entry)?;
+    if is_edit(&entry.command) {
+        state.branch.edits = state.branch.edits.saturating_add(1);
+    }
     if let Some(request) = &entry.request {
         remember(state, request, outcome.clone());
     }
@@ -51,6 +56,38 @@ fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
             plan::apply(state, command)
         }
         Command::Agent(command) => agent::apply(state, command),
+    }
+}
+
+/// Whether somebody asked for it, rather than the cluster itself.
+fn is_edit(command: &Command) -> bool {
+    match command {
+        Command::Cluster(command) => match command {
+            ClusterCommand::Bootstrap { .. }
+            | ClusterCommand::TermBegan { .. }
+            | ClusterCommand::UseToken { .. } => false,
+            ClusterCommand::IssueToken { .. }
+            | ClusterCommand::RevokeToken { .. }
+            | ClusterCommand::SetSecret { .. }
+            | ClusterCommand::RemoveSecret { .. }
+            | ClusterCommand::IssueApiToken { .. }
+            | ClusterCommand::RevokeApiToken { .. }
+            | ClusterCommand::RotateWorkerCa { .. } => true,
+        },
+        Command::Node(command) => match command {
+            NodeCommand::Register { .. } | NodeCommand::Lost { .. } | NodeCommand::Back { .. } => false,
+            NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } | NodeCommand::Remove { .. } => true,
+        },
+        Command::Deployment(command) => match command {
+            DeploymentCommand::Deploy { .. }
+            | DeploymentCommand::Remove { .. }
+            | DeploymentCommand::Scale { .. }
+            | DeploymentCommand::Restart { .. }
+            | DeploymentCommand::Rollback { .. }
+            | DeploymentCommand::ApplyManifests { .. } => true,
+            DeploymentCommand::RecordConflicted { .. } => false,
+        },
+        Command::Plan(_) | Command::Agent(_) => false,
     }
 }
 

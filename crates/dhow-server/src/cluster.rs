@@ -7,16 +7,21 @@
 mod error;
 mod raft;
 mod single;
+mod static_mode;
 
 use std::net::SocketAddr;
 
 use dhow_core::ids::NodeId;
 use dhow_wire::ClusterModeName;
+use dhow_wire::api::HealthDocument;
 use futures_util::future::BoxFuture;
+
+use crate::scale::ScaleDesk;
 
 pub use error::{BarrierError, MembershipError};
 pub use raft::RaftCluster;
 pub use single::SingleNode;
+pub use static_mode::StaticCluster;
 
 /// A server of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,16 @@ pub trait Cluster: Send + Sync {
 
     /// Where this server leads, another one is made to, as far as that can be had; then nothing is lost by ending.
     fn hand_over(&self) -> BoxFuture<'_, ()>;
+
+    /// What this server answers on `/health`.
+    fn health(&self) -> HealthDocument {
+        HealthDocument::ok()
+    }
+
+    /// Where scale requests of the leader are taken, in the mode that has them.
+    fn desk(&self) -> Option<&ScaleDesk> {
+        None
+    }
 
     /// What this mode cannot promise, and what is wrong at the moment, for `dhow cluster status`.
     fn notices(&self) -> Vec<String>;

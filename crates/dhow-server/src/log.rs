@@ -4,6 +4,7 @@
 //! entries from a channel of its own, so that what comes back from the log never waits behind its inbox. The
 //! log holds bytes; what they mean is the reducer's business. It must never show an entry that is not durable.
 
+pub mod copied;
 pub mod local;
 pub mod raft;
 pub mod store;

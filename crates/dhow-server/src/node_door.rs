@@ -9,6 +9,7 @@ mod error;
 mod scripted;
 
 use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::replica::Machine;
 use dhow_core::spec::PullPolicy;
 use dhow_wire::api::{
     ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
@@ -94,6 +95,14 @@ pub struct ReplicaPull {
     pub total_bytes: Option<u64>,
 }
 
+/// A replica as its node knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeReplica {
+    pub name: ReplicaName,
+    pub machine: Machine,
+    pub image: Option<String>,
+}
+
 /// See the module.
 pub trait NodeDoor: Send + Sync {
     /// The lines of one replica come in their order; those of several as they come.
@@ -104,6 +113,9 @@ pub trait NodeDoor: Send + Sync {
 
     /// How far the pulls have come that replicas of this node wait for.
     fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>>;
+
+    /// What is on this node now, as it knows itself.
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>>;
 
     fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>>;
 

@@ -48,7 +48,7 @@ pub use heartbeat::{HeartbeatIngest, RenewLease};
 pub use inbox::InputSender;
 pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
 pub use manifest_poll::ManifestSource;
-pub use open::{OpenError, OpenedRaft, OpenedRuntime, open_local, open_raft};
+pub use open::{OpenError, OpenedCopied, OpenedRaft, OpenedRuntime, open_copied, open_local, open_raft};
 pub use options::{PlanFn, RuntimeLog, RuntimeOptions, SnapshotPolicy};
 pub use recovery::{Recovered, recover};
 pub use shutdown::{Drained, RuntimeTask, ShutdownSender, ShutdownToken, TaskName, drain};

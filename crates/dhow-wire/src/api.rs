@@ -26,7 +26,7 @@ pub use exec::{
     ExecServerFrame,
 };
 pub use explain::{ExplainedReplica, ExplainedWait, Explanation};
-pub use health::HealthDocument;
+pub use health::{HealthDocument, PeerHealthDocument};
 pub use history::{HistoryEntry, RevisionState};
 pub use images::{
     ImageImportRequest, ImageInfo, ImageName, ImagePullRequest, ImagesRemoved, PullProgress, PullState,

@@ -16,6 +16,8 @@ pub mod raft;
 mod security;
 mod session;
 mod single;
+mod static_mode;
+mod static_session;
 mod tier;
 pub mod worker;
 
@@ -100,8 +102,14 @@ impl Daemon {
                 role: WorkerTierRole::Worker,
                 ..
             } => anyhow::bail!("a worker has no control plane; this is a bug in Dhow"),
-            ClusterMode::Static { .. } => {
-                anyhow::bail!("this version runs single nodes, raft clusters and worker tiers only");
+            ClusterMode::Static {
+                peers,
+                heartbeat_interval,
+                failure_threshold,
+                ..
+            } => {
+                let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
+                static_mode::start(config, node, peers, timings, security, Arc::clone(&clock)).await?
             }
         };
         let host = Host::open(config).await?;

@@ -81,6 +81,12 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// The number that the next revision gets. Above all that are kept: the current one need not be the newest.
+    pub fn next_revision(&self) -> DeploymentRevision {
+        let newest = self.history.get_max().map(|(revision, _)| *revision);
+        newest.max(Some(self.revision)).unwrap_or_default().next()
+    }
+
     pub fn current(&self) -> Option<&Arc<RevisionRecord>> {
         self.history.get(&self.revision)
     }

@@ -52,6 +52,11 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
             specs,
             wall_unix_secs,
         } => apply_manifests(state, version, specs, *wall_unix_secs),
+        DeploymentCommand::RecordConflicted {
+            spec,
+            author,
+            wall_unix_secs,
+        } => record_conflicted(state, spec, author, *wall_unix_secs),
     }
 }
 
@@ -85,7 +90,7 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
     });
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     supersede(&mut deployment);
-    deployment.revision = deployment.revision.next();
+    deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
     deployment.from_manifests = manifests;
     let record = RevisionRecord {
@@ -103,6 +108,54 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
     if again {
         begin_failed_anew(state, name);
     }
+    Ok(Outcome::Deployed {
+        revision,
+        changed: true,
+    })
+}
+
+/// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
+/// deployment, it is there with that revision alone, to be rolled back to or removed.
+fn record_conflicted(
+    state: &mut State,
+    spec: &Arc<DeploymentSpec>,
+    author: &Arc<str>,
+    wall_unix_secs: i64,
+) -> Result<Outcome, Refused> {
+    check_spec(spec)?;
+    let name = &spec.deployment;
+    let known = state.deployment(name).cloned();
+    let is_new = known.is_none();
+    let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
+    let kept = deployment.history.iter().find(|(_, record)| {
+        record.outcome == RevisionOutcome::Conflicted
+            && record.spec == *spec
+            && record.author == *author
+            && record.wall_unix_secs == wall_unix_secs
+    });
+    if let Some((revision, _)) = kept {
+        // It is told again where nobody knows whether it was heard.
+        return Ok(Outcome::Deployed {
+            revision: *revision,
+            changed: false,
+        });
+    }
+    let revision = deployment.next_revision();
+    let record = RevisionRecord {
+        spec: spec.clone(),
+        asked: state.time,
+        wall_unix_secs,
+        author: author.clone(),
+        outcome: RevisionOutcome::Conflicted,
+        brings_back: None,
+    };
+    deployment.history.insert(revision, Arc::new(record));
+    if is_new {
+        deployment.revision = revision;
+        deployment.phase = Phase::Reverted;
+    }
+    trim_history(&mut deployment);
+    state.deployments.insert(name.clone(), Arc::new(deployment));
     Ok(Outcome::Deployed {
         revision,
         changed: true,

@@ -92,7 +92,7 @@ pub(super) fn fail(
                 RevisionOutcome::Reverted { cause: cause.clone() },
             );
             supersede(&mut deployment);
-            deployment.revision = deployment.revision.next();
+            deployment.revision = deployment.next_revision();
             deployment.phase = Phase::Reverting;
             let back = RevisionRecord {
                 asked: state.time,

@@ -10,8 +10,8 @@ use super::problem::{Answer, ApiProblem};
 
 /// The process answers.
 #[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, body = HealthDocument)))]
-pub(super) async fn health() -> Json<HealthDocument> {
-    Json(HealthDocument::ok())
+pub(super) async fn health(State(context): State<Context>) -> Json<HealthDocument> {
+    Json(context.api.cluster.health())
 }
 
 /// It takes writes: there is a leader and nobody is shutting down.

@@ -3,6 +3,7 @@
 //! Not part of the described API: both ends are of this project, and may change together.
 
 mod door;
+mod scale;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ impl FromRef<Context> for DoorContext {
 
 pub(super) fn routes() -> Router<Context> {
     door_routes()
+        .route("/api/v1/internal/scale", post(scale::scale))
+        .route("/api/v1/internal/assignments", get(scale::assignments))
 }
 
 /// The door alone, whatever it is part of.
@@ -49,4 +52,5 @@ where
         .route("/api/v1/internal/door/logs", post(door::logs))
         .route("/api/v1/internal/door/exec", post(door::exec))
         .route("/api/v1/internal/door/pulls", get(door::pulls))
+        .route("/api/v1/internal/services/{service}/state", get(scale::state))
 }

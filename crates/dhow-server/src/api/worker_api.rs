@@ -16,7 +16,6 @@ use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Peer;
-use super::health::health;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
@@ -59,6 +58,11 @@ fn router(api: WorkerApi, end: CancellationToken) -> Router {
         .with_state(api)
         .merge(door_routes().with_state(door))
         .layer(middleware::from_fn(guard))
+}
+
+/// The process answers.
+async fn health() -> Json<HealthDocument> {
+    Json(HealthDocument::ok())
 }
 
 /// It has a session with the leader.

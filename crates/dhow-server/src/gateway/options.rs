@@ -28,6 +28,8 @@ pub struct GatewayOptions {
     pub trust_loopback_claims: bool,
     /// What it takes to take workers; none where the cluster has no worker tier.
     pub workers: Option<WorkerTier>,
+    /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.
+    pub carries_assignments: bool,
     /// Open sessions are told and end with this.
     pub end: CancellationToken,
 }

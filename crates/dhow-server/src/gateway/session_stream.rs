@@ -93,7 +93,9 @@ impl SessionStream {
             return;
         };
         let (drain, revision) = (node.drain, state.revision);
-        self.look_for_assignments(&state);
+        if self.inner.options.carries_assignments {
+            self.look_for_assignments(&state);
+        }
         let shuts_down = match drain {
             Drain::Draining { shutdown } | Drain::Drained { shutdown } => shutdown,
             Drain::No => false,

@@ -51,6 +51,7 @@ impl Door {
             session_address: Arc::new(|node| Some(format!("server-{node}:3669"))),
             trust_loopback_claims,
             workers: None,
+            carries_assignments: true,
             end: end.clone(),
         });
         Self {

@@ -24,7 +24,7 @@ use tokio_util::io::StreamReader;
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogLine, LogQuery,
-    NodeDoor, PullSteps, ReplicaPull,
+    NodeDoor, NodeReplica, PullSteps, ReplicaPull,
 };
 use crate::peer_http::PeerHttp;
 
@@ -230,7 +230,12 @@ impl NodeDoor for ClusterDoor {
         Box::pin(async move { self.get(node, "/api/v1/internal/door/pulls").await })
     }
 
-    // Images are those of the node that is asked: the API never passes another one's id.
+    // Each node answers for itself: the API never passes another one's id.
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+        self.local.replicas(node)
+    }
+
+    // The same for images.
     fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>> {
         self.local.images(node)
     }

@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor,
-    PullStep, PullSteps, ReplicaPull,
+    NodeReplica, PullStep, PullSteps, ReplicaPull,
 };
 
 /// Lines that may wait for one who follows; a test writes fewer.
@@ -31,6 +31,7 @@ pub struct ScriptedExec {
 struct Script {
     logs: Vec<LogRecord>,
     pulls: Vec<ReplicaPull>,
+    replicas: Vec<NodeReplica>,
     images: Vec<ImageInfo>,
     digests: BTreeMap<String, String>,
     exec: Option<ScriptedExec>,
@@ -69,6 +70,10 @@ impl ScriptedDoor {
 
     pub fn set_pulls(&self, pulls: Vec<ReplicaPull>) {
         self.script().pulls = pulls;
+    }
+
+    pub fn set_replicas(&self, replicas: Vec<NodeReplica>) {
+        self.script().replicas = replicas;
     }
 
     pub fn add_image(&self, image: ImageInfo) {
@@ -184,6 +189,10 @@ impl NodeDoor for ScriptedDoor {
 
     fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>> {
         self.answer(node, |script| Ok(script.pulls.clone()))
+    }
+
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+        self.answer(node, |script| Ok(script.replicas.clone()))
     }
 
     fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>> {

@@ -9,6 +9,7 @@ use super::error::RecoverError;
 use super::event_log::{EventStore, EventStoreError};
 use super::options::{RuntimeLog, RuntimeOptions};
 use super::recovery::{load_snapshot, recover};
+use crate::log::copied::{CopiedLog, CopiedOptions, Keeper};
 use crate::log::local::LocalLog;
 use crate::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
 use crate::log::store::{Recovery, StoreError, StoreOptions};
@@ -26,6 +27,13 @@ pub struct OpenedRuntime {
 pub struct OpenedRaft {
     pub runtime: OpenedRuntime,
     pub log: RaftLog,
+}
+
+/// A peer of a static cluster: what was found, and the log's other sides.
+pub struct OpenedCopied {
+    pub runtime: OpenedRuntime,
+    pub log: CopiedLog,
+    pub keeper: Keeper,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +70,33 @@ pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime,
             ..RuntimeOptions::default()
         },
         recovery: opened.recovery,
+    })
+}
+
+/// Opens the log of a static peer and `events` below a data directory. Blocks.
+pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopied, OpenError> {
+    let opened = CopiedLog::open(options).map_err(OpenError::Log)?;
+    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
+    let event_store = EventStore::open(&data_dir.join("events")).map_err(OpenError::Events)?;
+    let log = RuntimeLog {
+        log: Arc::new(opened.log.clone()),
+        events: opened.events,
+        applied: recovered.applied,
+        since_snapshot: recovered.replayed,
+    };
+    Ok(OpenedCopied {
+        runtime: OpenedRuntime {
+            state: recovered.state,
+            options: RuntimeOptions {
+                log: Some(log),
+                event_store: Some(event_store),
+                replayed_events: recovered.events,
+                ..RuntimeOptions::default()
+            },
+            recovery: opened.recovery,
+        },
+        log: opened.log,
+        keeper: opened.keeper,
     })
 }
 

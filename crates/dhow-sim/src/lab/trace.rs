@@ -123,7 +123,9 @@ fn answer(command: &Command, outcome: &Outcome) -> Option<String> {
     match (command, outcome) {
         (Command::Deployment(command), Outcome::Deployed { revision, changed }) => {
             let name = match command {
-                DeploymentCommand::Deploy { spec, .. } => &spec.deployment,
+                DeploymentCommand::Deploy { spec, .. } | DeploymentCommand::RecordConflicted { spec, .. } => {
+                    &spec.deployment
+                }
                 DeploymentCommand::Scale { deployment, .. }
                 | DeploymentCommand::Restart { deployment, .. }
                 | DeploymentCommand::Remove { deployment }

@@ -181,6 +181,7 @@ impl Server {
             session_address: Arc::new(move |node| addresses.get(&node).cloned()),
             trust_loopback_claims: true,
             workers: None,
+            carries_assignments: true,
             end: end.clone(),
         });
         let addr = listener.local_addr().unwrap();

@@ -6,8 +6,8 @@ use dhow_core::spec::PullPolicy;
 use dhow_driver::driver::{DriverError, Progress, error_chain};
 use dhow_driver::logs::Stream;
 use dhow_server::node_door::{
-    Answer, DoorError, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor, PullSteps,
-    ReplicaPull,
+    Answer, DoorError, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor, NodeReplica,
+    PullSteps, ReplicaPull,
 };
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord, LogStream};
 use futures_util::StreamExt;
@@ -118,6 +118,19 @@ impl NodeDoor for LocalDoor {
         Box::pin(async move {
             self.check(node)?;
             Ok(self.replica_pulls())
+        })
+    }
+
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+        Box::pin(async move {
+            self.check(node)?;
+            let present = self.agent.present().await.into_iter();
+            let present = present.map(|replica| NodeReplica {
+                name: replica.name,
+                machine: replica.machine,
+                image: replica.image,
+            });
+            Ok(present.collect())
         })
     }
 

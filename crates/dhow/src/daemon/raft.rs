@@ -59,6 +59,7 @@ pub async fn start(
         session_address: session_address(Arc::clone(&server.cluster)),
         trust_loopback_claims: node_tls.is_none(),
         workers: tier.as_ref().map(|tier| tier.gate.clone()),
+        carries_assignments: true,
         end: end.clone(),
     });
     let peers = PeerHttp::new(match &node_tls {
@@ -233,7 +234,12 @@ impl PeerContact for Contact {
 }
 
 /// Gives a new cluster its id where this server leads, and tells the channel which it is.
-async fn found(input: InputSender, view: RuntimeView, cluster_id: ClusterIdCell, end: CancellationToken) {
+pub(super) async fn found(
+    input: InputSender,
+    view: RuntimeView,
+    cluster_id: ClusterIdCell,
+    end: CancellationToken,
+) {
     let (mut leaderships, mut states) = (view.leaderships(), view.states());
     loop {
         let leadership = *leaderships.borrow_and_update();

@@ -73,6 +73,7 @@ impl Harbour {
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|_| None),
             trust_loopback_claims: false,
+            carries_assignments: true,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),
                 certificates: Arc::new(Ca),

@@ -215,6 +215,11 @@ fn deployment(command: &DeploymentCommand, outcome: &Outcome) -> Event {
                 version.version,
                 specs.len()
             )),
+        DeploymentCommand::RecordConflicted { spec, author, .. } => told(
+            EventKind::Conflicted,
+            &spec.deployment,
+            &format!(" by {author} was written on the other side of a divided cluster and does not apply"),
+        ),
     }
 }
 

@@ -26,6 +26,7 @@ pub enum EventKind {
     RestartAsked,
     RolledBack,
     ManifestsTaken,
+    Conflicted,
     Released,
     Stable,
     Reverting,

@@ -37,7 +37,7 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
     IssueApiToken, RevokeApiToken, RotateWorkerCa);
 variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
@@ -255,6 +255,11 @@ fn deployment() -> Vec<DeploymentCommand> {
             },
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
+        },
+        DeploymentCommand::RecordConflicted {
+            spec: spec(),
+            author: "op".into(),
+            wall_unix_secs: 1_700_000_004,
         },
     ]
 }

@@ -39,6 +39,29 @@ impl Cluster {
         cluster
     }
 
+    /// A static cluster that has a leader and knows all its nodes. It notices the dead after three seconds.
+    pub fn fixed(name: &str, count: usize, place: Where) -> Self {
+        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+        let mut cluster = Self::prepare(name, count, place, "static", &extra);
+        for node in &mut cluster.nodes {
+            node.restart();
+        }
+        cluster.until_complete();
+        cluster
+    }
+
+    /// The same without a key, on loopback: every program of the host is believed to be a peer.
+    pub fn fixed_without_key(name: &str, count: usize) -> Self {
+        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+        let mut cluster = Self::prepare(name, count, Where::Loopback, "static", &extra);
+        for node in &mut cluster.nodes {
+            std::fs::remove_file(node.scratch.path.join("cluster.key")).unwrap();
+            node.restart();
+        }
+        cluster.until_complete();
+        cluster
+    }
+
     /// Not started yet; `extra` is put beside the mode's own keys.
     pub fn prepare(name: &str, count: usize, place: Where, mode: &str, extra: &Value) -> Self {
         let network = match place {
@@ -184,8 +207,8 @@ impl Cluster {
     pub fn learn_id(&mut self, place: usize) -> u64 {
         let id = until("the worker is listed", || {
             let listed = self.nodes[self.leader()?].get("/api/v1/nodes").ok()?.json();
-            let own = listed.as_array()?.iter();
-            let mut own = own.filter(|node| node["labels"]["place"] == place.to_string());
+            let (own, label) = (listed.as_array()?.iter(), place.to_string());
+            let mut own = own.filter(|node| node["labels"]["place"].as_str() == Some(&label));
             own.next_back()?["node_id"].as_u64()
         });
         self.workers[place].node_id = Some(id);

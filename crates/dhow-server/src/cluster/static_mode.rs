@@ -1,0 +1,134 @@
+//! A static cluster: the peers of the configuration, led by the lowest that is healthy. No consensus: what that cannot
+//! promise is told by `notices`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use dhow_core::ids::NodeId;
+use dhow_wire::ClusterModeName;
+use dhow_wire::api::{HealthDocument, PeerHealthDocument};
+use futures_util::future::BoxFuture;
+
+use super::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use crate::log::Log;
+use crate::log::copied::CopiedLog;
+use crate::runtime::{RuntimeView, WriteError};
+use crate::scale::ScaleDesk;
+
+const HINT: &str =
+    "its peers are those of the configuration: change `peers` on every one of them, then restart them";
+
+/// See the module.
+pub struct StaticCluster {
+    pub node: NodeId,
+    /// All of the configuration.
+    pub peers: BTreeMap<u64, SocketAddr>,
+    pub log: CopiedLog,
+    pub view: RuntimeView,
+    pub desk: ScaleDesk,
+}
+
+impl StaticCluster {
+    fn fixed() -> MembershipError {
+        MembershipError::Fixed {
+            mode: ClusterModeName::Static,
+            hint: HINT,
+        }
+    }
+}
+
+impl Cluster for StaticCluster {
+    fn mode(&self) -> ClusterModeName {
+        ClusterModeName::Static
+    }
+
+    fn node_id(&self) -> NodeId {
+        self.node
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let health = self.log.peers();
+        let is_reachable = |id: u64| health.iter().any(|peer| peer.node == id && peer.is_reachable);
+        let peers = self.peers.iter().map(|(id, api_addr)| Member {
+            node: NodeId(*id),
+            api_addr: *api_addr,
+            raft_addr: None,
+            is_voter: true,
+            is_reachable: *id == self.node.0 || is_reachable(*id),
+        });
+        peers.collect()
+    }
+
+    /// What is acknowledged here is seen here. A leader that was cut off and does not know it yet cannot promise more.
+    fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
+        Box::pin(async {
+            match self.view.latest().await {
+                Ok(_) => Ok(()),
+                Err(WriteError::ShuttingDown) => Err(BarrierError::Ended),
+                Err(_) => Err(BarrierError::NotLeader),
+            }
+        })
+    }
+
+    fn add(&self, _: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(std::future::ready(Err(Self::fixed())))
+    }
+
+    fn remove(&self, _: NodeId, _: bool) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(std::future::ready(Err(Self::fixed())))
+    }
+
+    fn hand_over(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.log.leave())
+    }
+
+    fn health(&self) -> HealthDocument {
+        let beat = self.log.beat();
+        HealthDocument {
+            peer: Some(PeerHealthDocument {
+                node_id: self.node.0,
+                epoch: beat.epoch,
+                revision: beat.index,
+                promised: beat.promised,
+                leads: beat.leads,
+                leader_id: self.log.status().leadership.leader,
+                leaving: beat.leaving,
+            }),
+            ..HealthDocument::ok()
+        }
+    }
+
+    fn desk(&self) -> Option<&ScaleDesk> {
+        Some(&self.desk)
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let mut notices = vec![
+            "static mode has no consensus: peers that cannot reach each other both go on, each with its own leader, and \
+             run replicas twice; what the losing half wrote is kept in `dhow history` as conflicted"
+                .to_owned(),
+        ];
+        let members = self.members();
+        let silent = members.iter().filter(|member| !member.is_reachable);
+        notices.extend(silent.map(|member| format!("peer {} cannot be reached from here", member.node)));
+        let leads = self.log.status().leadership.is_here;
+        let behind = self.log.behind().into_iter().filter(|_| leads);
+        notices
+            .extend(behind.map(|peer| format!("peer {peer} does not take copies: it lacks the last writes")));
+        let lost = self.log.kept_lost().all();
+        if !lost.is_empty() {
+            notices.push(format!(
+                "{} revisions that were written here while the cluster was divided wait to be told to the leader",
+                lost.revisions.len()
+            ));
+        }
+        let others = self
+            .log
+            .peers()
+            .into_iter()
+            .filter_map(|peer| Some((peer.node, peer.beat?)));
+        let rivals = others.filter(|(_, beat)| leads && beat.leads);
+        notices.extend(rivals.map(|(peer, _)| format!("peer {peer} leads too: the cluster was divided")));
+        notices
+    }
+}

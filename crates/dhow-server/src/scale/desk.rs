@@ -1,0 +1,325 @@
+//! The desk of a node: takes scale requests of the leader, writes them down, and hands them to the agent as its
+//! assignment.
+//!
+//! The API's internal route puts requests on it; the agent's session takes from it. What was told survives a restart of
+//! the daemon, so that nothing is stopped because it did. It never lets an older epoch change anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::ids::{ReplicaName, Revision, RoleName, ServiceKey};
+use dhow_core::spec::ServiceSpec;
+use dhow_wire::names::WireNameError;
+use dhow_wire::{InternalScaleRequest, ScaleAssignment, ScaleError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::held::{Held, HeldListing, HeldService};
+
+/// Services of which nothing runs here whose last spec is still known. A request without a spec names one that ran
+/// here lately; at some kilobytes each 256 are below a megabyte.
+const IDLE_SERVICES_MAX: usize = 256;
+
+/// Finds the newest generation and spec of a service that the cluster knows.
+pub type KnownSpec = dyn Fn(&ServiceKey) -> Option<(u32, Arc<ServiceSpec>)> + Send + Sync;
+
+/// What a desk is made with.
+pub struct DeskOptions {
+    /// Where what was told is kept.
+    pub path: PathBuf,
+    pub known_spec: Arc<KnownSpec>,
+    /// The highest epoch that this node has promised to.
+    pub promised: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// Why a request was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ScaleRefused {
+    #[error("epoch {epoch} is over: this node has heard of epoch {seen}. Whoever sent this leads no more")]
+    OldEpoch { epoch: u64, seen: u64 },
+    #[error("nobody has told this node what {service} is; send its `spec`")]
+    NoSpec { service: ServiceKey },
+    #[error("the request came without the spec of generation {generation} of {service}")]
+    NoGeneration { service: ServiceKey, generation: u32 },
+    #[error(transparent)]
+    Names(#[from] WireNameError),
+    #[error("{0:?} is no name of a role")]
+    Role(String),
+    #[error(transparent)]
+    TooMany(#[from] ScaleError),
+    #[error("what this node is to run cannot be written to {}: {error}", path.display())]
+    Disk { path: PathBuf, error: std::io::Error },
+}
+
+/// See the module; cheap to clone.
+#[derive(Clone)]
+pub struct ScaleDesk {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: DeskOptions,
+    told: Mutex<Told>,
+    /// One request is taken at a time: each is written down before the next.
+    taking: tokio::sync::Mutex<()>,
+    revision: watch::Sender<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Told {
+    epoch: u64,
+    #[serde(with = "by_name")]
+    services: BTreeMap<ServiceKey, Held>,
+}
+
+impl ScaleDesk {
+    /// Reads what was told before. Blocks.
+    pub fn open(options: DeskOptions) -> std::io::Result<Self> {
+        let mut told = match std::fs::read(&options.path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Told::default(),
+            Err(error) => return Err(error),
+        };
+        for held in told.services.values_mut() {
+            held.changed = 1;
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                options,
+                told: Mutex::new(told),
+                taking: tokio::sync::Mutex::new(()),
+                revision: watch::Sender::new(1),
+            }),
+        })
+    }
+
+    /// Takes a request: once this returns, it survives a crash.
+    pub async fn take(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
+        let _taking = self.inner.taking.lock().await;
+        let key = request.service_key()?;
+        let seen = self.told().epoch.max((self.inner.options.promised)());
+        if let Some(epoch) = request.epoch.filter(|epoch| *epoch < seen) {
+            return Err(ScaleRefused::OldEpoch { epoch, seen });
+        }
+        let known = self.told().services.get(&key).cloned();
+        let mut held = self.held(&key, &request, known.as_ref())?;
+        let mut next = self.told().clone();
+        let revision = self.inner.revision.borrow().saturating_add(1);
+        held.changed = revision;
+        if let Some(known) = &known {
+            held.replaced = replaced(&key, known, &held, revision);
+        }
+        next.epoch = next.epoch.max(request.epoch.unwrap_or(0));
+        next.services.insert(key, held);
+        forget_idle(&mut next);
+        let (path, written) = (self.inner.options.path.clone(), next.clone());
+        let disk = tokio::task::spawn_blocking(move || write(&path, &written));
+        let disk = disk
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        disk.map_err(|error| ScaleRefused::Disk {
+            path: self.inner.options.path.clone(),
+            error,
+        })?;
+        *self.told() = next;
+        self.inner.revision.send_replace(revision);
+        Ok(())
+    }
+
+    /// What the request makes of what is held.
+    fn held(
+        &self,
+        key: &ServiceKey,
+        request: &InternalScaleRequest,
+        known: Option<&Held>,
+    ) -> Result<Held, ScaleRefused> {
+        let asked = request.effective_assignments()?;
+        let mut specs: BTreeMap<u32, Arc<ServiceSpec>> =
+            known.map(|known| known.specs.clone()).unwrap_or_default();
+        if specs.is_empty()
+            && let Some((generation, spec)) = (self.inner.options.known_spec)(key)
+        {
+            specs.insert(generation, spec);
+        }
+        specs.extend(request.specs.clone());
+        let newest = asked.iter().filter_map(|assignment| assignment.generation).max();
+        let fallback = match (&request.spec, newest) {
+            (Some(spec), Some(newest)) => {
+                specs
+                    .entry(newest)
+                    .and_modify(|known| set(known, spec))
+                    .or_insert_with(|| Arc::new(spec.clone()));
+                newest
+            }
+            (Some(spec), None) => self.own_generation(&mut specs, spec),
+            (None, _) => specs.last_key_value().map_or(0, |(generation, _)| *generation),
+        };
+        let mut assignments = Vec::new();
+        for assignment in asked.iter() {
+            let generation = assignment.generation.unwrap_or(fallback);
+            RoleName::new(&assignment.role).map_err(|_| ScaleRefused::Role(assignment.role.clone()))?;
+            if !assignment.indices.is_empty() && !specs.contains_key(&generation) {
+                let service = key.clone();
+                return Err(match assignment.generation {
+                    Some(generation) => ScaleRefused::NoGeneration { service, generation },
+                    None => ScaleRefused::NoSpec { service },
+                });
+            }
+            let indices: BTreeSet<u32> = assignment.indices.iter().copied().collect();
+            let plain = ScaleAssignment::new(assignment.role.clone(), indices.into_iter().collect());
+            assignments.push(plain.with_generation(generation));
+        }
+        assignments.retain(|assignment| !assignment.indices.is_empty());
+        let used: BTreeSet<u32> = assignments
+            .iter()
+            .filter_map(|assignment| assignment.generation)
+            .collect();
+        let last = specs.last_key_value().map(|(generation, _)| *generation);
+        specs.retain(|generation, _| used.contains(generation) || Some(*generation) == last);
+        Ok(Held {
+            epoch: request.epoch,
+            assignments,
+            specs,
+            ..Held::default()
+        })
+    }
+
+    /// The generation of a spec that came without one: a new one where what runs has to be replaced.
+    fn own_generation(&self, specs: &mut BTreeMap<u32, Arc<ServiceSpec>>, spec: &ServiceSpec) -> u32 {
+        let newest = specs.last_key_value();
+        let generation = match newest {
+            Some((generation, known)) if !known.rolls_into(spec) => *generation,
+            Some((generation, _)) => generation.saturating_add(1),
+            None => 1,
+        };
+        specs.insert(generation, Arc::new(spec.clone()));
+        generation
+    }
+
+    /// What this node has been told.
+    pub fn listing(&self) -> HeldListing {
+        let told = self.told();
+        let services = told.services.iter().map(|(key, held)| HeldService {
+            deployment: key.deployment.to_string(),
+            service: key.service.to_string(),
+            epoch: held.epoch,
+            digest: held.digest(),
+        });
+        HeldListing {
+            epoch: told.epoch,
+            services: services.collect(),
+        }
+    }
+
+    /// Waits until there is something newer than `last`, and gives it as the agent takes it.
+    pub async fn next_update(&self, last: Option<Revision>) -> Dispatch {
+        let mut revisions = self.inner.revision.subscribe();
+        loop {
+            let now = *revisions.borrow_and_update();
+            if let Some(update) = self.update(last, now) {
+                return update;
+            }
+            if revisions.changed().await.is_err() {
+                // The desk holds the sender itself.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn update(&self, last: Option<Revision>, now: u64) -> Option<Dispatch> {
+        let seen = last.map(|last| last.0).filter(|last| *last <= now);
+        if seen == Some(now) {
+            return None;
+        }
+        let told = self.told();
+        let mut changes = Vec::new();
+        for (key, held) in &told.services {
+            if seen.is_some_and(|seen| held.changed <= seen) {
+                continue;
+            }
+            let (found_at, names) = &held.replaced;
+            if seen.is_some_and(|seen| *found_at > seen) && !names.is_empty() {
+                // An agent that is told to end a replica and to have it makes it anew.
+                changes.push(change(key, held, |name| !names.contains(name)));
+            }
+            changes.push(change(key, held, |_| true));
+        }
+        Some(Dispatch {
+            revision: Revision(now),
+            whole: seen.is_none(),
+            changes,
+        })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        // Each change is whole before the lock is let go of.
+        self.inner.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn set(known: &mut Arc<ServiceSpec>, spec: &ServiceSpec) {
+    if **known != *spec {
+        *known = Arc::new(spec.clone());
+    }
+}
+
+fn change(key: &ServiceKey, held: &Held, keep: impl Fn(&ReplicaName) -> bool) -> DispatchChange {
+    let replicas = held.replicas(key).into_iter().filter(|(name, _)| keep(name));
+    let replicas: Vec<_> = replicas
+        .map(|(name, spec)| DispatchedReplica { name, spec })
+        .collect();
+    let service = key.clone();
+    match replicas.is_empty() {
+        true => DispatchChange::Delete { service },
+        false => DispatchChange::Set { service, replicas },
+    }
+}
+
+/// Replicas that are there under the same name and run something else: two halves of a divided cluster gave the same
+/// number to two generations.
+fn replaced(key: &ServiceKey, before: &Held, now: &Held, revision: u64) -> (u64, BTreeSet<ReplicaName>) {
+    let before: BTreeMap<_, _> = before.replicas(key).into_iter().collect();
+    let names = now
+        .replicas(key)
+        .into_iter()
+        .filter(|(name, spec)| before.get(name).is_some_and(|before| before.rolls_into(spec)));
+    (revision, names.map(|(name, _)| name).collect())
+}
+
+fn forget_idle(told: &mut Told) {
+    let idle = told.services.iter().filter(|(_, held)| held.is_empty());
+    let mut idle: Vec<_> = idle.map(|(key, held)| (held.changed, key.clone())).collect();
+    idle.sort();
+    for (_, key) in idle.iter().take(idle.len().saturating_sub(IDLE_SERVICES_MAX)) {
+        told.services.remove(key);
+    }
+}
+
+/// All of it or what was there before.
+fn write(path: &Path, told: &Told) -> std::io::Result<()> {
+    let bytes = serde_json::to_vec(told)?;
+    let passing = path.with_extension("tmp");
+    let mut file = std::fs::File::create(&passing)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&passing, path)
+}
+
+/// A map by service as a list, because keys of JSON are texts.
+mod by_name {
+    use super::{BTreeMap, Held, ServiceKey};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(services: &BTreeMap<ServiceKey, Held>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(services)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ServiceKey, Held>, D::Error> {
+        Ok(Vec::<(ServiceKey, Held)>::deserialize(from)?
+            .into_iter()
+            .collect())
+    }
+}

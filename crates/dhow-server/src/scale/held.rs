@@ -1,0 +1,116 @@
+//! What a desk holds of one service, and how it is compared with what the leader wants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dhow_core::ids::{Generation, ReplicaName, RoleName, ServiceKey};
+use dhow_core::spec::ServiceSpec;
+use dhow_wire::{InternalScaleRequest, ScaleAssignment};
+use serde::{Deserialize, Serialize};
+
+/// What a node has been told, for the leader to compare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldListing {
+    /// The highest epoch that the node has taken anything of.
+    pub epoch: u64,
+    #[serde(default)]
+    pub services: Vec<HeldService>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldService {
+    pub deployment: String,
+    pub service: String,
+    /// The epoch that it was told in; none where it was no leader's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    pub digest: String,
+}
+
+/// One service on the desk, as it is written to disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub epoch: Option<u64>,
+    /// Every one with its generation.
+    pub assignments: Vec<ScaleAssignment>,
+    /// Of the generations above, and the newest known.
+    pub specs: BTreeMap<u32, Arc<ServiceSpec>>,
+    /// When it was last told, counted by this desk; begins anew with each start.
+    #[serde(skip)]
+    pub changed: u64,
+    /// Replicas that keep their name and must be made anew, and when that was found.
+    #[serde(skip)]
+    pub replaced: (u64, BTreeSet<ReplicaName>),
+}
+
+impl Held {
+    pub fn is_empty(&self) -> bool {
+        self.assignments
+            .iter()
+            .all(|assignment| assignment.indices.is_empty())
+    }
+
+    pub fn digest(&self) -> String {
+        digest(&self.assignments, &self.specs)
+    }
+
+    /// The replicas with what each runs. Names were checked when it was told.
+    pub fn replicas(&self, key: &ServiceKey) -> Vec<(ReplicaName, Arc<ServiceSpec>)> {
+        let mut replicas = Vec::new();
+        for assignment in &self.assignments {
+            let generation = assignment.generation.unwrap_or_default();
+            let (Ok(role), Some(spec)) = (RoleName::new(&assignment.role), self.specs.get(&generation))
+            else {
+                continue;
+            };
+            let spec = Arc::new(spec.for_role(&role));
+            replicas.extend(assignment.indices.iter().map(|index| {
+                let name = ReplicaName {
+                    deployment: key.deployment.clone(),
+                    service: key.service.clone(),
+                    role: role.clone(),
+                    index: *index,
+                    generation: Generation(generation),
+                };
+                (name, Arc::clone(&spec))
+            }));
+        }
+        replicas
+    }
+}
+
+/// The same for a request as the leader sends it: every assignment has its generation.
+pub(super) fn digest_of(request: &InternalScaleRequest) -> String {
+    let mut specs = request.specs.clone();
+    if let (Some(spec), true) = (&request.spec, specs.is_empty()) {
+        let newest = request
+            .assignments
+            .iter()
+            .filter_map(|assignment| assignment.generation);
+        if let Some(newest) = newest.max() {
+            specs.insert(newest, Arc::new(spec.clone()));
+        }
+    }
+    digest(&request.assignments, &specs)
+}
+
+fn digest(assignments: &[ScaleAssignment], specs: &BTreeMap<u32, Arc<ServiceSpec>>) -> String {
+    let mut replicas: BTreeSet<(&str, u32, u32)> = BTreeSet::new();
+    for assignment in assignments {
+        let generation = assignment.generation.unwrap_or_default();
+        replicas.extend(
+            assignment
+                .indices
+                .iter()
+                .map(|index| (assignment.role.as_str(), generation, *index)),
+        );
+    }
+    let used: BTreeSet<u32> = replicas.iter().map(|(_, generation, _)| *generation).collect();
+    let specs: Vec<_> = specs
+        .iter()
+        .filter(|(generation, _)| used.contains(generation))
+        .collect();
+    // Specs and numbers can always be written.
+    let text = serde_json::to_vec(&(replicas, specs)).unwrap_or_default();
+    blake3::hash(&text).to_hex().to_string()
+}

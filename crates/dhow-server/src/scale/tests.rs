@@ -1,0 +1,164 @@
+//! What a desk does with requests.
+
+use std::sync::Arc;
+
+use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::ids::Revision;
+use dhow_core::spec::{ImageSpec, ServiceSpec};
+use dhow_wire::{InternalScaleRequest, ScaleAssignment};
+
+use super::held::digest_of;
+use super::*;
+
+fn spec(image: &str) -> ServiceSpec {
+    ServiceSpec {
+        image: Some(ImageSpec::named(image)),
+        ..ServiceSpec::default()
+    }
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+    promised: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            promised: 0,
+        }
+    }
+
+    fn desk(&self) -> ScaleDesk {
+        let promised = self.promised;
+        ScaleDesk::open(DeskOptions {
+            path: self.dir.path().join("desk.json"),
+            known_spec: Arc::new(|_| None),
+            promised: Arc::new(move || promised),
+        })
+        .unwrap()
+    }
+}
+
+/// The replicas and their images, in the order in which the agent is told.
+fn told(update: &Dispatch) -> Vec<String> {
+    let changes = update.changes.iter().map(|change| match change {
+        DispatchChange::Set { replicas, .. } => {
+            let replicas = replicas.iter().map(|replica| {
+                let image = replica.spec.image.as_ref().unwrap();
+                format!("{}@{}={}", replica.name.id(), replica.name.generation, image.name)
+            });
+            replicas.collect::<Vec<_>>().join(" ")
+        }
+        DispatchChange::Delete { service } => format!("-{service}"),
+    });
+    changes.collect()
+}
+
+#[tokio::test]
+async fn a_count_means_the_default_role_and_a_changed_image_rolls() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let first = desk.next_update(None).await;
+    assert!(first.whole && first.changes.is_empty());
+    let unknown = desk.take(InternalScaleRequest::new("web", 2)).await;
+    assert!(matches!(unknown, Err(ScaleRefused::NoSpec { .. })));
+    desk.take(InternalScaleRequest::new("web", 2).with_spec(spec("web:1")))
+        .await
+        .unwrap();
+    let update = desk.next_update(Some(first.revision)).await;
+    assert_eq!(told(&update), ["web-default-0@1=web:1 web-default-1@1=web:1"]);
+    desk.take(InternalScaleRequest::new("web", 1)).await.unwrap();
+    let update = desk.next_update(Some(update.revision)).await;
+    assert_eq!(told(&update), ["web-default-0@1=web:1"]);
+    desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:2")))
+        .await
+        .unwrap();
+    let update = desk.next_update(Some(update.revision)).await;
+    assert_eq!(told(&update), ["web-default-0@2=web:2"]);
+    desk.take(InternalScaleRequest::new("web", 0)).await.unwrap();
+    let update = desk.next_update(Some(update.revision)).await;
+    assert_eq!(told(&update), ["-default/web"]);
+    desk.take(InternalScaleRequest::new("web", 1)).await.unwrap();
+    let update = desk.next_update(Some(update.revision)).await;
+    assert_eq!(told(&update), ["web-default-0@2=web:2"], "the last known spec");
+}
+
+#[tokio::test]
+async fn what_was_told_survives_and_is_told_whole() {
+    let bench = Bench::new();
+    let request = InternalScaleRequest::new("web", 1)
+        .with_spec(spec("web:1"))
+        .with_epoch(4);
+    bench.desk().take(request).await.unwrap();
+    let desk = bench.desk();
+    for last in [None, Some(Revision(77))] {
+        let update = desk.next_update(last).await;
+        assert!(update.whole);
+        assert_eq!(told(&update), ["web-default-0@1=web:1"]);
+    }
+    assert_eq!(desk.listing().epoch, 4);
+}
+
+#[tokio::test]
+async fn an_older_epoch_is_refused() {
+    let mut bench = Bench::new();
+    let request = |epoch| {
+        InternalScaleRequest::new("web", 1)
+            .with_spec(spec("web:1"))
+            .with_epoch(epoch)
+    };
+    bench.desk().take(request(5)).await.unwrap();
+    let late = bench.desk().take(request(4)).await;
+    assert!(matches!(late, Err(ScaleRefused::OldEpoch { epoch: 4, seen: 5 })));
+    bench.promised = 8;
+    let late = bench.desk().take(request(7)).await;
+    assert!(matches!(late, Err(ScaleRefused::OldEpoch { epoch: 7, seen: 8 })));
+    bench.desk().take(request(8)).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_generation_with_two_meanings_is_replaced() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let request = |image, epoch| {
+        let assignment = ScaleAssignment::new("default", vec![0, 1]).with_generation(2);
+        InternalScaleRequest::with_assignments("web", vec![assignment])
+            .with_spec(spec(image))
+            .with_epoch(epoch)
+    };
+    desk.take(request("web:2", 1)).await.unwrap();
+    let listed = desk.listing();
+    assert_eq!(listed.services[0].digest, digest_of(&request("web:2", 9)));
+    let seen = desk.next_update(None).await.revision;
+    desk.take(request("web:3", 2)).await.unwrap();
+    let update = desk.next_update(Some(seen)).await;
+    assert_eq!(
+        told(&update),
+        ["-default/web", "web-default-0@2=web:3 web-default-1@2=web:3"]
+    );
+}
+
+#[tokio::test]
+async fn what_leads_sends_and_what_is_held_have_one_digest() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let mut request = InternalScaleRequest::with_assignments(
+        "web",
+        vec![
+            ScaleAssignment::new("default", vec![3, 1]).with_generation(1),
+            ScaleAssignment::new("default", vec![1]).with_generation(2),
+        ],
+    )
+    .with_spec(spec("web:2"));
+    request.specs.insert(1, Arc::new(spec("web:1")));
+    request.specs.insert(2, Arc::new(spec("web:2")));
+    desk.take(request.clone()).await.unwrap();
+    assert_eq!(desk.listing().services[0].digest, digest_of(&request));
+    desk.take(InternalScaleRequest::new("web", 0)).await.unwrap();
+    assert_eq!(
+        desk.listing().services[0].digest,
+        digest_of(&InternalScaleRequest::default())
+    );
+}

@@ -1,0 +1,300 @@
+//! The plane of a peer of a static cluster: its copy of the log, heartbeats and copies over HTTP, the desk that takes
+//! what the leader wants here, and, while it leads, the dispatch to all peers and their leases.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use dhow_core::ids::{NodeId, ServiceKey};
+use dhow_core::lease::AdaptiveTtlConfig;
+use dhow_core::spec::ServiceSpec;
+use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::cluster::{Cluster, StaticCluster};
+use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
+use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
+use dhow_server::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
+use dhow_server::log::store::StoreOptions;
+use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
+use dhow_server::peers::tls::ClusterIdCell;
+use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
+use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
+use dhow_server::secrets::SecretBox;
+use dhow_server::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
+use dhow_wire::{DaemonConfig, StaticPeer};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::node_info::node_info;
+use super::plane::Plane;
+use super::security::{self, Security};
+use super::static_session::StaticSession;
+use super::{leader_session, raft};
+
+/// The folder below the data directory: the log, what this node was told, and what a losing half wrote.
+pub const STATIC_DIR: &str = "static";
+
+/// How long a write waits for the copy of a peer that is there and does not answer.
+const COPY_TIMEOUT_MS: u64 = 2_000;
+
+/// The times of the configuration.
+pub fn timings(heartbeat_interval: Duration, failure_threshold: Duration) -> CopiedTimings {
+    let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    CopiedTimings {
+        heartbeat_ms: ms(heartbeat_interval),
+        threshold_ms: ms(failure_threshold),
+        copy_timeout_ms: COPY_TIMEOUT_MS,
+    }
+}
+
+/// Starts this peer's part. It does not wait for the others: replicas run on, and the API says what is missing.
+pub async fn start(
+    config: &DaemonConfig,
+    node: NodeId,
+    peers: &[StaticPeer],
+    timings: CopiedTimings,
+    security: Option<Security>,
+    clock: Arc<SystemClock>,
+) -> anyhow::Result<Plane> {
+    let own = peers.iter().find(|peer| peer.id == node.0);
+    let own = own.context("`peers` does not name this node")?;
+    if security.is_none() {
+        let all: Vec<_> = peers
+            .iter()
+            .map(|peer| peer.api_addr)
+            .chain([config.api_addr])
+            .collect();
+        security::check_addresses(config, &all)?;
+    }
+    let clock: Arc<dyn Clock> = clock;
+    let dialer: Arc<dyn Dialer> = match &security {
+        Some(security) => Arc::new(TlsDialer::new(security.tls.clone())),
+        None => Arc::new(PlainDialer),
+    };
+    let http = PeerHttp::new(dialer);
+    let addrs: std::collections::BTreeMap<u64, SocketAddr> =
+        peers.iter().map(|peer| (peer.id, peer.api_addr)).collect();
+    let of_peer = addrs.clone();
+    let network = StaticNetwork::new(http.clone(), Arc::new(move |peer| of_peer.get(&peer).copied()));
+    let opened = open(config, node, &addrs, timings, &network, &clock).await?;
+    let cancel = CancellationToken::new();
+    let OpenedCopied {
+        runtime: opened,
+        log,
+        keeper,
+    } = opened;
+    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
+    let desk = open_desk(&config.data_dir, &runtime.view(), &log).await?;
+    let cluster = Arc::new(StaticCluster {
+        node,
+        peers: addrs,
+        log: log.clone(),
+        view: runtime.view(),
+        desk: desk.clone(),
+    });
+    let secrets = Arc::new(match &security {
+        Some(security) => SecretBox::from_cluster_key(&security.key),
+        None => SecretBox::without_key(),
+    });
+    let info = NodeInfo {
+        os: own.os.as_str().into(),
+        ..node_info(config, NodeRole::Peer)
+    };
+    let parts = Parts {
+        node,
+        runtime,
+        cancel,
+        clock,
+        log,
+        desk,
+        network,
+        cluster,
+        secrets,
+        timings,
+        end: CancellationToken::new(),
+    };
+    let tasks = TaskTracker::new();
+    tasks.spawn(keeper.run(parts.end.clone()));
+    Ok(parts.plane(&tasks, info, http, security.as_ref()))
+}
+
+async fn open(
+    config: &DaemonConfig,
+    node: NodeId,
+    addrs: &std::collections::BTreeMap<u64, SocketAddr>,
+    timings: CopiedTimings,
+    network: &StaticNetwork,
+    clock: &Arc<dyn Clock>,
+) -> anyhow::Result<OpenedCopied> {
+    let dir = config.data_dir.join(STATIC_DIR);
+    let options = CopiedOptions {
+        node: node.0,
+        peers: addrs.keys().copied().collect(),
+        dir: dir.join("log"),
+        lost_file: dir.join("conflicted.json"),
+        store: StoreOptions::default(),
+        timings,
+        network: Arc::new(network.clone()),
+        clock: Arc::clone(clock),
+    };
+    let data_dir = config.data_dir.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+        Ok::<_, anyhow::Error>(runtime::open_copied(&data_dir, options)?)
+    });
+    let data_dir = config.data_dir.display();
+    opened
+        .await?
+        .with_context(|| format!("the state in {data_dir} cannot be opened"))
+}
+
+async fn open_desk(data_dir: &Path, view: &RuntimeView, log: &CopiedLog) -> anyhow::Result<ScaleDesk> {
+    let path = data_dir.join(STATIC_DIR).join("assignments.json");
+    let (view, log) = (view.clone(), log.clone());
+    let options = DeskOptions {
+        path: path.clone(),
+        known_spec: Arc::new(move |key| known_spec(&view, key)),
+        promised: Arc::new(move || log.promised()),
+    };
+    let opened = tokio::task::spawn_blocking(move || ScaleDesk::open(options));
+    opened.await?.with_context(|| {
+        format!(
+            "what this node was told to run cannot be read from {}; move the file away, and the leader tells it again",
+            path.display()
+        )
+    })
+}
+
+/// What this node's copy of the state says that a service is.
+fn known_spec(view: &RuntimeView, key: &ServiceKey) -> Option<(u32, Arc<ServiceSpec>)> {
+    let state = view.state();
+    let service = state.service_named(&key.deployment, &key.service)?;
+    Some((service.target.0, Arc::clone(service.spec()?)))
+}
+
+/// What the plane is put together from.
+struct Parts {
+    node: NodeId,
+    runtime: RuntimeHandle,
+    cancel: CancellationToken,
+    clock: Arc<dyn Clock>,
+    log: CopiedLog,
+    desk: ScaleDesk,
+    network: StaticNetwork,
+    cluster: Arc<StaticCluster>,
+    secrets: Arc<SecretBox>,
+    timings: CopiedTimings,
+    end: CancellationToken,
+}
+
+impl Parts {
+    fn plane(
+        self,
+        tasks: &TaskTracker,
+        info: NodeInfo,
+        http: PeerHttp,
+        security: Option<&Security>,
+    ) -> Plane {
+        let (input, view) = (self.runtime.input(), self.runtime.view());
+        let leases = self.leases();
+        let addrs = self.cluster.peers.clone();
+        let gateway = NodeGateway::new(GatewayOptions {
+            view: view.clone(),
+            input: input.clone(),
+            clock: Arc::clone(&self.clock),
+            leases: leases.clone(),
+            secrets: Arc::clone(&self.secrets),
+            session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
+            trust_loopback_claims: security.is_none(),
+            workers: None,
+            carries_assignments: false,
+            end: self.end.clone(),
+        });
+        let dispatcher = Dispatcher::new(DispatcherOptions {
+            own: self.node,
+            nodes: self.cluster.peers.keys().map(|peer| NodeId(*peer)).collect(),
+            desk: self.desk.clone(),
+            target: Arc::new(self.network.clone()),
+            view: view.clone(),
+            every: Duration::from_millis(self.timings.heartbeat_ms),
+        });
+        let event_log = self.runtime.event_log();
+        let end = self.end.clone();
+        tasks.spawn(leases.run(end.clone()));
+        tasks.spawn(dispatcher.run(end.clone()));
+        let found = raft::found(input.clone(), view.clone(), ClusterIdCell::default(), end.clone());
+        tasks.spawn(found);
+        tasks.spawn(tell_conflicts(
+            self.log.clone(),
+            self.network,
+            view.clone(),
+            input.clone(),
+            event_log.clone(),
+            end.clone(),
+        ));
+        tasks.close();
+        let shared: Arc<dyn Cluster> = self.cluster;
+        let tls = security.map(|security| &security.tls);
+        let leader = leader_session::start(self.node, info, view.clone(), Arc::clone(&shared), tls);
+        let routes = static_peers::routes(StaticRoutes {
+            log: self.log,
+            input: input.clone(),
+            event_log,
+        });
+        let tasks = tasks.clone();
+        Plane {
+            node: self.node,
+            input,
+            view,
+            clock: self.clock,
+            runtime: self.runtime,
+            cancel: self.cancel,
+            cluster: shared,
+            door: http.clone(),
+            worker_tokens: None,
+            peers: http,
+            session: Arc::new(StaticSession {
+                desk: self.desk,
+                leader,
+            }),
+            secrets: self.secrets,
+            beside: Some(gateway::routes(gateway).merge(routes)),
+            rest: Box::pin(async move {
+                end.cancel();
+                tasks.wait().await;
+            }),
+        }
+    }
+
+    /// A peer is given up one threshold after it was first asked in vain.
+    fn leases(&self) -> LeaseKeeper {
+        let secs = u32::try_from(self.timings.threshold_ms / 1_000).unwrap_or(u32::MAX);
+        let secs = secs.max(1);
+        LeaseKeeper::new(LeaseOptions {
+            own: Some(self.node),
+            config: AdaptiveTtlConfig {
+                min_ttl_secs: secs,
+                max_ttl_secs: secs,
+                grace_secs: secs,
+                failover_ttl_secs: secs,
+                ..AdaptiveTtlConfig::default()
+            },
+            clock: Arc::clone(&self.clock),
+            view: self.runtime.view(),
+            input: self.runtime.input(),
+            event_log: self.runtime.event_log(),
+            contact: Some(Arc::new(Contact(self.log.clone()))),
+        })
+    }
+}
+
+/// What the heartbeats know of the peers.
+struct Contact(CopiedLog);
+
+impl PeerContact for Contact {
+    fn silent_since(&self, node: NodeId) -> Option<u64> {
+        self.0.silent_since(node.0)
+    }
+}

@@ -1,0 +1,44 @@
+//! The session of a static peer's agent: it is told what to run by this node's own desk, and reports to whoever leads
+//! over the same protocol as everywhere.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dhow_agent::session::grpc::GrpcSession;
+use dhow_agent::{Pace, Report, ReportAnswer, Session, SessionFuture};
+use dhow_core::dispatch::Dispatch;
+use dhow_core::ids::Revision;
+use dhow_server::scale::ScaleDesk;
+use tokio::sync::watch;
+
+/// See the module.
+pub struct StaticSession {
+    pub desk: ScaleDesk,
+    pub leader: GrpcSession,
+}
+
+impl Session for StaticSession {
+    fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
+        self.leader.report(report)
+    }
+
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+        Box::pin(async move { Ok(self.desk.next_update(last).await) })
+    }
+
+    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+        self.leader.heartbeat(digest)
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        self.leader.secrets(names)
+    }
+
+    fn pace(&self) -> Option<watch::Receiver<Pace>> {
+        self.leader.pace()
+    }
+
+    fn report_gap(&self) -> Duration {
+        self.leader.report_gap()
+    }
+}
