@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, STRANGER_MAX_MS};
 use super::node_gateway::{NodeGateway, routes};
 use super::serve::serve_stream;
 use super::workers::ExpiredIdentity;
@@ -166,7 +166,17 @@ impl WorkerPort {
             identity: shown.identity,
         };
         let clock = Arc::clone(&self.clock);
-        serve_stream(router, Box::new(stream), peer, shown.expired, clock, end).await;
+        let until_ms = clock.monotonic_ms().saturating_add(STRANGER_MAX_MS);
+        let serving = serve_stream(router, Box::new(stream), peer, shown.expired, clock, end);
+        if shown.identity.is_some() {
+            return serving.await;
+        }
+        tokio::select! {
+            () = serving => {}
+            () = self.clock.sleep_until_monotonic(until_ms) => {
+                tracing::debug!(%addr, "a caller that is nobody has had its time");
+            }
+        }
     }
 
     /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.
@@ -204,30 +214,64 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
+    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey, client_config_pinned};
     use crate::leases::tests::support::{OWN, TestServer};
+    use crate::peer_http::dial_server;
 
-    #[tokio::test]
-    async fn a_certificate_counts_for_its_cluster_and_its_time() {
-        let server = TestServer::start(&[OWN.0]).await;
+    async fn open(server: &TestServer, tls: &NodeTls, cas: &Arc<WorkerCas>) -> WorkerPort {
         let bootstrap = ClusterCommand::Bootstrap {
             cluster_id: "harbour".into(),
             feature_level: State::FEATURE_LEVEL,
         };
         server.write(Command::Cluster(bootstrap)).await;
-        let now_unix_secs = server.clock.wall_unix_ms() / 1_000;
-        let key = ClusterKey::generate().unwrap();
-        let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
-        let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
-        let cas = Arc::new(cas);
         let port = WorkerPort::bind(
             ([127, 0, 0, 1], 0).into(),
-            &tls,
-            Arc::clone(&cas),
+            tls,
+            Arc::clone(cas),
             Arc::new(server.clock.clone()),
             server.handle.view(),
         );
-        let port = port.await.unwrap();
+        port.await.unwrap()
+    }
+
+    fn tls_of(now_unix_secs: i64) -> (NodeTls, Arc<WorkerCas>) {
+        let key = ClusterKey::generate().unwrap();
+        let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
+        let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
+        (tls, Arc::new(cas))
+    }
+
+    #[tokio::test]
+    async fn somebody_without_a_certificate_has_a_minute() {
+        const MOMENT: Duration = Duration::from_millis(100);
+        let server = TestServer::start(&[OWN.0]).await;
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let (tls, cas) = tls_of(i64::try_from(since.unwrap().as_secs()).unwrap());
+        let port = open(&server, &tls, &cas).await;
+        let mut config = client_config_pinned(tls.fingerprint()).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let address = port.local_addr().unwrap().to_string();
+        let client = tokio::spawn(async move { dial_server(&address, config).await });
+        let (stream, addr) = port.listener.accept().await.unwrap();
+        let (handshakes, end) = (Semaphore::new(1), CancellationToken::new());
+        let receiving = port.receive(stream, addr, Router::new(), &handshakes, end);
+        let mut receiving = std::pin::pin!(receiving);
+        let _connection = tokio::select! {
+            () = &mut receiving => panic!("it was turned away"),
+            connected = client => connected.unwrap().unwrap(),
+        };
+        let is_over = tokio::time::timeout(MOMENT, &mut receiving).await.is_ok();
+        assert!(!is_over, "it has time");
+        server.clock.advance(STRANGER_MAX_MS);
+        receiving.await;
+    }
+
+    #[tokio::test]
+    async fn a_certificate_counts_for_its_cluster_and_its_time() {
+        let server = TestServer::start(&[OWN.0]).await;
+        let now_unix_secs = server.clock.wall_unix_ms() / 1_000;
+        let (tls, cas) = tls_of(now_unix_secs);
+        let port = open(&server, &tls, &cas).await;
         let csr_pem = WorkerKey::generate().unwrap().csr_pem().unwrap();
         let shown = |cluster: &str, made: i64| {
             let chain = cas.issue(&csr_pem, NodeId(40), cluster, made).unwrap();

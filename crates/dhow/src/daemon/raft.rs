@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::ids::NodeId;
-use dhow_core::lease::AdaptiveTtlConfig;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::{Cluster, RaftCluster};
@@ -180,10 +179,7 @@ impl Server {
     fn leases(&self, config: &DaemonConfig, clock: &Arc<dyn Clock>) -> LeaseKeeper {
         LeaseKeeper::new(LeaseOptions {
             own: Some(self.cluster.node),
-            config: config
-                .cluster
-                .adaptive_ttl_config()
-                .unwrap_or(AdaptiveTtlConfig::default()),
+            config: config.cluster.adaptive_ttl_config().unwrap_or_default(),
             clock: Arc::clone(clock),
             view: self.runtime.view(),
             input: self.runtime.input(),
