@@ -166,16 +166,19 @@ impl WorkerPort {
             identity: shown.identity,
         };
         let clock = Arc::clone(&self.clock);
-        let until_ms = clock.monotonic_ms().saturating_add(STRANGER_MAX_MS);
         let serving = serve_stream(router, Box::new(stream), peer, shown.expired, clock, end);
+        self.in_its_time(shown, serving).await;
+    }
+
+    /// A worker stays for as long as it likes, anybody else for a while.
+    async fn in_its_time(&self, shown: Shown, serving: impl Future<Output = ()>) {
         if shown.identity.is_some() {
             return serving.await;
         }
+        let until_ms = self.clock.monotonic_ms().saturating_add(STRANGER_MAX_MS);
         tokio::select! {
             () = serving => {}
-            () = self.clock.sleep_until_monotonic(until_ms) => {
-                tracing::debug!(%addr, "a caller that is nobody has had its time");
-            }
+            () = self.clock.sleep_until_monotonic(until_ms) => {}
         }
     }
 
@@ -214,9 +217,8 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey, client_config_pinned};
+    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
     use crate::leases::tests::support::{OWN, TestServer};
-    use crate::peer_http::dial_server;
 
     async fn open(server: &TestServer, tls: &NodeTls, cas: &Arc<WorkerCas>) -> WorkerPort {
         let bootstrap = ClusterCommand::Bootstrap {
@@ -245,25 +247,20 @@ mod tests {
     async fn somebody_without_a_certificate_has_a_minute() {
         const MOMENT: Duration = Duration::from_millis(100);
         let server = TestServer::start(&[OWN.0]).await;
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let (tls, cas) = tls_of(i64::try_from(since.unwrap().as_secs()).unwrap());
+        let (tls, cas) = tls_of(server.clock.wall_unix_ms() / 1_000);
         let port = open(&server, &tls, &cas).await;
-        let mut config = client_config_pinned(tls.fingerprint()).unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let address = port.local_addr().unwrap().to_string();
-        let client = tokio::spawn(async move { dial_server(&address, config).await });
-        let (stream, addr) = port.listener.accept().await.unwrap();
-        let (handshakes, end) = (Semaphore::new(1), CancellationToken::new());
-        let receiving = port.receive(stream, addr, Router::new(), &handshakes, end);
-        let mut receiving = std::pin::pin!(receiving);
-        let _connection = tokio::select! {
-            () = &mut receiving => panic!("it was turned away"),
-            connected = client => connected.unwrap().unwrap(),
+        let worker = Shown {
+            identity: Some(Identity::Worker(NodeId(40))),
+            expired: None,
         };
-        let is_over = tokio::time::timeout(MOMENT, &mut receiving).await.is_ok();
+        let mut stays = std::pin::pin!(port.in_its_time(worker, std::future::pending()));
+        let mut goes = std::pin::pin!(port.in_its_time(Shown::default(), std::future::pending()));
+        let is_over = tokio::time::timeout(MOMENT, &mut goes).await.is_ok();
         assert!(!is_over, "it has time");
+        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
         server.clock.advance(STRANGER_MAX_MS);
-        receiving.await;
+        goes.await;
+        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
     }
 
     #[tokio::test]
