@@ -10,9 +10,9 @@ use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagePullRequest,
 use futures_util::StreamExt;
 use serde::Deserialize;
 
-use super::context::Context;
 use super::extract::{self, Query};
 use super::feed;
+use super::internal::DoorContext;
 use super::limits::IMAGE_TEXT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 use crate::node_door::PullStep;
@@ -30,9 +30,8 @@ fn check_name(name: &str) -> Answer<()> {
 
 /// The node's images.
 #[utoipa::path(get, path = "/api/v1/images", tag = "images", responses((status = 200, body = Vec<ImageInfo>)))]
-pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<ImageInfo>>> {
-    let manager = context.manager();
-    Ok(Json(manager.door().images(manager.identity().node_id).await?))
+pub(super) async fn list(State(context): State<DoorContext>) -> Answer<Json<Vec<ImageInfo>>> {
+    Ok(Json(context.door.images(context.node).await?))
 }
 
 /// Pulls an image. Server-sent: `progress` events with a [`dhow_wire::api::PullProgress`], then `result` with an
@@ -42,13 +41,11 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<Json<Vec<Imag
     responses((status = 200, body = super::openapi::ServerSentEvent, content_type = "text/event-stream"))
 )]
 pub(super) async fn pull(
-    State(context): State<Context>,
+    State(context): State<DoorContext>,
     body: extract::Json<ImagePullRequest>,
 ) -> Answer<Response> {
     check_name(&body.value.image)?;
-    let manager = context.manager();
-    let node = manager.identity().node_id;
-    let mut steps = manager.door().pull_image(node, body.value.image).await?;
+    let mut steps = context.door.pull_image(context.node, body.value.image).await?;
     Ok(feed::events(context.end, |feed| async move {
         while let Some(step) = steps.next().await {
             match step {
@@ -67,7 +64,7 @@ pub(super) async fn pull(
     responses((status = 200, body = ImageName))
 )]
 pub(super) async fn import(
-    State(context): State<Context>,
+    State(context): State<DoorContext>,
     body: extract::Json<ImageImportRequest>,
 ) -> Answer<Json<ImageName>> {
     let request = body.value;
@@ -80,9 +77,7 @@ pub(super) async fn import(
     if let Some(name) = &request.name {
         check_name(name)?;
     }
-    let manager = context.manager();
-    let imported = manager.door().import_image(manager.identity().node_id, request);
-    Ok(Json(imported.await?))
+    Ok(Json(context.door.import_image(context.node, request).await?))
 }
 
 #[derive(Deserialize)]
@@ -97,22 +92,15 @@ pub(super) struct Named {
     responses((status = 200, body = ImagesRemoved))
 )]
 pub(super) async fn remove(
-    State(context): State<Context>,
+    State(context): State<DoorContext>,
     Query(named): Query<Named>,
 ) -> Answer<Json<ImagesRemoved>> {
     check_name(&named.name)?;
-    let manager = context.manager();
-    let removed = manager
-        .door()
-        .remove_image(manager.identity().node_id, named.name);
-    Ok(Json(removed.await?))
+    Ok(Json(context.door.remove_image(context.node, named.name).await?))
 }
 
 /// Removes every image that nothing uses.
 #[utoipa::path(post, path = "/api/v1/images/prune", tag = "images", responses((status = 200, body = ImagesRemoved)))]
-pub(super) async fn prune(State(context): State<Context>) -> Answer<Json<ImagesRemoved>> {
-    let manager = context.manager();
-    Ok(Json(
-        manager.door().prune_images(manager.identity().node_id).await?,
-    ))
+pub(super) async fn prune(State(context): State<DoorContext>) -> Answer<Json<ImagesRemoved>> {
+    Ok(Json(context.door.prune_images(context.node).await?))
 }

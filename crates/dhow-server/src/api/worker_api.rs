@@ -1,4 +1,5 @@
-//! What a worker answers: the door to its replicas for servers of its cluster, and on its own socket how it is.
+//! What a worker answers: the door to its replicas for servers of its cluster, and on its own socket how it is and
+//! which images it has.
 //!
 //! Everything else is asked of a server: a worker knows only its own part, and its certificate lets it do nothing for
 //! others. Served by the worker's daemon; it must never answer a caller whose certificate is no server's.
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use dhow_core::ids::NodeId;
 use dhow_wire::ProblemCode;
@@ -16,6 +17,7 @@ use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Peer;
+use super::images;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
@@ -25,6 +27,9 @@ use crate::node_door::NodeDoor;
 
 /// The door, below the one path that servers ask at.
 const DOOR: &str = "/api/v1/internal/";
+
+/// The worker's own images, for the users of its socket: it may have no registry to pull from.
+const IMAGES: &str = "/api/v1/images";
 
 /// How the worker stands with its cluster: what is wrong, where something is.
 pub type WorkerStanding = dyn Fn() -> Option<String> + Send + Sync;
@@ -56,13 +61,21 @@ fn router(api: WorkerApi, end: CancellationToken) -> Router {
         .route("/ready", get(ready))
         .fallback(elsewhere)
         .with_state(api)
-        .merge(door_routes().with_state(door))
+        .merge(door_routes().merge(image_routes()).with_state(door))
         .layer(middleware::from_fn(guard))
 }
 
 /// The process answers.
 async fn health() -> Json<HealthDocument> {
     Json(HealthDocument::ok())
+}
+
+fn image_routes() -> Router<DoorContext> {
+    Router::new()
+        .route(IMAGES, get(images::list).delete(images::remove))
+        .route("/api/v1/images/pull", post(images::pull))
+        .route("/api/v1/images/import", post(images::import))
+        .route("/api/v1/images/prune", post(images::prune))
 }
 
 /// It has a session with the leader.
@@ -84,19 +97,75 @@ async fn elsewhere(State(api): State<WorkerApi>) -> ApiProblem {
     )
 }
 
-/// Servers get to the door, people on this host to the rest.
+/// Servers get to the door, users of the socket to the images, and everybody who gets here to the rest.
 async fn guard(request: Request, next: Next) -> Response {
-    let is_door = request.uri().path().starts_with(DOOR);
-    let is_server = matches!(
-        request.extensions().get::<Peer>(),
-        Some(Peer::Tls {
-            identity: Some(Identity::Member(_)),
-            ..
-        })
-    );
-    if is_door && !is_server {
-        let detail = "only servers of the cluster may ask this, with their certificates";
-        return ApiProblem::new(ProblemCode::Forbidden, detail).into_response();
+    let path = request.uri().path();
+    let (is_door, is_image) = (path.starts_with(DOOR), path.starts_with(IMAGES));
+    let (is_server, is_user) = match request.extensions().get::<Peer>() {
+        Some(Peer::Tls { identity, .. }) => (matches!(identity, Some(Identity::Member(_))), false),
+        Some(Peer::Unix { .. }) => (false, true),
+        Some(Peer::Tcp(_)) | None => (false, false),
+    };
+    let refused = match (is_door, is_image) {
+        (true, _) if !is_server => "only servers of the cluster may ask this, with their certificates",
+        (_, true) if !is_user => "a worker's images are for the users of its Unix socket",
+        (_, _) => return next.run(request).await,
+    };
+    ApiProblem::new(ProblemCode::Forbidden, refused).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Method;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::node_door::ScriptedDoor;
+
+    async fn status(peer: Option<Peer>, method: Method, path: &str, standing: Option<&'static str>) -> u16 {
+        let api = WorkerApi {
+            node: NodeId(7),
+            door: Arc::new(ScriptedDoor::default()),
+            standing: Arc::new(move || standing.map(str::to_owned)),
+            servers: "10.0.0.1:3670".into(),
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::empty())
+            .unwrap();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let answered = router(api, CancellationToken::new()).oneshot(request).await;
+        answered.unwrap().status().as_u16()
     }
-    next.run(request).await
+
+    #[tokio::test]
+    async fn each_caller_gets_what_is_for_it() {
+        let addr = ([127, 0, 0, 1], 1).into();
+        let tls = |identity| Some(Peer::Tls { addr, identity });
+        let server = tls(Some(Identity::Member(NodeId(1))));
+        let unix = Some(Peer::Unix { uid: 0 });
+        let others = [
+            tls(None),
+            tls(Some(Identity::Worker(NodeId(8)))),
+            Some(Peer::Tcp(addr)),
+            None,
+        ];
+        const PULLS: &str = "/api/v1/internal/door/pulls";
+        assert_eq!(status(server, Method::GET, PULLS, None).await, 200);
+        assert_eq!(status(unix, Method::GET, IMAGES, None).await, 200);
+        for other in others {
+            assert_eq!(status(other, Method::GET, PULLS, None).await, 403);
+            assert_eq!(status(other, Method::GET, IMAGES, None).await, 403);
+        }
+        assert_eq!(status(unix, Method::GET, PULLS, None).await, 403);
+        assert_eq!(status(server, Method::GET, IMAGES, None).await, 403);
+        assert_eq!(status(unix, Method::GET, "/ready", None).await, 200);
+        assert_eq!(status(unix, Method::GET, "/ready", Some("no server")).await, 503);
+        assert_eq!(status(unix, Method::GET, "/health", Some("no server")).await, 200);
+        assert_eq!(status(unix, Method::POST, "/api/v1/deployments", None).await, 409);
+    }
 }

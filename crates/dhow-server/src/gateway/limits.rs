@@ -37,6 +37,10 @@ pub const HANDSHAKES_MAX: usize = 128;
 /// A worker that has not proved who it is by then, from its turn on, is not waited for.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the connection of somebody without a certificate may last: it joins, or renews, and goes. So strangers
+/// cannot hold the places of workers for good.
+pub const STRANGER_MAX_MS: u64 = 60_000;
+
 /// Calls under way on one connection: one session, one report, one heartbeat and the secrets of replicas that start
 /// together. More wait at the node.
 pub const STREAMS_MAX: u32 = 64;

@@ -14,7 +14,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::limits::{ASKED_OFTEN_MAX, CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
+use super::limits::{
+    ASKED_OFTEN_MAX, CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, STRANGER_MAX_MS,
+};
 use super::node_gateway::{NodeGateway, routes};
 use super::serve::{Connected, serve_stream};
 use super::workers::ExpiredIdentity;
@@ -176,7 +178,20 @@ impl WorkerPort {
             expired: shown.expired,
             keep_alive,
         };
-        serve_stream(router, connected, Arc::clone(&self.clock), end).await;
+        let serving = serve_stream(router, connected, Arc::clone(&self.clock), end);
+        self.in_its_time(shown, serving).await;
+    }
+
+    /// A worker stays for as long as it likes, anybody else for a while.
+    async fn in_its_time(&self, shown: Shown, serving: impl Future<Output = ()>) {
+        if shown.identity.is_some() {
+            return serving.await;
+        }
+        let until_ms = self.clock.monotonic_ms().saturating_add(STRANGER_MAX_MS);
+        tokio::select! {
+            () = serving => {}
+            () = self.clock.sleep_until_monotonic(until_ms) => {}
+        }
     }
 
     /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.
@@ -217,27 +232,55 @@ mod tests {
     use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
     use crate::leases::tests::support::{OWN, TestServer};
 
-    #[tokio::test]
-    async fn a_certificate_counts_for_its_cluster_and_its_time() {
-        let server = TestServer::start(&[OWN.0]).await;
+    async fn open(server: &TestServer, tls: &NodeTls, cas: &Arc<WorkerCas>) -> WorkerPort {
         let bootstrap = ClusterCommand::Bootstrap {
             cluster_id: "harbour".into(),
             feature_level: State::FEATURE_LEVEL,
         };
         server.write(Command::Cluster(bootstrap)).await;
-        let now_unix_secs = server.clock.wall_unix_ms() / 1_000;
-        let key = ClusterKey::generate().unwrap();
-        let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
-        let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
-        let cas = Arc::new(cas);
         let port = WorkerPort::bind(
             ([127, 0, 0, 1], 0).into(),
-            &tls,
-            Arc::clone(&cas),
+            tls,
+            Arc::clone(cas),
             Arc::new(server.clock.clone()),
             server.handle.view(),
         );
-        let port = port.await.unwrap();
+        port.await.unwrap()
+    }
+
+    fn tls_of(now_unix_secs: i64) -> (NodeTls, Arc<WorkerCas>) {
+        let key = ClusterKey::generate().unwrap();
+        let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
+        let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
+        (tls, Arc::new(cas))
+    }
+
+    #[tokio::test]
+    async fn somebody_without_a_certificate_has_a_minute() {
+        const MOMENT: Duration = Duration::from_millis(100);
+        let server = TestServer::start(&[OWN.0]).await;
+        let (tls, cas) = tls_of(server.clock.wall_unix_ms() / 1_000);
+        let port = open(&server, &tls, &cas).await;
+        let worker = Shown {
+            identity: Some(Identity::Worker(NodeId(40))),
+            expired: None,
+        };
+        let mut stays = std::pin::pin!(port.in_its_time(worker, std::future::pending()));
+        let mut goes = std::pin::pin!(port.in_its_time(Shown::default(), std::future::pending()));
+        let is_over = tokio::time::timeout(MOMENT, &mut goes).await.is_ok();
+        assert!(!is_over, "it has time");
+        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
+        server.clock.advance(STRANGER_MAX_MS);
+        goes.await;
+        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_certificate_counts_for_its_cluster_and_its_time() {
+        let server = TestServer::start(&[OWN.0]).await;
+        let now_unix_secs = server.clock.wall_unix_ms() / 1_000;
+        let (tls, cas) = tls_of(now_unix_secs);
+        let port = open(&server, &tls, &cas).await;
         let csr_pem = WorkerKey::generate().unwrap().csr_pem().unwrap();
         let shown = |cluster: &str, made: i64| {
             let chain = cas.issue(&csr_pem, NodeId(40), cluster, made).unwrap();

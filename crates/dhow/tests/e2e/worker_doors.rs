@@ -19,7 +19,7 @@ use dhow_wire::token::CaFingerprint;
 use rustls::ClientConfig;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Daemon, PATIENCE, until};
+use crate::support::{Cluster, Daemon, PATIENCE, Where, until};
 
 /// Starts a worker that is refused, and gives what it said.
 fn refused(cluster: &mut Cluster, token: &str, change: impl FnOnce(&mut Daemon)) -> String {
@@ -118,6 +118,27 @@ fn signed_by_nobody(token: &str) -> String {
     let mut changed = token.to_owned();
     changed.replace_range(IN_THE_SIGNATURE..=IN_THE_SIGNATURE, other);
     changed
+}
+
+#[test]
+fn servers_that_do_not_answer_are_waited_for() {
+    let mut cluster = Cluster::worker_tier("wait", 3, 0, &json!({}));
+    let token = cluster.worker_token(&[]);
+    for server in &mut cluster.nodes {
+        server.kill9();
+    }
+    let place = cluster.add_worker(&token);
+    cluster.workers[place].begin();
+    until("it has tried and goes on", || {
+        let tried = cluster.workers[place].said();
+        (tried.matches("cannot be asked").count() >= 3).then_some(())
+    });
+    for server in &mut cluster.nodes {
+        server.begin();
+    }
+    cluster.learn_id(place);
+    cluster.until_complete();
+    cluster.finish();
 }
 
 fn joining(token: &str) -> Vec<u8> {
@@ -314,7 +335,8 @@ fn reqwest_client(pin: Option<CaFingerprint>) -> reqwest::Client {
 
 #[test]
 fn a_client_without_grpc_speaks_json() {
-    let cluster = Cluster::worker_tier("json", 3, 0, &json!({}));
+    let times = json!({ "heartbeat_min_ttl": 12, "heartbeat_grace": 7 });
+    let cluster = Cluster::worker_tier("json", 3, 0, &times);
     let token = cluster.worker_token(&[]);
     let pin = WorkerBootstrapToken::parse(&token).unwrap().ca_fingerprint();
     let leader = &cluster.nodes[cluster.until_leader()];
@@ -337,6 +359,13 @@ fn a_client_without_grpc_speaks_json() {
     };
     let (status, joined) = post("register", None, joining(&token));
     assert_eq!(status, 200, "{joined}");
+    assert_eq!(
+        (
+            joined["heartbeat_ttl_secs"].clone(),
+            joined["heartbeat_grace_secs"].clone()
+        ),
+        (json!(12), json!(7))
+    );
     let (node, internal) = (
         joined["node_id"].as_u64().unwrap(),
         joined["internal_token"].as_str().unwrap(),
@@ -378,4 +407,14 @@ fn a_client_without_grpc_speaks_json() {
         (replicas.len() == 1 && replicas[0].runs() && replicas[0].node_id == Some(node)).then_some(())
     });
     drop(cluster);
+}
+
+#[test]
+fn a_server_without_the_clusters_key_says_how_to_make_one() {
+    let mut cluster = Cluster::prepare("keyless", 3, Where::Loopback, "worker-tier", &json!({}));
+    let server = &mut cluster.nodes[0];
+    std::fs::remove_file(server.scratch.path.join("cluster.key")).unwrap();
+    server.begin();
+    assert_eq!(server.ended().code(), Some(1));
+    assert!(server.said().contains("dhow cluster keygen"), "{}", server.said());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Cluster, Network, Replica, Service, is_alive, until};
+use crate::support::{Cluster, Network, Replica, Service, is_alive, is_root, signal, until};
 
 fn spread(count: u32) -> Service {
     Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
@@ -79,6 +79,10 @@ fn workers_run_what_servers_decide() {
     assert_eq!(asked.code, 4, "{}", asked.stderr);
     assert!(asked.stderr.contains("ask a server"), "{}", asked.stderr);
     assert_eq!(cluster.workers[0].get("/health").unwrap().status, 200);
+    // Its own images are its own business.
+    if is_root() {
+        cluster.workers[0].dhow(&["image", "ls"]).ends_with(0);
+    }
     cluster.finish();
 }
 
@@ -219,6 +223,45 @@ fn nothing_restarts_when_servers_end() {
     cluster.until_complete();
     assert_eq!(lives(&cluster.nodes[0].replicas()), before);
     assert!(pids.clone().all(is_alive));
+    cluster.finish();
+}
+
+#[test]
+fn a_worker_goes_on_alone() {
+    let mut cluster = Cluster::worker_tier("alone", 3, 1, &json!({}));
+    cluster.nodes[0].deploy("calm", &[("it", spread(2))]).ends_with(0);
+    let before = cluster.workers[0].workloads();
+    for server in &mut cluster.nodes {
+        server.kill9();
+    }
+    // Started while nobody answers, it takes up what it had.
+    cluster.workers[0].kill9();
+    cluster.workers[0].begin();
+    until("it answers", || {
+        let reply = cluster.workers[0].get("/health").ok()?;
+        (reply.status == 200).then_some(())
+    });
+    assert_eq!(cluster.workers[0].get("/ready").unwrap().status, 503);
+    assert_eq!(cluster.workers[0].workloads(), before);
+    // What ends is started again.
+    signal(before[0], rustix::process::Signal::KILL);
+    until("it runs again", || {
+        let now = cluster.workers[0].workloads();
+        (now.len() == 2 && !now.contains(&before[0])).then_some(())
+    });
+    let now = cluster.workers[0].workloads();
+    for server in &mut cluster.nodes {
+        server.begin();
+    }
+    // And is told afterwards.
+    until("the servers have heard", || {
+        let replicas = cluster.nodes[cluster.leader()?].replicas();
+        let pids: BTreeSet<u32> = replicas.iter().filter_map(|replica| replica.pid).collect();
+        let restarts: u64 = replicas.iter().map(|replica| replica.restarts).sum();
+        (pids == now.iter().copied().collect() && restarts == 1).then_some(())
+    });
+    cluster.until_complete();
+    assert_eq!(cluster.workers[0].workloads(), now);
     cluster.finish();
 }
 

@@ -205,10 +205,11 @@ impl Cluster {
 
     /// The id that the cluster has given the worker.
     pub fn learn_id(&mut self, place: usize) -> u64 {
+        let named = place.to_string();
         let id = until("the worker is listed", || {
             let listed = self.nodes[self.leader()?].get("/api/v1/nodes").ok()?.json();
-            let (own, label) = (listed.as_array()?.iter(), place.to_string());
-            let mut own = own.filter(|node| node["labels"]["place"].as_str() == Some(&label));
+            let own = listed.as_array()?.iter();
+            let mut own = own.filter(|node| node["labels"]["place"] == named.as_str());
             own.next_back()?["node_id"].as_u64()
         });
         self.workers[place].node_id = Some(id);
