@@ -165,9 +165,13 @@ impl WorkerPort {
                 return;
             }
         };
+        let Some(own) = self.view.state().cluster_id.clone() else {
+            tracing::debug!(%addr, "this server does not know its cluster yet: a worker has to try again");
+            return;
+        };
         let certificates = stream.get_ref().1.peer_certificates();
         let leaf = certificates.and_then(|chain| chain.first());
-        let shown = leaf.map_or_else(Shown::default, |leaf| self.shown(leaf));
+        let shown = leaf.map_or_else(Shown::default, |leaf| self.shown(leaf, &own));
         let peer = Peer::Tls {
             addr,
             identity: shown.identity,
@@ -195,9 +199,8 @@ impl WorkerPort {
     }
 
     /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.
-    fn shown(&self, leaf: &CertificateDer<'_>) -> Shown {
-        let own = self.view.state().cluster_id.clone();
-        if own.is_none() || worker_cluster_of(leaf).as_deref() != own.as_deref() {
+    fn shown(&self, leaf: &CertificateDer<'_>, own: &str) -> Shown {
+        if worker_cluster_of(leaf).as_deref() != Some(own) {
             return Shown::default();
         }
         let (Some(Identity::Worker(node)), Some(validity)) = (identity_of(leaf), Validity::of_leaf(leaf))

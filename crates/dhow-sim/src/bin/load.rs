@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Parser;
 use dhow_sim::load::{Bar, Options, run};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Thousands of workers against three real servers
 #[derive(Parser)]
@@ -63,7 +65,15 @@ fn begin(args: Args) -> anyhow::Result<ExitCode> {
         firewall: args.firewall,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let report = runtime.block_on(run(options))?;
+    // However it ends, the servers end with it.
+    let report = runtime.block_on(async {
+        let mut told = signal(SignalKind::terminate())?;
+        tokio::select! {
+            report = run(options) => report,
+            _ = told.recv() => bail!("ended by a signal"),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })?;
     let untrue = report.untrue();
     untrue
         .iter()

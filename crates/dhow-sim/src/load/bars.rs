@@ -94,8 +94,11 @@ impl Stage {
 
     async fn until_all_open(&self, what: &str) -> anyhow::Result<Duration> {
         let all = self.options.workers;
-        let took = self.fleet.until(PATIENCE, |fleet| fleet.open() == all).await;
-        let Some(took) = took else {
+        let took = self
+            .fleet
+            .until(PATIENCE, |fleet| fleet.open() == all || !fleet.is_whole())
+            .await;
+        let Some(took) = took.filter(|_| self.fleet.is_whole()) else {
             anyhow::bail!(
                 "{what}: {} of {all} sessions are open\n{}",
                 self.fleet.open(),

@@ -20,7 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Fleet {
     around: Arc<Surroundings>,
     pub seats: Vec<Arc<Seat>>,
-    workers: JoinSet<()>,
+    /// Ended with it.
+    _workers: JoinSet<()>,
 }
 
 impl Fleet {
@@ -45,7 +46,7 @@ impl Fleet {
         Self {
             around,
             seats,
-            workers,
+            _workers: workers,
         }
     }
 
@@ -53,9 +54,9 @@ impl Fleet {
         &self.around.tally
     }
 
-    /// Whether none has ended: one that was turned away has.
+    /// Whether none has been turned away for good.
     pub fn is_whole(&self) -> bool {
-        self.workers.len() == self.seats.len()
+        self.tally().turned_away.load(Ordering::Relaxed) == 0
     }
 
     pub fn joined(&self) -> usize {

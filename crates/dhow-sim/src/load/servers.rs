@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,9 @@ const COUNT: usize = 3;
 
 /// Nothing of a server takes this long but what never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long servers have to end when they are asked to.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Server {
     dir: PathBuf,
@@ -213,7 +217,19 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // One that cannot be ended has ended.
+        // Asked first: a daemon takes what it started with it. One that cannot be ended has ended.
+        for child in self.servers.iter().filter_map(|server| server.child.as_ref()) {
+            let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+            let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+        }
+        let until = std::time::Instant::now() + END_PATIENCE;
+        let has_ended = |server: &mut Server| {
+            let child = server.child.as_mut();
+            child.is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+        };
+        while !self.servers.iter_mut().all(has_ended) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = self.kill_all();
     }
 }

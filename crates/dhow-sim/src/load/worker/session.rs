@@ -281,12 +281,16 @@ fn delay(node: u64, ttl_secs: u32, beats: u64) -> Duration {
 fn lesson(refusal: Option<Refusal>) -> Ended {
     match refusal {
         Some(Refusal::NotLeader { leader }) => Ended::SentOn(leader),
-        Some(Refusal::Busy | Refusal::TooOften | Refusal::ShuttingDown | Refusal::Replaced) | None => {
-            Ended::Unreached
-        }
+        Some(
+            Refusal::Busy
+            | Refusal::TooOften
+            | Refusal::ShuttingDown
+            | Refusal::Replaced
+            | Refusal::Identity(_),
+        )
+        | None => Ended::Unreached,
         Some(
             refusal @ (Refusal::UnknownNode
-            | Refusal::Identity(_)
             | Refusal::Malformed(_)
             | Refusal::Credential(_)
             | Refusal::NotGiven(_)),
