@@ -14,6 +14,7 @@
 //! [`PeerHandler`]: crate::peers::PeerHandler
 
 mod admission;
+mod ahead;
 mod ask;
 mod barrier;
 mod blob;

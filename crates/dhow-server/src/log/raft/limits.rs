@@ -24,6 +24,10 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 64;
 /// next is written here, and the rest wait to be packed together.
 pub const MAX_BATCHES_IN_FLIGHT: usize = 2;
 
+/// Messages that are on their way to one server ahead of the library's asking: one for each entry that may be on its
+/// way, and as many more while the library catches up with their answers.
+pub const MAX_AHEAD: usize = 2 * MAX_BATCHES_IN_FLIGHT;
+
 /// How long the outcome of a proposal is waited for. Far longer than an election; after that whoever waits is told
 /// that nobody knows.
 pub const OUTCOME_TIMEOUT_MS: u64 = 5_000;

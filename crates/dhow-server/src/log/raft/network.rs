@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
@@ -13,12 +12,11 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, Snapshot};
-use tokio::task::JoinHandle;
 
+use super::ahead::UnderWay;
 use super::ask::AskError;
 use super::blob::Blob;
 use super::entry_form::to_stored;
-use super::limits::APPEND_TIMEOUT_MS;
 use super::options::RaftPeerAddrs;
 use super::send_snapshot::send_snapshot;
 use super::shared::Shared;
@@ -43,6 +41,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
             target,
             addr: node.raft_addr,
             under_way: None,
+            is_followed: false,
         }
     }
 }
@@ -54,27 +53,8 @@ pub struct Line {
     addr: SocketAddr,
     /// A message with entries that the library gave up on while it was still on its way.
     under_way: Option<UnderWay>,
-}
-
-struct UnderWay {
-    vote: VoteForm,
-    previous: Option<At>,
-    /// Where its entries end.
-    last: Option<At>,
-    answer: JoinHandle<Result<Answer, AskError>>,
-}
-
-impl UnderWay {
-    /// Whether it carries the beginning of what is to be sent.
-    fn begins(&self, form: &AppendForm, last: Option<At>) -> bool {
-        self.vote == form.vote && self.previous == form.previous && self.last <= last
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.answer.abort();
-    }
+    /// Whether entries were taken by the one at its other end.
+    is_followed: bool,
 }
 
 pub fn at(id: &Option<RaftLogId>) -> Option<At> {
@@ -119,38 +99,47 @@ impl Line {
     async fn append(&mut self, form: AppendForm) -> Result<Answer, AskError> {
         let node = self.target;
         let wanted = form.entries.last().map(|(at, _)| *at);
-        if !self
-            .under_way
-            .as_ref()
-            .is_some_and(|sent| sent.begins(&form, wanted))
-        {
-            self.under_way = Some(self.send(form, wanted));
+        let is_begun = |sent: &UnderWay| sent.begins(&form, wanted);
+        if !self.under_way.as_ref().is_some_and(is_begun) {
+            let ahead = self.shared.ahead.take(node, &form, wanted);
+            self.under_way = Some(ahead.unwrap_or_else(|| self.send(form.clone())));
         }
-        let Some(under_way) = &mut self.under_way else {
-            return Err(AskError::Stopped { node });
-        };
-        let last = under_way.last;
-        let answered = (&mut under_way.answer).await;
-        self.under_way = None;
-        match answered.unwrap_or(Err(AskError::Stopped { node }))? {
-            Answer::Appended if last != wanted => Ok(Answer::AppendedUpTo(last)),
-            answer => Ok(answer),
+        loop {
+            let Some(under_way) = &mut self.under_way else {
+                return Err(AskError::Stopped { node });
+            };
+            let (last, was_ahead) = (under_way.last, under_way.is_ahead);
+            let answered = (&mut under_way.answer).await;
+            self.under_way = None;
+            let answered = answered.unwrap_or(Err(AskError::Stopped { node }));
+            match answered {
+                Ok(Answer::Appended) => {
+                    self.is_followed = true;
+                    self.shared.ahead.acked(node, self.addr, form.vote, last);
+                    return Ok(match last == wanted {
+                        true => Answer::Appended,
+                        false => Answer::AppendedUpTo(last),
+                    });
+                }
+                // It may have overtaken what it follows: the question is asked again where it counts.
+                Ok(_) | Err(_) if was_ahead => self.under_way = Some(self.send(form.clone())),
+                Ok(_) | Err(_) => {
+                    self.shared.ahead.forget(node);
+                    return answered;
+                }
+            }
         }
     }
 
-    fn send(&self, form: AppendForm, last: Option<At>) -> UnderWay {
-        let (shared, node, addr) = (Arc::clone(&self.shared), self.target, self.addr);
-        let (vote, previous) = (form.vote, form.previous);
-        let answer = tokio::spawn(async move {
-            let timeout = Duration::from_millis(APPEND_TIMEOUT_MS);
-            let question = Question::Append(form);
-            shared.ask(node, addr, Lane::Log, question, timeout).await
-        });
-        UnderWay {
-            vote,
-            previous,
-            last,
-            answer,
+    fn send(&self, form: AppendForm) -> UnderWay {
+        UnderWay::send(&self.shared, self.target, self.addr, form, false)
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_followed {
+            self.shared.ahead.forget(self.target);
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::Admission;
+use super::ahead::Ahead;
 use super::known_peers::KnownPeers;
 use super::limits::ENTRY_OVERHEAD_BYTES;
 use super::options::{RaftPeerAddrs, RaftTimings};
@@ -33,6 +34,7 @@ pub struct Shared {
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
     pub pending: Pending,
+    pub ahead: Ahead,
     /// Who leads, as far as this node can be sure.
     pub leadership: watch::Sender<Leadership>,
     /// Whether proposals are held back, while somebody else is about to lead.
@@ -73,6 +75,7 @@ impl Shared {
         };
         Self {
             pending: Pending::new(parts.node_id, rand::random()),
+            ahead: Ahead::default(),
             node_id: parts.node_id,
             first_peers: parts.first_peers,
             timings: parts.timings,

@@ -12,13 +12,15 @@ use openraft::{
     AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogReader, StorageIOError,
 };
 
+use super::blob::Blob;
 use super::entry_form::{decode, encode, from_stored, to_stored};
 use super::limits::APPEND_BYTES;
 use super::shared::Shared;
 use super::types::{RaftEntry, RaftLogId, StorageError, TypeConfig, Vote, log_id, position};
 use super::vote_form::{VOTE_VERSION, VoteForm};
+use super::wire::At;
 use crate::log::store::limits::ENTRY_OVERHEAD_BYTES;
-use crate::log::store::{LogPosition, MetaKey, Op, StoreError};
+use crate::log::store::{Entry, LogPosition, MetaKey, Op, StoreError};
 
 /// See the module.
 #[derive(Clone)]
@@ -57,6 +59,19 @@ impl RaftStorage {
     async fn write(&self, ops: Vec<Op>) -> Result<(), StorageError> {
         let committed = self.shared.store.commit(ops).await;
         committed.map_err(|error| self.cannot(ErrorVerb::Write, error))
+    }
+
+    /// To those who follow this node, where it leads; all that came before is written already.
+    fn send_ahead(&self, entries: &[Entry]) {
+        let Ok(bounds) = self.shared.store.bounds() else {
+            return;
+        };
+        let entries = entries
+            .iter()
+            .map(|entry| (entry.position().into(), Blob(entry.payload.clone())));
+        let entries: Vec<(At, Blob)> = entries.collect();
+        let previous = bounds.last.map(At::from);
+        self.shared.ahead.send(&self.shared, previous, &entries);
     }
 
     fn cannot(&self, verb: ErrorVerb, error: StoreError) -> StorageError {
@@ -147,13 +162,17 @@ impl RaftLogStorage<TypeConfig> for RaftStorage {
         I: IntoIterator<Item = RaftEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut frame = Vec::new();
-        let mut frame_bytes = 0;
+        let mut all = Vec::new();
         for entry in entries {
             if let EntryPayload::Normal(batch) = &entry.payload {
                 self.shared.pending.appended(batch.tag, position(&entry.log_id));
             }
-            let stored = to_stored(entry);
+            all.push(to_stored(entry));
+        }
+        self.send_ahead(&all);
+        let mut frame = Vec::new();
+        let mut frame_bytes = 0;
+        for stored in all {
             let cost = stored.payload.len() + ENTRY_OVERHEAD_BYTES;
             // One frame, but where another server sent more than one frame holds.
             if frame_bytes + cost > self.shared.max_record_bytes && !frame.is_empty() {

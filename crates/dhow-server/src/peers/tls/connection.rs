@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::contacts::Contacts;
 use super::frame::{self, Numbered};
-use super::limits::{PENDING_MAX, QUEUE_MAX, SILENCE_MAX, WRITE_BUFFER_BYTES};
+use super::limits::{PENDING_MAX, QUEUE_MAX, READ_BUFFER_BYTES, SILENCE_MAX, WRITE_BUFFER_BYTES};
 use super::security::Io;
 
 /// See the module. Dropping the last reference ends it.
@@ -168,6 +168,8 @@ async fn run(
     contacts: Arc<Contacts>,
 ) {
     let (reader, writer) = tokio::io::split(stream);
+    // Small frames come in one read, and not in one for each of their parts.
+    let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let why = tokio::select! {
         error = read(reader, node, &shared, &contacts) => match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "the other end closed it".to_owned(),

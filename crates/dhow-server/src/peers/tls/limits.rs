@@ -47,5 +47,8 @@ pub(super) const REFUSALS_MAX: usize = 256;
 /// How long answers that are under way have at the end.
 pub(super) const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Bytes that are read at once: many heartbeats, and the head of a longer frame, whose rest is read past it.
+pub(super) const READ_BUFFER_BYTES: usize = 16 * 1024;
+
 /// Bytes that are gathered before they are written.
 pub(super) const WRITE_BUFFER_BYTES: usize = 64 * 1024;

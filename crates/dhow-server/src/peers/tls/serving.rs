@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use tokio::io::BufReader;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
 use super::connection::write;
 use super::contacts::Contacts;
 use super::frame::{self, Numbered};
-use super::limits::{ANSWERING_MAX, QUEUE_MAX};
+use super::limits::{ANSWERING_MAX, QUEUE_MAX, READ_BUFFER_BYTES};
 use super::security::Io;
 use crate::peers::{FRAME_BYTES_MAX, PeerHandler};
 
@@ -21,7 +22,8 @@ pub(super) async fn serve(
     contacts: Arc<Contacts>,
     tasks: &TaskTracker,
 ) -> Result<(), String> {
-    let (mut reader, writer) = tokio::io::split(stream);
+    let (reader, writer) = tokio::io::split(stream);
+    let mut reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let (answers, frames) = mpsc::channel(QUEUE_MAX);
     let questions = async {
         let room = Arc::new(Semaphore::new(ANSWERING_MAX));

@@ -201,6 +201,11 @@ impl Daemon {
         until("the daemon ends", || child.try_wait().unwrap())
     }
 
+    pub fn has_ended(&mut self) -> bool {
+        let child = self.child.as_mut().expect("it was started");
+        child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for it to end where it does so by itself.
     pub fn until_ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
