@@ -45,7 +45,10 @@ impl Shared {
                     )));
                 }
                 Ok(ClaimAnswer::Lower { node }) => {
-                    return Ok(Claimed::NotNow(format!("peer {peer} hears peer {node}")));
+                    return Ok(Claimed::NotNow(match node == peer {
+                        true => format!("peer {peer} is there, and its id is lower"),
+                        false => format!("peer {peer} hears peer {node}, whose id is lower"),
+                    }));
                 }
                 Err(error) => tracing::debug!(peer, %error, "a peer was not there for a claim"),
             }
