@@ -38,7 +38,7 @@ struct Run {
 impl Run {
     fn up(&self) -> impl Iterator<Item = &Peer> {
         self.slots.iter().flatten().filter_map(|slot| match slot {
-            Slot::Up(peer) => Some(peer),
+            Slot::Up(peer) => Some(peer.as_ref()),
             Slot::Down(_) => None,
         })
     }
@@ -50,7 +50,7 @@ impl Run {
             return;
         }
         let place = self.dice.roll(leaders) as usize;
-        let name = format!("d{}", self.writes);
+        let name = format!("write-{}", self.writes);
         self.writes += 1;
         let written = match self.up().filter(|peer| peer.leads()).nth(place) {
             Some(leader) => leader.deploy(&name, "web:1").await,
@@ -65,7 +65,7 @@ impl Run {
         let place = self.dice.roll(self.slots.len() as u64) as usize;
         let slot = match self.slots[place].take() {
             Some(Slot::Up(peer)) => Slot::Down(peer.end().await),
-            Some(Slot::Down(ended)) => Slot::Up(ended.start_again(&self.net)),
+            Some(Slot::Down(ended)) => Slot::Up(Box::new(ended.start_again(&self.net))),
             None => return,
         };
         self.slots[place] = Some(slot);
