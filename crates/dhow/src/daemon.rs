@@ -16,7 +16,7 @@ pub mod raft;
 mod security;
 mod session;
 mod single;
-mod static_mode;
+pub mod static_mode;
 mod static_session;
 mod tier;
 pub mod worker;

@@ -77,7 +77,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJ
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => ApiProblem::invalid(format!("the body does not fit: {error}")),
         serde_json::error::Category::Syntax

@@ -31,6 +31,10 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// a heartbeat, a tenth of a second.
 pub(super) const FOLLOW_WAIT: Duration = Duration::from_millis(500);
 
+/// The longest scale request of a leader: the specs of several generations of a service at 1 MiB of file each, and a
+/// million indices at 8 bytes.
+pub(super) const SCALE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
 /// The longest problem document of another server that is read.
 pub(super) const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 

@@ -112,9 +112,23 @@ impl Cluster for StaticCluster {
         let silent = members.iter().filter(|member| !member.is_reachable);
         notices.extend(silent.map(|member| format!("peer {} cannot be reached from here", member.node)));
         let leads = self.log.status().leadership.is_here;
-        let behind = self.log.behind().into_iter().filter(|_| leads);
-        notices
-            .extend(behind.map(|peer| format!("peer {peer} does not take copies: it lacks the last writes")));
+        let there: Vec<_> = self
+            .log
+            .peers()
+            .into_iter()
+            .filter(|peer| peer.is_reachable)
+            .collect();
+        for peer in there.iter().filter(|_| leads) {
+            let node = peer.node;
+            if self.log.behind().contains(&node) {
+                notices.push(format!(
+                    "peer {node} does not take copies: it lacks the last writes"
+                ));
+            }
+            if peer.beat.is_some_and(|beat| beat.leads) {
+                notices.push(format!("peer {node} leads too: the cluster was divided"));
+            }
+        }
         let lost = self.log.kept_lost().all();
         if !lost.is_empty() {
             notices.push(format!(
@@ -122,13 +136,6 @@ impl Cluster for StaticCluster {
                 lost.revisions.len()
             ));
         }
-        let others = self
-            .log
-            .peers()
-            .into_iter()
-            .filter_map(|peer| Some((peer.node, peer.beat?)));
-        let rivals = others.filter(|(_, beat)| leads && beat.leads);
-        notices.extend(rivals.map(|(peer, _)| format!("peer {peer} leads too: the cluster was divided")));
         notices
     }
 }

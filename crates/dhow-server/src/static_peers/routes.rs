@@ -25,6 +25,9 @@ pub(super) static POSITION: HeaderName = HeaderName::from_static("x-dhow-positio
 /// The largest body of entries: one batch of the store, and its head.
 const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The largest list of conflicted revisions: a few dozen files of 1 MiB.
+const CONFLICTS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// What the routes stand on.
 #[derive(Clone)]
 pub struct StaticRoutes {
@@ -64,7 +67,10 @@ pub fn routes(routes: StaticRoutes) -> Router {
             post(copies).layer(DefaultBodyLimit::max(COPIES_BYTES_MAX)),
         )
         .route("/api/v1/internal/leaving", post(leaving))
-        .route("/api/v1/internal/conflicts", post(conflicted))
+        .route(
+            "/api/v1/internal/conflicts",
+            post(conflicted).layer(DefaultBodyLimit::max(CONFLICTS_BYTES_MAX)),
+        )
         .with_state(routes)
 }
 

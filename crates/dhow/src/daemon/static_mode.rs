@@ -199,19 +199,7 @@ impl Parts {
     ) -> Plane {
         let (input, view) = (self.runtime.input(), self.runtime.view());
         let leases = self.leases();
-        let addrs = self.cluster.peers.clone();
-        let gateway = NodeGateway::new(GatewayOptions {
-            view: view.clone(),
-            input: input.clone(),
-            clock: Arc::clone(&self.clock),
-            leases: leases.clone(),
-            secrets: Arc::clone(&self.secrets),
-            session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
-            trust_loopback_claims: security.is_none(),
-            workers: None,
-            carries_assignments: false,
-            end: self.end.clone(),
-        });
+        let gateway = self.gateway(leases.clone(), security);
         let dispatcher = Dispatcher::new(DispatcherOptions {
             own: self.node,
             nodes: self.cluster.peers.keys().map(|peer| NodeId(*peer)).collect(),
@@ -266,6 +254,23 @@ impl Parts {
                 tasks.wait().await;
             }),
         }
+    }
+
+    /// Where the peers' agents report. What they are to run goes over the scale route instead.
+    fn gateway(&self, leases: LeaseKeeper, security: Option<&Security>) -> NodeGateway {
+        let addrs = self.cluster.peers.clone();
+        NodeGateway::new(GatewayOptions {
+            view: self.runtime.view(),
+            input: self.runtime.input(),
+            clock: Arc::clone(&self.clock),
+            leases,
+            secrets: Arc::clone(&self.secrets),
+            session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
+            trust_loopback_claims: security.is_none(),
+            workers: None,
+            carries_assignments: false,
+            end: self.end.clone(),
+        })
     }
 
     /// A peer is given up one threshold after it was first asked in vain.

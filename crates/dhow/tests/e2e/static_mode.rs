@@ -37,9 +37,14 @@ fn lives(node: &Daemon) -> BTreeMap<String, (Option<u64>, Option<u32>, u64)> {
 fn two_peers_are_one_cluster() {
     let cluster = Cluster::fixed("pair", 2, Where::Loopback);
     assert_eq!(cluster.leader(), Some(0), "the lowest leads");
-    for (through, name) in [(1, "shop"), (0, "desk")] {
+    // A long spec travels as well as a short one.
+    let long: BTreeMap<_, _> = (0..5)
+        .map(|number| (format!("LONG_{number}"), "x".repeat(100_000)))
+        .collect();
+    for (through, name, env) in [(1, "shop", BTreeMap::new()), (0, "desk", long)] {
         let node = &cluster.nodes[through];
-        node.deploy(name, &[("web", spread(4))]).ends_with(0);
+        node.deploy(name, &[("web", spread(4).with("env", json!(env)))])
+            .ends_with(0);
         let mut replicas = node.replicas();
         replicas.retain(|replica| replica.deployment == name);
         assert_eq!(
@@ -228,6 +233,81 @@ fn what_the_losing_half_wrote_is_conflicted() {
         logs.contains("three").then_some(())
     });
     cluster.finish();
+}
+
+#[test]
+fn secrets_reach_every_peer_and_outlive_the_leader() {
+    let mut cluster = Cluster::fixed("secret", 2, Where::Loopback);
+    let said = cluster.nodes[1].dhow_with_stdin(&["secret", "set", "word"], b"mellon");
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let service = Service::shell("echo the word is $WORD; exec sleep 3600")
+        .replicas(2)
+        .with("env", json!({ "WORD": "$S:word" }));
+    cluster.nodes[0].deploy("door", &[("it", service)]).ends_with(0);
+    let spoken = |node: usize| {
+        let logs = cluster.nodes[node].dhow(&["logs", "door"]).ends_with(0).stdout;
+        logs.matches("the word is mellon").count()
+    };
+    assert_eq!(spoken(1), 2);
+    assert_eq!(
+        by_node(&cluster.nodes[0].replicas()),
+        BTreeMap::from([(1, 1), (2, 1)])
+    );
+    cluster.power_off(0);
+    until("the replica of the dead leader runs elsewhere", || {
+        let shares = by_node(&cluster.nodes[1].replicas());
+        (shares == BTreeMap::from([(2, 2)])).then_some(())
+    });
+    let logs = cluster.nodes[1].dhow(&["logs", "door"]).stdout;
+    assert_eq!(logs.matches("the word is mellon").count(), 2, "{logs}");
+    cluster.nodes[0].restart();
+    until("the lowest leads again", || {
+        (cluster.leader() == Some(0)).then_some(())
+    });
+    cluster.until_complete();
+    cluster.finish();
+}
+
+#[test]
+fn a_backup_begins_a_new_pair() {
+    let cluster = Cluster::fixed("old-pair", 2, Where::Loopback);
+    cluster.nodes[1]
+        .deploy("shop", &[("web", spread(2))])
+        .ends_with(0);
+    let path = cluster.nodes[1].scratch.path.join("backup");
+    let file = path.to_str().unwrap();
+    cluster.nodes[1].dhow(&["cluster", "backup", file]).ends_with(0);
+    let bytes = std::fs::read(file).unwrap();
+    cluster.finish();
+    let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+    let mut fresh = Cluster::prepare("new-pair", 2, Where::Loopback, "static", &extra);
+    for node in &mut fresh.nodes {
+        let copy = node.scratch.path.join("backup");
+        std::fs::write(&copy, &bytes).unwrap();
+        let config = node.file("dhow.yaml", node.config.as_ref().unwrap());
+        let data_dir = node.data_dir();
+        let args = [
+            "cluster",
+            "restore",
+            copy.to_str().unwrap(),
+            "--config",
+            &config,
+            "--data-dir",
+        ];
+        let args: Vec<&str> = args.into_iter().chain([data_dir.to_str().unwrap()]).collect();
+        node.dhow(&args).ends_with(0);
+    }
+    for node in &mut fresh.nodes {
+        node.restart();
+    }
+    fresh.until_complete();
+    until("what was deployed runs", || {
+        let shares = by_node(&fresh.nodes[1].replicas());
+        (shares.values().sum::<usize>() == 2).then_some(())
+    });
+    // Its replicas carry the mark of the cluster that they were deployed on.
+    fresh.nodes[0].dhow(&["rm", "shop", "--wait"]).ends_with(0);
+    fresh.finish();
 }
 
 fn post(node: &Daemon, body: &Value) -> (u16, Value) {

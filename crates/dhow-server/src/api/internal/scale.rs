@@ -1,7 +1,7 @@
 //! Scale requests of the leader to this node, and what this node says about its replicas.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use dhow_core::ids::ReplicaName;
 use dhow_core::replica::ReplicaState;
 use dhow_wire::names::{deployment_on_wire, service_key};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::context::Context;
 use crate::api::extract::{self, Path, Query};
 use crate::api::internal::DoorContext;
+use crate::api::limits::SCALE_BYTES_MAX;
 use crate::api::problem::{Answer, ApiProblem};
 use crate::node_door::NodeReplica;
 use crate::scale::{HeldListing, ScaleDesk, ScaleRefused};
@@ -24,12 +25,11 @@ pub(in crate::api) struct Taken {
 }
 
 /// Makes this node have just these replicas of a service.
-pub(in crate::api) async fn scale(
-    State(context): State<Context>,
-    body: extract::Json<InternalScaleRequest>,
-) -> Answer<Json<Taken>> {
+pub(in crate::api) async fn scale(State(context): State<Context>, request: Request) -> Answer<Json<Taken>> {
     let desk = desk(&context)?;
-    let request = body.value;
+    extract::check_media_type(request.headers(), &["application/json"])?;
+    let bytes = extract::read(request, SCALE_BYTES_MAX).await?;
+    let request: InternalScaleRequest = extract::parse(&bytes)?;
     let asked = request.effective_assignments();
     let asked = asked.map_err(|error| ApiProblem::invalid(error.to_string()))?;
     let replicas = asked

@@ -65,9 +65,12 @@ impl Keeper {
             self.look().await;
             let leads = self.shared.stand().leads_in().is_some();
             let pause = self.shared.clock.sleep_until_monotonic(self.wake_ms());
+            let has_more = self.next.is_some();
             tokio::select! {
                 biased;
-                taken = self.proposals.recv(), if self.next.is_none() => match taken {
+                // What did not fit into the last batch waits no longer.
+                () = std::future::ready(()), if has_more => {}
+                taken = self.proposals.recv() => match taken {
                     Some(one) => self.next = Some(one),
                     // Every handle has gone.
                     None => return,

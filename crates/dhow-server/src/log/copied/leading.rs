@@ -14,7 +14,7 @@ use super::copying::CopyFailure;
 use super::limits::{CLAIM_TIMEOUT_MS, WHOLE_TIMEOUT_MS};
 use super::message::{Claim, ClaimAnswer, Standing};
 use super::network::Silent;
-use super::shared::{Proposed, Shared, encoded, unreadable};
+use super::shared::{Proposed, Shared, encoded};
 use super::stand::Role;
 use crate::log::store::{Batch, Entry, LogPosition, Op, StoreError};
 use crate::log::{LogEvent, ProposeError};
@@ -45,7 +45,10 @@ impl Shared {
                     )));
                 }
                 Ok(ClaimAnswer::Lower { node }) => {
-                    return Ok(Claimed::NotNow(format!("peer {peer} hears peer {node}")));
+                    return Ok(Claimed::NotNow(match node == peer {
+                        true => format!("peer {peer} is there, and its id is lower"),
+                        false => format!("peer {peer} hears peer {node}, whose id is lower"),
+                    }));
                 }
                 Err(error) => tracing::debug!(peer, %error, "a peer was not there for a claim"),
             }
@@ -80,7 +83,7 @@ impl Shared {
         let newest = newest.filter(|(_, theirs)| theirs.rank() > standing.rank());
         let mut state = match newest {
             None => own.state,
-            Some((peer, _)) => match self.fetch(*peer).await? {
+            Some((peer, _)) => match self.fetch(*peer).await {
                 Ok(state) => {
                     self.keep_lost(&state).await?;
                     state
@@ -113,16 +116,16 @@ impl Shared {
     }
 
     /// The newest copy's state.
-    async fn fetch(&self, peer: u64) -> Result<Result<State, Silent>, StoreError> {
+    async fn fetch(&self, peer: u64) -> Result<State, Silent> {
         let limit = Duration::from_millis(WHOLE_TIMEOUT_MS);
         let fetched = tokio::time::timeout(limit, self.network.whole(peer)).await;
-        let whole = match fetched.unwrap_or(Err(Silent("it does not answer".into()))) {
-            Ok(whole) => whole,
-            Err(error) => return Ok(Err(error)),
-        };
+        let whole = fetched.unwrap_or(Err(Silent("it does not answer".into())))?;
         let read = tokio::task::spawn_blocking(move || decode_snapshot(whole.bytes.as_ref()));
-        let read = read.await.map_err(|_| StoreError::Closed)?;
-        read.map(Ok).map_err(|error| unreadable(&error))
+        // A copy that this version cannot read is no reason to end.
+        let read = read
+            .await
+            .map_err(|_| Silent("its copy could not be read".into()))?;
+        read.map_err(|error| Silent(format!("its copy could not be read: {error}")))
     }
 
     /// Sends the beginning of the epoch to those who granted it. Who misses it is brought up to date later.

@@ -1,5 +1,6 @@
 //! Whole control planes on copied logs, over a network inside the process that can be cut.
 
+mod chaos;
 mod net;
 mod peer;
 

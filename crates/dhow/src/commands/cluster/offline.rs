@@ -15,6 +15,7 @@ use dhow_wire::{ClusterMode, DaemonConfig, RaftPeer, Setting};
 use crate::commands::daemon::config_of;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::raft::RAFT_DIR;
+use crate::daemon::static_mode::STATIC_DIR;
 use crate::exit::Exit;
 use crate::output;
 
@@ -111,8 +112,17 @@ fn write(config: &DaemonConfig, state: &State) -> anyhow::Result<()> {
                 let dir = config.data_dir.join("log");
                 Ok(local::seed(&dir, StoreOptions::default(), &mut snapshot)?)
             }
-            ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
-                anyhow::bail!("a backup is restored on a single node or on the servers of a raft cluster")
+            ClusterMode::Static { .. } => {
+                let dir = config.data_dir.join(STATIC_DIR);
+                std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+                Ok(local::seed(
+                    &dir.join("log"),
+                    StoreOptions::default(),
+                    &mut snapshot,
+                )?)
+            }
+            ClusterMode::Raft { .. } | ClusterMode::WorkerTier { .. } => {
+                anyhow::bail!("a backup is restored on a server or a peer, not on a worker")
             }
         },
     }
