@@ -287,7 +287,10 @@ mod tests {
         let csr_pem = WorkerKey::generate().unwrap().csr_pem().unwrap();
         let shown = |cluster: &str, made: i64| {
             let chain = cas.issue(&csr_pem, NodeId(40), cluster, made).unwrap();
-            port.shown(&CertificateDer::from_pem_slice(chain.as_bytes()).unwrap())
+            port.shown(
+                &CertificateDer::from_pem_slice(chain.as_bytes()).unwrap(),
+                "harbour",
+            )
         };
         let known = Shown {
             identity: Some(Identity::Worker(NodeId(40))),

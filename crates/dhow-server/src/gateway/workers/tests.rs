@@ -79,7 +79,6 @@ impl Harbour {
                 certificates: Arc::new(Ca),
                 internal_tokens: InternalTokens::new([3; 32]),
             }),
-            carries_assignments: true,
             end: CancellationToken::new(),
         });
         Self {
