@@ -333,6 +333,18 @@ fn reqwest_client(pin: Option<CaFingerprint>) -> reqwest::Client {
         .unwrap()
 }
 
+/// What the worker says of the one replica that it runs.
+fn running(node: u64, generation: &Value) -> Value {
+    let container = json!({
+        "service": "it", "deployment": "shop", "role": "default", "replica": 0, "state": "running",
+        "generation": generation, "pid": 7,
+    });
+    json!({
+        "node_id": node, "ts_ns": 1, "containers": [container],
+        "resources": { "cpu_used": 0.0, "memory_used_bytes": 0, "gpu_used": 0 },
+    })
+}
+
 #[test]
 fn a_client_without_grpc_speaks_json() {
     let times = json!({ "heartbeat_min_ttl": 12, "heartbeat_grace": 7 });
@@ -390,15 +402,7 @@ fn a_client_without_grpc_speaks_json() {
         (json!("set"), json!("it"))
     );
     assert!(event["spec"].is_object(), "{event}");
-    let generation = event["assignments"][0]["generation"].clone();
-    let container = json!({
-        "service": "it", "deployment": "shop", "role": "default", "replica": 0, "state": "running",
-        "generation": generation, "pid": 7,
-    });
-    let report = json!({
-        "node_id": node, "ts_ns": 1, "containers": [container],
-        "resources": { "cpu_used": 0.0, "memory_used_bytes": 0, "gpu_used": 0 },
-    });
+    let report = running(node, &event["assignments"][0]["generation"]);
     let (status, ack) = post("status", Some(internal), report.to_string().into_bytes());
     assert_eq!(status, 200, "{ack}");
     assert!(ack["next_ttl_secs"].as_u64().unwrap() > 0);
