@@ -26,9 +26,9 @@ pub const RATES_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 /// Connections that are served at a time: one for each node, and as many again that are being replaced.
 pub const CONNECTIONS_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 
-/// Workers that are asked every two seconds whether they still answer: at some 20 microseconds each, 250 are a
-/// four-hundredth of a core. Those that come when there are more are asked less often.
-pub const ASKED_OFTEN_MAX: usize = 250;
+/// Workers that are asked every two seconds whether they still answer: at some 30 microseconds each, 100 are
+/// 1.5 thousandths of a core. Those that come when there are more are asked less often.
+pub const ASKED_OFTEN_MAX: usize = 100;
 
 /// TLS handshakes of workers at the same time: each costs some 300 microseconds of a core and 10 KiB. Those that come
 /// together after an election wait for their turn.

@@ -76,6 +76,12 @@ impl Inner {
         ack: StatusAck,
     ) -> Result<StatusAck, Refusal> {
         let is_inventory = matches!(body, ReportBody::Inventory { .. });
+        if is_of_another_life(state, node, incarnation, &body) {
+            return Ok(StatusAck {
+                inventory_wanted: true,
+                ..ack
+            });
+        }
         let taken = match known(state, node, incarnation, &body) {
             Some(taken) => Ok(taken),
             None => self.options.input.report(node, None, incarnation, body).await,
@@ -120,6 +126,15 @@ impl Inner {
         tracing::info!(%node, "a node that was given up is back");
         Ok(())
     }
+}
+
+/// Events of a life of the node that the state does not know would be refused: that is said without an entry of the
+/// log, of which ten thousand workers that join would otherwise write one each. A state that is behind only asks for one
+/// inventory more.
+fn is_of_another_life(state: &State, node: NodeId, incarnation: u64, body: &ReportBody) -> bool {
+    let is_events = matches!(body, ReportBody::Events { .. });
+    let known = state.node(node).map(|node| node.session.incarnation);
+    is_events && known.is_some_and(|known| known != incarnation)
 }
 
 /// The answer to a report that only asks how far the control plane is, where the state knows it: nothing is written.

@@ -72,6 +72,20 @@ impl Bar {
 
     pub(super) async fn measure(self, stage: &mut Stage) -> anyhow::Result<()> {
         println!("{}", self.word());
+        let before = stage.trouble().await?;
+        self.begin(stage).await?;
+        let after = stage.trouble().await?;
+        let told = format!(
+            "{} elections, {} sessions ended, {} attempts reached nobody",
+            after.terms - before.terms,
+            after.sessions_ended - before.sessions_ended,
+            after.unreached - before.unreached
+        );
+        stage.report.tell("trouble", told);
+        Ok(())
+    }
+
+    async fn begin(self, stage: &mut Stage) -> anyhow::Result<()> {
         match self {
             Self::Join => join::measure(stage).await,
             Self::Steady => steady::measure(stage).await,
@@ -86,7 +100,25 @@ impl Bar {
     }
 }
 
+/// What goes wrong, counted since the beginning.
+struct Trouble {
+    terms: u64,
+    sessions_ended: u64,
+    unreached: u64,
+}
+
 impl Stage {
+    async fn trouble(&mut self) -> anyhow::Result<Trouble> {
+        let leader = self.servers.until_leader().await?;
+        let status = self.servers.api(leader).get("/api/v1/cluster").await?;
+        let tally = self.fleet.tally();
+        Ok(Trouble {
+            terms: status["term"].as_u64().unwrap_or_default(),
+            sessions_ended: tally.sessions_ended.load(Ordering::Relaxed),
+            unreached: tally.unreached.load(Ordering::Relaxed),
+        })
+    }
+
     /// How many workers a disturbance takes: one in twenty.
     fn some(&self) -> usize {
         (self.options.workers / 20).max(1)

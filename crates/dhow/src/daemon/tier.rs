@@ -17,6 +17,7 @@ use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDial
 use dhow_server::runtime::RuntimeView;
 use dhow_wire::{ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
+use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::node_info::WORKER_ADDR_LABEL;
@@ -96,6 +97,15 @@ impl Tier {
     pub async fn serve(self, gateway: NodeGateway, view: RuntimeView, end: CancellationToken) {
         let following = follow(&self.cas, &self.ca_dir, &self.clock, &view);
         let serving = self.port.serve(gateway.at(worker_address(view.clone())), end);
+        let serving = async move {
+            match OwnThreads::start() {
+                Ok(threads) => threads.spawn(serving).await,
+                Err(error) => {
+                    tracing::warn!(%error, "the workers have no threads of their own, and share those of the server");
+                    serving.await;
+                }
+            }
+        };
         tokio::select! {
             () = serving => {}
             () = following => {}
@@ -126,6 +136,35 @@ async fn follow(cas: &Arc<WorkerCas>, dir: &Path, clock: &Arc<dyn Clock>, view: 
         tokio::select! {
             () = look => {}
             _ = states.wait_for(|state| state.worker_cas != known) => {}
+        }
+    }
+}
+
+/// The threads of the workers' connections. Ten thousand of them that wake at one moment, because all have an
+/// assignment or have lost their leader, are half a second of work: on the threads of the log, its heartbeats would wait
+/// for all of that, and the server would lose its place as leader.
+struct OwnThreads(Option<Runtime>);
+
+impl OwnThreads {
+    fn start() -> std::io::Result<Self> {
+        let mut threads = tokio::runtime::Builder::new_multi_thread();
+        threads.enable_all().thread_name("workers");
+        Ok(Self(Some(threads.build()?)))
+    }
+
+    async fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) {
+        if let Some(threads) = &self.0 {
+            // One that panicked has ended as well.
+            let _ = threads.spawn(serving).await;
+        }
+    }
+}
+
+impl Drop for OwnThreads {
+    fn drop(&mut self) {
+        // Waiting for threads is nothing for an async thread; what they serve has ended, or is cut off.
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
         }
     }
 }

@@ -9,8 +9,8 @@ use super::backoff::Backoff;
 use super::routes::{Endpoint, Routes};
 use crate::limits::HINTS_MAX;
 
-/// As if it had failed this often: the pause is the longest.
-const FAILURES_AT_REST: u32 = 16;
+/// As if all had failed this often: the pause is the longest.
+const ROUNDS_AT_REST: u32 = 16;
 
 /// See the module.
 pub(super) struct Seeker {
@@ -47,7 +47,9 @@ impl Seeker {
                 return endpoint;
             }
             if let Some(failures) = self.failures {
-                let pause = self.backoff.pause(failures, rand::random::<f64>());
+                // The pause grows once all have been tried: where one server is gone, the next one is there.
+                let rounds = failures / self.servers();
+                let pause = self.backoff.pause(rounds, rand::random::<f64>());
                 tokio::time::sleep(pause).await;
             }
             self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
@@ -76,7 +78,11 @@ impl Seeker {
 
     /// The next attempt waits as long as any does.
     pub fn rest(&mut self) {
-        self.failures = Some(FAILURES_AT_REST);
+        self.failures = Some(self.servers().saturating_mul(ROUNDS_AT_REST));
+    }
+
+    fn servers(&self) -> u32 {
+        u32::try_from(self.routes.all().len()).unwrap_or(u32::MAX).max(1)
     }
 
     fn sent(&mut self) -> Option<Endpoint> {
@@ -159,6 +165,21 @@ mod tests {
         tried.sort();
         tried.dedup();
         assert_eq!(tried.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_grows_once_all_have_been_tried() {
+        let mut seeker = seeker(None);
+        let first = Backoff::default().first;
+        seeker.next().await;
+        for _ in 0..3 {
+            let began = tokio::time::Instant::now();
+            seeker.next().await;
+            // Timers are exact to a millisecond.
+            assert!(began.elapsed() <= first + std::time::Duration::from_millis(1));
+        }
+        seeker.rest();
+        assert_eq!(seeker.failures, Some(3 * ROUNDS_AT_REST));
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,7 +38,8 @@ impl Search {
             return server;
         }
         if let Some(failures) = self.failures {
-            tokio::time::sleep(pause(failures)).await;
+            let servers = u32::try_from(self.servers.len()).unwrap_or(u32::MAX);
+            tokio::time::sleep(pause(failures / servers.max(1))).await;
         }
         self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
         self.turn = self.turn.wrapping_add(1);
@@ -62,11 +63,11 @@ impl Search {
     }
 }
 
-fn pause(failures: u32) -> Duration {
+fn pause(rounds: u32) -> Duration {
     let backoff = Backoff::of_workers();
     let ceiling = backoff
         .first
-        .saturating_mul(1 << failures.min(16))
+        .saturating_mul(1 << rounds.min(16))
         .min(backoff.longest);
     ceiling.mul_f64(rand::random::<f64>())
 }
