@@ -139,7 +139,8 @@ impl std::fmt::Display for Named {
     }
 }
 
-/// A log of committed entries. The single-node log is [`local::LocalLog`]; the raft log is the other one.
+/// A log of committed entries: [`local::LocalLog`] of a single node, [`copied::CopiedLog`] of a static cluster,
+/// [`raft::RaftLog`] of the others.
 pub trait Log: Send + Sync {
     /// Hands in entries that are to be committed together and in this order. Never waits: the outcome comes as a
     /// [`LogEvent`] that carries `id`, unless this returns an error.

@@ -11,6 +11,7 @@
 mod accept;
 mod copying;
 mod epoch;
+mod error;
 mod keeper;
 mod kept_lost;
 mod leading;
@@ -28,6 +29,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+pub use error::CopyError;
 pub use keeper::Keeper;
 pub use kept_lost::KeptLost;
 pub use limits::WHOLE_BYTES_MAX;
@@ -78,22 +80,30 @@ impl CopiedLog {
     }
 
     /// Another peer wants to lead.
-    pub async fn claim(&self, claim: Claim) -> Result<ClaimAnswer, StoreError> {
-        self.shared.take_claim(claim).await
+    pub async fn claim(&self, claim: Claim) -> Result<ClaimAnswer, CopyError> {
+        self.watched(self.shared.take_claim(claim).await).await
     }
 
     /// The leader sends what it wrote.
-    pub async fn copies(&self, copies: Copies) -> Result<CopyAnswer, StoreError> {
-        self.shared.take_copies(copies).await
+    pub async fn copies(&self, copies: Copies) -> Result<CopyAnswer, CopyError> {
+        self.watched(self.shared.take_copies(copies).await).await
     }
 
     /// The leader sends everything.
-    pub async fn put_whole(&self, whole: Whole) -> Result<CopyAnswer, StoreError> {
-        self.shared.take_whole(whole).await
+    pub async fn put_whole(&self, whole: Whole) -> Result<CopyAnswer, CopyError> {
+        self.watched(self.shared.take_whole(whole).await).await
+    }
+
+    /// A disk that failed ends the control plane, whoever asked for the write.
+    async fn watched<T>(&self, outcome: Result<T, CopyError>) -> Result<T, CopyError> {
+        if let Err(error) = &outcome {
+            self.shared.end_where_fatal(error).await;
+        }
+        outcome
     }
 
     /// Everything that this peer has, for one that wants to lead.
-    pub async fn whole(&self) -> Result<Whole, StoreError> {
+    pub async fn whole(&self) -> Result<Whole, CopyError> {
         let _turn = self.shared.turn.lock().await;
         self.shared.whole(self.shared.last().term).await
     }

@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::conflicts;
 use super::frame;
 use crate::api::Principal;
-use crate::log::copied::{Claim, ClaimAnswer, CopiedLog, CopyAnswer, WHOLE_BYTES_MAX, Whole};
-use crate::log::store::StoreError;
+use crate::log::copied::{Claim, ClaimAnswer, CopiedLog, CopyAnswer, CopyError, WHOLE_BYTES_MAX, Whole};
 use crate::runtime::{EventLogSender, InputSender};
 
 /// Where a whole copy ends, beside its bytes.
@@ -89,8 +88,8 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
+impl From<CopyError> for Refusal {
+    fn from(error: CopyError) -> Self {
         Self(ProblemCode::Internal, error.to_string())
     }
 }

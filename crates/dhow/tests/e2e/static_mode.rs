@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, Daemon, Network, Replica, Service, Where, until};
 
+/// A threshold where nobody is to be given up: far longer than a restart takes on a busy machine.
+const CALM_SECS: u64 = 12;
+
 fn spread(count: u32) -> Service {
     Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
         .replicas(count)
@@ -35,7 +38,7 @@ fn lives(node: &Daemon) -> BTreeMap<String, (Option<u64>, Option<u32>, u64)> {
 
 #[test]
 fn two_peers_are_one_cluster() {
-    let cluster = Cluster::fixed("pair", 2, Where::Loopback);
+    let cluster = Cluster::fixed_with("pair", 2, Where::Loopback, CALM_SECS);
     assert_eq!(cluster.leader(), Some(0), "the lowest leads");
     // A long spec travels as well as a short one.
     let long: BTreeMap<_, _> = (0..5)
@@ -129,7 +132,7 @@ fn the_next_lowest_leads_when_the_leader_dies_and_nothing_is_lost() {
 
 #[test]
 fn a_restarted_peer_moves_nothing() {
-    let mut cluster = Cluster::fixed("calm", 2, Where::Loopback);
+    let mut cluster = Cluster::fixed_with("calm", 2, Where::Loopback, CALM_SECS);
     cluster.nodes[0].deploy("calm", &[("it", spread(6))]).ends_with(0);
     let before = lives(&cluster.nodes[0]);
     for node in [1, 0] {
@@ -144,14 +147,14 @@ fn a_restarted_peer_moves_nothing() {
         }
     }
     // Longer than the threshold: whoever was to be lost would be.
-    thread::sleep(Duration::from_secs(4));
+    thread::sleep(Duration::from_secs(CALM_SECS + 2));
     assert_eq!(lives(&cluster.nodes[1]), before);
     cluster.finish();
 }
 
 #[test]
 fn concurrent_scales_end_with_the_last_count() {
-    let cluster = Cluster::fixed("race", 2, Where::Loopback);
+    let cluster = Cluster::fixed_with("race", 2, Where::Loopback, CALM_SECS);
     cluster.nodes[0].deploy("race", &[("it", spread(1))]).ends_with(0);
     thread::scope(|scope| {
         for (node, counts) in [(0, [5, 2, 7]), (1, [3, 6, 1])] {
@@ -270,7 +273,7 @@ fn secrets_reach_every_peer_and_outlive_the_leader() {
 
 #[test]
 fn a_backup_begins_a_new_pair() {
-    let cluster = Cluster::fixed("old-pair", 2, Where::Loopback);
+    let cluster = Cluster::fixed_with("old-pair", 2, Where::Loopback, CALM_SECS);
     cluster.nodes[1]
         .deploy("shop", &[("web", spread(2))])
         .ends_with(0);
@@ -279,7 +282,7 @@ fn a_backup_begins_a_new_pair() {
     cluster.nodes[1].dhow(&["cluster", "backup", file]).ends_with(0);
     let bytes = std::fs::read(file).unwrap();
     cluster.finish();
-    let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+    let extra = json!({ "heartbeat_interval": 1, "failure_threshold": CALM_SECS });
     let mut fresh = Cluster::prepare("new-pair", 2, Where::Loopback, "static", &extra);
     for node in &mut fresh.nodes {
         let copy = node.scratch.path.join("backup");

@@ -7,15 +7,16 @@ use dhow_core::branches;
 use dhow_core::state::State;
 use dhow_wire::log_form::decode_snapshot;
 
+use super::error::CopyError;
 use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer, Whole};
 use super::shared::{Shared, unreadable};
 use super::stand::Role;
 use crate::log::LogEvent;
-use crate::log::store::{Batch, LogPosition, Op, StoreError};
+use crate::log::store::{Batch, LogPosition, Op};
 
 impl Shared {
     /// Another peer wants to lead. It may where it is the lowest that this one hears.
-    pub(super) async fn take_claim(self: &Arc<Self>, claim: Claim) -> Result<ClaimAnswer, StoreError> {
+    pub(super) async fn take_claim(self: &Arc<Self>, claim: Claim) -> Result<ClaimAnswer, CopyError> {
         let _turn = self.turn.lock().await;
         let (promised, leaving) = {
             let stand = self.stand();
@@ -40,7 +41,7 @@ impl Shared {
     }
 
     /// Takes entries that follow on from what is here.
-    pub(super) async fn take_copies(self: &Arc<Self>, copies: Copies) -> Result<CopyAnswer, StoreError> {
+    pub(super) async fn take_copies(self: &Arc<Self>, copies: Copies) -> Result<CopyAnswer, CopyError> {
         let _turn = self.turn.lock().await;
         if let Some(answer) = self.check_epoch(copies.epoch) {
             return Ok(answer);
@@ -68,7 +69,7 @@ impl Shared {
     }
 
     /// Takes everything. What this peer has and the leader lacks is kept aside first.
-    pub(super) async fn take_whole(self: &Arc<Self>, whole: Whole) -> Result<CopyAnswer, StoreError> {
+    pub(super) async fn take_whole(self: &Arc<Self>, whole: Whole) -> Result<CopyAnswer, CopyError> {
         let _turn = self.turn.lock().await;
         if let Some(answer) = self.check_epoch(whole.epoch) {
             return Ok(answer);
@@ -83,7 +84,7 @@ impl Shared {
         }
         let bytes = whole.bytes.clone();
         let theirs = tokio::task::spawn_blocking(move || decode_snapshot(bytes.as_ref()));
-        let theirs = theirs.await.map_err(|_| StoreError::Closed)?;
+        let theirs = theirs.await.map_err(|_| CopyError::CutOff)?;
         let theirs = theirs.map_err(|error| unreadable(&error))?;
         if last.term != whole.epoch {
             self.keep_lost(&theirs).await?;
@@ -98,7 +99,7 @@ impl Shared {
     }
 
     /// Keeps what this peer has and `winner` lacks, before it is replaced. Under the turn.
-    pub(super) async fn keep_lost(self: &Arc<Self>, winner: &State) -> Result<(), StoreError> {
+    pub(super) async fn keep_lost(self: &Arc<Self>, winner: &State) -> Result<(), CopyError> {
         let own = self.recover().await?;
         let lost = branches::lost(&own.state, winner);
         if lost.is_empty() {
@@ -111,8 +112,8 @@ impl Shared {
         );
         let shared = Arc::clone(self);
         let kept = tokio::task::spawn_blocking(move || shared.lost.add(lost));
-        let kept = kept.await.map_err(|_| StoreError::Closed)?;
-        kept.map_err(|error| unreadable(&error))
+        let kept = kept.await.map_err(|_| CopyError::CutOff)?;
+        kept.map_err(|error| CopyError::Kept(error.to_string()))
     }
 
     /// Copies are taken in the very epoch that was claimed here: a leader compares what both have before it replaces

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::error::CopyError;
 use super::limits::{CATCH_UP_BYTES, CATCH_UP_MESSAGES_MAX, CLAIM_TIMEOUT_MS, WHOLE_TIMEOUT_MS};
 use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer};
 use super::shared::Shared;
@@ -18,7 +19,7 @@ pub(super) enum CopyFailure {
     /// Its log is longer: this one has to claim again.
     Ahead,
     Silent(String),
-    Store(StoreError),
+    Store(CopyError),
 }
 
 impl Shared {
@@ -140,7 +141,7 @@ impl Shared {
                 term: 0,
                 payload: Default::default(),
             }]),
-            Err(error) => Err(CopyFailure::Store(error)),
+            Err(error) => Err(CopyFailure::Store(error.into())),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::leading::{Claimed, refuse};
 use super::limits::{BATCH_BYTES_MAX, BATCH_PROPOSALS_MAX, CLAIM_PAUSE_MS};
 use super::shared::{Proposed, Shared};
 use super::stand::Role;
-use crate::log::{LogEvent, ProposeError};
+use crate::log::ProposeError;
 
 /// See the module.
 pub struct Keeper {
@@ -162,8 +162,12 @@ impl Keeper {
                 }
             }
             Err(error) => {
-                // Nothing can be written: the runtime ends with the cause.
-                let _ = self.shared.events.send(LogEvent::Failed(Arc::new(error))).await;
+                let why = error.to_string();
+                if self.told.as_ref() != Some(&why) {
+                    tracing::error!(why, "the lead could not be claimed");
+                    self.told = Some(why);
+                }
+                self.shared.end_where_fatal(&error).await;
             }
         }
     }

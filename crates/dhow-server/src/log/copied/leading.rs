@@ -11,12 +11,13 @@ use dhow_wire::log_form::decode_snapshot;
 use futures_util::future::join_all;
 
 use super::copying::CopyFailure;
+use super::error::CopyError;
 use super::limits::{CLAIM_TIMEOUT_MS, WHOLE_TIMEOUT_MS};
 use super::message::{Claim, ClaimAnswer, Standing};
 use super::network::Silent;
 use super::shared::{Proposed, Shared, encoded};
 use super::stand::Role;
-use crate::log::store::{Batch, Entry, LogPosition, Op, StoreError};
+use crate::log::store::{Batch, Entry, LogPosition, Op};
 use crate::log::{LogEvent, ProposeError};
 
 /// What a claim came to.
@@ -29,7 +30,7 @@ pub(super) enum Claimed {
 
 impl Shared {
     /// Claims the lead from all peers that are reached, and begins an epoch with the newest copy among them.
-    pub(super) async fn claim_lead(self: &Arc<Self>) -> Result<Claimed, StoreError> {
+    pub(super) async fn claim_lead(self: &Arc<Self>) -> Result<Claimed, CopyError> {
         // Nothing is promised here before the others have: a claim that is refused must not shut the leader out.
         let seen = self.stand().promised.max(self.peers.highest_epoch());
         let epoch = self.rule.after(seen);
@@ -70,7 +71,7 @@ impl Shared {
         .await
     }
 
-    async fn begin(self: &Arc<Self>, epoch: u64, others: &[(u64, Standing)]) -> Result<Claimed, StoreError> {
+    async fn begin(self: &Arc<Self>, epoch: u64, others: &[(u64, Standing)]) -> Result<Claimed, CopyError> {
         let turn = self.turn.lock().await;
         if self.stand().promised >= epoch {
             return Ok(Claimed::NotNow("another peer has claimed since".into()));
@@ -180,7 +181,11 @@ impl Shared {
         let first = match self.append(epoch, &batch).await {
             Ok(Some(first)) => first,
             Ok(None) => return refuse(batch, &ProposeError::NotLeader { leader: None }),
-            Err(error) => return refuse(batch, &error.into()),
+            Err(CopyError::Store(error)) => return refuse(batch, &ProposeError::Store(error)),
+            Err(error) => {
+                tracing::error!(%error, "a write failed");
+                return refuse(batch, &ProposeError::Unknown);
+            }
         };
         let payloads = batch.iter().flat_map(|one| one.entries.iter().cloned());
         let entries: Vec<Entry> = (first..)
@@ -216,7 +221,7 @@ impl Shared {
     }
 
     /// Appends to the own log; none where this peer leads no more.
-    async fn append(&self, epoch: u64, batch: &[Proposed]) -> Result<Option<u64>, StoreError> {
+    async fn append(&self, epoch: u64, batch: &[Proposed]) -> Result<Option<u64>, CopyError> {
         let _turn = self.turn.lock().await;
         if self.stand().leads_in() != Some(epoch) {
             return Ok(None);

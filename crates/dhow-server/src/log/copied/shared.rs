@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::CopiedLog;
 use super::epoch::EpochRule;
+use super::error::CopyError;
 use super::kept_lost::KeptLost;
 use super::message::{Beat, Standing, Whole};
 use super::network::CopyNetwork;
@@ -82,18 +83,18 @@ impl Shared {
     }
 
     /// Writes to the store and waits until it is durable.
-    pub async fn commit(&self, batch: Batch) -> Result<Ack, StoreError> {
+    pub async fn commit(&self, batch: Batch) -> Result<Ack, CopyError> {
         let (answer, outcome) = oneshot::channel();
         let done = Box::new(move |result| {
             // Whoever asked may have gone.
             let _ = answer.send(result);
         });
         self.store.submit(batch, done)?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+        Ok(outcome.await.unwrap_or(Err(StoreError::Closed))?)
     }
 
     /// Promises not to take anything of a lower epoch. Under the turn.
-    pub async fn promise(&self, epoch: u64) -> Result<(), StoreError> {
+    pub async fn promise(&self, epoch: u64) -> Result<(), CopyError> {
         if self.stand().promised >= epoch {
             return Ok(());
         }
@@ -102,6 +103,13 @@ impl Shared {
         self.commit(Batch::of(Op::Meta { key, value })).await?;
         self.stand().promised = epoch;
         Ok(())
+    }
+
+    /// Where nothing can be written any more, the runtime ends with the cause.
+    pub async fn end_where_fatal(&self, error: &CopyError) {
+        if let Some(cause) = error.fatal() {
+            let _ = self.events.send(LogEvent::Failed(Arc::clone(cause))).await;
+        }
     }
 
     /// Becomes something else and tells the reducer, where that is news.
@@ -121,13 +129,13 @@ impl Shared {
     }
 
     /// The state at the end of the log. Under the turn.
-    pub async fn recover(self: &Arc<Self>) -> Result<Recovered, StoreError> {
+    pub async fn recover(self: &Arc<Self>) -> Result<Recovered, CopyError> {
         let log = CopiedLog {
             shared: Arc::clone(self),
         };
         let read = tokio::task::spawn_blocking(move || recover(&log));
-        let read = read.await.map_err(|_| StoreError::Closed)?;
-        read.map_err(|error| unreadable(&error))
+        let read = read.await.map_err(|_| CopyError::CutOff)?;
+        read.map_err(|error| CopyError::Recover(Arc::new(error)))
     }
 
     pub fn standing(&self, recovered: &Recovered) -> Standing {
@@ -143,7 +151,7 @@ impl Shared {
     }
 
     /// Everything that this peer has, as a message of an epoch. Under the turn, so that the log stays as it is.
-    pub async fn whole(self: &Arc<Self>, epoch: u64) -> Result<Whole, StoreError> {
+    pub async fn whole(self: &Arc<Self>, epoch: u64) -> Result<Whole, CopyError> {
         let recovered = self.recover().await?;
         let index = self.last().index;
         let bytes = encoded(recovered.state).await?;
@@ -156,14 +164,14 @@ impl Shared {
     }
 
     /// Replaces the log by a state at a position above all that it had. Under the turn.
-    pub async fn install(&self, at: LogPosition, bytes: Bytes) -> Result<(), StoreError> {
+    pub async fn install(&self, at: LogPosition, bytes: Bytes) -> Result<(), CopyError> {
         let store = self.store.clone();
         let installed = tokio::task::spawn_blocking(move || {
             let mut writer = store.snapshots().create(at)?;
             std::io::Write::write_all(&mut writer, &bytes).map_err(|error| unreadable(&error))?;
-            store.install(writer)
+            Ok::<_, CopyError>(store.install(writer)?)
         });
-        installed.await.map_err(|_| StoreError::Closed)??;
+        installed.await.map_err(|_| CopyError::CutOff)??;
         let _ = self.events.send(LogEvent::SnapshotInstalled { at }).await;
         Ok(())
     }
@@ -184,7 +192,7 @@ impl Shared {
 }
 
 /// The state as a snapshot is written.
-pub(super) async fn encoded(state: State) -> Result<Bytes, StoreError> {
+pub(super) async fn encoded(state: State) -> Result<Bytes, CopyError> {
     let encoded = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
         let written = encode_snapshot(&state, &mut bytes);
@@ -192,16 +200,16 @@ pub(super) async fn encoded(state: State) -> Result<Bytes, StoreError> {
             .map(|()| Bytes::from(bytes))
             .map_err(|error| unreadable(&error))
     });
-    encoded.await.map_err(|_| StoreError::Closed)?
+    encoded.await.map_err(|_| CopyError::CutOff)?
 }
 
-/// A state that cannot be read or written, in the store's words.
-pub(super) fn unreadable(error: &dyn std::error::Error) -> StoreError {
+/// An error with its causes, in one line.
+pub(super) fn unreadable(error: &dyn std::error::Error) -> CopyError {
     let mut why = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
         why = format!("{why}: {inner}");
         cause = inner.source();
     }
-    StoreError::BadOptions { why }
+    CopyError::State(why)
 }

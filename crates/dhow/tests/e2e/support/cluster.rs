@@ -41,7 +41,12 @@ impl Cluster {
 
     /// A static cluster that has a leader and knows all its nodes. It notices the dead after three seconds.
     pub fn fixed(name: &str, count: usize, place: Where) -> Self {
-        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+        Self::fixed_with(name, count, place, 3)
+    }
+
+    /// The same with another threshold, in seconds.
+    pub fn fixed_with(name: &str, count: usize, place: Where, threshold_secs: u64) -> Self {
+        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": threshold_secs });
         let mut cluster = Self::prepare(name, count, place, "static", &extra);
         for node in &mut cluster.nodes {
             node.restart();
@@ -52,7 +57,7 @@ impl Cluster {
 
     /// The same without a key, on loopback: every program of the host is believed to be a peer.
     pub fn fixed_without_key(name: &str, count: usize) -> Self {
-        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 3 });
+        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 12 });
         let mut cluster = Self::prepare(name, count, Where::Loopback, "static", &extra);
         for node in &mut cluster.nodes {
             std::fs::remove_file(node.scratch.path.join("cluster.key")).unwrap();

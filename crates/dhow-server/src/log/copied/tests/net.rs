@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::log::copied::{
-    Beat, Claim, ClaimAnswer, CopiedLog, Copies, CopyAnswer, CopyNetwork, Silent, Whole,
+    Beat, Claim, ClaimAnswer, CopiedLog, Copies, CopyAnswer, CopyError, CopyNetwork, Silent, Whole,
 };
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Side {
     }
 }
 
-fn told<T>(answer: Result<T, crate::log::store::StoreError>) -> Result<T, Silent> {
+fn told<T>(answer: Result<T, CopyError>) -> Result<T, Silent> {
     answer.map_err(|error| Silent(error.to_string()))
 }
 

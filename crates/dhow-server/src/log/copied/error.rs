@@ -1,0 +1,49 @@
+//! Why a peer could not take, make or read a copy.
+
+use std::sync::Arc;
+
+use crate::log::store::StoreError;
+use crate::runtime::RecoverError;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CopyError {
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    #[error("the state cannot be made from the log: {0}")]
+    Recover(Arc<RecoverError>),
+    #[error("a copy of the state cannot be read or written: {0}")]
+    State(String),
+    #[error("what the losing half wrote cannot be kept: {0}")]
+    Kept(String),
+    #[error("the work was cut off")]
+    CutOff,
+}
+
+impl From<StoreError> for CopyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl CopyError {
+    /// The store's failure after which nothing more can be written. A full disk is none: it may have room again.
+    pub(super) fn fatal(&self) -> Option<&Arc<StoreError>> {
+        let Self::Store(error) = self else {
+            return None;
+        };
+        match error.as_ref() {
+            StoreError::NoSpace { .. } | StoreError::TooLarge { .. } | StoreError::Busy { .. } => None,
+            StoreError::Locked { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::NewerFormat { .. }
+            | StoreError::Io { .. }
+            | StoreError::Poisoned { .. }
+            | StoreError::NotNext { .. }
+            | StoreError::BadTruncate { .. }
+            | StoreError::IndexExhausted { .. }
+            | StoreError::Compacted { .. }
+            | StoreError::Closed
+            | StoreError::BadOptions { .. } => Some(error),
+        }
+    }
+}
