@@ -133,9 +133,13 @@ async fn follow(cas: &Arc<WorkerCas>, dir: &Path, clock: &Arc<dyn Clock>, view: 
         }
         // A busy cluster changes its state many times a second, and this one part of it hardly ever.
         let look = tokio::time::sleep(LOOK_EVERY);
-        tokio::select! {
-            () = look => {}
-            _ = states.wait_for(|state| state.worker_cas != known) => {}
+        let has_ended = tokio::select! {
+            () = look => false,
+            news = states.wait_for(|state| state.worker_cas != known) => news.is_err(),
+        };
+        if has_ended {
+            // The state has no owner any more: nothing can change.
+            return std::future::pending().await;
         }
     }
 }
