@@ -41,7 +41,7 @@ fn local() -> Peer {
 fn router(world: &World, ca: Option<CaFingerprint>) -> Router {
     let answers = any(|| async { "answered" });
     let more = Router::new()
-        .route("/api/v1/internal/scale", answers.clone())
+        .route("/api/v1/internal/anything", answers.clone())
         .route("/api/v1/workers/poll", answers.clone())
         .route("/dhow.v1.Nodes/Session", answers);
     let access = Access::new(&world.api, ca);
@@ -146,7 +146,7 @@ async fn an_admin_changes_things_and_a_reader_does_not() {
     assert_eq!(changing.status(Method::POST, "/api/v1/deployments").await, 200);
     let history: Vec<HistoryEntry> = world.get("/api/v1/deployments/shop/history").await.json();
     assert_eq!(history[0].author, "alice@laptop");
-    assert_eq!(changing.status(Method::GET, "/api/v1/internal/scale").await, 403);
+    assert_eq!(changing.status(Method::GET, "/api/v1/internal/anything").await, 403);
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_worker_gets_its_own_work_and_nothing_else() {
     }
     for path in [
         "/api/v1/nodes",
-        "/api/v1/internal/scale",
+        "/api/v1/internal/anything",
         "/ready",
         "/api/v1/workers",
     ] {
@@ -221,7 +221,7 @@ async fn a_worker_gets_its_own_work_and_nothing_else() {
 #[tokio::test]
 async fn internal_routes_are_for_members() {
     let world = World::new().await;
-    let path = "/api/v1/internal/scale";
+    let path = "/api/v1/internal/anything";
     let with_key = router(&world, Some(CA));
     assert_eq!(caller(&with_key, member()).status(Method::POST, path).await, 200);
     for peer in [local(), Peer::Unix { uid: 0 }, worker()] {
