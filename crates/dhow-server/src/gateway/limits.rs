@@ -52,5 +52,9 @@ pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// for that.
 pub const WARM_UP_MS: u64 = 3_000;
 
+/// How long a report may take to become durable before its node is told to try again: below the eight seconds after
+/// which a node believes that its server is gone.
+pub const REPORT_ANSWER_MAX_MS: u64 = 5_000;
+
 /// How long connections have to end when the server does, after their sessions were told.
 pub const DRAIN_DEADLINE_MS: u64 = 2_000;

@@ -7,6 +7,7 @@ use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{OpenRollout, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, from_body};
 
+use super::limits::REPORT_ANSWER_MAX_MS;
 use super::node_gateway::Inner;
 use crate::runtime::{ReportAck, ReportBody, WriteError};
 
@@ -84,7 +85,7 @@ impl Inner {
         }
         let taken = match known(state, node, incarnation, &body) {
             Some(taken) => Ok(taken),
-            None => self.options.input.report(node, None, incarnation, body).await,
+            None => self.hand_in(node, incarnation, body).await,
         };
         let taken = match taken {
             Ok(taken) => taken,
@@ -116,6 +117,23 @@ impl Inner {
             inventory_wanted: taken.inventory_wanted || (is_lost && !is_inventory),
             ..ack
         })
+    }
+
+    /// Waits for a report to be durable, and not longer than its node waits for the answer: one that finds its server
+    /// silent leaves it, and thousands that do so at once would be taken for dead. Sending it again does no harm.
+    async fn hand_in(
+        &self,
+        node: NodeId,
+        incarnation: u64,
+        body: ReportBody,
+    ) -> Result<ReportAck, WriteError> {
+        let clock = &self.options.clock;
+        let until_ms = clock.monotonic_ms().saturating_add(REPORT_ANSWER_MAX_MS);
+        tokio::select! {
+            biased;
+            taken = self.options.input.report(node, None, incarnation, body) => taken,
+            () = clock.sleep_until_monotonic(until_ms) => Err(WriteError::Busy),
+        }
     }
 
     /// The mirror has what the node has: it counts again.
