@@ -146,7 +146,10 @@ async fn an_admin_changes_things_and_a_reader_does_not() {
     assert_eq!(changing.status(Method::POST, "/api/v1/deployments").await, 200);
     let history: Vec<HistoryEntry> = world.get("/api/v1/deployments/shop/history").await.json();
     assert_eq!(history[0].author, "alice@laptop");
-    assert_eq!(changing.status(Method::GET, "/api/v1/internal/anything").await, 403);
+    assert_eq!(
+        changing.status(Method::GET, "/api/v1/internal/anything").await,
+        403
+    );
 }
 
 #[tokio::test]
