@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::ids::NodeId;
-use dhow_core::lease::AdaptiveTtlConfig;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::{Cluster, RaftCluster};
@@ -84,10 +83,7 @@ pub async fn start(
     });
     let leases = LeaseKeeper::new(LeaseOptions {
         own: Some(node),
-        config: config
-            .cluster
-            .adaptive_ttl_config()
-            .unwrap_or(AdaptiveTtlConfig::default()),
+        config: config.cluster.adaptive_ttl_config().unwrap_or_default(),
         clock: Arc::clone(&clock),
         view: view.clone(),
         input: input.clone(),
