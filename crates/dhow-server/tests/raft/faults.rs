@@ -117,16 +117,14 @@ async fn followers_do_not_wait_for_the_leaders_disk() {
         assert_eq!(
             cluster.nodes[&leader].commands().len(),
             2,
-            "it was not told before"
+            "it was told too early"
         );
+        let terms = others.iter().map(|id| cluster.nodes[id].leadership().term);
+        assert_eq!(terms.max(), Some(term), "another leader sent it");
         held.store(0, Ordering::SeqCst);
     };
     let (written, ()) = tokio::join!(write, release);
-    // On a machine that is busy enough the others may have elected somebody meanwhile.
-    assert!(
-        matches!(written, Ok(()) | Err(ProposeError::Unknown)),
-        "{written:?}"
-    );
+    assert!(written.is_ok(), "{written:?}");
     cluster.agree(&["before", "calm", "ahead"]).await;
     cluster.stop_all().await;
 }
