@@ -9,6 +9,7 @@
 mod admit;
 mod bucket;
 mod caller;
+mod coarse_timer;
 mod heard;
 pub mod limits;
 mod node_gateway;

@@ -23,6 +23,12 @@ impl LastHeard {
     pub fn ms(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// A call that came over it has renewed its node's lease at this time, a moment after its bytes were read. Without
+    /// this the break of a connection whose last word was a call would be older than the lease, and be no evidence.
+    pub(super) fn renewed_at(&self, now_ms: u64) {
+        self.0.fetch_max(now_ms, Ordering::Relaxed);
+    }
 }
 
 /// A connection that notes when it is heard.
@@ -89,5 +95,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeardStream<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_counts_as_a_sign_and_never_takes_one_back() {
+        let heard = LastHeard::new(100);
+        heard.renewed_at(103);
+        assert_eq!(heard.ms(), 103);
+        heard.renewed_at(101);
+        assert_eq!(heard.ms(), 103);
     }
 }

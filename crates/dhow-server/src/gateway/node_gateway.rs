@@ -49,10 +49,8 @@ pub fn routes(gateway: NodeGateway) -> Router {
 
 impl NodeGateway {
     pub fn new(options: GatewayOptions) -> Self {
-        let leases = options.leases.clone();
-        let renew = Arc::new(move |node: NodeId, _: u64| {
-            leases.renew(node);
-        });
+        // Whoever calls was heard before anything else, and its lease renewed then.
+        let renew = Arc::new(|_: NodeId, _: u64| {});
         let heartbeats = HeartbeatIngest::new(options.input.clone(), Arc::clone(&options.clock), renew);
         Self {
             inner: Arc::new(Inner {
@@ -132,6 +130,15 @@ impl Inner {
         }
     }
 
+    /// The same for one whose connection notes when it was heard.
+    fn hear_caller(&self, caller: &Caller, kind: Kind) -> Result<u32, Refusal> {
+        let heard = self.hear(caller.node(), kind);
+        if let Some(connection) = &caller.heard {
+            connection.renewed_at(self.options.clock.monotonic_ms());
+        }
+        heard
+    }
+
     async fn open(self: &Arc<Self>, request: Request<SessionRequest>) -> Result<SessionStreamBox, Refusal> {
         let caller = self.caller(&request)?;
         let request = request.into_inner();
@@ -139,7 +146,7 @@ impl Inner {
         let term = self.leading_term().await?;
         let node = caller.node();
         let is_known = self.options.view.state().node(node).is_some();
-        let ttl_secs = self.hear(node, Kind::Call)?;
+        let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
         if let Err(refusal) = self.admit(&caller, request.info).await {
             if !is_known {
                 self.options.leases.forget(node);
@@ -170,7 +177,7 @@ impl Inner {
         if self.options.view.state().node(node).is_none() {
             return Err(Refusal::UnknownNode);
         }
-        let ttl_secs = self.hear(node, Kind::Call)?;
+        let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
         self.take_status(node, ttl_secs, report).await
     }
 
@@ -181,7 +188,7 @@ impl Inner {
         if state.node(node).is_none() {
             return Err(Refusal::UnknownNode);
         }
-        self.hear(node, Kind::Secrets)?;
+        self.hear_caller(&caller, Kind::Secrets)?;
         secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
     }
 }

@@ -9,13 +9,14 @@ use dhow_wire::grpc::KeepAlive;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::coarse_timer::CoarseTimer;
 use super::heard::HeardStream;
 use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, STREAMS_MAX};
 use super::node_gateway::{NodeGateway, routes};
@@ -127,7 +128,7 @@ pub(super) async fn serve_stream(
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .timer(TokioTimer::new())
+        .timer(CoarseTimer)
         .keep_alive_interval(Some(keep_alive.every))
         .keep_alive_timeout(keep_alive.timeout)
         .max_concurrent_streams(STREAMS_MAX)

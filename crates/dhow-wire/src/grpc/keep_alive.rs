@@ -11,15 +11,15 @@ pub struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Members, and the first workers of a tier: a side that hangs is noticed within five seconds, half of the default
-    /// grace.
+    /// Members, and the first workers of a tier: a side that hangs is noticed within seven seconds, timers being
+    /// whole seconds on the servers' side: less than the default grace.
     pub const OFTEN: Self = Self {
         every: Duration::from_secs(2),
         timeout: Duration::from_secs(3),
     };
 
     /// A server and its thousands of workers: 10,000 answers in 20 s are 500 a second and less than two hundredths of a
-    /// core, where they would be an eighth of one every two seconds. A worker that hangs is noticed within 28 s.
+    /// core, where they would be an eighth of one every two seconds. A worker that hangs is noticed within 30 s.
     pub const SELDOM: Self = Self {
         every: Duration::from_secs(20),
         timeout: Duration::from_secs(8),
