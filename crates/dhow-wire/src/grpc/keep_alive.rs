@@ -18,8 +18,8 @@ impl KeepAlive {
         timeout: Duration::from_secs(3),
     };
 
-    /// A server and its thousands of workers: 10,000 answers in 20 s are 500 a second and less than two hundredths of a
-    /// core, where they would be an eighth of one every two seconds. A worker that hangs is noticed within 30 s.
+    /// A server and its thousands of workers: 10,000 answers in 20 s are 500 a second and a few hundredths of a core,
+    /// where they would be most of one every two seconds. A worker that hangs is noticed within 30 s.
     pub const SELDOM: Self = Self {
         every: Duration::from_secs(20),
         timeout: Duration::from_secs(8),
