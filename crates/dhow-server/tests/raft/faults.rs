@@ -101,6 +101,7 @@ async fn followers_do_not_wait_for_the_leaders_disk() {
     }
     cluster.agree(&["before", "calm"]).await;
     let leader = cluster.leader().await.id;
+    let term = cluster.nodes[&leader].leadership().term;
     let others = cluster.others(leader);
     let count = |id: u64| synced[id as usize].load(Ordering::SeqCst);
     let earlier: Vec<u64> = others.iter().map(|id| count(*id)).collect();
