@@ -39,6 +39,7 @@ mod volatile_log;
 mod wakeups;
 
 pub(crate) use cluster_timer::ClusterTimer;
+pub(crate) use error::refused_code;
 pub use error::{InboxError, RecoverError, RuntimeFailure, WriteError};
 pub use event::{BadEventId, Event, EventId, EventKind, EventRecord};
 pub use event_hub::{EventHub, TooOld};

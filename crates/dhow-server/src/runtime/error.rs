@@ -90,7 +90,8 @@ impl WriteError {
     }
 }
 
-fn refused_code(refused: &Refused) -> ProblemCode {
+/// What a refusal of the state is called in the API.
+pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
     match refused {
         Refused::Missing(_) => ProblemCode::NotFound,
         Refused::KeyReused => ProblemCode::IdempotencyMismatch,

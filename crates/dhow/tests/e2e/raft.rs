@@ -7,21 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Cluster, Network, Replica, Service, Where, is_alive, rounds, until};
-
-fn spread(count: u32) -> Service {
-    Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
-        .replicas(count)
-        .with("rollout", json!({ "min_healthy": "0s", "max_surge": 4 }))
-}
-
-fn by_node(replicas: &[Replica]) -> BTreeMap<u64, usize> {
-    let mut counts = BTreeMap::new();
-    for replica in replicas.iter().filter(|replica| replica.runs()) {
-        *counts.entry(replica.node_id.unwrap()).or_default() += 1;
-    }
-    counts
-}
+use crate::support::{Cluster, Network, Service, Where, by_node, is_alive, rounds, spread, until};
 
 #[test]
 fn any_node_serves_for_all() {

@@ -6,24 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Daemon, Network, Replica, Service, Where, until};
+use crate::support::{Cluster, Daemon, Network, Service, Where, by_node, spread, until};
 
 /// A threshold where nobody is to be given up: far longer than a restart takes on a busy machine.
 const CALM_SECS: u64 = 12;
-
-fn spread(count: u32) -> Service {
-    Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
-        .replicas(count)
-        .with("rollout", json!({ "min_healthy": "0s", "max_surge": 4 }))
-}
-
-fn by_node(replicas: &[Replica]) -> BTreeMap<u64, usize> {
-    let mut counts = BTreeMap::new();
-    for replica in replicas.iter().filter(|replica| replica.runs()) {
-        *counts.entry(replica.node_id.unwrap()).or_default() += 1;
-    }
-    counts
-}
 
 fn lives(node: &Daemon) -> BTreeMap<String, (Option<u64>, Option<u32>, u64)> {
     let replicas = node.replicas().into_iter();

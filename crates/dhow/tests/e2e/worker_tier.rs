@@ -6,21 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Network, Replica, Service, is_alive, is_root, signal, until};
-
-fn spread(count: u32) -> Service {
-    Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
-        .replicas(count)
-        .with("rollout", json!({ "min_healthy": "0s", "max_surge": 4 }))
-}
-
-fn by_node(replicas: &[Replica]) -> BTreeMap<u64, usize> {
-    let mut counts = BTreeMap::new();
-    for replica in replicas.iter().filter(|replica| replica.runs()) {
-        *counts.entry(replica.node_id.unwrap()).or_default() += 1;
-    }
-    counts
-}
+use crate::support::{Cluster, Network, Replica, by_node, is_alive, is_root, signal, spread, until};
 
 /// A leader that was held up for seconds, as on a busy machine, or was elected anew doubts itself and gives everybody
 /// this time to be heard: a test that waits for a loss does not wait for the usual five minutes.

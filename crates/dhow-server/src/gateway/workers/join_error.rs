@@ -5,6 +5,7 @@ use dhow_wire::grpc::Refusal;
 use dhow_wire::{Problem, ProblemCode, TokenError};
 
 use super::tier::CertificateError;
+use crate::runtime::refused_code;
 
 /// Seconds after which a client that was turned away tries again.
 const RETRY_SECS: u32 = 1;
@@ -59,32 +60,11 @@ impl From<JoinError> for Problem {
     }
 }
 
+/// As of any write, but that a token which nobody knows is no credential, and not a thing that was not found.
 fn code_of(refused: &Refused) -> ProblemCode {
-    match refused {
-        Refused::TokenUsedUp(_) => ProblemCode::TokenUsedUp,
-        Refused::TokenExpired => ProblemCode::TokenExpired,
-        Refused::TokenRevoked | Refused::Missing(Missing::Token) => ProblemCode::Unauthorized,
-        Refused::Missing(_)
-        | Refused::Stale(_)
-        | Refused::OldTerm { .. }
-        | Refused::AlreadyBootstrapped
-        | Refused::FeatureLevel { .. }
-        | Refused::Removing(_)
-        | Refused::NothingToRollBackTo(_)
-        | Refused::WhichRole { .. }
-        | Refused::NotScalable { .. }
-        | Refused::TooManyReplicas { .. }
-        | Refused::TooManyNodes { .. }
-        | Refused::NodeInUse(_)
-        | Refused::NodeIdUsed(_)
-        | Refused::TokenKnown
-        | Refused::TooManyApiTokens { .. }
-        | Refused::Gap { .. }
-        | Refused::Incarnation { .. }
-        | Refused::OldManifests { .. }
-        | Refused::KeyReused
-        | Refused::NotNow(_)
-        | Refused::BadSpec(_) => ProblemCode::Refused,
+    match matches!(refused, Refused::Missing(Missing::Token)) {
+        true => ProblemCode::Unauthorized,
+        false => refused_code(refused),
     }
 }
 

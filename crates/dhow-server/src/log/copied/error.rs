@@ -28,22 +28,9 @@ impl From<StoreError> for CopyError {
 impl CopyError {
     /// The store's failure after which nothing more can be written. A full disk is none: it may have room again.
     pub(super) fn fatal(&self) -> Option<&Arc<StoreError>> {
-        let Self::Store(error) = self else {
-            return None;
-        };
-        match error.as_ref() {
-            StoreError::NoSpace { .. } | StoreError::TooLarge { .. } | StoreError::Busy { .. } => None,
-            StoreError::Locked { .. }
-            | StoreError::Damaged { .. }
-            | StoreError::NewerFormat { .. }
-            | StoreError::Io { .. }
-            | StoreError::Poisoned { .. }
-            | StoreError::NotNext { .. }
-            | StoreError::BadTruncate { .. }
-            | StoreError::IndexExhausted { .. }
-            | StoreError::Compacted { .. }
-            | StoreError::Closed
-            | StoreError::BadOptions { .. } => Some(error),
+        match self {
+            Self::Store(error) if !error.is_harmless() => Some(error),
+            Self::Store(_) | Self::Recover(_) | Self::State(_) | Self::Kept(_) | Self::CutOff => None,
         }
     }
 }

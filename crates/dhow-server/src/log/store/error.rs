@@ -144,6 +144,24 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether one request was refused and the store goes on with the next.
+    pub fn is_harmless(&self) -> bool {
+        match self {
+            StoreError::NoSpace { .. } | StoreError::TooLarge { .. } | StoreError::Busy { .. } => true,
+            StoreError::Locked { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::NewerFormat { .. }
+            | StoreError::Io { .. }
+            | StoreError::Poisoned { .. }
+            | StoreError::NotNext { .. }
+            | StoreError::BadTruncate { .. }
+            | StoreError::IndexExhausted { .. }
+            | StoreError::Compacted { .. }
+            | StoreError::Closed
+            | StoreError::BadOptions { .. } => false,
+        }
+    }
+
     /// A failure of the operating system, told apart from a full disk.
     pub(super) fn io(action: Action, path: &Path, source: io::Error) -> StoreError {
         StoreError::Io {

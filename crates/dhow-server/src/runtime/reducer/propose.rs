@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::in_flight::Waiting;
 use super::{OWN_PROPOSALS_MAX, Reducer};
 use crate::log::ProposeError;
-use crate::log::store::StoreError;
 use crate::runtime::error::{RuntimeFailure, WriteError};
 use crate::runtime::event::Event;
 use crate::runtime::limits::{PLAN_CHUNK_BYTES, PLAN_CHUNK_COMMANDS};
@@ -126,7 +125,7 @@ pub(in crate::runtime) fn told(cause: ProposeError, was_taken: bool) -> (WriteEr
         ProposeError::Unknown => return (WriteError::Unknown, None),
         ProposeError::Store(store) => store,
     };
-    if is_harmless(&store) {
+    if store.is_harmless() {
         return (WriteError::NotTaken(store), None);
     }
     let error = match was_taken {
@@ -134,22 +133,4 @@ pub(in crate::runtime) fn told(cause: ProposeError, was_taken: bool) -> (WriteEr
         false => WriteError::NotTaken(Arc::clone(&store)),
     };
     (error, Some(RuntimeFailure::Log(store)))
-}
-
-/// Whether the store refused one request and goes on with the next.
-fn is_harmless(error: &StoreError) -> bool {
-    match error {
-        StoreError::NoSpace { .. } | StoreError::TooLarge { .. } | StoreError::Busy { .. } => true,
-        StoreError::Locked { .. }
-        | StoreError::Damaged { .. }
-        | StoreError::NewerFormat { .. }
-        | StoreError::Io { .. }
-        | StoreError::Poisoned { .. }
-        | StoreError::NotNext { .. }
-        | StoreError::BadTruncate { .. }
-        | StoreError::IndexExhausted { .. }
-        | StoreError::Compacted { .. }
-        | StoreError::Closed
-        | StoreError::BadOptions { .. } => false,
-    }
 }

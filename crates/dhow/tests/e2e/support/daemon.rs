@@ -1,5 +1,6 @@
 //! A daemon of a test's own.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -358,4 +359,13 @@ impl Drop for Daemon {
             eprintln!("the daemon's last lines:\n{}", lines[from..].join("\n"));
         }
     }
+}
+
+/// How many replicas run on each node.
+pub fn by_node(replicas: &[Replica]) -> BTreeMap<u64, usize> {
+    let mut counts = BTreeMap::new();
+    for replica in replicas.iter().filter(|replica| replica.runs()) {
+        *counts.entry(replica.node_id.unwrap()).or_default() += 1;
+    }
+    counts
 }

@@ -85,3 +85,10 @@ pub fn deployment(folder: &Path, name: &str, services: &[(&str, Service)]) -> St
     let services: Map<String, Value> = services.collect();
     json!({ "version": "v1", "deployment": name, "services": services }).to_string()
 }
+
+/// Programs that say where they run; a new version of them takes no longer than it has to.
+pub fn spread(count: u32) -> Service {
+    Service::shell("echo replica $DHOW_NODE_ID speaks; exec sleep 3600")
+        .replicas(count)
+        .with("rollout", json!({ "min_healthy": "0s", "max_surge": 4 }))
+}
