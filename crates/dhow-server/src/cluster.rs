@@ -30,7 +30,7 @@ pub struct Member {
     pub api_addr: SocketAddr,
     /// Where it takes part in consensus, in the modes that have one.
     pub raft_addr: Option<SocketAddr>,
-    /// Whether it has a vote; one that is still catching up has none.
+    /// Whether it has a vote; one that is still catching up has none, and nobody has one where there is no consensus.
     pub is_voter: bool,
     /// Whether this node has heard of it lately.
     pub is_reachable: bool,

@@ -53,7 +53,7 @@ impl Cluster for StaticCluster {
             node: NodeId(*id),
             api_addr: *api_addr,
             raft_addr: None,
-            is_voter: true,
+            is_voter: false,
             is_reachable: *id == self.node.0 || is_reachable(*id),
         });
         peers.collect()
