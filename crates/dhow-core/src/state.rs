@@ -43,23 +43,33 @@ pub struct State {
     pub revision: Revision,
     pub time: ClusterTime,
     pub term: Term,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub nodes: OrdMap<NodeId, Arc<Node>>,
     /// The highest id that any node has had: a removed node's id is not given again.
     pub last_node_id: NodeId,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub deployments: OrdMap<DeploymentName, Arc<Deployment>>,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub services: OrdMap<ServiceId, Arc<Service>>,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub service_ids: OrdMap<ServiceKey, ServiceId>,
     pub next_service_id: ServiceId,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub replicas: OrdMap<ReplicaKey, Arc<Replica>>,
     /// Worker bootstrap tokens by nonce, with their uses.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub tokens: OrdMap<Arc<str>, Arc<Token>>,
     /// Secrets by name, sealed.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub secrets: OrdMap<Arc<str>, Arc<Secret>>,
     pub manifests: Option<ManifestVersion>,
     /// Outcomes of writes that carried an idempotency key, the newest [`State::REQUESTS_MAX`].
+    #[serde(deserialize_with = "crate::maps::read")]
     pub requests: OrdMap<Request, Arc<RequestRecord>>,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub request_order: OrdMap<Revision, Request>,
     /// Tokens of the API by id.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub api_tokens: OrdMap<Arc<str>, Arc<ApiToken>>,
     /// Which CAs of workers are believed.
     pub worker_cas: WorkerCaGenerations,

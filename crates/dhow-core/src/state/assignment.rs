@@ -29,6 +29,7 @@ pub struct Assignments {
     pub revision: Revision,
     /// Whoever has seen less than this is told everything.
     pub floor: Revision,
+    #[serde(deserialize_with = "crate::maps::read")]
     services: OrdMap<ServiceId, Assigned>,
     /// How many of `services` are empty.
     gone: u32,

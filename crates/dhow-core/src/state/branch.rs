@@ -15,6 +15,7 @@ pub struct Branch {
     /// over one on which somebody did.
     pub edits: u64,
     /// The newest epochs, each with the time of the copy that it began from.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub origins: OrdMap<Term, ClusterTime>,
 }
 

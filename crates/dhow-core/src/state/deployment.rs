@@ -72,9 +72,11 @@ pub struct RevisionRecord {
 pub struct Deployment {
     pub name: DeploymentName,
     pub revision: DeploymentRevision,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub history: OrdMap<DeploymentRevision, Arc<RevisionRecord>>,
     pub last_good: Option<DeploymentRevision>,
     pub phase: Phase,
+    #[serde(deserialize_with = "crate::maps::read")]
     pub services: OrdMap<ServiceName, ServiceId>,
     /// Brought by a set of signed manifests: it goes when a newer set no longer has it.
     pub from_manifests: bool,

@@ -15,6 +15,7 @@ pub struct Token {
     pub expires_unix_secs: i64,
     pub revoked: bool,
     /// Who used it: the hash of the key that asked, and the node id it was given.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub uses: OrdMap<Arc<str>, NodeId>,
 }
 

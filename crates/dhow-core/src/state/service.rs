@@ -28,6 +28,7 @@ pub struct Service {
     /// Only ever grows: a role's id is its place here.
     pub roles: Arc<[RoleName]>,
     /// Those that replicas still have, and the target.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub generations: OrdMap<Generation, Arc<GenerationInfo>>,
     /// What replicas should be of.
     pub target: Generation,
@@ -50,6 +51,7 @@ pub struct Service {
     /// No longer in its deployment: it goes when its last replica has gone.
     pub removing: bool,
     /// Named volumes bind a slot to the node that keeps them.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub volumes: OrdMap<Slot, NodeId>,
     /// Where the current run of a cron service begins to count its replicas, and how many runs there were.
     pub cron_runs: u32,

@@ -11,6 +11,7 @@ pub struct WorkerCaGenerations {
     /// How often it was replaced.
     pub rotations: u32,
     /// The second until which each replaced generation is believed.
+    #[serde(deserialize_with = "crate::maps::read")]
     pub retired: OrdMap<u32, i64>,
 }
 

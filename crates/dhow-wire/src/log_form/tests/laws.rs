@@ -162,6 +162,24 @@ proptest! {
     }
 }
 
+/// A length is believed only as far as there are bytes: no place for it makes room for 2^35 of anything.
+#[test]
+fn an_enormous_length_is_no_reason_to_make_room() {
+    let enormous = [0xff, 0xff, 0xff, 0xff, 0x7f];
+    let mut snapshot = Vec::new();
+    encode_snapshot(&samples::state(), &mut snapshot).unwrap();
+    for place in 1..snapshot.len() {
+        let bytes = [&snapshot[..place], &enormous, &snapshot[place + 1..]].concat();
+        let _ = decode_snapshot(bytes.as_slice());
+    }
+    for command in samples::commands() {
+        let entry = encode_entry(&samples::entry(command)).unwrap();
+        for place in 1..entry.len() {
+            let _ = decode_entry(&[&entry[..place], &enormous, &entry[place + 1..]].concat());
+        }
+    }
+}
+
 #[test]
 fn a_cut_entry_is_refused_at_every_length() {
     for command in samples::commands() {
