@@ -22,6 +22,8 @@ pub struct PlanCache {
     pub(super) dirty: BTreeSet<ServiceId>,
     /// Services with replicas that no node takes: looked at again when any node changes.
     pub(super) blocked: BTreeSet<ServiceId>,
+    /// Services that displaced nobody, because the plan ended others already: looked at again in the next one.
+    pub(super) held_back: BTreeSet<ServiceId>,
     /// Services that run on every node that fits.
     pub(super) system: BTreeSet<ServiceId>,
     /// Services that wait for others of their deployment.

@@ -23,6 +23,9 @@ impl Planner<'_> {
             .commands
             .iter()
             .any(|command| matches!(command, PlanCommand::Stop { .. }));
+        if frees && used.len() < missing {
+            self.cache.held_back.insert(view.service.id);
+        }
         while !frees && used.len() < missing.min(DISPLACEMENTS_PER_PLAN_MAX) {
             let Some((node, victims)) = self.victims(ask, view.spec().priority, &used) else {
                 break;

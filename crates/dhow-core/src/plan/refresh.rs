@@ -16,16 +16,17 @@ impl PlanCache {
     pub(super) fn refresh(&mut self, state: &State, now: ClusterTime) {
         let seen = std::mem::take(&mut self.seen);
         let nodes_changed = self.follow_nodes(&seen, state);
-        let services_changed = self.follow_services(&seen, state);
+        let importance_changed = self.follow_services(&seen, state);
         self.follow_deployments(&seen, state);
         self.follow_replicas(&seen, state);
         if nodes_changed {
             self.dirty.extend(self.system.iter().copied());
         }
-        if nodes_changed || services_changed {
+        if nodes_changed || importance_changed {
             // A node has room, or a service has become less important than one that waits for its room.
             self.dirty.extend(self.blocked.iter().copied());
         }
+        self.dirty.append(&mut self.held_back);
         self.take_due_timers(now);
         self.wake_dependents(state);
         let gone: Vec<ServiceId> = self
@@ -110,15 +111,18 @@ impl PlanCache {
         }
     }
 
+    /// Whether one that may have replicas is as important as before no more. A new one has none yet, and one that is
+    /// gone has none left.
     fn follow_services(&mut self, seen: &State, state: &State) -> bool {
-        let mut changed = false;
+        let mut importance_changed = false;
         for item in seen.services.diff(&state.services) {
-            changed = true;
             match item {
-                DiffItem::Add(id, service)
-                | DiffItem::Update {
-                    new: (id, service), ..
+                DiffItem::Add(id, service) => self.follow_service(*id, service),
+                DiffItem::Update {
+                    old: (_, old),
+                    new: (id, service),
                 } => {
+                    importance_changed |= priority(old) != priority(service);
                     self.follow_service(*id, service);
                 }
                 DiffItem::Remove(id, service) => {
@@ -128,7 +132,7 @@ impl PlanCache {
                 }
             }
         }
-        changed
+        importance_changed
     }
 
     fn follow_service(&mut self, id: ServiceId, service: &Service) {
@@ -201,4 +205,8 @@ impl PlanCache {
             .collect();
         self.dirty.extend(woken);
     }
+}
+
+fn priority(service: &Service) -> Option<u8> {
+    service.spec().map(|spec| spec.priority)
 }

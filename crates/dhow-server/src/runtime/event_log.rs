@@ -11,19 +11,18 @@ mod sender;
 mod store;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::time::ClusterTime;
 use tokio::sync::{mpsc, oneshot};
 
 pub use reader::{EventReader, EventsGone, ReadEventsError};
 pub use sender::EventLogSender;
-pub(super) use sender::{Message, channel};
+pub(super) use sender::{Backlog, Message, channel};
 pub use store::{EventStore, EventStoreError};
 
 use super::event::{Event, EventId, EventKind, EventRecord};
 use super::event_hub::EventHub;
-use super::limits::EVENT_CHUNKS_MAX;
+use super::limits::{EVENT_MESSAGES_MAX, EVENT_WRITE_EVERY};
 use super::shutdown::ShutdownToken;
 use crate::clock::Clock;
 
@@ -38,7 +37,7 @@ struct Unwritten {
 /// See the module.
 pub(super) struct EventLogWriter {
     messages: mpsc::Receiver<Message>,
-    lost: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
     store: Option<EventStore>,
     hub: EventHub,
     clock: Arc<dyn Clock>,
@@ -53,7 +52,7 @@ pub(super) struct EventLogWriter {
 
 impl EventLogWriter {
     pub fn new(
-        (messages, lost): (mpsc::Receiver<Message>, Arc<AtomicU64>),
+        (messages, backlog): (mpsc::Receiver<Message>, Arc<Backlog>),
         store: Option<EventStore>,
         hub: EventHub,
         clock: Arc<dyn Clock>,
@@ -61,7 +60,7 @@ impl EventLogWriter {
     ) -> Self {
         Self {
             messages,
-            lost,
+            backlog,
             store,
             hub,
             clock,
@@ -78,25 +77,36 @@ impl EventLogWriter {
         if !replayed.is_empty() {
             self.take(vec![Message::Applied(replayed)]).await;
         }
-        let mut waiting = Vec::with_capacity(EVENT_CHUNKS_MAX);
+        let mut waiting = Vec::new();
         loop {
             tokio::select! {
                 biased;
-                count = self.messages.recv_many(&mut waiting, EVENT_CHUNKS_MAX) => {
+                count = self.messages.recv_many(&mut waiting, EVENT_MESSAGES_MAX) => {
                     if count == 0 {
                         return;
                     }
                 }
                 () = token.ended() => break,
             }
-            self.take(std::mem::take(&mut waiting)).await;
+            self.take_from_backlog(std::mem::take(&mut waiting)).await;
+            // What comes meanwhile is written in one go.
+            tokio::select! {
+                biased;
+                () = token.ended() => break,
+                () = tokio::time::sleep(EVENT_WRITE_EVERY) => {}
+            }
         }
         self.messages.close();
         while let Ok(message) = self.messages.try_recv() {
             waiting.push(message);
         }
-        self.take(waiting).await;
+        self.take_from_backlog(waiting).await;
         self.sync().await;
+    }
+
+    async fn take_from_backlog(&mut self, messages: Vec<Message>) {
+        messages.iter().for_each(|message| self.backlog.took(message));
+        self.take(messages).await;
     }
 
     async fn take(&mut self, messages: Vec<Message>) {
@@ -116,7 +126,7 @@ impl EventLogWriter {
                 Message::Flush(done) => flushes.push(done),
             }
         }
-        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let lost = self.backlog.take_lost();
         if lost > 0 {
             records.push(self.note(gap(lost)));
         }

@@ -1,5 +1,7 @@
 //! Every limit of the runtime, with its arithmetic.
 
+use std::time::Duration;
+
 use crate::log::store::limits::MAX_QUEUED_REQUESTS;
 
 /// Inputs that may wait for the reducer. 10,000 workers send at most 50 heartbeats a second together, and changes
@@ -57,8 +59,15 @@ pub const EFFECT_BATCHES_MAX: usize = 64;
 /// Records in one message to the event log writer.
 pub const EVENT_CHUNK_RECORDS: usize = 256;
 
-/// Messages that may wait for the event log writer: 64 × 256 records of about 300 bytes are 5 MiB.
-pub const EVENT_CHUNKS_MAX: usize = 64;
+/// Messages that may wait for the event log writer.
+pub const EVENT_MESSAGES_MAX: usize = 4_096;
+
+/// Records that may wait for the event log writer: of about 300 bytes each, 5 MiB.
+pub const EVENTS_WAITING_MAX: usize = 64 * EVENT_CHUNK_RECORDS;
+
+/// Events are written at most so often: what comes meanwhile goes into one write. Nothing waits for it, and what a
+/// crash takes away is told again from the log.
+pub const EVENT_WRITE_EVERY: Duration = Duration::from_millis(20);
 
 /// Records that are kept in memory for those who follow: at about 300 bytes each 1.2 MiB.
 pub const EVENT_HUB_MAX: usize = 4_096;

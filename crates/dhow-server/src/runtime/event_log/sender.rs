@@ -1,12 +1,12 @@
 //! The sending end of the event log: it never waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::runtime::event::{Event, EventRecord};
-use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_CHUNKS_MAX};
+use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_MESSAGES_MAX, EVENTS_WAITING_MAX};
 
 #[derive(Debug)]
 pub(in crate::runtime) enum Message {
@@ -18,39 +18,87 @@ pub(in crate::runtime) enum Message {
     Flush(oneshot::Sender<()>),
 }
 
+/// What waits for the writer, and what found no room.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct Backlog {
+    records: AtomicUsize,
+    /// Events that were lost and are not told of yet.
+    lost: AtomicU64,
+}
+
+impl Backlog {
+    /// Makes room for what a message brings, where there is some.
+    fn add(&self, records: usize) -> bool {
+        let has_room = |waiting: usize| Some(waiting + records).filter(|all| *all <= EVENTS_WAITING_MAX);
+        self.records
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room)
+            .is_ok()
+    }
+
+    /// The writer has taken a message.
+    pub fn took(&self, message: &Message) {
+        self.records.fetch_sub(message.records(), Ordering::Relaxed);
+    }
+
+    /// How many events were lost since the last time.
+    pub fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Message {
+    fn records(&self) -> usize {
+        match self {
+            Self::Applied(records) => records.len(),
+            Self::Note(_) => 1,
+            Self::Flush(_) => 0,
+        }
+    }
+}
+
 /// Hands events to the event log; clones hand to the same.
 #[derive(Clone, Debug)]
 pub struct EventLogSender {
     messages: mpsc::Sender<Message>,
-    /// Events that found no room and are not told of yet.
-    lost: Arc<AtomicU64>,
+    backlog: Arc<Backlog>,
 }
 
 /// Makes both ends.
-pub(in crate::runtime) fn channel() -> (EventLogSender, (mpsc::Receiver<Message>, Arc<AtomicU64>)) {
-    let (messages, receiver) = mpsc::channel(EVENT_CHUNKS_MAX);
-    let lost = Arc::new(AtomicU64::new(0));
+pub(in crate::runtime) fn channel() -> (EventLogSender, (mpsc::Receiver<Message>, Arc<Backlog>)) {
+    let (messages, receiver) = mpsc::channel(EVENT_MESSAGES_MAX);
+    let backlog = Arc::new(Backlog::default());
     let sender = EventLogSender {
         messages,
-        lost: Arc::clone(&lost),
+        backlog: Arc::clone(&backlog),
     };
-    (sender, (receiver, lost))
+    (sender, (receiver, backlog))
 }
 
 impl EventLogSender {
     /// Tells of something that is not in the log of commands.
     pub fn note(&self, event: Event) {
-        if self.messages.try_send(Message::Note(event)).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.hand(Message::Note(event));
     }
 
     /// Hands over the events of applied entries, in order.
     pub(in crate::runtime) fn applied(&self, records: &[Arc<EventRecord>]) {
         for chunk in records.chunks(EVENT_CHUNK_RECORDS) {
-            if self.messages.try_send(Message::Applied(chunk.to_vec())).is_err() {
-                self.lost.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-            }
+            self.hand(Message::Applied(chunk.to_vec()));
+        }
+    }
+
+    fn hand(&self, message: Message) {
+        let records = message.records();
+        let lost = match self.backlog.add(records) {
+            false => true,
+            true => self
+                .messages
+                .try_send(message)
+                .map_err(|error| self.backlog.took(&error.into_inner()))
+                .is_err(),
+        };
+        if lost {
+            self.backlog.lost.fetch_add(records as u64, Ordering::Relaxed);
         }
     }
 

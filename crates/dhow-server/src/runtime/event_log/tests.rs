@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_FILES_MAX};
+use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_FILES_MAX, EVENTS_WAITING_MAX};
 
 fn record(revision: u64, part: u32) -> Arc<EventRecord> {
     Arc::new(EventRecord {
@@ -135,7 +135,7 @@ fn on_disk(dir: &Path) -> Vec<EventRecord> {
 
 #[tokio::test]
 async fn without_a_store_nobody_waits_and_what_was_lost_is_told() {
-    let more_than_fits = EVENT_CHUNKS_MAX + 5;
+    let more_than_fits = EVENTS_WAITING_MAX / EVENT_CHUNK_RECORDS + 5;
     let running = run(None, |sender| {
         for number in 0..more_than_fits as u64 {
             let chunk: Vec<_> = (0..EVENT_CHUNK_RECORDS as u32)
