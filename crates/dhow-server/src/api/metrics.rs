@@ -5,6 +5,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use dhow_wire::{NodeState, ProblemCode, ReplicaStateName};
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -59,6 +60,9 @@ fn collect(context: &Context) -> Registry {
         gauge.set(value);
         registry.register(name, help, gauge);
     }
+    let heartbeats = Counter::<u64>::default();
+    heartbeats.inc_by(context.api.input.heartbeats());
+    registry.register("heartbeats", "Heartbeats of nodes that came in here", heartbeats);
     registry.register("nodes", "Nodes by status", nodes(&state));
     registry.register("replicas", "Replicas by state", replicas(&state));
     registry

@@ -40,6 +40,7 @@ impl HeartbeatIngest {
     ) -> HeartbeatReply {
         let at = self.clock.monotonic_ms();
         (self.renew)(host, at);
+        self.input.count_heartbeat();
         let (reply, answer) = oneshot::channel();
         let sent = self.input.try_send(ReducerInput::HeartbeatReceived {
             host,

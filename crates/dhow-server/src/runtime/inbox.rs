@@ -2,6 +2,7 @@
 //! again. Cheap to clone; handlers and workers have one each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::command::{Command, RequestId};
 use dhow_core::ids::NodeId;
@@ -16,6 +17,7 @@ use super::input::{Applied, HostReport, ReducerInput, ReportAck, ReportBody, Wri
 #[derive(Clone, Debug)]
 pub struct InputSender {
     inbox: mpsc::Sender<ReducerInput>,
+    heartbeats: Arc<AtomicU64>,
 }
 
 /// One that does not keep the reducer running: for the runtime's own workers.
@@ -26,7 +28,10 @@ pub(super) struct WeakInputSender {
 
 impl InputSender {
     pub(super) fn new(inbox: mpsc::Sender<ReducerInput>) -> Self {
-        Self { inbox }
+        Self {
+            inbox,
+            heartbeats: Arc::default(),
+        }
     }
 
     pub(super) fn downgrade(&self) -> WeakInputSender {
@@ -37,10 +42,17 @@ impl InputSender {
 
     /// Hands an input in, or says at once that there is no room.
     pub fn try_send(&self, input: ReducerInput) -> Result<(), InboxError> {
-        self.inbox.try_send(input).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => InboxError::Full,
-            mpsc::error::TrySendError::Closed(_) => InboxError::Closed,
-        })
+        try_send(&self.inbox, input)
+    }
+
+    /// A heartbeat came in, whether or not there is room for it.
+    pub(super) fn count_heartbeat(&self) {
+        self.heartbeats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Heartbeats that came in since the start.
+    pub fn heartbeats(&self) -> u64 {
+        self.heartbeats.load(Ordering::Relaxed)
     }
 
     /// How many inputs wait for the reducer, and how many may.
@@ -98,6 +110,13 @@ impl InputSender {
 impl WeakInputSender {
     pub fn try_send(&self, input: ReducerInput) -> Result<(), InboxError> {
         let inbox = self.inbox.upgrade().ok_or(InboxError::Closed)?;
-        InputSender { inbox }.try_send(input)
+        try_send(&inbox, input)
     }
+}
+
+fn try_send(inbox: &mpsc::Sender<ReducerInput>, input: ReducerInput) -> Result<(), InboxError> {
+    inbox.try_send(input).map_err(|error| match error {
+        mpsc::error::TrySendError::Full(_) => InboxError::Full,
+        mpsc::error::TrySendError::Closed(_) => InboxError::Closed,
+    })
 }
