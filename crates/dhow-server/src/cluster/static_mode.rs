@@ -35,6 +35,17 @@ impl StaticCluster {
             hint: HINT,
         }
     }
+
+    /// The same at all peers that have the same in their configuration.
+    fn peers_hash(&self) -> u32 {
+        let listed: String = self
+            .peers
+            .iter()
+            .map(|(id, addr)| format!("{id} {addr}\n"))
+            .collect();
+        let [a, b, c, d, ..] = *blake3::hash(listed.as_bytes()).as_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
 }
 
 impl Cluster for StaticCluster {
@@ -93,6 +104,7 @@ impl Cluster for StaticCluster {
                 leads: beat.leads,
                 leader_id: self.log.status().leadership.leader,
                 leaving: beat.leaving,
+                peers_hash: Some(self.peers_hash()),
             }),
             ..HealthDocument::ok()
         }
@@ -118,6 +130,17 @@ impl Cluster for StaticCluster {
             .into_iter()
             .filter(|peer| peer.is_reachable)
             .collect();
+        let differ = there.iter().filter(|peer| {
+            let told = peer.beat.and_then(|beat| beat.peers_hash);
+            told.is_some_and(|told| told != self.peers_hash())
+        });
+        notices.extend(differ.map(|peer| {
+            format!(
+                "peer {} has other `peers` in its configuration than this one: make them the same on every peer, then \
+                 restart them",
+                peer.node
+            )
+        }));
         for peer in there.iter().filter(|_| leads) {
             let node = peer.node;
             if self.log.behind().contains(&node) {

@@ -125,6 +125,7 @@ impl CopyNetwork for StaticNetwork {
                 promised: said.promised,
                 leads: said.leads,
                 leaving: said.leaving,
+                peers_hash: said.peers_hash,
             })
         }
         .boxed()

@@ -35,6 +35,9 @@ pub struct PeerHealthDocument {
     /// It is about to end.
     #[serde(default)]
     pub leaving: bool,
+    /// Of the peers in its configuration: the same at each of them, as it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers_hash: Option<u32>,
 }
 
 impl HealthDocument {

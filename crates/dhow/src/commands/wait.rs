@@ -81,10 +81,15 @@ pub fn conclude(what: &Watch, watched: &Watched, wanted: ProgressOutcome) -> Exi
     };
     let cause = result.message.trim_end();
     let next = advice(name, result.outcome);
-    match cause.is_empty() {
-        true => output::failure(&format!("{what_happened}{next}")),
-        false => output::failure(&format!("{what_happened}: {cause}{next}")),
-    }
+    // Most causes say which deployment and what; nobody wants to read it twice.
+    let says_all = cause.lines().next().is_some_and(|first| {
+        result.outcome != ProgressOutcome::TimedOut && first.contains(&format!("`{name}`"))
+    });
+    output::failure(&match (cause.is_empty(), says_all) {
+        (true, _) => format!("{what_happened}{next}"),
+        (false, true) => format!("{cause}{next}"),
+        (false, false) => format!("{what_happened}: {cause}{next}"),
+    });
     Exit::Failed
 }
 

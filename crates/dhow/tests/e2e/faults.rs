@@ -1,9 +1,9 @@
-//! What a cluster is given to bear besides crashes: full disks, clocks that jump, packets that are lost.
+//! What a cluster is given to bear besides crashes: full disks, clocks that jump, packets that are lost or late.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -216,6 +216,47 @@ fn lost_packets_cost_time_and_nothing_else() {
             .flatten()
             .all(|pid| after.iter().flatten().any(|other| other == pid))
     );
+    agree(&cluster);
+    cluster.finish();
+}
+
+#[test]
+fn slow_links_cost_time_and_no_election() {
+    if let Some(why) = Network::obstacle() {
+        return skip("slow_links_cost_time_and_no_election", &why);
+    }
+    let cluster = Cluster::raft("slow", 3, Where::SlowNamespaces);
+    cluster.nodes[0]
+        .deploy("calm", &[("it", Service::sleeper().replicas(3))])
+        .ends_with(0);
+    let pids = || -> Vec<Vec<u32>> { cluster.nodes.iter().map(|node| node.workloads()).collect() };
+    let before = pids();
+    let file = cluster.nodes[0].deployment("count", &[("it", Service::sleeper().manual())]);
+    cluster.nodes[0].dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    let leader = cluster.until_leader();
+    let term = || cluster.nodes[leader].get("/api/v1/cluster").unwrap().json()["term"].clone();
+    let first_term = term();
+    let write = |node: usize, number: u32| {
+        let target = format!("count/it={}", number % 2);
+        cluster.nodes[node].dhow(&["scale", &target]).ends_with(0);
+    };
+    // One that is far away holds up nobody; the others are enough.
+    cluster
+        .network()
+        .delay((leader + 1) % 3, Duration::from_millis(200));
+    (0..rounds(20, 200)).for_each(|number| write(leader, number));
+    // All are far from each other: every write waits for one way there and back.
+    let delay = Duration::from_millis(50);
+    (0..3).for_each(|node| cluster.network().delay(node, delay));
+    for number in 0..rounds(12, 120) {
+        let began = Instant::now();
+        write(usize::try_from(number).unwrap() % 3, number);
+        let took = began.elapsed();
+        assert!(took >= 2 * delay, "{took:?}: it did not go through the relay");
+    }
+    assert_eq!(term(), first_term, "somebody else was elected");
+    assert_eq!(pids(), before);
+    (0..3).for_each(|node| cluster.network().delay(node, Duration::ZERO));
     agree(&cluster);
     cluster.finish();
 }

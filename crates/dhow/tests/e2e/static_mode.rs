@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Daemon, Network, Service, Where, by_node, spread, until};
+use crate::support::{Cluster, Daemon, Network, Service, Where, by_node, free_port, spread, until};
 
 /// A threshold where nobody is to be given up: far longer than a restart takes on a busy machine.
 const CALM_SECS: u64 = 12;
@@ -381,4 +381,25 @@ fn other_modes_are_not_told_that_way() {
         "{state}"
     );
     daemon.finish();
+}
+
+#[test]
+fn peers_with_different_lists_of_peers_say_so() {
+    let extra = json!({ "heartbeat_interval": 1, "failure_threshold": CALM_SECS });
+    let mut cluster = Cluster::prepare("lists", 2, Where::Loopback, "static", &extra);
+    let node = &mut cluster.nodes[1];
+    let mut config: Value = serde_json::from_str(node.config.as_ref().unwrap()).unwrap();
+    let third = json!({ "id": 3, "api_addr": format!("127.0.0.1:{}", free_port()) });
+    config["cluster"]["peers"].as_array_mut().unwrap().push(third);
+    node.config = Some(config.to_string());
+    cluster.nodes.iter_mut().for_each(|node| node.restart());
+    cluster.until_complete();
+    for (node, other) in [(0, 2), (1, 1)] {
+        until("it is told", || {
+            let status = cluster.nodes[node].get("/api/v1/cluster").ok()?.json();
+            let told = format!("peer {other} has other `peers` in its configuration");
+            status["notices"].to_string().contains(&told).then_some(())
+        });
+    }
+    cluster.finish();
 }

@@ -9,6 +9,7 @@ mod disk;
 mod host;
 mod load;
 mod network;
+mod relay;
 mod seed;
 
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ pub use disk::SmallDisk;
 pub use host::{Scratch, free_port, is_alive, is_root, signal};
 pub use load::{Load, get};
 pub use network::Network;
+pub use relay::Relay;
 pub use seed::Seed;
 
 /// Far beyond what anything here takes, also on a busy machine: who waits this long waits for nothing.

@@ -17,6 +17,8 @@ pub struct Beat {
     pub leads: bool,
     /// Whether it is about to end.
     pub leaving: bool,
+    /// Of the peers in its configuration.
+    pub peers_hash: Option<u32>,
 }
 
 /// A peer wants to lead.

@@ -79,6 +79,8 @@ impl Shared {
             promised: stand.promised,
             leads: stand.role == Role::Leading,
             leaving: stand.leaving,
+            // The log does not know it.
+            peers_hash: None,
         }
     }
 

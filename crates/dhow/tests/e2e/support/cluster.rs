@@ -15,6 +15,8 @@ pub enum Where {
     Loopback,
     /// Each in a network namespace, so that links can be cut.
     Namespaces,
+    /// The same, with a relay before each, so that links can be slow.
+    SlowNamespaces,
 }
 
 /// See the module. Nodes are named by their place, from 0; the cluster's own ids are one more.
@@ -72,6 +74,7 @@ impl Cluster {
         let network = match place {
             Where::Loopback => None,
             Where::Namespaces => Some(Network::new(name, count)),
+            Where::SlowNamespaces => Some(Network::with_relays(name, count)),
         };
         Self::prepare_on(name, count, network, mode, extra)
     }

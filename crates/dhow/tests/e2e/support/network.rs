@@ -2,8 +2,9 @@
 //! Needs root. Everything goes with it.
 
 use std::process::Command;
+use std::time::Duration;
 
-use super::host;
+use super::{Relay, host};
 
 /// The same in every network: they do not see each other.
 const SUBNET: &str = "10.213.0";
@@ -12,7 +13,12 @@ const SUBNET: &str = "10.213.0";
 pub struct Network {
     name: String,
     nodes: usize,
+    /// For each node, where its network is slow at times.
+    relays: Vec<Relay>,
 }
+
+/// Ports of a server, and where its relay takes what comes to them.
+const RELAYED: [(u16, u16); 3] = [(4668, 3668), (4669, 3669), (4670, 3670)];
 
 impl Network {
     /// Why there can be none here.
@@ -31,6 +37,7 @@ impl Network {
         let network = Self {
             name: format!("dhow-{}-{name}", std::process::id()),
             nodes,
+            relays: Vec::new(),
         };
         let bridge = network.bridge();
         run(&format!("ip netns add {bridge}"));
@@ -58,6 +65,26 @@ impl Network {
         network
     }
 
+    /// One in which what reaches a node can be slow.
+    pub fn with_relays(name: &str, nodes: usize) -> Self {
+        let mut network = Self::new(name, nodes);
+        for node in 0..nodes {
+            let own = network.namespace(node);
+            run(&format!("ip netns exec {own} nft add table ip lab"));
+            run(&format!(
+                "ip netns exec {own} nft add chain ip lab in {{ type nat hook prerouting priority -100 ; }}"
+            ));
+            for (relay, port) in RELAYED {
+                run(&format!(
+                    "ip netns exec {own} nft add rule ip lab in iifname eth0 tcp dport {port} redirect to :{relay}"
+                ));
+            }
+            let relay = Relay::new(&own, &network.addr(node), &RELAYED);
+            network.relays.push(relay);
+        }
+        network
+    }
+
     fn bridge(&self) -> String {
         format!("{}-br", self.name)
     }
@@ -79,6 +106,11 @@ impl Network {
         run(&format!("ip -n {} link set p{node} up", self.bridge()));
     }
 
+    /// What others send to the node, and what it answers them, takes so long from now on.
+    pub fn delay(&self, node: usize, by: Duration) {
+        self.relays[node].delay(by);
+    }
+
     /// So many of a hundred packets are lost on their way between nodes, until it is called with 0.
     pub fn lose(&self, percent: u32) {
         let bridge = self.bridge();
@@ -95,6 +127,8 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        // A namespace lives as long as anybody is in it.
+        self.relays.clear();
         for node in 0..self.nodes {
             let _ = try_run(&format!("ip netns del {}", self.namespace(node)));
         }
