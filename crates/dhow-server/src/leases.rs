@@ -8,6 +8,7 @@
 mod contact;
 mod keeper;
 mod losing;
+mod servers;
 
 pub use contact::PeerContact;
 pub use keeper::{LeaseKeeper, LeaseOptions};

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
 use dhow_core::lease::{AdaptiveTtlConfig, LeaseAlarm, LeaseTable};
-use dhow_core::state::{NodeRole, State};
+use dhow_core::state::State;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::contact::PeerContact;
 use super::losing::Losing;
+use super::servers::Servers;
 use crate::clock::Clock;
 use crate::runtime::{Event, EventLogSender, InputSender, RuntimeView};
 
@@ -122,6 +123,7 @@ impl LeaseKeeper {
         let options = &self.shared.options;
         let (mut leaderships, mut states) = (options.view.leaderships(), options.view.states());
         let mut losing = Losing::default();
+        let mut servers = Servers::default();
         let mut due_ms = self.now_ms();
         loop {
             leaderships.borrow_and_update();
@@ -138,7 +140,7 @@ impl LeaseKeeper {
                 changed = leaderships.changed() => changed.is_err(),
                 changed = states.changed(), if awaits_term => changed.is_err(),
                 () = options.clock.sleep_until_monotonic(due_ms), if leads => {
-                    self.turn(due_ms, &mut losing);
+                    self.turn(due_ms, &mut losing, &mut servers);
                     due_ms = self.now_ms().saturating_add(TURN_MS);
                     false
                 }
@@ -179,10 +181,10 @@ impl LeaseKeeper {
     }
 
     /// Time has passed.
-    fn turn(&self, due_ms: u64, losing: &mut Losing) {
+    fn turn(&self, due_ms: u64, losing: &mut Losing, servers: &mut Servers) {
         let options = &self.shared.options;
         let state = options.view.state();
-        self.ask_contact(&state);
+        self.ask_contact(servers.of(&state));
         let now_ms = self.now_ms();
         let ticked = self.table().advance(now_ms, due_ms);
         if let Some(alarm) = ticked.alarm {
@@ -195,19 +197,12 @@ impl LeaseKeeper {
         losing.go_on(&options.input);
     }
 
-    fn ask_contact(&self, state: &State) {
+    fn ask_contact(&self, servers: &[NodeId]) {
         let options = &self.shared.options;
         let Some(contact) = &options.contact else { return };
-        for node in state.nodes.values() {
-            let is_server = match node.info.role {
-                NodeRole::Server | NodeRole::Peer => true,
-                NodeRole::Worker => false,
-            };
-            if !is_server || options.own == Some(node.id) {
-                continue;
-            }
-            if let Some(last_sign_ms) = contact.silent_since(node.id) {
-                self.peer_unreachable(node.id, last_sign_ms);
+        for node in servers.iter().filter(|node| options.own != Some(**node)) {
+            if let Some(last_sign_ms) = contact.silent_since(*node) {
+                self.peer_unreachable(*node, last_sign_ms);
             }
         }
     }
