@@ -40,6 +40,7 @@ pub(super) async fn follow(
 ) -> Answer<Response> {
     let after = begins(&params, &headers)?;
     let view = context.manager().view().clone();
+    view.settle_events().await;
     // The first look decides the answer's status: what is gone is told before the stream begins.
     let (first, mut after) = next(&view, after).await?;
     let follow = params.follow;

@@ -93,6 +93,7 @@ impl EventLogWriter {
             tokio::select! {
                 biased;
                 () = token.ended() => break,
+                () = self.backlog.hurried() => {}
                 () = tokio::time::sleep(EVENT_WRITE_EVERY) => {}
             }
         }
@@ -111,7 +112,8 @@ impl EventLogWriter {
 
     async fn take(&mut self, messages: Vec<Message>) {
         let mut records = Vec::new();
-        let mut flushes: Vec<oneshot::Sender<()>> = Vec::new();
+        let mut waiting: Vec<oneshot::Sender<()>> = Vec::new();
+        let mut is_flush = false;
         for message in messages {
             match message {
                 Message::Applied(applied) => {
@@ -123,7 +125,11 @@ impl EventLogWriter {
                     }
                 }
                 Message::Note(event) => records.push(self.note(event)),
-                Message::Flush(done) => flushes.push(done),
+                Message::Settle(done) => waiting.push(done),
+                Message::Flush(done) => {
+                    is_flush = true;
+                    waiting.push(done);
+                }
             }
         }
         let lost = self.backlog.take_lost();
@@ -131,10 +137,10 @@ impl EventLogWriter {
             records.push(self.note(gap(lost)));
         }
         self.write(records).await;
-        if !flushes.is_empty() {
+        if is_flush {
             self.sync().await;
         }
-        for done in flushes {
+        for done in waiting {
             // Whoever asked may have gone.
             let _ = done.send(());
         }

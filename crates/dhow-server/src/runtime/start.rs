@@ -18,7 +18,7 @@ use super::manifest_poll::ManifestPoll;
 use super::options::{RuntimeLog, RuntimeOptions};
 use super::reducer::{Channels, Parts, Reducer};
 use super::shutdown::{RuntimeTask, ShutdownSender, ShutdownToken, TaskName};
-use super::view::Publisher;
+use super::view::{Events, Publisher};
 use super::volatile_log::VolatileLog;
 use super::wakeups::NodeWakeups;
 use super::{applier, plan_tick};
@@ -51,11 +51,16 @@ pub fn spawn_with(
         None => EventId::behind(state.revision),
     };
     let hub = EventHub::new(last_event);
-    let view = publisher.view(&log.log, wakeups.clone(), hub.clone(), event_reader);
+    let (event_log, messages) = channel();
+    let events = Events {
+        hub: hub.clone(),
+        reader: event_reader,
+        log: event_log.clone(),
+    };
+    let view = publisher.view(&log.log, wakeups.clone(), events);
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, token)
     });
-    let (event_log, messages) = channel();
     let writer = EventLogWriter::new(messages, options.event_store, hub, Arc::clone(&clock), last_event);
     let replayed = options.replayed_events;
     tasks.start(TaskName::EventLogWriter, |token| writer.run(replayed, token));

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::error::WriteError;
 use super::event_hub::EventHub;
-use super::event_log::EventReader;
+use super::event_log::{EventLogSender, EventReader};
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
 use crate::log::{Leadership, Log};
@@ -25,8 +25,15 @@ pub struct RuntimeView {
     leadership: watch::Receiver<Leadership>,
     report: watch::Receiver<Arc<PlanReport>>,
     wakeups: NodeWakeups,
-    events: EventHub,
-    event_reader: Option<EventReader>,
+    events: Events,
+}
+
+/// Where events are read.
+#[derive(Clone)]
+pub(super) struct Events {
+    pub hub: EventHub,
+    pub reader: Option<EventReader>,
+    pub log: EventLogSender,
 }
 
 impl std::fmt::Debug for RuntimeView {
@@ -59,13 +66,7 @@ impl Publisher {
         }
     }
 
-    pub fn view(
-        &self,
-        log: &Arc<dyn Log>,
-        wakeups: NodeWakeups,
-        events: EventHub,
-        event_reader: Option<EventReader>,
-    ) -> RuntimeView {
+    pub fn view(&self, log: &Arc<dyn Log>, wakeups: NodeWakeups, events: Events) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
             applied_index: self.applied_index.subscribe(),
@@ -74,7 +75,6 @@ impl Publisher {
             report: self.report.subscribe(),
             wakeups,
             events,
-            event_reader,
         }
     }
 
@@ -155,11 +155,16 @@ impl RuntimeView {
 
     /// The newest events.
     pub fn events(&self) -> &EventHub {
-        &self.events
+        &self.events.hub
+    }
+
+    /// Waits until those who read events find all that was told of before this.
+    pub async fn settle_events(&self) {
+        self.events.log.settle().await;
     }
 
     /// The events on disk, where they are kept.
     pub fn event_reader(&self) -> Option<&EventReader> {
-        self.event_reader.as_ref()
+        self.events.reader.as_ref()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::runtime::event::{Event, EventRecord};
 use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_MESSAGES_MAX, EVENTS_WAITING_MAX};
@@ -14,6 +14,8 @@ pub(in crate::runtime) enum Message {
     Applied(Vec<Arc<EventRecord>>),
     /// Something that came from no entry.
     Note(Event),
+    /// Answered once everything before it is written and shown.
+    Settle(oneshot::Sender<()>),
     /// Answered once everything before it is on disk.
     Flush(oneshot::Sender<()>),
 }
@@ -24,6 +26,8 @@ pub(in crate::runtime) struct Backlog {
     records: AtomicUsize,
     /// Events that were lost and are not told of yet.
     lost: AtomicU64,
+    /// Somebody waits for what is to be written.
+    hurry: Notify,
 }
 
 impl Backlog {
@@ -40,6 +44,11 @@ impl Backlog {
         self.records.fetch_sub(message.records(), Ordering::Relaxed);
     }
 
+    /// Until somebody waits.
+    pub async fn hurried(&self) {
+        self.hurry.notified().await;
+    }
+
     /// How many events were lost since the last time.
     pub fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
@@ -51,7 +60,7 @@ impl Message {
         match self {
             Self::Applied(records) => records.len(),
             Self::Note(_) => 1,
-            Self::Flush(_) => 0,
+            Self::Settle(_) | Self::Flush(_) => 0,
         }
     }
 }
@@ -102,12 +111,22 @@ impl EventLogSender {
         }
     }
 
+    /// Waits until everything before this can be read, or the writer has ended.
+    pub(in crate::runtime) async fn settle(&self) {
+        self.wait_for(Message::Settle).await;
+    }
+
     /// Waits until everything before this is on disk, or the writer has ended.
     pub(in crate::runtime) async fn flush(&self) {
-        let (done, flushed) = oneshot::channel();
-        if self.messages.send(Message::Flush(done)).await.is_ok() {
+        self.wait_for(Message::Flush).await;
+    }
+
+    async fn wait_for(&self, message: impl FnOnce(oneshot::Sender<()>) -> Message) {
+        let (done, is_done) = oneshot::channel();
+        if self.messages.send(message(done)).await.is_ok() {
+            self.backlog.hurry.notify_one();
             // A writer that has ended has written what it had.
-            let _ = flushed.await;
+            let _ = is_done.await;
         }
     }
 }

@@ -179,6 +179,25 @@ async fn the_end_writes_what_was_sent_and_notes_have_their_place() {
     assert_eq!(shown.len(), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_events_need_not_wait_for_the_next_batch() {
+    let began = tokio::time::Instant::now();
+    let running = run(None, |_| {});
+    for revision in 1..=5 {
+        running.sender.applied(&[record(revision, 0)]);
+        running.sender.settle().await;
+        let shown = running.hub.since(EventId::default(), usize::MAX).unwrap();
+        assert_eq!(shown.last().unwrap().revision, Revision(revision));
+    }
+    assert_eq!(
+        began.elapsed(),
+        std::time::Duration::ZERO,
+        "on a clock that only sleepers move"
+    );
+    drop(running.end);
+    running.task.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_store_that_fails_holds_nobody_up_and_has_a_note_of_the_gap() {
     let parent = TempDir::new().unwrap();
