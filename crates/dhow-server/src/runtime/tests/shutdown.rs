@@ -1,6 +1,7 @@
 //! How it ends: in good order, by drop, or at the deadline.
 
 use ed25519_dalek::SigningKey;
+use futures_util::FutureExt;
 use tempfile::TempDir;
 
 use super::support::{Server, deploy, phase, register, set_secret};
@@ -13,12 +14,13 @@ async fn a_drain_finishes_what_was_taken() {
     server.write(register(1)).await.unwrap();
     server.gate.close();
     let input = server.handle.input();
-    let writes: Vec<_> = (0..100)
-        .map(|number| {
-            let input = input.clone();
-            tokio::spawn(async move { input.write(set_secret(number), None).await })
-        })
+    let mut writes: Vec<_> = (0..100)
+        .map(|number| Box::pin(input.write(set_secret(number), None)))
         .collect();
+    for write in &mut writes {
+        // The first poll hands it in.
+        assert!(write.as_mut().now_or_never().is_none());
+    }
     server.gate.wait_until_held().await;
     server.cancel.cancel();
     let gate = server.gate.clone();
@@ -28,7 +30,7 @@ async fn a_drain_finishes_what_was_taken() {
     assert!(matches!(refused, Err(WriteError::ShuttingDown)), "{refused:?}");
     gate.open();
     for write in writes {
-        write.await.unwrap().unwrap();
+        write.await.unwrap();
     }
     assert!(stop.await.unwrap().is_clean());
     let opened = super::support::open(dir.path(), &Default::default());
