@@ -146,6 +146,10 @@ async fn another_revision_or_a_removal_ends_it() {
     let mut stream = world.follow(&format!("{FOLLOW}?revision=1")).await;
     assert_eq!(result(&mut stream).await.outcome, ProgressOutcome::Superseded);
     let mut stream = world.follow(FOLLOW).await;
+    // A plan that the removal overtakes would be made again a little later, and this clock stands still.
+    world
+        .wait_for(|state| state.replicas.keys().any(|key| key.generation.0 == 2))
+        .await;
     world.call(Method::DELETE, "/api/v1/deployments/shop", "").await;
     let all_end = ReplicaEvent::Ended {
         exit: Exit::Code(0),
@@ -156,7 +160,7 @@ async fn another_revision_or_a_removal_ends_it() {
         all.all(|replica| replica.wanted == dhow_core::state::Wanted::Stop)
     };
     world.wait_for(wanted_stop).await;
-    // Those of the new revision, where it came so far, have not started.
+    // Those of the new revision have not started.
     world.happens(|_| true, &[ReplicaEvent::StopBegan]).await;
     world.happens(|name| name.generation.0 == 1, &[all_end]).await;
     let outcome = result(&mut stream).await.outcome;
