@@ -93,12 +93,22 @@ impl Servers {
         Ok(all)
     }
 
+    /// The program, which sees nothing of whoever called this one.
+    fn dhow(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        for name in ["DHOW_DATA_DIR", "DHOW_HOST", "DHOW_TOKEN"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
     pub fn start_all(&mut self) -> anyhow::Result<()> {
         (0..self.servers.len()).try_for_each(|place| self.start_one(place))
     }
 
     /// Starts one that does not run.
     pub fn start_one(&mut self, place: usize) -> anyhow::Result<()> {
+        let mut command = self.dhow();
         let server = &mut self.servers[place];
         if server.child.is_some() {
             return Ok(());
@@ -107,7 +117,7 @@ impl Servers {
             .create(true)
             .append(true)
             .open(server.dir.join("said"))?;
-        let child = Command::new(&self.binary)
+        let child = command
             .arg("daemon")
             .arg("--config")
             .arg(&server.config)
@@ -181,7 +191,7 @@ impl Servers {
         let running = self.servers.iter().find(|server| server.child.is_some());
         let data_dir = &running.context("no server runs")?.dir;
         output(
-            Command::new(&self.binary)
+            self.dhow()
                 .env("DHOW_DATA_DIR", data_dir)
                 .args(["token", "create-worker", "--ttl", "1h", "--uses"])
                 .arg(uses.to_string()),
