@@ -16,6 +16,7 @@ use dhow_wire::ClusterModeName;
 use dhow_wire::api::HealthDocument;
 use futures_util::future::BoxFuture;
 
+use crate::runtime::{RuntimeView, WriteError};
 use crate::scale::ScaleDesk;
 
 pub use error::{BarrierError, MembershipError};
@@ -77,4 +78,13 @@ pub trait Cluster: Send + Sync {
 
     /// What this mode cannot promise, and what is wrong at the moment, for `dhow cluster status`.
     fn notices(&self) -> Vec<String>;
+}
+
+/// Until the state here has everything that its log has committed.
+async fn latest(view: &RuntimeView) -> Result<(), BarrierError> {
+    match view.latest().await {
+        Ok(_) => Ok(()),
+        Err(WriteError::ShuttingDown) => Err(BarrierError::Ended),
+        Err(_) => Err(BarrierError::NotLeader),
+    }
 }

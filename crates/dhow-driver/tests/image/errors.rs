@@ -1,6 +1,7 @@
 //! What goes wrong, and what is said about it.
 
 use std::fs;
+use std::io::Write;
 
 use base64::Engine as _;
 use dhow_driver::image::{
@@ -374,7 +375,12 @@ impl Drop for SmallDisk {
 #[tokio::test]
 async fn without_root_it_is_said_at_once() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED without_root_it_is_said_at_once: it needs a user that is not root");
+        let why = "it needs a user that is not root";
+        writeln!(
+            std::io::stderr(),
+            "\nSKIPPED without_root_it_is_said_at_once: {why}"
+        )
+        .unwrap();
         return;
     }
     let store = TestStore::new();

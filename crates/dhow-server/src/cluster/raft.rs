@@ -6,10 +6,10 @@ use dhow_core::ids::NodeId;
 use dhow_wire::ClusterModeName;
 use futures_util::future::BoxFuture;
 
-use super::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use super::{BarrierError, Cluster, Member, MembershipError, Newcomer, latest};
 use crate::log::raft::{Admission, MemberError, RaftLog, RaftPeerAddrs, TransferError};
 use crate::peers::tls::TlsTransport;
-use crate::runtime::{RuntimeView, WriteError};
+use crate::runtime::RuntimeView;
 
 /// See the module.
 pub struct RaftCluster {
@@ -72,13 +72,7 @@ impl Cluster for RaftCluster {
     }
 
     fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
-        Box::pin(async {
-            match self.view.latest().await {
-                Ok(_) => Ok(()),
-                Err(WriteError::ShuttingDown) => Err(BarrierError::Ended),
-                Err(_) => Err(BarrierError::NotLeader),
-            }
-        })
+        Box::pin(latest(&self.view))
     }
 
     fn add(&self, newcomer: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {

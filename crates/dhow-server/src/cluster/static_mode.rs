@@ -9,10 +9,10 @@ use dhow_wire::ClusterModeName;
 use dhow_wire::api::{HealthDocument, PeerHealthDocument};
 use futures_util::future::BoxFuture;
 
-use super::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use super::{BarrierError, Cluster, Member, MembershipError, Newcomer, latest};
 use crate::log::Log;
 use crate::log::copied::CopiedLog;
-use crate::runtime::{RuntimeView, WriteError};
+use crate::runtime::RuntimeView;
 use crate::scale::ScaleDesk;
 
 const HINT: &str =
@@ -72,13 +72,7 @@ impl Cluster for StaticCluster {
 
     /// What is acknowledged here is seen here. A leader that was cut off and does not know it yet cannot promise more.
     fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
-        Box::pin(async {
-            match self.view.latest().await {
-                Ok(_) => Ok(()),
-                Err(WriteError::ShuttingDown) => Err(BarrierError::Ended),
-                Err(_) => Err(BarrierError::NotLeader),
-            }
-        })
+        Box::pin(latest(&self.view))
     }
 
     fn add(&self, _: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {

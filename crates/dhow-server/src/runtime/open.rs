@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dhow_core::state::State;
+use tokio::sync::mpsc;
 
 use super::error::RecoverError;
 use super::event_log::{EventStore, EventStoreError};
@@ -13,6 +14,7 @@ use crate::log::copied::{CopiedLog, CopiedOptions, Keeper};
 use crate::log::local::LocalLog;
 use crate::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
 use crate::log::store::{Recovery, StoreError, StoreOptions};
+use crate::log::{Log, LogEvent};
 
 /// What was found in a directory.
 pub struct OpenedRuntime {
@@ -53,11 +55,32 @@ pub enum OpenError {
 /// Opens `log` and `events` below a data directory. Blocks.
 pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime, OpenError> {
     let opened = LocalLog::open(&data_dir.join("log"), store).map_err(OpenError::Log)?;
-    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
+    replay(data_dir, Arc::new(opened.log), opened.events, opened.recovery)
+}
+
+/// Opens the log of a static peer and `events` below a data directory. Blocks.
+pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopied, OpenError> {
+    let opened = CopiedLog::open(options).map_err(OpenError::Log)?;
+    let log = Arc::new(opened.log.clone());
+    Ok(OpenedCopied {
+        runtime: replay(data_dir, log, opened.events, opened.recovery)?,
+        log: opened.log,
+        keeper: opened.keeper,
+    })
+}
+
+/// The state of a log all of which counts. Blocks.
+fn replay(
+    data_dir: &Path,
+    log: Arc<dyn Log>,
+    events: mpsc::Receiver<LogEvent>,
+    recovery: Recovery,
+) -> Result<OpenedRuntime, OpenError> {
+    let recovered = recover(log.as_ref()).map_err(OpenError::Recover)?;
     let event_store = EventStore::open(&data_dir.join("events")).map_err(OpenError::Events)?;
     let log = RuntimeLog {
-        log: Arc::new(opened.log),
-        events: opened.events,
+        log,
+        events,
         applied: recovered.applied,
         since_snapshot: recovered.replayed,
     };
@@ -69,34 +92,7 @@ pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime,
             replayed_events: recovered.events,
             ..RuntimeOptions::default()
         },
-        recovery: opened.recovery,
-    })
-}
-
-/// Opens the log of a static peer and `events` below a data directory. Blocks.
-pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopied, OpenError> {
-    let opened = CopiedLog::open(options).map_err(OpenError::Log)?;
-    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
-    let event_store = EventStore::open(&data_dir.join("events")).map_err(OpenError::Events)?;
-    let log = RuntimeLog {
-        log: Arc::new(opened.log.clone()),
-        events: opened.events,
-        applied: recovered.applied,
-        since_snapshot: recovered.replayed,
-    };
-    Ok(OpenedCopied {
-        runtime: OpenedRuntime {
-            state: recovered.state,
-            options: RuntimeOptions {
-                log: Some(log),
-                event_store: Some(event_store),
-                replayed_events: recovered.events,
-                ..RuntimeOptions::default()
-            },
-            recovery: opened.recovery,
-        },
-        log: opened.log,
-        keeper: opened.keeper,
+        recovery,
     })
 }
 

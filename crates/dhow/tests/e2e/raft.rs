@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Cluster, Network, Service, Where, by_node, is_alive, rounds, spread, until};
+use crate::support::{Cluster, Network, Service, Where, by_node, is_alive, rounds, skip, spread, until};
 
 #[test]
 fn any_node_serves_for_all() {
@@ -209,8 +209,10 @@ fn a_dead_node_is_replaced_and_may_come_back() {
 #[test]
 fn a_node_that_was_given_up_stops_what_is_not_its_own_any_more() {
     if let Some(why) = Network::obstacle() {
-        eprintln!("SKIPPED: {why}");
-        return;
+        return skip(
+            "a_node_that_was_given_up_stops_what_is_not_its_own_any_more",
+            &why,
+        );
     }
     let cluster = Cluster::raft("given-up", 3, Where::Namespaces);
     cluster.nodes[0]
@@ -282,8 +284,10 @@ fn a_drained_node_is_empty_and_nothing_was_missing() {
 #[test]
 fn a_cut_off_server_serves_nobody_and_returns_without_an_election() {
     if let Some(why) = Network::obstacle() {
-        eprintln!("SKIPPED: {why}");
-        return;
+        return skip(
+            "a_cut_off_server_serves_nobody_and_returns_without_an_election",
+            &why,
+        );
     }
     let cluster = Cluster::raft("cut", 3, Where::Namespaces);
     cluster.nodes[0].deploy("calm", &[("it", spread(3))]).ends_with(0);
@@ -326,8 +330,7 @@ fn a_cut_off_server_serves_nobody_and_returns_without_an_election() {
 #[test]
 fn replicas_keep_running_while_their_node_is_cut_off() {
     if let Some(why) = Network::obstacle() {
-        eprintln!("SKIPPED: {why}");
-        return;
+        return skip("replicas_keep_running_while_their_node_is_cut_off", &why);
     }
     let cluster = Cluster::raft("keep", 3, Where::Namespaces);
     cluster.nodes[0].deploy("calm", &[("it", spread(3))]).ends_with(0);

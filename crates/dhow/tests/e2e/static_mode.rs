@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Daemon, Network, Service, Where, by_node, free_port, spread, until};
+use crate::support::{Cluster, Daemon, Network, Service, Where, by_node, free_port, skip, spread, until};
 
 /// A threshold where nobody is to be given up: far longer than a restart takes on a busy machine.
 const CALM_SECS: u64 = 12;
@@ -166,8 +166,7 @@ fn concurrent_scales_end_with_the_last_count() {
 #[test]
 fn what_the_losing_half_wrote_is_conflicted() {
     if let Some(why) = Network::obstacle() {
-        eprintln!("SKIPPED: {why}");
-        return;
+        return skip("what_the_losing_half_wrote_is_conflicted", &why);
     }
     let cluster = Cluster::fixed("halves", 2, Where::Namespaces);
     cluster.nodes[0]

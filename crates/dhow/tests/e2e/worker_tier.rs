@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Network, Replica, by_node, is_alive, is_root, signal, spread, until};
+use crate::support::{Cluster, Network, Replica, by_node, is_alive, is_root, signal, skip, spread, until};
 
 /// A leader that was held up for seconds, as on a busy machine, or was elected anew doubts itself and gives everybody
 /// this time to be heard: a test that waits for a loss does not wait for the usual five minutes.
@@ -142,8 +142,7 @@ fn what_a_dead_worker_ran_is_placed_elsewhere() {
 #[test]
 fn a_worker_that_is_cut_off_stops_what_is_no_longer_its_own() {
     if let Some(why) = Network::obstacle() {
-        eprintln!("SKIPPED: {why}");
-        return;
+        return skip("a_worker_that_is_cut_off_stops_what_is_no_longer_its_own", &why);
     }
     let cluster = Cluster::worker_tier_apart("apart", 3, 2, &soon());
     cluster.nodes[0]
