@@ -19,7 +19,7 @@ use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
 
 pub use agent::Agent;
-pub use behaviour::Behaviour;
+pub use behaviour::{Behaviour, Behaviours};
 use trace::Told;
 pub use trace::TraceLine;
 
@@ -32,7 +32,7 @@ pub struct Lab {
     pub now: ClusterTime,
     pub term: Term,
     pub agents: BTreeMap<NodeId, Agent>,
-    pub behaviours: BTreeMap<String, Behaviour>,
+    pub behaviours: Behaviours,
     /// Whose request the next command is, where a retry must not do it twice.
     pub request: Option<RequestId>,
     /// What happened, in words, since it was last taken.
@@ -58,7 +58,7 @@ impl Lab {
             now: ClusterTime(0),
             term: Term(1),
             agents: BTreeMap::new(),
-            behaviours: BTreeMap::new(),
+            behaviours: Behaviours::default(),
             request: None,
             trace: Vec::new(),
             plan: Plan::default(),

@@ -76,6 +76,21 @@ impl Planner<'_> {
         placed
     }
 
+    /// Whether a node would take a replica of the slot, which this plan then counts on; else it is reported why not.
+    pub(super) fn has_place(&mut self, view: &View<'_>, slot: Slot, report: &mut ServiceReport) -> bool {
+        let Some(role) = view.service.role(slot.role) else {
+            return false;
+        };
+        let bound = view.service.volume_node(slot);
+        let ask = ask(view, slot.role, role, &view.present, bound);
+        let found = !self.cache.table.place(&ask, 1).is_empty();
+        self.cache.reserved |= found;
+        if !found {
+            self.report_unplaced(view, &[slot], bound, &view.present, report);
+        }
+        found
+    }
+
     fn report_unplaced(
         &mut self,
         view: &View<'_>,

@@ -10,6 +10,10 @@ use crate::placement::Unplaced;
 use crate::spec::{Condition, TimeSpan};
 use crate::time::ClusterTime;
 
+/// Entries of one service up to which those with a gap between them are kept apart: enough for people, and a
+/// service of a million replicas with every second one waiting makes no list of half a million.
+const WAITING_APART_MAX: usize = 256;
+
 /// Everything that waits, by service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanReport {
@@ -22,7 +26,7 @@ pub struct ServiceReport {
     pub waiting: Vec<Waiting>,
 }
 
-/// Slots of one role that wait for the same reason.
+/// Slots of one role, one after the other, that wait for the same reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiting {
     pub role: RoleName,
@@ -60,6 +64,8 @@ pub enum Why {
     TurnToCome,
     /// The rollout failed and was told to pause.
     Paused,
+    /// It has to leave its node and waits until the one in its place can be relied on.
+    ReplacementUnproven { node: NodeId },
 }
 
 impl ServiceReport {
@@ -67,11 +73,22 @@ impl ServiceReport {
         self.waiting.is_empty()
     }
 
-    /// Adds a slot, joined with the last one where the reason is the same.
+    /// Why a slot waits, where it does.
+    pub fn why(&self, role: &RoleName, slot: Slot) -> Option<&Why> {
+        let of = |waiting: &&Waiting| {
+            let past = slot.index.checked_sub(waiting.first.index);
+            waiting.role == *role && past.is_some_and(|past| past < waiting.slots)
+        };
+        self.waiting.iter().find(of).map(|waiting| &waiting.why)
+    }
+
+    /// Adds a slot, joined with the one before it where the reason is the same.
     pub(super) fn add(&mut self, role: &RoleName, slot: Slot, why: Why) {
+        let crowded = self.waiting.len() >= WAITING_APART_MAX;
         if let Some(last) = self.waiting.last_mut()
             && last.role == *role
             && last.why == why
+            && (crowded || last.first.index.checked_add(last.slots) == Some(slot.index))
         {
             last.slots = last.slots.saturating_add(1);
             return;
@@ -82,6 +99,22 @@ impl ServiceReport {
             slots: 1,
             why,
         });
+    }
+}
+
+impl Why {
+    /// Whether only a change of the cluster helps: time alone brings no place.
+    pub fn is_stuck(&self) -> bool {
+        match self {
+            Self::Unplaced { .. } | Self::NotRescheduled { .. } | Self::VolumeLost { .. } => true,
+            Self::RoomToCome { .. }
+            | Self::WaitsFor { .. }
+            | Self::OldStopping { .. }
+            | Self::NodeMayReturn { .. }
+            | Self::TurnToCome
+            | Self::Paused
+            | Self::ReplacementUnproven { .. } => false,
+        }
     }
 }
 
@@ -120,6 +153,12 @@ impl fmt::Display for Why {
             Self::VolumeLost { node } => write!(f, "its volume is on node {node}, which is lost"),
             Self::TurnToCome => f.write_str("its turn in the rollout has not come"),
             Self::Paused => f.write_str("the rollout failed and is paused"),
+            Self::ReplacementUnproven { node } => {
+                write!(
+                    f,
+                    "stays until the one in its place on node {node} has proved itself"
+                )
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::report::ServiceReport;
-use super::slots::{Decisions, decide};
+use super::slots::{Decisions, Leaving, decide};
 use super::view::View;
 use crate::command::{PlanCommand, StopReason};
 use crate::ids::ReplicaKey;
@@ -40,6 +40,7 @@ impl Planner<'_> {
             surplus,
             replaced,
             draining,
+            leaving,
             lost,
             missing,
             reopen,
@@ -64,6 +65,7 @@ impl Planner<'_> {
             });
         }
         let all_placed = reopen || self.place_missing(view, &missing, &mut report);
+        self.leave(view, leaving, &mut report);
         if let Some(at) = wake {
             self.cache.wake_at(service.id, at);
         }
@@ -73,6 +75,16 @@ impl Planner<'_> {
             self.judge(view, all_placed, &report);
         }
         self.cache.report_service(service.id, report);
+    }
+
+    /// Ends replicas on nodes that drain before others take their places, where there is such a place. One that
+    /// nobody else takes stays where it is.
+    fn leave(&mut self, view: &View<'_>, leaving: Vec<Leaving>, report: &mut ServiceReport) {
+        for Leaving { slot, replicas, why } in leaving {
+            if self.has_place(view, slot, report) {
+                self.stop(view.service, replicas, why);
+            }
+        }
     }
 
     pub(super) fn stop(&mut self, service: &Service, keys: Vec<ReplicaKey>, why: StopReason) {

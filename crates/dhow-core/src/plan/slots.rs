@@ -5,6 +5,7 @@
 
 use super::report::Why;
 use super::view::{Seen, SlotView, View};
+use crate::command::StopReason;
 use crate::ids::{ReplicaKey, Slot};
 use crate::state::State;
 use crate::time::ClusterTime;
@@ -17,6 +18,8 @@ pub(super) struct Decisions {
     /// Superseded by a fresh replica, or given up to make room for one.
     pub replaced: Vec<ReplicaKey>,
     pub draining: Vec<ReplicaKey>,
+    /// On a node that drains, to be ended before another one has their place: only where there is one.
+    pub leaving: Vec<Leaving>,
     /// On a lost node, with another one in their place.
     pub lost: Vec<ReplicaKey>,
     /// Slots that need a replica of the target now.
@@ -28,6 +31,14 @@ pub(super) struct Decisions {
     pub waiting: Vec<(Slot, Why)>,
     /// Whether every slot is as it should be.
     pub settled: bool,
+}
+
+/// Replicas of one slot that end before the next one begins.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub slot: Slot,
+    pub replicas: Vec<ReplicaKey>,
+    pub why: StopReason,
 }
 
 impl Decisions {
@@ -44,8 +55,8 @@ impl Decisions {
 struct Budget {
     /// Slots that may be doubled.
     surge: u32,
-    /// Slots that the rollout has been through and that are not what they should be: they count against the surge
-    /// of what is replaced for a new version, so that no more is given up for one that does not hold.
+    /// Slots that have been through the replacement and are not what they should be: they count against the surge,
+    /// so that no more is given up for replicas that do not hold.
     failing: u32,
     /// Available slots that may be given up.
     down: u32,
@@ -154,6 +165,10 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
         decisions.settled &= seen.old.is_empty() && proven;
     } else {
         decisions.settled = false;
+        if seen.old.iter().any(|old| is_leaving(state, view, old)) {
+            let node = best.replica.node;
+            decisions.wait(slot, Why::ReplacementUnproven { node });
+        }
     }
 }
 
@@ -223,10 +238,8 @@ fn replace(
         return;
     }
     let keys = || seen.old.iter().map(|old| old.key);
-    let by_drain = seen.old.iter().any(|old| is_leaving(state, view, old));
     let serving = seen.is_available();
-    let reserved = if by_drain { 0 } else { budget.failing };
-    if serving && budget.surge > reserved {
+    if serving && budget.surge > budget.failing {
         if seen
             .old
             .iter()
@@ -247,16 +260,28 @@ fn replace(
     if serving {
         budget.down -= 1;
     }
-    match by_drain {
-        true => decisions.draining.extend(keys()),
+    let why = match seen.old.iter().any(|old| is_leaving(state, view, old)) {
+        true => StopReason::Draining,
+        false => StopReason::Replaced,
+    };
+    match seen.old.iter().any(|old| is_on_draining(state, old)) {
+        // What it has there does not come free for the next one.
+        true => decisions.leaving.push(Leaving {
+            slot,
+            replicas: keys().collect(),
+            why,
+        }),
         false => decisions.replaced.extend(keys()),
     }
 }
 
 /// It has to go for its node's sake, not for its template's.
 fn is_leaving(state: &State, view: &View<'_>, seen: &Seen<'_>) -> bool {
-    view.service.is_current(seen.key.generation)
-        && state
-            .node(seen.replica.node)
-            .is_some_and(|node| node.is_draining())
+    view.service.is_current(seen.key.generation) && is_on_draining(state, seen)
+}
+
+fn is_on_draining(state: &State, seen: &Seen<'_>) -> bool {
+    state
+        .node(seen.replica.node)
+        .is_some_and(|node| node.is_draining())
 }

@@ -95,10 +95,8 @@ impl Trust {
         running_for: None,
     };
 
-    fn of(service: &Service, spec: &ServiceSpec) -> Self {
-        if !service.rolling {
-            return Self::AT_ONCE;
-        }
+    /// What the spec asks of a replica that takes another's place.
+    fn proof(spec: &ServiceSpec) -> Self {
         let healthy_for = spec.rollout.min_healthy;
         let asks_nothing =
             healthy_for == TimeSpan::ZERO && spec.health.is_none() && !spec.runs_to_completion();
@@ -169,7 +167,10 @@ impl<'a> View<'a> {
         wanted: impl Iterator<Item = Slot>,
     ) -> Option<Self> {
         let info = service.target_info()?.clone();
-        let trust = Trust::of(service, &info.spec);
+        let mut trust = match service.rolling {
+            true => Trust::proof(&info.spec),
+            false => Trust::AT_ONCE,
+        };
         let mut wanted = wanted.peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
@@ -195,6 +196,12 @@ impl<'a> View<'a> {
             }
         }
         slots.extend(wanted.map(|slot| (slot, SlotView::default())));
+        // A drain gives replicas up as a rollout does, so the same is asked of those that stay.
+        if !service.rolling && slots.iter().any(|(_, slot)| !slot.old.is_empty()) {
+            trust = Trust::proof(&info.spec);
+            let fresh = slots.iter_mut().flat_map(|(_, slot)| &mut slot.fresh);
+            fresh.for_each(|seen| seen.available = trust.holds(seen.replica, now));
+        }
         Some(Self {
             service,
             info,

@@ -99,13 +99,17 @@ impl ServiceManager {
 
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let (state, leadership) = (self.state(), self.view.leadership());
+        let report = self.view.plan_report();
         let all = state.nodes.values();
-        all.map(|node| nodes::status(node, leadership)).collect()
+        all.map(|node| nodes::status(&state, &report, node, leadership))
+            .collect()
     }
 
     pub fn node(&self, id: NodeId) -> Option<NodeStatus> {
-        let node = self.state().node(id).cloned()?;
-        Some(nodes::status(&node, self.view.leadership()))
+        let state = self.state();
+        let node = state.node(id)?;
+        let report = self.view.plan_report();
+        Some(nodes::status(&state, &report, node, self.view.leadership()))
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {

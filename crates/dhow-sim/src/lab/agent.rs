@@ -12,7 +12,7 @@ use dhow_core::spec::{ServiceSpec, TimeSpan};
 use dhow_core::state::State;
 use dhow_core::time::ClusterTime;
 
-use super::behaviour::Behaviour;
+use super::behaviour::{Behaviour, Behaviours};
 
 /// A run this long makes earlier failures forgotten.
 const STEADY: TimeSpan = TimeSpan::from_secs(60);
@@ -116,12 +116,7 @@ impl Agent {
     }
 
     /// Takes its assignment and lets what is due happen. Whether anything did.
-    pub(super) fn act(
-        &mut self,
-        state: &State,
-        behaviours: &BTreeMap<String, Behaviour>,
-        now: ClusterTime,
-    ) -> bool {
+    pub(super) fn act(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
         if !self.powered {
             return false;
         }
@@ -132,7 +127,7 @@ impl Agent {
         }
         // An image may have been mended or broken since it was last started.
         for workload in self.workloads.values_mut() {
-            workload.behaviour = behaviour_of(behaviours, &workload.spec);
+            workload.behaviour = behaviour_of(behaviours, self.id, &workload.spec);
         }
         let keys: Vec<ReplicaKey> = self.workloads.keys().copied().collect();
         for key in keys {
@@ -157,12 +152,7 @@ impl Agent {
         workload.due.pop_front().map(|(_, event)| event)
     }
 
-    fn take_assignment(
-        &mut self,
-        state: &State,
-        behaviours: &BTreeMap<String, Behaviour>,
-        now: ClusterTime,
-    ) -> bool {
+    fn take_assignment(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
         let Some(node) = state.node(self.id) else {
             return false;
         };
@@ -188,8 +178,8 @@ impl Agent {
                     continue;
                 }
                 let spec = info.spec.for_role(role);
-                let behaviour = behaviour_of(behaviours, &spec);
-                let due = VecDeque::from([(now, ReplicaEvent::StartBegan)]);
+                let behaviour = behaviour_of(behaviours, self.id, &spec);
+                let due = VecDeque::from([(now, first_event(&behaviour))]);
                 let workload = Workload {
                     spec,
                     machine: Machine::default(),
@@ -277,12 +267,19 @@ impl Agent {
     }
 }
 
-fn behaviour_of(behaviours: &BTreeMap<String, Behaviour>, spec: &ServiceSpec) -> Behaviour {
+fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
     let image = spec.image.as_ref();
     image
-        .and_then(|image| behaviours.get(&image.name))
-        .copied()
+        .map(|image| behaviours.of(node, &image.name))
         .unwrap_or_default()
+}
+
+/// The first thing that a node does with a replica.
+fn first_event(behaviour: &Behaviour) -> ReplicaEvent {
+    match behaviour.cannot_pull {
+        true => ReplicaEvent::PullBegan,
+        false => ReplicaEvent::StartBegan,
+    }
 }
 
 impl Workload {
@@ -330,11 +327,15 @@ impl Workload {
                     && let Some(name) = state.replica_name(key)
                 {
                     let wait = backoff_delay(&self.spec.restart.backoff, self.machine.failures, &name);
-                    self.due.push_back((now.after(wait), ReplicaEvent::StartBegan));
+                    self.due.push_back((now.after(wait), first_event(&script)));
                 }
             }
-            ReplicaEvent::PullBegan
-            | ReplicaEvent::BecameHealthy
+            ReplicaEvent::PullBegan => {
+                let message = "the registry does not answer".into();
+                self.due
+                    .push_back((now.after(script.start), ReplicaEvent::CouldNotStart { message }));
+            }
+            ReplicaEvent::BecameHealthy
             | ReplicaEvent::RanSteadily
             | ReplicaEvent::Adopted { .. }
             | ReplicaEvent::NodeLost => {}

@@ -1,5 +1,8 @@
 //! How a scripted workload behaves.
 
+use std::collections::BTreeMap;
+
+use dhow_core::ids::NodeId;
 use dhow_core::spec::TimeSpan;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +11,8 @@ pub struct Behaviour {
     pub start: TimeSpan,
     /// It cannot be started at all.
     pub cannot_start: bool,
+    /// Its image cannot be fetched.
+    pub cannot_pull: bool,
     /// From running to healthy; none is never.
     pub healthy_after: Option<TimeSpan>,
     /// From healthy to unhealthy: then it is ended and started again.
@@ -24,11 +29,37 @@ impl Default for Behaviour {
         Self {
             start: TimeSpan::from_millis(500),
             cannot_start: false,
+            cannot_pull: false,
             healthy_after: Some(TimeSpan::from_secs(1)),
             unhealthy_after: None,
             exit_after: None,
             exit_code: 0,
             stop: TimeSpan::from_millis(200),
         }
+    }
+}
+
+/// How images behave, everywhere or on one node. What nothing is said of works.
+#[derive(Clone, Debug, Default)]
+pub struct Behaviours {
+    everywhere: BTreeMap<String, Behaviour>,
+    on_nodes: BTreeMap<(NodeId, String), Behaviour>,
+}
+
+impl Behaviours {
+    pub fn insert(&mut self, image: String, behaviour: Behaviour) {
+        self.everywhere.insert(image, behaviour);
+    }
+
+    /// Wins over what is said of the image everywhere.
+    pub fn insert_on(&mut self, node: NodeId, image: String, behaviour: Behaviour) {
+        self.on_nodes.insert((node, image), behaviour);
+    }
+
+    pub(super) fn of(&self, node: NodeId, image: &str) -> Behaviour {
+        let here = self.on_nodes.get(&(node, image.to_owned()));
+        here.or_else(|| self.everywhere.get(image))
+            .copied()
+            .unwrap_or_default()
     }
 }

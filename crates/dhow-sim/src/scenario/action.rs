@@ -33,6 +33,8 @@ pub(super) enum Action {
     Image {
         name: String,
         behaviour: Behaviour,
+        /// Only there, where it is named.
+        node: Option<NodeId>,
     },
     Node(NodeId, NodeAction),
     Scale {

@@ -9,8 +9,9 @@ const CRASH_CODE: i32 = 1;
 /// From running to a crash at once.
 const CRASH_AT_ONCE: TimeSpan = TimeSpan::from_millis(100);
 
-pub(super) const USAGE: &str = "an image `crashes`, `crashes after 5s`, `cannot start`, is `never healthy`, \
-     `turns unhealthy after 5s`, `exits 0 after 3s` or `ignores TERM for 10s`";
+pub(super) const USAGE: &str = "an image `crashes`, `crashes after 5s`, `cannot start`, `cannot be pulled`, is \
+     `never healthy`, `turns unhealthy after 5s`, `exits 0 after 3s` `ignores TERM for 10s` or \
+     `works`; with `on node 2` behind it, on that node";
 
 /// None where the words say nothing that an image can do.
 pub(super) fn parse(words: &[&str]) -> Option<Behaviour> {
@@ -31,6 +32,11 @@ pub(super) fn parse(words: &[&str]) -> Option<Behaviour> {
             cannot_start: true,
             ..plain
         },
+        ["cannot", "be", "pulled"] => Behaviour {
+            cannot_pull: true,
+            ..plain
+        },
+        ["works"] => plain,
         ["never", "healthy"] => Behaviour {
             healthy_after: None,
             ..plain

@@ -25,16 +25,25 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
         ["wait", span] => Ok(Action::Wait(time(span)?)),
         ["remember", "plan"] => Ok(Action::RememberPlan),
         ["apply", "remembered", "plan"] => Ok(Action::ApplyRememberedPlan),
-        ["image", name, words @ ..] => Ok(Action::Image {
-            name: (*name).into(),
-            behaviour: behaviour::parse(words).ok_or(behaviour::USAGE)?,
-        }),
+        ["image", name, words @ ..] => image(name, words),
         ["token", words @ ..] => token(words).map(Action::Token),
         words => match on_node(words) {
             Some(found) => found,
             None => on_deployment(words),
         },
     }
+}
+
+fn image(name: &str, words: &[&str]) -> Result<Action, String> {
+    let (words, node) = match words {
+        [words @ .., "on", "node", id] => (words, Some(NodeId(number(id)?))),
+        words => (words, None),
+    };
+    Ok(Action::Image {
+        name: name.into(),
+        behaviour: behaviour::parse(words).ok_or(behaviour::USAGE)?,
+        node,
+    })
 }
 
 fn on_node(words: &[&str]) -> Option<Result<Action, String>> {

@@ -23,6 +23,27 @@ pub struct NodeStatus {
     pub arch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_addr: Option<String>,
+    /// While it drains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<NodeDrainStatus>,
+}
+
+/// How a drain comes along.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeDrainStatus {
+    /// What holds it up, the first 100.
+    #[serde(default)]
+    pub waiting: Vec<DrainWait>,
+}
+
+/// A replica that has not left its node yet, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrainWait {
+    /// `DEPLOYMENT/ID`.
+    pub replica: String,
+    pub why: String,
+    /// No other node takes it as things are.
+    pub cannot_move: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]

@@ -109,6 +109,7 @@ fn nodes() {
         os: None,
         arch: None,
         api_addr: None,
+        drain: None,
     };
     check_golden(
         &status,
@@ -226,6 +227,9 @@ proptest! {
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
             replicas: replica, os: message.clone(), arch: None, api_addr: message.clone(),
+            drain: message.clone().map(|why| NodeDrainStatus {
+                waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
+            }),
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,

@@ -1,6 +1,7 @@
 //! `dhow node …`: the nodes and what they run.
 
 mod change;
+mod drain;
 
 use clap::Subcommand;
 use dhow_wire::{NodeStatus, ReplicaStatus};
@@ -35,7 +36,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    Drain(change::DrainArgs),
+    Drain(drain::DrainArgs),
     Undrain(change::UndrainArgs),
     Label(change::LabelArgs),
     Rm(change::RmArgs),
@@ -45,7 +46,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Ls { json } => list(client, *json).await,
         Command::Show { node, json } => show(client, *node, *json).await,
-        Command::Drain(args) => change::drain(args, client).await,
+        Command::Drain(args) => drain::drain(args, client).await,
         Command::Undrain(args) => change::undrain(args, client).await,
         Command::Label(args) => change::label(args, client).await,
         Command::Rm(args) => change::remove(args, client).await,
@@ -98,6 +99,10 @@ async fn show(client: &Client, id: u64, json: bool) -> anyhow::Result<Exit> {
         or_none(labels(&node)),
         node.replicas,
     ))?;
+    for wait in node.drain.iter().flat_map(|drain| &drain.waiting) {
+        let cannot = if wait.cannot_move { " cannot move" } else { "" };
+        output::data(&format!("drain:     {}{cannot}: {}\n", wait.replica, wait.why))?;
+    }
     let mut replicas: Vec<ReplicaStatus> = client.fetch_as(Request::get(&["replicas"])).await?;
     replicas.retain(|replica| replica.node_id == Some(id));
     if !replicas.is_empty() {

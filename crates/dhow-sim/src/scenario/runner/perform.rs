@@ -36,8 +36,15 @@ impl Runner {
                 self.lab.run(*span);
                 Vec::new()
             }
-            Action::Image { name, behaviour } => {
-                self.lab.behaviours.insert(name.clone(), *behaviour);
+            Action::Image {
+                name,
+                behaviour,
+                node,
+            } => {
+                match node {
+                    Some(node) => self.lab.behaviours.insert_on(*node, name.clone(), *behaviour),
+                    None => self.lab.behaviours.insert(name.clone(), *behaviour),
+                }
                 Vec::new()
             }
             Action::Node(node, action) => self.on_node(*node, action),

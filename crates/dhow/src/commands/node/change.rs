@@ -1,40 +1,12 @@
-//! The verbs that change a node: drain, undrain, label, rm.
+//! The verbs that change a node at once: undrain, label, rm.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use dhow_core::spec::TimeSpan;
-use dhow_wire::api::{NodeDrainRequest, NodeLabelRequest, WriteDone};
-use dhow_wire::{NodeState, NodeStatus};
+use dhow_wire::api::{NodeLabelRequest, WriteDone};
 
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
-
-/// How often a drain is looked at. It moves replicas one after the other, each for seconds.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
-
-/// Move a node's replicas elsewhere and give it no new ones
-///
-/// New replicas run before old ones end, by the rules of each service's rollout. Returns when nothing of the cluster's
-/// is left on the node: then it is safe to stop it.
-#[derive(clap::Args)]
-pub struct DrainArgs {
-    #[arg(value_name = "NODE_ID")]
-    node: u64,
-
-    /// Also end the node's daemon once the last replica has gone
-    #[arg(long)]
-    shutdown: bool,
-
-    /// Return once it is durable
-    #[arg(long)]
-    detach: bool,
-
-    /// How long to wait at most; the drain goes on after that
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
-    timeout: TimeSpan,
-}
 
 /// Let a node have replicas again
 #[derive(clap::Args)]
@@ -77,59 +49,6 @@ fn change(text: &str) -> Result<Change, String> {
     match text.strip_suffix('-') {
         Some(key) if !key.is_empty() => Ok(Change::Unset(key.into())),
         Some(_) | None => Err("write KEY=VALUE to set a label, KEY- to take it away".into()),
-    }
-}
-
-pub async fn drain(args: &DrainArgs, client: &Client) -> anyhow::Result<Exit> {
-    let (id, node) = (args.node, args.node.to_string());
-    let body = serde_json::to_value(NodeDrainRequest {
-        shutdown: args.shutdown,
-    })?;
-    let path = ["nodes", node.as_str(), "drain"];
-    let _: WriteDone = client.fetch_as(Request::post(&path).json(body)).await?;
-    if args.detach {
-        output::note(&format!("node {id} drains"));
-        return Ok(Exit::Done);
-    }
-    let began = Instant::now();
-    let mut told = None;
-    loop {
-        let status: NodeStatus = client.fetch_as(Request::get(&["nodes", &node])).await?;
-        match status.status {
-            NodeState::Drained => {
-                output::note(&format!(
-                    "node {id} is drained: nothing of the cluster's runs there, it is safe to stop it"
-                ));
-                return Ok(Exit::Done);
-            }
-            NodeState::Unreachable => {
-                output::failure(&format!(
-                    "node {id} cannot be reached: what it runs is placed elsewhere, but nobody can say whether it \
-                     has stopped there"
-                ));
-                return Ok(Exit::Failed);
-            }
-            NodeState::Ready => {
-                output::failure(&format!("somebody has ended the drain of node {id}"));
-                return Ok(Exit::Failed);
-            }
-            NodeState::Draining => {}
-        }
-        if told != Some(status.replicas) {
-            output::note(&format!(
-                "node {id} drains: {} replicas are left",
-                status.replicas
-            ));
-            told = Some(status.replicas);
-        }
-        if began.elapsed() > args.timeout.to_std() {
-            output::failure(&format!(
-                "node {id} still has {} replicas; the drain goes on, `dhow explain` says what holds a replica up",
-                status.replicas
-            ));
-            return Ok(Exit::Failed);
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
