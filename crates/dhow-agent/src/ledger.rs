@@ -1,9 +1,10 @@
 //! The node's own account of what happened, written before it is told: a daemon that is killed goes on where it
 //! was, and no event is lost or invented. Owned by the keeper; nothing else writes it.
 //!
-//! A file of lines, each `checksum json`. It is not synced to the disk: it has to outlive the daemon, not the
-//! machine. After a reboot nothing runs any more, and a ledger that is lost or torn costs at most its end: where
-//! that cannot be told, the node begins a new life ([`Ledger::incarnation`]) and tells everything it has.
+//! A file of lines, each `checksum json`. Lines are appended without a sync: they have to outlive the daemon, not
+//! the machine. After a reboot nothing runs any more, and a power cut costs at most the end of the file. A new file
+//! takes the place of an old one durably, so that it never costs all of it. Where the beginning is lost all the
+//! same, the node begins a new life ([`Ledger::incarnation`]) and tells everything it has.
 
 mod file;
 mod record;

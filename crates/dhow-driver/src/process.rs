@@ -14,7 +14,6 @@ mod support;
 mod usage;
 mod user;
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -132,7 +131,7 @@ impl ProcessDriver {
             return Err(Cause::NoCommand);
         };
         let program = program.clone();
-        match self.shim.supervise(ready.spec, ready.lock.lock.as_fd()).await {
+        match self.shim.supervise(ready.spec, &ready.lock).await {
             Ok(process) => {
                 let state = self.dirs.state(&start.name)?;
                 let started_unix_ms = state.map_or(0, |state| state.started_unix_ms);

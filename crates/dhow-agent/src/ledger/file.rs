@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use dhow_disk::Outlives;
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::record::{Record, VERSION};
@@ -39,7 +40,8 @@ pub struct LedgerFile {
 }
 
 impl LedgerFile {
-    /// Opens a file and gives what can be read of it; cuts off what cannot.
+    /// Opens a file and gives what can be read of it. A line that was never finished is cut off; a file that is
+    /// damaged otherwise is put aside first.
     pub fn open(path: &Path) -> Result<(Self, Vec<Record>), LedgerError> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(failed("making the folder of", path))?;
@@ -49,7 +51,12 @@ impl LedgerFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed("reading", path)(error)),
         };
-        let (records, good_bytes) = read(&text);
+        let (records, good) = read(&text);
+        let (whole, rest) = text.split_at(good);
+        if is_damaged(whole, rest) {
+            put_aside(path, whole)?;
+        }
+        let good_bytes = good as u64;
         let file = open_options().open(path).map_err(failed("opening", path))?;
         file.set_len(good_bytes).map_err(failed("cutting", path))?;
         let mut opened = Self {
@@ -63,32 +70,24 @@ impl LedgerFile {
         Ok((opened, records))
     }
 
-    /// Puts these records in place of the file.
+    /// Puts these records in place of the file, durably: whatever cuts it off, one of the two is whole.
     pub fn replace(path: &Path, records: &[Record]) -> Result<Self, LedgerError> {
-        let next = path.with_extension("next");
-        let _ = fs::remove_file(&next);
-        let file = open_options().open(&next).map_err(failed("writing", &next))?;
+        let text = lines(records)?;
+        dhow_disk::replace(path, &text, Outlives::PowerCut).map_err(failed("replacing", path))?;
+        let file = open_options().open(path).map_err(failed("opening", path))?;
         let mut replaced = Self {
             path: path.to_owned(),
             file,
-            bytes: 0,
-            records: 0,
+            bytes: text.len() as u64,
+            records: records.len(),
             reserved_bytes: 0,
         };
-        replaced.append(records)?;
-        fs::rename(&next, path).map_err(failed("replacing", path))?;
+        replaced.reserve();
         Ok(replaced)
     }
 
     pub fn append(&mut self, records: &[Record]) -> Result<(), LedgerError> {
-        let mut text = Vec::new();
-        for record in records {
-            let json = serde_json::to_vec(record).map_err(LedgerError::Record)?;
-            // Writing to memory cannot fail.
-            let _ = write!(text, "{:08x} ", crc32fast::hash(&json));
-            text.extend_from_slice(&json);
-            text.push(b'\n');
-        }
+        let text = lines(records)?;
         let written = self.file.write_all(&text);
         if let Err(error) = written {
             // Half a record would hide all that follow it.
@@ -130,8 +129,35 @@ fn open_options() -> OpenOptions {
     options
 }
 
+fn lines(records: &[Record]) -> Result<Vec<u8>, LedgerError> {
+    let mut text = Vec::new();
+    for record in records {
+        let json = serde_json::to_vec(record).map_err(LedgerError::Record)?;
+        // Writing to memory cannot fail.
+        let _ = write!(text, "{:08x} ", crc32fast::hash(&json));
+        text.extend_from_slice(&json);
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+/// Whether more is wrong with a file than a last line that a killed writer or a power cut left unfinished.
+fn is_damaged(whole: &[u8], rest: &[u8]) -> bool {
+    !rest.is_empty() && (whole.is_empty() || rest.contains(&b'\n'))
+}
+
+/// Keeps a damaged file for whoever wants to look at it, and goes on with what is whole of it.
+fn put_aside(path: &Path, whole: &[u8]) -> Result<(), LedgerError> {
+    let aside = dhow_disk::set_aside(path).map_err(failed("putting aside", path))?;
+    tracing::error!(
+        path = %aside.display(),
+        "the node's ledger was damaged and is put aside; the node goes on with what is whole of it"
+    );
+    dhow_disk::replace(path, whole, Outlives::PowerCut).map_err(failed("replacing", path))
+}
+
 /// The records up to the first that is damaged, and how many bytes they are.
-fn read(text: &[u8]) -> (Vec<Record>, u64) {
+fn read(text: &[u8]) -> (Vec<Record>, usize) {
     let mut records = Vec::new();
     let mut good = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -143,7 +169,7 @@ fn read(text: &[u8]) -> (Vec<Record>, u64) {
         records.push(record);
         good += line.len();
     }
-    (records, good as u64)
+    (records, good)
 }
 
 fn read_line(line: &[u8]) -> Option<Record> {

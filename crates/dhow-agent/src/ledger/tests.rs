@@ -100,6 +100,7 @@ fn a_flipped_byte_never_becomes_another_record() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x20;
         std::fs::write(&path, &damaged).unwrap();
+        let _ = std::fs::remove_file(dir.path().join("ledger.unreadable-1"));
         let ledger = Ledger::open(dir.path(), 9).unwrap();
         assert!(ledger.seq() <= 1);
         if ledger.seq() == 1 {
@@ -107,6 +108,37 @@ fn a_flipped_byte_never_becomes_another_record() {
             assert_eq!(ledger.replicas(), &known, "at {at}");
         }
     }
+}
+
+#[test]
+fn a_damaged_ledger_is_put_aside_and_an_unfinished_line_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 1).unwrap();
+    ledger.append(vec![track(0), event(1, 0)]).unwrap();
+    drop(ledger);
+    let path = dir.path().join("ledger");
+    let aside = dir.path().join("ledger.unreadable-1");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    drop(Ledger::open(dir.path(), 2).unwrap());
+    assert!(
+        !aside.exists(),
+        "a line was never finished: there is nothing to keep"
+    );
+    // The line in the middle is damaged: what follows it would be lost for good.
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 0x20;
+    std::fs::write(&path, &damaged).unwrap();
+    let ledger = Ledger::open(dir.path(), 3).unwrap();
+    assert_eq!(ledger.seq(), 0);
+    assert_eq!(std::fs::read(&aside).unwrap(), damaged);
+    drop(ledger);
+    // All of it is of a form that nobody here knows.
+    std::fs::write(&path, "a newer form\n").unwrap();
+    let ledger = Ledger::open(dir.path(), 4).unwrap();
+    assert_eq!(ledger.incarnation(), 4);
+    let second = dir.path().join("ledger.unreadable-2");
+    assert_eq!(std::fs::read(second).unwrap(), b"a newer form\n");
 }
 
 #[test]

@@ -1,28 +1,22 @@
 //! The last table on disk, so that a proxy that was killed comes up with it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
+
+use dhow_disk::Outlives;
 
 use super::table::Table;
 
 pub const TABLE_FILE: &str = "table.json";
-const TEMPORARY_FILE: &str = "table.json.tmp";
 
 /// Replaces the file in one step: a reader sees the old or the new one, never half. Blocks.
 pub fn save(dir: &Path, table: &Table) -> io::Result<()> {
-    let temporary = dir.join(TEMPORARY_FILE);
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(&serde_json::to_vec(table)?)?;
-    file.sync_all()?;
-    fs::rename(&temporary, dir.join(TABLE_FILE))?;
-    File::open(dir)?.sync_all()
+    dhow_disk::replace(
+        &dir.join(TABLE_FILE),
+        &serde_json::to_vec(table)?,
+        Outlives::PowerCut,
+    )
 }
 
 /// The saved table; `None` where there is none. One that cannot be carried out is an error. Blocks.

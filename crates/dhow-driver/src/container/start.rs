@@ -1,7 +1,6 @@
 //! Starting a container. The replica's folder is made first and removed last: where there is no folder, there
 //! is nothing else of it either.
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use dhow_core::ids::ReplicaName;
@@ -48,12 +47,7 @@ impl ContainerDriver {
         let image = images::obtain(&self.inner.images, start.spec.image.as_ref(), &()).await?;
         let (driver, owned) = (self.clone(), start.clone());
         let ready = blocking(move || driver.ready(&owned, &image, &runtime)).await?;
-        match self
-            .inner
-            .shim
-            .supervise(ready.spec.clone(), ready.lock.lock.as_fd())
-            .await
-        {
+        match self.inner.shim.supervise(ready.spec.clone(), &ready.lock).await {
             Ok(process) => {
                 if let Some(rules) = ready.new_filter {
                     let (filters, id) = (self.inner.filters.clone(), container_id(&start.name));

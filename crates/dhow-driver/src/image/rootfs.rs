@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dhow_disk::Outlives;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
@@ -204,13 +205,11 @@ impl Rootfs {
 
     fn write_state(&self) -> Result<(), RootfsError> {
         let path = self.dir.join(STATE);
-        let tmp = self.dir.join("rootfs.json.new");
         let bytes = serde_json::to_vec_pretty(&self.state)
             .map_err(io::Error::from)
             .failing("write", &path)?;
-        fs::write(&tmp, bytes)
-            .and_then(|()| fs::rename(&tmp, &path))
-            .failing("write", &path)?;
+        // Nothing is mounted any more after a power cut, and a root without its record is made anew.
+        dhow_disk::replace(&path, &bytes, Outlives::Process).failing("write", &path)?;
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! Reads stored records back in pages. Blocking file access with bounded memory: a page holds at most
 //! [`PAGE_MAX_BYTES`] of the file plus one record.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,18 +21,13 @@ pub(super) fn file_name(number: u64) -> String {
 }
 
 /// The numbers of a folder's files, ascending.
-pub(super) fn file_numbers(dir: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_suffix(SUFFIX))
-            .and_then(|n| n.parse::<u64>().ok());
-        numbers.extend(number);
-    }
+pub(super) fn file_numbers(names: impl IntoIterator<Item = OsString>) -> Vec<u64> {
+    let numbers = names
+        .into_iter()
+        .filter_map(|name| name.to_str()?.strip_suffix(SUFFIX)?.parse::<u64>().ok());
+    let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
-    Ok(numbers)
+    numbers
 }
 
 /// A place in a replica's output. The default is the oldest that is kept.
@@ -165,10 +161,12 @@ impl LogDir {
     }
 
     fn numbers(&self) -> io::Result<Vec<u64>> {
-        match file_numbers(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            other => other,
-        }
+        let names = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.file_name())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        Ok(file_numbers(names.collect::<io::Result<Vec<_>>>()?))
     }
 
     fn open(&self, number: u64) -> io::Result<Option<File>> {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use dhow_disk::Dir;
+
 use super::*;
 
 const SMALL: LogLimits = LogLimits {
@@ -29,7 +31,7 @@ fn read_all(dir: &Path, from: LogPosition) -> (Vec<LogLine>, LogPosition) {
 #[test]
 fn a_record_is_stored_as_documented() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), LogLimits::default()).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), LogLimits::default()).unwrap();
     writer.append(Stream::Stdout, b"one\ntw", 1_731_700_000_123_456);
     writer.append(Stream::Stderr, b"bad\n", 1_731_700_000_123_457);
     writer.append(Stream::Stdout, b"o\nrest", 1_731_700_000_123_458);
@@ -48,7 +50,7 @@ fn a_record_is_stored_as_documented() {
 #[test]
 fn long_lines_come_in_pieces_and_empty_ones_stay() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), LogLimits::default()).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), LogLimits::default()).unwrap();
     let mut bytes = vec![b'x'; LINE_MAX_BYTES + 5];
     bytes.extend_from_slice(b"\n\n\xff\n");
     writer.append(Stream::Stdout, &bytes, 7);
@@ -64,7 +66,7 @@ fn long_lines_come_in_pieces_and_empty_ones_stay() {
 #[test]
 fn rotation_keeps_the_newest_and_a_follower_misses_nothing_that_is_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), SMALL).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), SMALL).unwrap();
     let (mut seen, mut at) = (Vec::new(), LogPosition::default());
     for n in 0..1000u32 {
         writer.append(Stream::Stdout, format!("line {n}\n").as_bytes(), u64::from(n));
@@ -102,7 +104,7 @@ fn rotation_keeps_the_newest_and_a_follower_misses_nothing_that_is_kept() {
 #[test]
 fn tails_reach_across_files() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), SMALL).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), SMALL).unwrap();
     for n in 0..300u32 {
         writer.append(Stream::Stdout, format!("line {n}\n").as_bytes(), u64::from(n));
     }
@@ -128,7 +130,7 @@ fn tails_reach_across_files() {
 #[test]
 fn a_page_is_bounded_and_the_next_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), LogLimits::default()).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), LogLimits::default()).unwrap();
     let line = format!("{}\n", "y".repeat(1000));
     for n in 0..2000 {
         writer.append(Stream::Stderr, line.as_bytes(), n);
@@ -172,7 +174,7 @@ fn a_torn_end_and_damage_are_stepped_over() {
     assert!(page.at_end);
     assert_eq!(page.files_missed, 0);
     // A writer that goes on here first ends the torn record; the follower reads on behind it.
-    let mut writer = LogWriter::open(dir.path(), LogLimits::default()).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), LogLimits::default()).unwrap();
     writer.append(Stream::Stdout, b"new\n", 3);
     assert_eq!(
         texts(&log.page(page.next, &LogFilter::default()).unwrap()),
@@ -185,7 +187,7 @@ fn a_full_disk_costs_lines_and_says_how_many() {
     // A file limit stands for the disk: writes behind it fail, here by making the file unwritable through
     // a folder in the place of the next one.
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), SMALL).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), SMALL).unwrap();
     std::fs::create_dir(dir.path().join("00000002.log")).unwrap();
     let line = format!("{}\n", "z".repeat(3000));
     writer.append(Stream::Stdout, line.as_bytes(), 1);
@@ -213,7 +215,7 @@ fn a_full_disk_costs_lines_and_says_how_many() {
 #[tokio::test]
 async fn memory_and_files_answer_alike() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = LogWriter::open(dir.path(), LogLimits::default()).unwrap();
+    let mut writer = LogWriter::open(Dir::open(dir.path()).unwrap(), LogLimits::default()).unwrap();
     let memory = MemoryLog::default();
     for n in 0..20u64 {
         writer.append(Stream::Stdout, format!("{n}\n").as_bytes(), n);

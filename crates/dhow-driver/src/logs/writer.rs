@@ -1,10 +1,11 @@
 //! Writes records and rotates files. Called by the shim, from one thread; a disk that is full or broken
 //! costs lines, which are counted and told of later, and never holds the workload up.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
 
+use dhow_disk::Dir;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{self, LINE_MAX_BYTES, Stream};
@@ -47,7 +48,7 @@ struct Dropped {
 }
 
 pub struct LogWriter {
-    dir: PathBuf,
+    dir: Dir,
     limits: LogLimits,
     number: u64,
     file: Option<File>,
@@ -61,13 +62,12 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens the folder and goes on after what it holds.
-    pub fn open(dir: &Path, limits: LogLimits) -> io::Result<Self> {
-        std::fs::create_dir_all(dir)?;
+    /// Goes on after what the folder holds. Lines are never synced: a power cut may cost the last ones.
+    pub fn open(dir: Dir, limits: LogLimits) -> io::Result<Self> {
         let mut writer = Self {
-            dir: dir.to_owned(),
+            number: file_numbers(dir.names()?).last().copied().unwrap_or(1),
+            dir,
             limits: limits.sane(),
-            number: file_numbers(dir)?.last().copied().unwrap_or(1),
             file: None,
             file_bytes: 0,
             partial: [Vec::new(), Vec::new()],
@@ -236,9 +236,9 @@ impl LogWriter {
     /// Goes on in the next file. The oldest goes first: on a full disk that is what makes room.
     fn rotate(&mut self) -> io::Result<()> {
         let keep = usize::try_from(self.limits.files_max).unwrap_or(usize::MAX) - 1;
-        let numbers = file_numbers(&self.dir)?;
+        let numbers = file_numbers(self.dir.names()?);
         for number in numbers.iter().rev().skip(keep) {
-            std::fs::remove_file(self.dir.join(file_name(*number)))?;
+            self.dir.remove(file_name(*number))?;
         }
         self.number += 1;
         self.file = None;
@@ -246,12 +246,8 @@ impl LogWriter {
     }
 
     fn open_file(&mut self) -> io::Result<()> {
-        let path = self.dir.join(file_name(self.number));
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(path)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
+        let mut file = self.dir.open_file(file_name(self.number), flags)?;
         let mut file_bytes = file.metadata()?.len();
         if file_bytes > 0 {
             // A predecessor that was killed while writing left half a record: close it off.

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::identity::ProcessId;
 use super::launch;
 use super::protocol::{REPLY_MAX_BYTES, REQUEST_MAX_BYTES, Reply, Request, RunSpec, ShimSpec};
 use super::record::{ExitStatus, read_record};
+use super::replica_dirs::StartLock;
 use super::running::ended;
 use super::zygote::{RECORD_FILE, SOCKET_FILE, ZygoteRecord};
 use crate::cgroup::{CgroupHost, Limits};
@@ -104,10 +105,11 @@ impl ShimClient {
         })
     }
 
-    /// Starts a replica's shim with its workload. The shim holds `lock` from then on, whoever else does.
-    pub async fn supervise(&self, spec: ShimSpec, lock: BorrowedFd<'_>) -> Result<ProcessId, ShimError> {
+    /// Starts a replica's shim with its workload. The shim holds lock and folder from then on, whoever else does.
+    pub async fn supervise(&self, spec: ShimSpec, lock: &StartLock) -> Result<ProcessId, ShimError> {
+        let descriptors = [lock.lock.as_raw_fd(), lock.folder.as_fd().as_raw_fd()];
         let mut stream = self
-            .send(&Request::Supervise(Box::new(spec)), &[lock.as_raw_fd()])
+            .send(&Request::Supervise(Box::new(spec)), &descriptors)
             .await?;
         match start_reply(&mut stream).await? {
             Reply::Started { process } => Ok(process),

@@ -21,7 +21,7 @@ pub const DETAIL_MAX_BYTES: usize = 4 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Become the shim of a replica. Comes with one descriptor: the replica's lock.
+    /// Become the shim of a replica. Comes with two descriptors: the replica's lock and its folder.
     Supervise(Box<ShimSpec>),
     /// Run one command. Comes with three descriptors: its stdin, stdout and stderr.
     Run(Box<RunSpec>),
@@ -30,7 +30,7 @@ pub enum Request {
 /// What a shim does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShimSpec {
-    /// The replica's folder: records and logs go there.
+    /// Where the replica's folder is, for messages: records and logs go to the descriptor that comes with this.
     pub dir: PathBuf,
     pub log: LogLimits,
     /// Done in the shim, in this order, before anything starts.

@@ -9,13 +9,15 @@
 //!     log/         see `logs`
 //! ```
 //!
-//! Files are replaced whole (temporary name, then rename), never synced: after a power cut nothing of it
-//! runs any more, and a file that is empty or cut counts as absent.
+//! Files are replaced whole and durably: a job that has completed has done so after a power cut too. One that
+//! cannot be read counts as absent, and is put aside by the next start. The shim writes by a handle on the folder:
+//! whatever stands at its path by then, it is not the shim's.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use dhow_disk::Outlives;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +77,21 @@ impl Record for ExitRecord {
     }
 }
 
-/// Replaces a file in one step: a reader sees the old or the new one, never half.
+/// Replaces a file in one step, durably: a reader sees the old or the new one, never half.
 pub fn write_record(path: &Path, record: &impl Record) -> io::Result<()> {
-    let bytes = serde_json::to_vec(record)?;
-    let temporary = path.with_extension("tmp");
-    fs::write(&temporary, bytes)?;
-    fs::rename(&temporary, path)
+    dhow_disk::replace(path, &serde_json::to_vec(record)?, Outlives::PowerCut)
+}
+
+/// Removes a file; one that nobody can read is put aside.
+pub(super) fn clear_record(path: &Path) -> io::Result<()> {
+    let kept = dhow_disk::read_or_set_aside(path, |bytes| serde_json::from_slice::<AnyVersion>(bytes))?;
+    let kept = kept.or_tell(|path, why| {
+        tracing::warn!(path = %path.display(), why, "a record of a replica was damaged and is put aside");
+    });
+    match kept {
+        Some(_) => fs::remove_file(path),
+        None => Ok(()),
+    }
 }
 
 /// Reads a file back; `None` where there is none, or only what a power cut left of one.

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceName};
+use dhow_disk::Dir;
 
 use super::identity;
 use super::record::{
-    EXIT_FILE, ExitRecord, ExitStatus, LOCK_FILE, LOG_DIR, SPEC_FILE, STATE_FILE, StateRecord, read_record,
-    write_record,
+    EXIT_FILE, ExitRecord, ExitStatus, LOCK_FILE, LOG_DIR, SPEC_FILE, STATE_FILE, StateRecord, clear_record,
+    read_record, write_record,
 };
 use super::running::ended;
 use super::stop::kill_tree;
@@ -33,6 +34,8 @@ pub struct ReplicaDirs {
 #[derive(Debug)]
 pub struct StartLock {
     pub dir: PathBuf,
+    /// The folder itself, whatever its path leads to later.
+    pub folder: Dir,
     pub lock: File,
     /// There was no folder before: nothing in it is worth keeping if the start fails.
     pub fresh: bool,
@@ -96,14 +99,20 @@ impl ReplicaDirs {
             kill_tree(&state)?;
         }
         for file in [EXIT_FILE, STATE_FILE, SPEC_FILE] {
-            match fs::remove_file(dir.join(file)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Cause::file("removing", dir.join(file))(error));
-                }
-                Ok(()) | Err(_) => {}
-            }
+            clear_record(&dir.join(file)).map_err(Cause::file("removing", dir.join(file)))?;
         }
-        Ok(StartLock { dir, lock, fresh })
+        let folder = Dir::open(&dir).map_err(Cause::file("opening", &dir))?;
+        if fresh {
+            // What is durable in the folder is so only if the folder is.
+            let run_dir = Dir::open(&self.run_dir).and_then(|run_dir| run_dir.sync());
+            run_dir.map_err(Cause::file("syncing", &self.run_dir))?;
+        }
+        Ok(StartLock {
+            dir,
+            folder,
+            lock,
+            fresh,
+        })
     }
 
     /// Takes the lock, waiting for those who have it for a moment only: a shim that is just ending, a look

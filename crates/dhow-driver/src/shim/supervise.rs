@@ -1,21 +1,23 @@
 //! A shim's life: start the workload, copy its output, reap it, clear up behind it, record its end.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dhow_disk::{Dir, Outlives};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::fs::OFlags;
 
 use super::identity::{self, ProcessId};
 use super::protocol::{Failure, Program, Reply, SetUp, ShimSpec, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
     EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
-    write_record,
 };
 use super::spawn::{self, Stdio};
 use super::transport;
@@ -34,8 +36,35 @@ const TURN_MS: u16 = 20;
 const EXIT_RESERVED_BYTES: usize = 256;
 const EXIT_RESERVED_FILE: &str = "exit.reserved";
 
-/// Runs a shim to its end. `lock` is held until then; the connection is closed once the workload runs.
-pub fn run(connection: &mut Option<UnixStream>, lock: OwnedFd, spec: ShimSpec) -> Result<(), Failure> {
+/// What a shim holds of its replica for all of its life.
+pub struct Hold {
+    folder: Dir,
+    lock: File,
+}
+
+/// What came with the request.
+pub fn hold(descriptors: Vec<OwnedFd>, path: &Path) -> io::Result<Hold> {
+    let count = descriptors.len();
+    match <[OwnedFd; 2]>::try_from(descriptors) {
+        Ok([lock, folder]) => Ok(Hold {
+            folder: Dir::from_handle(folder, path),
+            lock: File::from(lock),
+        }),
+        Err(_) => Err(io::Error::other(format!(
+            "a replica comes with 2 descriptors, not {count}"
+        ))),
+    }
+}
+
+impl Hold {
+    /// Whether somebody removed the folder or its lock: then what is there now is another replica's.
+    fn is_lost(&self) -> bool {
+        self.folder.is_removed() || self.lock.metadata().is_ok_and(|found| found.nlink() == 0)
+    }
+}
+
+/// Runs a shim to its end. What it holds is held until then; the connection is closed once the workload runs.
+pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> Result<(), Failure> {
     let ShimSpec {
         dir,
         log,
@@ -44,11 +73,14 @@ pub fn run(connection: &mut Option<UnixStream>, lock: OwnedFd, spec: ShimSpec) -
         group,
         after,
     } = spec;
-    let opened = LogWriter::open(&dir.join(LOG_DIR), log).and_then(Pump::open);
+    let logs = hold.folder.make_dir(LOG_DIR);
+    let opened = logs
+        .and_then(|logs| LogWriter::open(logs, log))
+        .and_then(Pump::open);
     let (pump, outputs) =
         opened.map_err(|error| Failure::io(Step::Log, &error, dir.display().to_string()))?;
     let mut shim = Shim {
-        dir,
+        hold,
         pump,
         group,
         ended: Vec::new(),
@@ -66,12 +98,11 @@ pub fn run(connection: &mut Option<UnixStream>, lock: OwnedFd, spec: ShimSpec) -
     }
     let status = shim.wait_for(main);
     shim.finish(status, &after);
-    drop(lock);
     Ok(())
 }
 
 struct Shim {
-    dir: PathBuf,
+    hold: Hold,
     pump: Pump,
     group: Option<Group>,
     /// Children that have ended and whose end somebody may ask for.
@@ -87,8 +118,7 @@ impl Shim {
         workload: Workload,
         outputs: super::pump::Outputs,
     ) -> Result<ProcessId, Failure> {
-        reserve_exit(&self.dir)
-            .map_err(|error| Failure::io(Step::Record, &error, self.dir.display().to_string()))?;
+        reserve_exit(&self.hold.folder).map_err(|error| self.unrecorded(&error, EXIT_RESERVED_FILE))?;
         for preparation in before {
             prepare(preparation)?;
         }
@@ -134,15 +164,15 @@ impl Shim {
                 workload,
                 started_unix_ms: unix_ms(),
             };
-            write_record(&self.dir.join(STATE_FILE), &record)
+            let bytes = serde_json::to_vec(&record)?;
+            self.hold.folder.replace(STATE_FILE, &bytes, Outlives::PowerCut)
         };
-        written().map_err(|error| {
-            Failure::io(
-                Step::Record,
-                &error,
-                self.dir.join(STATE_FILE).display().to_string(),
-            )
-        })
+        written().map_err(|error| self.unrecorded(&error, STATE_FILE))
+    }
+
+    fn unrecorded(&self, error: &io::Error, file: &str) -> Failure {
+        let path = self.hold.folder.path().join(file);
+        Failure::io(Step::Record, error, path.display().to_string())
     }
 
     /// Runs a starter to its end; what it wrote is the reason when it fails.
@@ -223,7 +253,7 @@ impl Shim {
     fn undo_start(&mut self) {
         self.kill_leftovers();
         for file in [STATE_FILE, EXIT_RESERVED_FILE] {
-            let _ = fs::remove_file(self.dir.join(file));
+            let _ = self.hold.folder.remove(file);
         }
     }
 
@@ -245,7 +275,7 @@ impl Shim {
             oom,
             ended_unix_ms,
         };
-        write_exit(&self.dir, &record);
+        write_exit(&self.hold, &record);
     }
 
     /// Kills everything that the workload left: its group where it has one, and whatever is or becomes a
@@ -320,31 +350,29 @@ fn read_pid_file(path: &Path) -> Result<u32, Failure> {
         .map_err(|_| failure(&io::Error::other("no number in it")))
 }
 
-fn reserve_exit(dir: &Path) -> io::Result<()> {
-    fs::write(dir.join(EXIT_RESERVED_FILE), [b' '; EXIT_RESERVED_BYTES])
+/// A power cut may cost the room, but by then there is no process whose end is to be told.
+fn reserve_exit(folder: &Dir) -> io::Result<()> {
+    let room = [b' '; EXIT_RESERVED_BYTES];
+    folder.replace(EXIT_RESERVED_FILE, &room, Outlives::Process)
 }
 
 /// Writes into the space reserved at the start. Tries for a minute where even that fails: until it is
-/// written, the exit is known to this process alone.
-fn write_exit(dir: &Path, record: &ExitRecord) {
+/// written, the exit is known to this process alone. A folder that was taken away wants to know nothing.
+fn write_exit(hold: &Hold, record: &ExitRecord) {
     const TRIES_MAX: u32 = 60;
     for _ in 0..TRIES_MAX {
-        if try_write_exit(dir, record).is_ok() || !dir.exists() {
+        if hold.is_lost() || try_write_exit(&hold.folder, record).is_ok() {
             return;
         }
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-fn try_write_exit(dir: &Path, record: &ExitRecord) -> io::Result<()> {
+fn try_write_exit(folder: &Dir, record: &ExitRecord) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(record)?;
     bytes.resize(bytes.len().max(EXIT_RESERVED_BYTES), b' ');
-    let reserved = dir.join(EXIT_RESERVED_FILE);
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&reserved)?;
+    let mut file = folder.open_file(EXIT_RESERVED_FILE, OFlags::WRONLY | OFlags::CREATE)?;
     file.write_all(&bytes)?;
-    fs::rename(&reserved, dir.join(EXIT_FILE))
+    file.sync_all()?;
+    folder.rename(EXIT_RESERVED_FILE, EXIT_FILE)
 }

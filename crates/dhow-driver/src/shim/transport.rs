@@ -12,7 +12,7 @@ use super::unchecked;
 
 /// A client that connects and then says nothing is given up: its fork must not stay for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// stdin, stdout and stderr of a command; a replica's start has one.
+/// stdin, stdout and stderr of a command; a replica's start has two.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// A request and the descriptors that came with it.

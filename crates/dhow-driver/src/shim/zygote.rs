@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dhow_disk::Outlives;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::ProcessId;
 use super::protocol::{Failure, Reply, Request, Step};
-use super::record::{RECORD_VERSION, Record, write_record};
+use super::record::{RECORD_VERSION, Record};
 use super::unchecked::{self, Inherited};
 use super::{run, supervise, transport};
 
@@ -103,7 +104,9 @@ fn serve(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
                 process: ProcessId::of(pid)?,
                 build: arguments.build,
             };
-            write_record(&arguments.dir.join(RECORD_FILE), &record)
+            // No zygote outlives a power cut.
+            let bytes = serde_json::to_vec(&record)?;
+            dhow_disk::replace(&arguments.dir.join(RECORD_FILE), &bytes, Outlives::Process)
         }
         ForkResult::Child => {
             detach()?;
@@ -250,9 +253,8 @@ fn serve_request(connection: &mut Option<UnixStream>) -> Result<(), Failure> {
     let received = transport::receive(stream).map_err(bad_request)?;
     match received.request {
         Request::Supervise(spec) => {
-            let lock = received.descriptors.into_iter().next();
-            let lock = lock.ok_or_else(|| bad_request(io::Error::other("it came without its lock")))?;
-            supervise::run(connection, lock, *spec)
+            let hold = supervise::hold(received.descriptors, &spec.dir).map_err(bad_request)?;
+            supervise::run(connection, hold, *spec)
         }
         Request::Run(spec) => {
             let stdio = run::stdio(received.descriptors).map_err(bad_request)?;

@@ -1,6 +1,5 @@
 //! A workload that another command brings to life, as a container runtime does.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use dhow_driver::driver::{Exit, ExitKind, ReplicaStart, StartRecord};
@@ -67,7 +66,7 @@ async fn starter_leaves_a_workload(host: Arc<TestHost>) {
     };
     let process = host
         .shim
-        .supervise(spec(&lock, workload, vec![delete]), lock.lock.as_fd())
+        .supervise(spec(&lock, workload, vec![delete]), &lock)
         .await
         .unwrap();
     assert_eq!(
@@ -94,7 +93,7 @@ async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
     };
     let error = host
         .shim
-        .supervise(spec(&lock, workload, Vec::new()), lock.lock.as_fd())
+        .supervise(spec(&lock, workload, Vec::new()), &lock)
         .await
         .unwrap_err();
     let ShimError::Refused(failure) = error else {
@@ -134,7 +133,7 @@ async fn a_mount_is_hidden_from_one_workload(host: Arc<TestHost>) {
     let list = shell(&host, &format!("ls {} | wc -l", point.display()));
     let mut spec = spec(&lock, Workload::Program(list), Vec::new());
     spec.before = vec![SetUp::PrivateMounts, SetUp::Unmount { path: point.clone() }];
-    let started = host.shim.supervise(spec, lock.lock.as_fd()).await;
+    let started = host.shim.supervise(spec, &lock).await;
     let exit = dirs.wait(&name(0)).await;
     let still_here = point.join("inside").exists();
     umount2(&point, MntFlags::MNT_DETACH).unwrap();

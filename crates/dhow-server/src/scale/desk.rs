@@ -5,13 +5,13 @@
 //! the daemon, so that nothing is stopped because it did. It never lets an older epoch change anything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
 use dhow_core::ids::{ReplicaName, Revision, RoleName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
+use dhow_disk::{Kept, Outlives};
 use dhow_wire::names::WireNameError;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment, ScaleError};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,8 @@ pub struct ScaleDesk {
 struct Inner {
     options: DeskOptions,
     told: Mutex<Told>,
+    /// What was told in an earlier life is not known: what this one was not told of is not ended.
+    is_lost: bool,
     /// One request is taken at a time: each is written down before the next.
     taking: tokio::sync::Mutex<()>,
     revision: watch::Sender<u64>,
@@ -78,11 +80,17 @@ struct Told {
 impl ScaleDesk {
     /// Reads what was told before. Blocks.
     pub fn open(options: DeskOptions) -> std::io::Result<Self> {
-        let mut told = match std::fs::read(&options.path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Told::default(),
-            Err(error) => return Err(error),
-        };
+        let kept =
+            dhow_disk::read_or_set_aside(&options.path, |bytes| serde_json::from_slice::<Told>(bytes))?;
+        let is_lost = matches!(kept, Kept::SetAside { .. });
+        let told = kept.or_tell(|path, why| {
+            tracing::error!(
+                path = %path.display(), why,
+                "what this node was told to run was damaged and is put aside; what runs goes on, and the leader tells \
+                 the rest anew"
+            );
+        });
+        let mut told = told.unwrap_or_default();
         for held in told.services.values_mut() {
             held.changed = 1;
         }
@@ -90,14 +98,25 @@ impl ScaleDesk {
             inner: Arc::new(Inner {
                 options,
                 told: Mutex::new(told),
+                is_lost,
                 taking: tokio::sync::Mutex::new(()),
                 revision: watch::Sender::new(1),
             }),
         })
     }
 
-    /// Takes a request: once this returns, it survives a crash.
+    /// Takes a request: once this returns, it survives a power cut. A caller that stops waiting changes nothing: what
+    /// is on disk is what the agent is told.
     pub async fn take(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
+        let (desk, path) = (self.clone(), self.inner.options.path.clone());
+        let taken = tokio::spawn(async move { desk.take_now(request).await }).await;
+        taken.unwrap_or_else(|error| {
+            let error = std::io::Error::other(error);
+            Err(ScaleRefused::Disk { path, error })
+        })
+    }
+
+    async fn take_now(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
         let _taking = self.inner.taking.lock().await;
         let key = request.service_key()?;
         let seen = self.told().epoch.max((self.inner.options.promised)());
@@ -249,7 +268,7 @@ impl ScaleDesk {
         }
         Some(Dispatch {
             revision: Revision(now),
-            whole: seen.is_none(),
+            whole: seen.is_none() && !self.inner.is_lost,
             changes,
         })
     }
@@ -301,11 +320,7 @@ fn forget_idle(told: &mut Told) {
 /// All of it or what was there before.
 fn write(path: &Path, told: &Told) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(told)?;
-    let passing = path.with_extension("tmp");
-    let mut file = std::fs::File::create(&passing)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&passing, path)
+    dhow_disk::replace(path, &bytes, Outlives::PowerCut)
 }
 
 /// A map by service as a list, because keys of JSON are texts.

@@ -162,3 +162,43 @@ async fn what_leads_sends_and_what_is_held_have_one_digest() {
         digest_of(&InternalScaleRequest::default())
     );
 }
+
+#[tokio::test]
+async fn a_damaged_desk_is_put_aside_and_ends_nothing() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("desk.json");
+    std::fs::write(&path, "{\"epoch\":4,\"serv").unwrap();
+    let desk = bench.desk();
+    let aside = bench.dir.path().join("desk.json.unreadable-1");
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), "{\"epoch\":4,\"serv");
+    let first = desk.next_update(None).await;
+    assert!(!first.whole, "what was told before is not known");
+    desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:1")))
+        .await
+        .unwrap();
+    let update = desk.next_update(Some(first.revision)).await;
+    assert_eq!(told(&update), ["web-default-0@1=web:1"]);
+    assert!(bench.desk().next_update(None).await.whole);
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_leaves_disk_and_memory_alike() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let request = |replicas| InternalScaleRequest::new("web", replicas).with_spec(spec("web:1"));
+    let mut taking = Box::pin(desk.take(request(1)));
+    // Polled once, so that it has begun, and then dropped.
+    std::future::poll_fn(|context| {
+        let _ = taking.as_mut().poll(context);
+        std::task::Poll::Ready(())
+    })
+    .await;
+    drop(taking);
+    // The next one waits for the one before, whoever still wants its answer.
+    desk.take(InternalScaleRequest::new("api", 1).with_spec(spec("api:1")))
+        .await
+        .unwrap();
+    let both = ["api-default-0@1=api:1", "web-default-0@1=web:1"];
+    assert_eq!(told(&desk.next_update(None).await), both);
+    assert_eq!(told(&bench.desk().next_update(None).await), both);
+}

@@ -1,8 +1,8 @@
 //! The key on disk: 32 random bytes, for its owner alone. Blocks.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -68,7 +68,7 @@ fn read(path: &Path, mut file: File) -> Result<[u8; KEY_BYTES], KeyFileError> {
     })
 }
 
-/// Written beside and renamed, so that there is never half a key.
+/// There is never half a key, and never another one in the place of one that was made meanwhile.
 fn make(dir: &Path, path: &Path) -> Result<[u8; KEY_BYTES], KeyFileError> {
     let mut key = [0; KEY_BYTES];
     SystemRandom::new()
@@ -77,16 +77,6 @@ fn make(dir: &Path, path: &Path) -> Result<[u8; KEY_BYTES], KeyFileError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(dir).map_err(failed("make a directory for", dir))?;
-    let beside = dir.join(format!("{NAME}.new"));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let write = || {
-        let mut file = options.open(&beside)?;
-        file.write_all(&key)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        File::open(dir)?.sync_all()
-    };
-    write().map_err(failed("write", path))?;
+    dhow_disk::create(path, &key).map_err(failed("write", path))?;
     Ok(key)
 }

@@ -176,7 +176,8 @@ impl Drop for OwnThreads {
 /// Blocks for the moment that a small file takes; nothing else runs yet.
 fn write_cas(dir: &Path, cas: &WorkerCas) -> anyhow::Result<()> {
     let path = dir.join(CA_FILE);
-    let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, cas.pem()));
+    let written = std::fs::create_dir_all(dir)
+        .and_then(|()| dhow_disk::replace(&path, cas.pem().as_bytes(), dhow_disk::Outlives::PowerCut));
     written.with_context(|| format!("the workers' CA cannot be written to {}", path.display()))
 }
 

@@ -13,6 +13,7 @@ struct Crate {
 
 const ALL_LIBRARIES: &[&str] = &[
     "dhow-core",
+    "dhow-disk",
     "dhow-wire",
     "dhow-driver",
     "dhow-agent",
@@ -26,6 +27,11 @@ const CRATES: &[Crate] = &[
         uses: &[],
     },
     Crate {
+        name: "dhow-disk",
+        level: 0,
+        uses: &[],
+    },
+    Crate {
         name: "dhow-wire",
         level: 1,
         uses: &["dhow-core"],
@@ -33,17 +39,17 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "dhow-driver",
         level: 1,
-        uses: &["dhow-core"],
+        uses: &["dhow-core", "dhow-disk"],
     },
     Crate {
         name: "dhow-agent",
         level: 2,
-        uses: &["dhow-core", "dhow-wire", "dhow-driver"],
+        uses: &["dhow-core", "dhow-disk", "dhow-wire", "dhow-driver"],
     },
     Crate {
         name: "dhow-server",
         level: 2,
-        uses: &["dhow-core", "dhow-wire"],
+        uses: &["dhow-core", "dhow-disk", "dhow-wire"],
     },
     Crate {
         name: "dhow",

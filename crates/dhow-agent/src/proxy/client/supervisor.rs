@@ -2,7 +2,6 @@
 //! of its own: while one hands over to the next, both run. The youngest that has not ended serves.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -277,7 +276,7 @@ impl Supervisor {
             after: Vec::new(),
         };
         state.restarts.started(Instant::now());
-        let started = self.config.shim.supervise(spec, lock.lock.as_fd()).await;
+        let started = self.config.shim.supervise(spec, &lock).await;
         // From here on the shim alone holds it.
         drop(lock);
         started.map_err(ProxyError::Start)?;

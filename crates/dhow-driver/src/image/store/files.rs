@@ -1,11 +1,12 @@
 //! File operations of the store: whole or not at all, and durable when they return.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use dhow_disk::Outlives;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -30,43 +31,18 @@ impl<T> Failing<T> for io::Result<T> {
 /// Distinguishes the temporary files of one session.
 static NEXT_TMP: AtomicU64 = AtomicU64::new(0);
 
+/// Replaces a file, durably.
 pub(super) fn write_atomically(path: &Path, bytes: &[u8], tmp_dir: &Path) -> Result<(), StoreError> {
-    let tmp = tmp_dir.join(format!("file-{}", NEXT_TMP.fetch_add(1, Ordering::Relaxed)));
-    let written = write_synced(&tmp, bytes).failing("write", path);
-    let placed = written.and_then(|()| rename_durably(&tmp, path));
-    if placed.is_err() {
-        // Best effort: the session's directory is removed with all it holds in the end.
-        let _ = fs::remove_file(&tmp);
-    }
-    placed
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-/// Renames and makes the new name durable.
-pub(super) fn rename_durably(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).failing("place", to)?;
-    let parent = to.parent().unwrap_or(to);
-    File::open(parent)
-        .and_then(|dir| dir.sync_all())
-        .failing("sync", parent)
+    dhow_disk::replace_through(&tmp_path(tmp_dir), path, bytes, Outlives::PowerCut).failing("write", path)
 }
 
 /// Replaces a file that may be lost with the host's power.
 pub(super) fn replace(path: &Path, bytes: &[u8], tmp_dir: &Path) -> Result<(), StoreError> {
-    let tmp = tmp_dir.join(format!("file-{}", NEXT_TMP.fetch_add(1, Ordering::Relaxed)));
-    let placed = fs::write(&tmp, bytes)
-        .and_then(|()| fs::rename(&tmp, path))
-        .failing("write", path);
-    if placed.is_err() {
-        // Best effort: the session's directory is removed with all it holds in the end.
-        let _ = fs::remove_file(&tmp);
-    }
-    placed
+    dhow_disk::replace_through(&tmp_path(tmp_dir), path, bytes, Outlives::Process).failing("write", path)
+}
+
+fn tmp_path(tmp_dir: &Path) -> PathBuf {
+    tmp_dir.join(format!("file-{}", NEXT_TMP.fetch_add(1, Ordering::Relaxed)))
 }
 
 pub(super) fn replace_json(path: &Path, value: &impl Serialize, tmp_dir: &Path) -> Result<(), StoreError> {

@@ -1,10 +1,10 @@
 //! What people had written on the losing side of a divided cluster, on disk until the leader has it in its log.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use dhow_core::branches::{Lost, LostRevision};
+use dhow_disk::Outlives;
 use tokio::sync::watch;
 
 /// See the module. Small and rare: it is read and written whole.
@@ -16,21 +16,22 @@ pub struct KeptLost {
 }
 
 impl KeptLost {
-    /// Reads what is there; a file that cannot be read is left alone and told.
-    pub(super) fn open(path: PathBuf) -> Self {
-        let kept = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                tracing::error!(path = %path.display(), %error, "revisions of a divided cluster cannot be read");
-                Lost::default()
-            }),
-            Err(_) => Lost::default(),
-        };
+    /// Reads what is there; a damaged file is put aside and told. Blocks.
+    pub(super) fn open(path: PathBuf) -> std::io::Result<Self> {
+        let kept = dhow_disk::read_or_set_aside(&path, |bytes| serde_json::from_slice::<Lost>(bytes))?;
+        let kept = kept.or_tell(|path, why| {
+            tracing::error!(
+                path = %path.display(), why,
+                "revisions of a divided cluster were damaged before the leader had them; the file is put aside"
+            );
+        });
+        let kept = kept.unwrap_or_default();
         let count = kept.revisions.len() + kept.others.len();
-        Self {
+        Ok(Self {
             path,
             kept: Mutex::new(kept),
             changes: watch::Sender::new(count),
-        }
+        })
     }
 
     /// Everything that waits.
@@ -82,13 +83,26 @@ impl KeptLost {
 /// All of it or what was there before.
 fn write(path: &Path, lost: &Lost) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(lost)?;
-    let passing = path.with_extension("tmp");
-    let mut file = std::fs::File::create(&passing)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&passing, path)?;
-    match path.parent() {
-        Some(dir) => std::fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
+    dhow_disk::replace(path, &bytes, Outlives::PowerCut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_put_aside_and_what_follows_is_kept_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lost.json");
+        std::fs::write(&path, "{\"revis").unwrap();
+        let kept = KeptLost::open(path.clone()).unwrap();
+        let lost = Lost {
+            others: vec!["a token".into()],
+            ..Lost::default()
+        };
+        kept.add(lost.clone()).unwrap();
+        assert_eq!(KeptLost::open(path).unwrap().all(), lost);
+        let aside = dir.path().join("lost.json.unreadable-1");
+        assert_eq!(std::fs::read_to_string(aside).unwrap(), "{\"revis");
     }
 }

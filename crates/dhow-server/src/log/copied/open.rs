@@ -17,7 +17,9 @@ use super::shared::Shared;
 use super::stand::{Role, Stand};
 use crate::clock::Clock;
 use crate::log::LogEvent;
-use crate::log::store::{Batch, LogPosition, MetaKey, Op, Recovery, SegmentStore, StoreError, StoreOptions};
+use crate::log::store::{
+    Action, Batch, LogPosition, MetaKey, Op, Recovery, SegmentStore, StoreError, StoreOptions,
+};
 
 /// How often peers are asked and how long they are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +62,11 @@ impl CopiedLog {
             purged_needs_snapshot: true,
             ..options.store
         };
+        let lost = KeptLost::open(options.lost_file.clone()).map_err(|source| StoreError::Io {
+            action: Action::Read,
+            path: options.lost_file,
+            source: Arc::new(source),
+        })?;
         let (store, recovery) = SegmentStore::open(&options.dir, store)?;
         let bounds = store.bounds();
         if bounds.last.is_none() && bounds.purged.is_none() {
@@ -84,7 +91,7 @@ impl CopiedLog {
             }),
             turn: tokio::sync::Mutex::new(()),
             peers: PeerTable::new(options.node, &options.peers, now_ms, options.timings.threshold_ms),
-            lost: KeptLost::open(options.lost_file),
+            lost,
             network: options.network,
             clock: options.clock,
             timings: options.timings,

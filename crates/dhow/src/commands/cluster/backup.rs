@@ -1,7 +1,5 @@
 //! `dhow cluster backup`: the whole state in one file.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -25,10 +23,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let bytes = client.fetch_bytes(Request::get(&["cluster", "backup"])).await?;
     let state = read_backup(&bytes).context("what the daemon sent is no backup")?;
     let path = args.file.display();
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(&args.file);
-    let mut file = file.with_context(|| format!("{path} cannot be made"))?;
-    let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+    let written = dhow_disk::create(&args.file, &bytes);
     written.with_context(|| format!("{path} cannot be written"))?;
     output::note(&format!(
         "{path}: {} bytes, revision {}, {} deployments, {} nodes",

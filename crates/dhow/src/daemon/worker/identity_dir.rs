@@ -3,12 +3,13 @@
 //! new one. The key is on disk before it is ever used: should the answer to the first request be lost, the next one is
 //! known by the same key and costs no further use of the token.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use dhow_disk::Outlives;
 use dhow_server::keys::{WorkerIdentity, WorkerKey};
 
 const KEY: &str = "key.pem";
@@ -126,19 +127,8 @@ impl IdentityDir {
 
     fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         let path = self.dir.join(name);
-        let written = self.write_beside(name, content);
+        let written = dhow_disk::replace(&path, content, Outlives::PowerCut);
         written.with_context(|| format!("{} cannot be written", path.display()))
-    }
-
-    fn write_beside(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let beside = self.dir.join(format!("{name}.new"));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&beside, self.dir.join(name))?;
-        File::open(&self.dir)?.sync_all()
     }
 }
 
