@@ -67,8 +67,9 @@ async fn kill_daemon(host: Arc<TestHost>) {
         let state = state(&host, index);
         // Its streams, and what the shell itself has open.
         assert_descriptors(state.workload.pid, 5);
-        // Its streams, the lock, a signal descriptor, two pipes, the log, and for a moment the connection.
-        assert_descriptors(state.shim.pid, 9);
+        // Its streams, lock and folder, a signal descriptor, two pipes, the folder of the log and its file, and for a
+        // moment the connection.
+        assert_descriptors(state.shim.pid, 11);
     }
     daemon.kill();
     // Ends while there is no daemon.
