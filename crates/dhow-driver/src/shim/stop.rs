@@ -100,11 +100,19 @@ impl ReplicaDirs {
         }
         clear()?;
         let dir = self.dir(name);
-        match std::fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Cause::file("removing", dir)(error))
+        // Whoever looks at the status meanwhile may make the lock's file anew.
+        const TRIES_MAX: u32 = 10;
+        let mut tries = 0;
+        loop {
+            match std::fs::remove_dir_all(&dir) {
+                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty && tries < TRIES_MAX => {
+                    tries += 1;
+                }
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Cause::file("removing", dir)(error));
+                }
+                Ok(()) | Err(_) => return Ok(()),
             }
-            Ok(()) | Err(_) => Ok(()),
         }
     }
 
