@@ -92,6 +92,10 @@ pub enum ClusterCommand {
         now_unix_secs: i64,
         believed_until_unix_secs: i64,
     },
+    /// Every server of the cluster knows this feature level now.
+    RaiseFeatureLevel {
+        level: u32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

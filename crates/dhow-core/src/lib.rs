@@ -20,4 +20,5 @@ pub mod replica;
 pub mod spec;
 pub mod state;
 pub mod step;
+pub mod stored;
 pub mod time;

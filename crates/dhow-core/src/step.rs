@@ -65,6 +65,7 @@ fn is_edit(command: &Command) -> bool {
         Command::Cluster(command) => match command {
             ClusterCommand::Bootstrap { .. }
             | ClusterCommand::TermBegan { .. }
+            | ClusterCommand::RaiseFeatureLevel { .. }
             | ClusterCommand::UseToken { .. } => false,
             ClusterCommand::IssueToken { .. }
             | ClusterCommand::RevokeToken { .. }

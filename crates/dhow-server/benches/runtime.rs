@@ -68,7 +68,7 @@ fn through_log(dir: &Path, callers: usize) -> f64 {
         request: None,
         command: command(1),
     };
-    let bytes = Bytes::from(encode_entry(&entry).expect("the entry is small"));
+    let bytes = Bytes::from(encode_entry(&entry, State::FEATURE_LEVEL).expect("the entry is small"));
     let propose = |number: usize| {
         let proposed = opened.log.propose(ProposalId(number as u64), vec![bytes.clone()]);
         proposed.expect("the queue has room for every caller");

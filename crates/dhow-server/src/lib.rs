@@ -7,6 +7,7 @@ pub mod api;
 pub mod clock;
 pub mod cluster;
 pub mod cron;
+pub mod feature_level;
 pub mod gateway;
 pub mod identity;
 pub mod keys;

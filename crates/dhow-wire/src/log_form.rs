@@ -2,17 +2,19 @@
 //! with the version of the form, then the value in postcard.
 //!
 //! Called by the runtime, which encodes what it proposes and decodes what comes back. Postcard does not describe
-//! itself, so a byte more or a field in another order is another form: it gets a new version number, and the
-//! goldens beside this file show the change in review. It never accepts a version it does not know and never
-//! panics on bytes from elsewhere.
+//! itself, so a byte more or a field in another order is another form: it gets a new number, and the goldens
+//! beside this file show the change in review. What an older form had is in `dhow_core::stored`. Older forms are
+//! read for ever, and written while the cluster's feature level says that a server may know no newer one. It never
+//! accepts a form that it does not know and never panics on bytes from elsewhere.
 
 mod entry;
 mod error;
+mod parse;
 mod snapshot;
 
-pub use entry::{ENTRY_FORM_VERSION, ENTRY_MAX_BYTES, decode_entry, encode_entry};
+pub use entry::{ENTRY_MAX_BYTES, decode_entry, encode_entry};
 pub use error::LogFormError;
-pub use snapshot::{SNAPSHOT_FORM_VERSION, SNAPSHOT_MAX_BYTES, decode_snapshot, encode_snapshot};
+pub use snapshot::{SNAPSHOT_MAX_BYTES, decode_snapshot, encode_snapshot};
 
 #[cfg(test)]
 mod tests;

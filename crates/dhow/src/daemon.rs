@@ -32,6 +32,7 @@ use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::Cluster;
 use dhow_server::cron;
+use dhow_server::feature_level::raise_feature_level;
 use dhow_server::keys::keep_renewed;
 use dhow_server::node_door::ClusterDoor;
 use dhow_server::runtime::{RuntimeHandle, RuntimeView, drain};
@@ -118,6 +119,13 @@ impl Daemon {
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
         let api_cancel = CancellationToken::new();
         let api = serve(&plane, handle, &host, bound, &api_cancel);
+        tokio::spawn(raise_feature_level(
+            Arc::clone(&plane.cluster),
+            plane.peers.clone(),
+            plane.input.clone(),
+            plane.view.clone(),
+            cancel.clone(),
+        ));
         tracing::info!(data_dir = %config.data_dir.display(), socket = %config.socket.display(), "the daemon serves");
         Ok(Self {
             cancel,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::State;
+use crate::stored::Writing;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateHash([u8; 32]);
@@ -26,10 +27,11 @@ impl fmt::Debug for StateHash {
 }
 
 impl State {
-    /// Over the binary form, which is the same for equal states because every map is ordered.
+    /// Over the binary form of the state's feature level, which is the same for equal states because every map is
+    /// ordered, and the same on servers of different versions.
     pub fn hash(&self) -> StateHash {
         let mut hasher = blake3::Hasher::new();
-        let written = postcard::to_io(self, &mut hasher).is_ok();
+        let written = postcard::to_io(&Writing::new(self.form(), self), &mut hasher).is_ok();
         // Writing into a hasher cannot fail, and every type of the state has a binary form.
         debug_assert!(written, "the state has a binary form");
         StateHash(*hasher.finalize().as_bytes())

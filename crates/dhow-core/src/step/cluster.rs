@@ -60,6 +60,7 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             now_unix_secs,
             believed_until_unix_secs,
         } => worker_cas::rotate(state, *now_unix_secs, *believed_until_unix_secs)?,
+        ClusterCommand::RaiseFeatureLevel { level } => raise_feature_level(state, *level)?,
     }
     Ok(Outcome::Done)
 }
@@ -108,14 +109,19 @@ fn bootstrap(state: &mut State, cluster_id: &Arc<str>, feature_level: u32) -> Re
     if state.cluster_id.is_some() {
         return Err(Refused::AlreadyBootstrapped);
     }
-    if feature_level > State::FEATURE_LEVEL {
+    state.cluster_id = Some(cluster_id.clone());
+    raise_feature_level(state, feature_level)
+}
+
+/// A level never falls: what was written at the higher one could not be read at the lower.
+fn raise_feature_level(state: &mut State, level: u32) -> Result<(), Refused> {
+    if level > State::FEATURE_LEVEL {
         return Err(Refused::FeatureLevel {
-            needed: feature_level,
+            needed: level,
             has: State::FEATURE_LEVEL,
         });
     }
-    state.cluster_id = Some(cluster_id.clone());
-    state.feature_level = feature_level;
+    state.feature_level = state.feature_level.max(level);
     Ok(())
 }
 

@@ -7,13 +7,14 @@ mod scale;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
+use crate::feature_level::{FEATURE_LEVEL_PATH, FeatureLevelAnswer};
 use crate::node_door::NodeDoor;
 
 /// What a door to this very node stands on; a worker has nothing else.
@@ -40,6 +41,12 @@ pub(super) fn routes() -> Router<Context> {
     door_routes()
         .route("/api/v1/internal/scale", post(scale::scale))
         .route("/api/v1/internal/assignments", get(scale::assignments))
+        .route(FEATURE_LEVEL_PATH, get(feature_level))
+}
+
+/// Which level this server knows, for the leader to ask before it raises the cluster's.
+async fn feature_level() -> Json<FeatureLevelAnswer> {
+    Json(FeatureLevelAnswer::own())
 }
 
 /// The door alone, whatever it is part of.

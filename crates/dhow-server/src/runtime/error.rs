@@ -61,6 +61,7 @@ impl WriteError {
             Self::Refused(refused) => refused_code(refused),
             Self::Unwritable(cause) => match cause.as_ref() {
                 LogFormError::TooLarge { .. } => ProblemCode::TooLarge,
+                LogFormError::OlderServers { .. } => ProblemCode::Refused,
                 LogFormError::Empty { .. }
                 | LogFormError::UnknownVersion { .. }
                 | LogFormError::Malformed { .. }

@@ -105,7 +105,8 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::RemoveSecret { .. }
         | ClusterCommand::IssueApiToken { .. }
         | ClusterCommand::RevokeApiToken { .. }
-        | ClusterCommand::RotateWorkerCa { .. } => None,
+        | ClusterCommand::RotateWorkerCa { .. }
+        | ClusterCommand::RaiseFeatureLevel { .. } => None,
     }
 }
 

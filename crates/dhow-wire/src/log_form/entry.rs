@@ -1,11 +1,10 @@
 //! One entry of the log.
 
-use dhow_core::command::Entry;
+use dhow_core::command::{ClusterCommand, Command, Entry};
+use dhow_core::stored::{Form, Writing};
 
 use super::error::LogFormError;
-
-/// The form that is written. A reader that knows a newer one reads the older ones too.
-pub const ENTRY_FORM_VERSION: u8 = 1;
+use super::parse;
 
 /// The largest entry: the store's largest record, which leaves room for one deployment file with large
 /// environment values.
@@ -13,10 +12,19 @@ pub const ENTRY_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 const WHAT: &str = "log entry";
 
-/// The bytes of an entry.
-pub fn encode_entry(entry: &Entry) -> Result<Vec<u8>, LogFormError> {
-    let bytes = postcard::to_extend(entry, vec![ENTRY_FORM_VERSION])
-        .map_err(|cause| LogFormError::Unwritable { what: WHAT, cause })?;
+/// The bytes of an entry, in the form that all servers read of a cluster at this feature level.
+pub fn encode_entry(entry: &Entry, feature_level: u32) -> Result<Vec<u8>, LogFormError> {
+    let form = match &entry.command {
+        // Every server knows the new level, or nobody would propose it.
+        Command::Cluster(ClusterCommand::RaiseFeatureLevel { .. }) => Form::NEWEST,
+        Command::Cluster(_)
+        | Command::Node(_)
+        | Command::Deployment(_)
+        | Command::Plan(_)
+        | Command::Agent(_) => Form::of_level(feature_level),
+    };
+    let bytes = postcard::to_extend(&Writing::new(form, entry), vec![form.number()])
+        .map_err(|cause| LogFormError::unwritable(WHAT, form, cause))?;
     check_size(bytes.len())?;
     Ok(bytes)
 }
@@ -24,27 +32,7 @@ pub fn encode_entry(entry: &Entry) -> Result<Vec<u8>, LogFormError> {
 /// The entry behind the bytes.
 pub fn decode_entry(bytes: &[u8]) -> Result<Entry, LogFormError> {
     check_size(bytes.len())?;
-    let (version, body) = bytes.split_first().ok_or(LogFormError::Empty { what: WHAT })?;
-    match *version {
-        ENTRY_FORM_VERSION => decode_v1(body),
-        found => Err(LogFormError::UnknownVersion {
-            what: WHAT,
-            found,
-            known: ENTRY_FORM_VERSION,
-        }),
-    }
-}
-
-fn decode_v1(body: &[u8]) -> Result<Entry, LogFormError> {
-    let (entry, rest) =
-        postcard::take_from_bytes(body).map_err(|cause| LogFormError::Malformed { what: WHAT, cause })?;
-    if !rest.is_empty() {
-        return Err(LogFormError::Trailing {
-            what: WHAT,
-            rest_bytes: rest.len(),
-        });
-    }
-    Ok(entry)
+    parse::decode(WHAT, bytes)
 }
 
 fn check_size(size_bytes: usize) -> Result<(), LogFormError> {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use dhow_core::stored::Form;
+
 #[derive(Debug, thiserror::Error)]
 pub enum LogFormError {
     #[error("the {what} is empty; it was cut off or never written")]
@@ -35,10 +37,25 @@ pub enum LogFormError {
         #[source]
         cause: postcard::Error,
     },
+    #[error(
+        "the {what} has something that servers of the version before do not know: upgrade every server of the \
+         cluster, then ask again"
+    )]
+    OlderServers { what: &'static str },
     #[error("the {what} could not be read or written")]
     Io {
         what: &'static str,
         #[source]
         cause: io::Error,
     },
+}
+
+impl LogFormError {
+    /// Every value can be written in the newest form; an older one lacks what came later.
+    pub(super) fn unwritable(what: &'static str, form: Form, cause: postcard::Error) -> Self {
+        match form == Form::NEWEST {
+            true => Self::Unwritable { what, cause },
+            false => Self::OlderServers { what },
+        }
+    }
 }

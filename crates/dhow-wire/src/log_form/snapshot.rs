@@ -3,11 +3,10 @@
 use std::io::{Read, Write};
 
 use dhow_core::state::State;
+use dhow_core::stored::Writing;
 
 use super::error::LogFormError;
-
-/// The form that is written. A reader that knows a newer one reads the older ones too.
-pub const SNAPSHOT_FORM_VERSION: u8 = 1;
+use super::parse;
 
 /// The largest snapshot that is read into memory. A replica takes about 100 bytes and a node about 1 KiB, so that
 /// a million replicas on 12,000 nodes stay below a tenth of this.
@@ -15,16 +14,17 @@ pub const SNAPSHOT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 const WHAT: &str = "snapshot";
 
-/// Writes the state.
+/// Writes the state, in the form that all servers read of a cluster at its feature level.
 pub fn encode_snapshot(state: &State, mut to: impl Write) -> Result<(), LogFormError> {
-    to.write_all(&[SNAPSHOT_FORM_VERSION])
+    let form = state.form();
+    to.write_all(&[form.number()])
         .map_err(|cause| LogFormError::Io { what: WHAT, cause })?;
     let mut kept = KeptError { to, error: None };
-    match postcard::to_io(state, &mut kept) {
+    match postcard::to_io(&Writing::new(form, state), &mut kept) {
         Ok(_) => Ok(()),
         Err(cause) => Err(match kept.error {
             Some(cause) => LogFormError::Io { what: WHAT, cause },
-            None => LogFormError::Unwritable { what: WHAT, cause },
+            None => LogFormError::unwritable(WHAT, form, cause),
         }),
     }
 }
@@ -47,27 +47,7 @@ pub(super) fn decode_limited(from: impl Read, limit_bytes: u64) -> Result<State,
             limit_bytes,
         });
     }
-    let (version, body) = bytes.split_first().ok_or(LogFormError::Empty { what: WHAT })?;
-    match *version {
-        SNAPSHOT_FORM_VERSION => decode_v1(body),
-        found => Err(LogFormError::UnknownVersion {
-            what: WHAT,
-            found,
-            known: SNAPSHOT_FORM_VERSION,
-        }),
-    }
-}
-
-fn decode_v1(body: &[u8]) -> Result<State, LogFormError> {
-    let (state, rest) =
-        postcard::take_from_bytes(body).map_err(|cause| LogFormError::Malformed { what: WHAT, cause })?;
-    if !rest.is_empty() {
-        return Err(LogFormError::Trailing {
-            what: WHAT,
-            rest_bytes: rest.len(),
-        });
-    }
-    Ok(state)
+    parse::decode(WHAT, &bytes)
 }
 
 /// Postcard turns every failure of the writer into "buffer full"; this keeps the real one.

@@ -97,6 +97,9 @@ impl Before {
                 Event::new(EventKind::TokenRevoked).with_message(id.as_ref())
             }
             ClusterCommand::RotateWorkerCa { .. } => Event::new(EventKind::WorkerCaRotated),
+            ClusterCommand::RaiseFeatureLevel { level } => {
+                Event::new(EventKind::FeatureLevelRaised).with_message(format!("level {level}"))
+            }
         };
         Some(event)
     }

@@ -10,6 +10,7 @@ pub enum EventKind {
     TokenIssued,
     TokenRevoked,
     WorkerCaRotated,
+    FeatureLevelRaised,
     SecretSet,
     SecretRemoved,
     NodeJoined,

@@ -68,13 +68,13 @@ impl Reducer {
     }
 
     fn encode(&self, command: Command, request: Option<RequestId>) -> Result<Bytes, LogFormError> {
-        encode_entry(&Entry {
+        let entry = Entry {
             time: self.now(),
             term: self.term(),
             request,
             command,
-        })
-        .map(Bytes::from)
+        };
+        encode_entry(&entry, self.state.feature_level).map(Bytes::from)
     }
 
     fn hand_in(&mut self, entries: Vec<Bytes>, waiting: Waiting) -> Result<(), RuntimeFailure> {

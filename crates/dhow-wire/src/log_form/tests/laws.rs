@@ -8,6 +8,7 @@ use dhow_core::command::{
 };
 use dhow_core::ids::{Generation, NodeId, Revision, ServiceId, ServiceName, Term};
 use dhow_core::state::{Request, State};
+use dhow_core::stored::Form;
 use dhow_core::time::ClusterTime;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -15,9 +16,11 @@ use proptest::prelude::*;
 use super::samples;
 use crate::log_form::snapshot::decode_limited;
 use crate::log_form::{
-    ENTRY_FORM_VERSION, ENTRY_MAX_BYTES, LogFormError, SNAPSHOT_FORM_VERSION, decode_entry, decode_snapshot,
-    encode_entry, encode_snapshot,
+    ENTRY_MAX_BYTES, LogFormError, decode_entry, decode_snapshot, encode_entry, encode_snapshot,
 };
+
+/// The number of the newest form.
+const NEWEST: u8 = Form::NEWEST.number();
 
 const TEXT: &str = "[ -~]{0,40}";
 
@@ -127,18 +130,18 @@ fn entry() -> impl Strategy<Value = Entry> {
 proptest! {
     #[test]
     fn an_entry_is_read_back_as_it_was(entry in entry()) {
-        let bytes = encode_entry(&entry).unwrap();
+        let bytes = encode_entry(&entry, State::FEATURE_LEVEL).unwrap();
         prop_assert_eq!(decode_entry(&bytes).unwrap(), entry);
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(mut bytes in vec(any::<u8>(), 0..600), known: bool) {
         if known && let Some(version) = bytes.first_mut() {
-            *version = ENTRY_FORM_VERSION;
+            *version = NEWEST;
         }
         if let Ok(entry) = decode_entry(&bytes) {
             // Postcard takes a number in more than one way; the value is what counts.
-            prop_assert_eq!(decode_entry(&encode_entry(&entry).unwrap()).unwrap(), entry);
+            prop_assert_eq!(decode_entry(&encode_entry(&entry, State::FEATURE_LEVEL).unwrap()).unwrap(), entry);
         }
         let _ = decode_snapshot(bytes.as_slice());
     }
@@ -146,7 +149,7 @@ proptest! {
     #[test]
     fn a_damaged_entry_never_panics(at: prop::sample::Index, place: prop::sample::Index, byte: u8) {
         let command = at.get(&samples::commands()).clone();
-        let mut bytes = encode_entry(&samples::entry(command)).unwrap();
+        let mut bytes = encode_entry(&samples::entry(command), State::FEATURE_LEVEL).unwrap();
         let place = place.index(bytes.len());
         bytes[place] = byte;
         let _ = decode_entry(&bytes);
@@ -173,7 +176,7 @@ fn an_enormous_length_is_no_reason_to_make_room() {
         let _ = decode_snapshot(bytes.as_slice());
     }
     for command in samples::commands() {
-        let entry = encode_entry(&samples::entry(command)).unwrap();
+        let entry = encode_entry(&samples::entry(command), State::FEATURE_LEVEL).unwrap();
         for place in 1..entry.len() {
             let _ = decode_entry(&[&entry[..place], &enormous, &entry[place + 1..]].concat());
         }
@@ -183,7 +186,7 @@ fn an_enormous_length_is_no_reason_to_make_room() {
 #[test]
 fn a_cut_entry_is_refused_at_every_length() {
     for command in samples::commands() {
-        let bytes = encode_entry(&samples::entry(command)).unwrap();
+        let bytes = encode_entry(&samples::entry(command), State::FEATURE_LEVEL).unwrap();
         for length in 0..bytes.len() {
             assert!(decode_entry(&bytes[..length]).is_err(), "cut at {length}");
         }
@@ -193,21 +196,21 @@ fn a_cut_entry_is_refused_at_every_length() {
 #[test]
 fn what_cannot_be_is_refused_with_the_reason() {
     assert!(matches!(decode_entry(&[]), Err(LogFormError::Empty { .. })));
-    let newer = decode_entry(&[ENTRY_FORM_VERSION + 1, 0, 0]).unwrap_err();
+    let newer = decode_entry(&[NEWEST + 1, 0, 0]).unwrap_err();
     assert_eq!(
         newer.to_string(),
-        "the log entry has form 2, this version reads up to form 1: start a version of Dhow that is at least as \
+        "the log entry has form 3, this version reads up to form 2: start a version of Dhow that is at least as \
          new as the one that wrote it"
     );
-    let newer = decode_snapshot([SNAPSHOT_FORM_VERSION + 1].as_slice()).unwrap_err();
-    assert!(matches!(newer, LogFormError::UnknownVersion { found: 2, .. }));
-    let mut long = encode_entry(&samples::entry_with_request()).unwrap();
+    let newer = decode_snapshot([NEWEST + 1].as_slice()).unwrap_err();
+    assert!(matches!(newer, LogFormError::UnknownVersion { found: 3, .. }));
+    let mut long = encode_entry(&samples::entry_with_request(), State::FEATURE_LEVEL).unwrap();
     long.push(0);
     assert!(matches!(
         decode_entry(&long),
         Err(LogFormError::Trailing { rest_bytes: 1, .. })
     ));
-    let huge = vec![ENTRY_FORM_VERSION; ENTRY_MAX_BYTES + 1];
+    let huge = vec![NEWEST; ENTRY_MAX_BYTES + 1];
     assert!(matches!(decode_entry(&huge), Err(LogFormError::TooLarge { .. })));
 }
 
@@ -217,7 +220,7 @@ fn an_entry_above_the_limit_is_not_written() {
         name: "large".into(),
         sealed: vec![0; ENTRY_MAX_BYTES].into(),
     });
-    let error = encode_entry(&samples::entry(command)).unwrap_err();
+    let error = encode_entry(&samples::entry(command), State::FEATURE_LEVEL).unwrap_err();
     assert!(matches!(error, LogFormError::TooLarge { .. }), "{error}");
 }
 
@@ -237,7 +240,7 @@ fn a_writer_that_fails_is_the_cause() {
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             match bytes {
-                [version] if *version == SNAPSHOT_FORM_VERSION => Ok(1),
+                [version] if *version == NEWEST => Ok(1),
                 _ => Err(io::ErrorKind::StorageFull.into()),
             }
         }

@@ -34,7 +34,7 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken, RotateWorkerCa);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel);
 variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
@@ -167,7 +167,7 @@ fn cluster() -> Vec<ClusterCommand> {
     vec![
         ClusterCommand::Bootstrap {
             cluster_id: "c-1".into(),
-            feature_level: 1,
+            feature_level: State::FEATURE_LEVEL,
         },
         ClusterCommand::TermBegan { leader: NodeId(1) },
         ClusterCommand::IssueToken {
@@ -199,6 +199,7 @@ fn cluster() -> Vec<ClusterCommand> {
             now_unix_secs: 1_700_000_000,
             believed_until_unix_secs: 1_700_086_400,
         },
+        ClusterCommand::RaiseFeatureLevel { level: 2 },
     ]
 }
 
@@ -351,7 +352,7 @@ pub fn state() -> State {
     let first = [
         Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "c-1".into(),
-            feature_level: 1,
+            feature_level: State::FEATURE_LEVEL,
         }),
         Command::Cluster(ClusterCommand::TermBegan { leader: NodeId(1) }),
         Command::Node(NodeCommand::Register {
