@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::balance::Balancer;
 use crate::drivers::{Drivers, Found};
-use crate::keeper::{Ask, Incoming, Keeper};
+use crate::highest::HighestFile;
+use crate::keeper::{Ask, Incoming, Keeper, Memory};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
@@ -66,9 +67,13 @@ impl Agent {
     /// Reads the ledger and looks at the host; starts nothing.
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
         let (dir, incarnation) = (options.dir, rand::random::<u64>());
-        let ledger = tokio::task::spawn_blocking(move || Ledger::open(&dir, incarnation));
-        let ledger = ledger.await.map_err(|_| AgentError::LedgerLost)?;
-        let ledger = ledger.map_err(AgentError::Ledger)?;
+        let memory = tokio::task::spawn_blocking(move || {
+            let ledger = Ledger::open(&dir, incarnation)?;
+            let highest = HighestFile::open(&dir)?;
+            Ok(Memory { ledger, highest })
+        });
+        let memory = memory.await.map_err(|_| AgentError::LedgerLost)?;
+        let memory = memory.map_err(AgentError::Ledger)?;
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
@@ -96,7 +101,7 @@ impl Agent {
             asks,
         };
         Ok(Self {
-            keeper: Keeper::new(context, ledger, names, settled),
+            keeper: Keeper::new(context, memory, names, settled),
             found,
             incoming: Incoming {
                 happenings,

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentError;
 use crate::drivers::Found;
+use crate::highest::{HighestFile, Verdict};
 use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::present::PresentReplica;
@@ -35,6 +36,12 @@ pub struct Incoming {
     pub asks: mpsc::Receiver<Ask>,
 }
 
+/// What the node knows from before.
+pub struct Memory {
+    pub ledger: Ledger,
+    pub highest: HighestFile,
+}
+
 struct RunnerHandle {
     wish: watch::Sender<Wish>,
     task: JoinHandle<()>,
@@ -45,6 +52,8 @@ pub struct Keeper {
     context: Arc<Context>,
     /// Lent to a blocking task while it is written.
     ledger: Option<Ledger>,
+    /// Likewise.
+    highest: Option<HighestFile>,
     runners: BTreeMap<ReplicaName, RunnerHandle>,
     assigned: BTreeMap<ReplicaName, Arc<ServiceSpec>>,
     reporting: Reporting,
@@ -58,15 +67,17 @@ pub struct Keeper {
 impl Keeper {
     pub fn new(
         context: Arc<Context>,
-        ledger: Ledger,
+        memory: Memory,
         names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
         settled: watch::Sender<bool>,
     ) -> Self {
+        context.session.acted_on(memory.highest.highest());
         Self {
             reporting: Reporting::new(Arc::clone(&context.session)),
             poll: Poll::new(Arc::clone(&context.session)),
             context,
-            ledger: Some(ledger),
+            ledger: Some(memory.ledger),
+            highest: Some(memory.highest),
             runners: BTreeMap::new(),
             assigned: BTreeMap::new(),
             names,
@@ -121,9 +132,10 @@ impl Keeper {
                     }
                 }
                 update = self.poll.answered() => {
-                    if let Some(update) = self.poll.take(update) {
-                        self.is_assigned = true;
-                        self.take_assignment(update).await;
+                    if let Some(update) = self.poll.take(update)
+                        && let Err(error) = self.take_update(update).await
+                    {
+                        break Err(error);
                     }
                 }
                 Some(ask) = asks.recv() => {
@@ -264,6 +276,46 @@ impl Keeper {
         let (ledger, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
         self.ledger = Some(ledger);
         outcome.map_err(AgentError::Ledger)
+    }
+
+    /// Acts on what the node is told, where nothing newer was acted on: that it does so is on disk before.
+    async fn take_update(&mut self, update: Dispatch) -> Result<(), AgentError> {
+        let mut file = self.highest.take().ok_or(AgentError::LedgerLost)?;
+        let news = match file.highest().judge(&update) {
+            Verdict::Act(news) => news,
+            Verdict::Older => {
+                let (known, term) = (file.highest(), update.term.unwrap_or_default());
+                tracing::error!(
+                    %term, revision = %update.revision, known_term = known.term, known_revision = known.revision,
+                    "an order is older than what this node has acted on, and is not carried out: the server that gave \
+                     it missed its own replacement, or was begun from an older copy. What runs goes on"
+                );
+                self.poll.refused();
+                self.highest = Some(file);
+                return Ok(());
+            }
+        };
+        if let Some(news) = news {
+            let written = tokio::task::spawn_blocking(move || {
+                let outcome = file.put(news);
+                (file, outcome)
+            });
+            let (written, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
+            file = written;
+            if let Err(error) = outcome {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "an order waits until it can be noted that it is acted on");
+                self.poll.refused();
+                self.highest = Some(file);
+                return Ok(());
+            }
+            self.context.session.acted_on(file.highest());
+        }
+        self.highest = Some(file);
+        self.poll.taken(update.revision);
+        self.is_assigned = true;
+        self.take_assignment(update).await;
+        Ok(())
     }
 
     async fn take_assignment(&mut self, update: Dispatch) {

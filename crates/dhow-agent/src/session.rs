@@ -13,6 +13,8 @@ use dhow_core::ids::Revision;
 pub use dhow_core::mirror::ReportBody;
 use tokio::sync::watch;
 
+use crate::highest::Highest;
+
 pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
 
 /// The agent's way to the control plane. Calls may be dropped at any time.
@@ -28,6 +30,9 @@ pub trait Session: Send + Sync + 'static {
 
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
+
+    /// The newest order that the node has acted on: no server below it is its leader.
+    fn acted_on(&self, _highest: &Highest) {}
 
     /// How often the control plane wants to hear of the node; none where it does not say.
     fn pace(&self) -> Option<watch::Receiver<Pace>> {

@@ -4,13 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{Generation, NodeId, ReplicaName, Revision, RoleId, ServiceId, ServiceKey};
+use crate::ids::{Generation, NodeId, ReplicaName, Revision, RoleId, ServiceId, ServiceKey, Term};
 use crate::spec::ServiceSpec;
 use crate::state::{Assigned, AssignmentChange, State};
 
 /// What a node is to run, or what of that has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatch {
+    /// The term of the state that it was read from. None where whoever gives it keeps count of what is newer by
+    /// itself.
+    pub term: Option<Term>,
+    /// The cluster whose state that is, where it has said its name.
+    pub cluster: Option<Arc<str>>,
     pub revision: Revision,
     /// It is everything: what it does not name is not to run.
     pub whole: bool,
@@ -54,6 +59,8 @@ pub fn dispatch_since(state: &State, node: NodeId, last: Option<Revision>) -> Op
         }),
     });
     Some(Dispatch {
+        term: Some(state.term),
+        cluster: state.cluster_id.clone(),
         revision: assignments.revision,
         whole,
         changes: changes.collect(),

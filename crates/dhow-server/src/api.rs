@@ -5,6 +5,7 @@
 //! the reducer's inbox, and what only a node has comes through the node door.
 
 mod access;
+mod barrier;
 mod caller;
 mod cluster;
 mod context;

@@ -279,15 +279,22 @@ impl Poll {
     pub fn take(&mut self, answer: Result<Dispatch, SessionError>) -> Option<Dispatch> {
         self.call = None;
         match answer {
-            Ok(update) => {
-                self.patience = Patience::default();
-                self.last = Some(update.revision);
-                Some(update)
-            }
+            Ok(update) => Some(update),
             Err(error) => {
                 self.patience.failed("the assignment cannot be had", &error);
                 None
             }
         }
+    }
+
+    /// What was given is acted on.
+    pub fn taken(&mut self, revision: Revision) {
+        self.patience = Patience::default();
+        self.last = Some(revision);
+    }
+
+    /// What was given is not acted on: it is asked for again, after a pause.
+    pub fn refused(&mut self) {
+        self.patience.failures = self.patience.failures.saturating_add(1);
     }
 }

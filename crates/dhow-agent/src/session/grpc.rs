@@ -31,6 +31,7 @@ use tokio::task::AbortHandle;
 use tonic::{Request, Status};
 
 use super::{Pace, Report, ReportAnswer, Session, SessionError, SessionFuture};
+use crate::highest::Highest;
 use crate::limits::CALL_TIMEOUT;
 use link::{Link, Shared};
 use mailbox::Found;
@@ -217,6 +218,10 @@ impl Session for GrpcSession {
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
         Box::pin(self.fetch(names))
+    }
+
+    fn acted_on(&self, highest: &Highest) {
+        self.shared.highest.send_replace(highest.clone());
     }
 
     fn pace(&self) -> Option<watch::Receiver<Pace>> {

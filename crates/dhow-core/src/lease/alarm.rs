@@ -1,4 +1,6 @@
-//! Why expiry is held: signs that it is the leader that is ill, not the nodes.
+//! Signs that it is the leader that is ill, not the nodes: why expiry is held, or why nodes do not follow it.
+
+use crate::ids::{NodeId, Term};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseAlarm {
@@ -12,4 +14,14 @@ pub enum LeaseAlarm {
          missed heartbeats. No node is given up for now; check this server's load"
     )]
     LateTimer { late_ms: u64 },
+    #[error(
+        "node {node} has followed this cluster in term {followed}, above term {term} of this server: the state here is \
+         older than what the node has acted on, and it takes no orders of it. Was a server begun from a copy of old \
+         files? `dhow cluster backup`, then `dhow cluster restore` on all servers, begins above every term"
+    )]
+    HigherTerm {
+        node: NodeId,
+        followed: Term,
+        term: Term,
+    },
 }

@@ -13,6 +13,7 @@ use dhow_core::state::ApiRole;
 use dhow_wire::token::CaFingerprint;
 use dhow_wire::{AccessToken, ProblemCode};
 
+use super::barrier::Barrier;
 use super::context::Api;
 use super::problem::ApiProblem;
 use crate::identity::Identity;
@@ -35,6 +36,7 @@ pub struct Access {
     manager: ServiceManager,
     /// Of the cluster's CA, where there is a cluster key.
     ca: Option<CaFingerprint>,
+    barrier: Barrier,
 }
 
 /// Where a request came from. Each one that is served carries it; one without it is treated as from the network.
@@ -54,11 +56,36 @@ pub enum Peer {
 impl Access {
     pub fn new(api: &Api, ca: Option<CaFingerprint>) -> Self {
         let manager = api.manager.clone();
-        Self { manager, ca }
+        let barrier = Barrier::new(api);
+        Self { manager, ca, barrier }
     }
 
     pub(super) fn ca(&self) -> Option<CaFingerprint> {
         self.ca
+    }
+
+    /// The same as [`Self::check`], but never from what may be old: a token that this server does not know may just
+    /// have been made, and one with which a command is to run in a replica may just have been revoked.
+    pub(super) async fn admit(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
+        let checked = self.check(request);
+        let is_unsure = match &checked {
+            Ok(_) => is_exec(request.uri().path()),
+            Err(_) => self.shows_unknown_token(request),
+        };
+        if !is_unsure {
+            return checked;
+        }
+        self.barrier.wait().await?;
+        match checked {
+            Err(_) | Ok(Principal::Token { .. }) => self.check(request),
+            Ok(principal) => Ok(principal),
+        }
+    }
+
+    /// Whether it was refused for a token of which this server knows nothing.
+    fn shows_unknown_token(&self, request: &Request) -> bool {
+        let token = shown(request.headers());
+        token.is_some_and(|token| !self.manager.state().api_tokens.contains_key(token.id()))
     }
 
     /// Lets a request in and says whose it is, or why not. Who speaks for others is decided here alone: the headers
@@ -146,6 +173,19 @@ impl Access {
             role: known.role,
         })
     }
+}
+
+/// The token of a request, where it has one that is well formed.
+fn shown(headers: &HeaderMap) -> Option<AccessToken> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, word) = value.split_once(' ')?;
+    let token = AccessToken::parse(word).ok();
+    token.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+}
+
+/// What runs a command in a replica does not go through the log, where a state that is old would be found out.
+fn is_exec(path: &str) -> bool {
+    path.starts_with("/api/v1/deployments/") && path.ends_with("/exec")
 }
 
 fn forbidden(detail: &str) -> ApiProblem {

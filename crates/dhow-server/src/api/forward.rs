@@ -25,9 +25,9 @@ use super::problem::ApiProblem;
 use crate::peer_http::PeerHttpError;
 
 /// Marks a request that another server has passed on: it is not passed on again.
-static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwarded");
+pub(super) static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwarded");
 /// The revision of the state that an answer was made from.
-static REVISION: HeaderName = HeaderName::from_static("x-dhow-revision");
+pub(super) static REVISION: HeaderName = HeaderName::from_static("x-dhow-revision");
 
 /// Headers that belong to one connection and are not passed on.
 const HOP_HEADERS: [HeaderName; 6] = [
@@ -143,7 +143,7 @@ async fn answer(context: &Context, kept: &Kept, next: Next) -> Response {
         let attempt = match leadership.leader {
             Some(_) if leadership.is_here => here(context, kept, next.clone()).await,
             Some(leader) => there(context, kept, NodeId(leader)).await,
-            None => Attempt::Again(no_leader(context).into_response()),
+            None => Attempt::Again(no_leader(context.api.cluster.mode()).into_response()),
         };
         let response = match attempt {
             Attempt::Done(response) => return response,
@@ -162,7 +162,7 @@ async fn answer(context: &Context, kept: &Kept, next: Next) -> Response {
 /// A request that was passed on is answered by the leader or by nobody: the one who passed it on looks again.
 async fn answer_forwarded(context: &Context, kept: &Kept, next: Next) -> Response {
     if !context.manager().view().leadership().is_here {
-        return no_leader(context).into_response();
+        return no_leader(context.api.cluster.mode()).into_response();
     }
     let mut response = match here(context, kept, next).await {
         Attempt::Done(response) | Attempt::Again(response) => response,
@@ -176,7 +176,7 @@ async fn answer_forwarded(context: &Context, kept: &Kept, next: Next) -> Respons
 
 async fn here(context: &Context, kept: &Kept, next: Next) -> Attempt {
     if kept.is_read() && context.api.cluster.barrier().await.is_err() {
-        return Attempt::Again(no_leader(context).into_response());
+        return Attempt::Again(no_leader(context.api.cluster.mode()).into_response());
     }
     let response = next.run(kept.request()).await;
     let code = response.extensions().get::<ProblemCode>().copied();
@@ -190,7 +190,7 @@ async fn here(context: &Context, kept: &Kept, next: Next) -> Attempt {
 async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
     let members = context.api.cluster.members();
     let Some(member) = members.iter().find(|member| member.node == leader) else {
-        return Attempt::Again(no_leader(context).into_response());
+        return Attempt::Again(no_leader(context.api.cluster.mode()).into_response());
     };
     let asked = context
         .api
@@ -270,8 +270,8 @@ async fn received(context: &Context, kept: &Kept, response: Response) -> Attempt
     }
 }
 
-fn no_leader(context: &Context) -> ApiProblem {
-    let needed = match context.api.cluster.mode() {
+pub(super) fn no_leader(mode: ClusterModeName) -> ApiProblem {
+    let needed = match mode {
         ClusterModeName::Static => "the lowest healthy peer takes over within the `failure_threshold`",
         ClusterModeName::SingleNode | ClusterModeName::Raft | ClusterModeName::WorkerTier => {
             "a majority of its servers must run and reach each other"

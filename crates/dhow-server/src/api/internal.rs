@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+use super::barrier;
 use super::context::Context;
 use crate::feature_level::{FEATURE_LEVEL_PATH, FeatureLevelAnswer};
 use crate::node_door::NodeDoor;
@@ -42,6 +43,7 @@ pub(super) fn routes() -> Router<Context> {
         .route("/api/v1/internal/scale", post(scale::scale))
         .route("/api/v1/internal/assignments", get(scale::assignments))
         .route(FEATURE_LEVEL_PATH, get(feature_level))
+        .route(barrier::PATH, get(barrier::reached))
 }
 
 /// Which level this server knows, for the leader to ask before it raises the cluster's.

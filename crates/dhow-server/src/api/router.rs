@@ -113,7 +113,7 @@ fn refusal(problem: ApiProblem) -> Response {
 
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match access.check(&mut request) {
+    match access.admit(&mut request).await {
         Ok(principal) => request.extensions_mut().insert(principal),
         Err(problem) => return refusal(problem),
     };

@@ -7,6 +7,7 @@ mod doors;
 mod images_and_secrets;
 mod input;
 mod listing;
+mod old_state;
 mod progress;
 mod serving;
 mod streams;

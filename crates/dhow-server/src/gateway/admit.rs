@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, NodeCommand, Refused};
-use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
 use super::caller::Caller;
@@ -12,18 +12,18 @@ use crate::identity::Identity;
 use crate::runtime::WriteError;
 
 impl Inner {
-    /// Makes sure that the state knows the node as it is now. Its lease was renewed before: should this be cut off
+    /// Makes sure that the state, a confirmed one, knows the node as it is now. Its lease was renewed before: should this be cut off
     /// half-way, the node is given up in time and not kept for ever.
-    pub(super) async fn admit(&self, caller: &Caller, told: Option<proto::NodeInfo>) -> Result<(), Refusal> {
+    pub(super) async fn admit(
+        &self,
+        caller: &Caller,
+        state: &State,
+        told: Option<proto::NodeInfo>,
+    ) -> Result<(), Refusal> {
         let told = told.map(from_node_info).transpose();
         let told = told.map_err(|error| Refusal::Malformed(error.to_string()))?;
         let node = caller.node();
-        let known = self
-            .options
-            .view
-            .state()
-            .node(node)
-            .map(|node| Arc::clone(&node.info));
+        let known = state.node(node).map(|node| Arc::clone(&node.info));
         let info = match (caller.identity, known, told) {
             (Identity::Member(_), Some(known), Some(told)) => changed(&known, of_member(told)),
             (Identity::Member(_), None, Some(told)) => Some(of_member(told)),

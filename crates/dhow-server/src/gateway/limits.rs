@@ -52,6 +52,10 @@ pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// for that.
 pub const WARM_UP_MS: u64 = 3_000;
 
+/// How long a server may take to make sure that it still leads, before whoever asked is sent on: a round among the
+/// servers takes milliseconds, and a node waits five seconds for its session.
+pub const BARRIER_MAX_MS: u64 = 3_000;
+
 /// How long a report may take to become durable before its node is told to try again: below the eight seconds after
 /// which a node believes that its server is gone.
 pub const REPORT_ANSWER_MAX_MS: u64 = 5_000;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use dhow_core::ids::{NodeId, Revision};
+use dhow_core::ids::{NodeId, Revision, Term};
+use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest,
     SessionEvent, SessionRequest, StatusAck, StatusReport,
@@ -14,7 +15,7 @@ use tonic::{Request, Response, Status};
 use tower::ServiceExt;
 
 use super::caller::Caller;
-use super::limits::WARM_UP_MS;
+use super::limits::{BARRIER_MAX_MS, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
@@ -117,6 +118,39 @@ impl Inner {
         .ok_or_else(|| self.not_leader())
     }
 
+    /// The state with everything in it that any server had acknowledged before this was called. A server that was
+    /// paused or cut off may still believe that it leads: nothing that ends work or gives something away is said
+    /// before the others have confirmed it. One round serves all who wait.
+    pub async fn confirmed_state(&self) -> Result<Arc<State>, Refusal> {
+        self.leading_term().await?;
+        let clock = &self.options.clock;
+        let until_ms = clock.monotonic_ms().saturating_add(BARRIER_MAX_MS);
+        tokio::select! {
+            biased;
+            latest = self.options.view.latest() => latest.map_err(|error| self.refusal(error)),
+            () = clock.sleep_until_monotonic(until_ms) => Err(Refusal::NotLeader { leader: None }),
+        }
+    }
+
+    /// The state, with the node in it; that it is unknown is said of a confirmed one alone.
+    pub async fn state_with(&self, node: NodeId) -> Result<Arc<State>, Refusal> {
+        let state = self.options.view.state();
+        if state.node(node).is_some() {
+            return Ok(state);
+        }
+        if !self
+            .rates
+            .allow(node, Kind::Call, self.options.clock.monotonic_ms())
+        {
+            return Err(Refusal::TooOften);
+        }
+        let state = self.confirmed_state().await?;
+        match state.node(node).is_some() {
+            true => Ok(state),
+            false => Err(Refusal::UnknownNode),
+        }
+    }
+
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Refusal> {
         Caller::of(request, self.options.trust_loopback_claims)
     }
@@ -147,7 +181,13 @@ impl Inner {
         let node = caller.node();
         let is_known = self.options.view.state().node(node).is_some();
         let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
-        if let Err(refusal) = self.admit(&caller, request.info).await {
+        let admitted = async {
+            let state = self.confirmed_state().await?;
+            let followed = Term(request.highest_term);
+            self.check_followed(&state, node, &request.highest_cluster, followed)?;
+            self.admit(&caller, &state, request.info).await
+        };
+        if let Err(refusal) = admitted.await {
             if !is_known {
                 self.options.leases.forget(node);
             }
@@ -168,15 +208,29 @@ impl Inner {
         Ok(SessionStream::new(Arc::clone(self), node, guard, term, last).begin(opened))
     }
 
+    /// A node that has acted on a higher term than this cluster has reached follows another history of it: it would
+    /// refuse whatever it is told here, and is given no session, so that its work goes elsewhere.
+    fn check_followed(
+        &self,
+        state: &State,
+        node: NodeId,
+        cluster_id: &str,
+        followed: Term,
+    ) -> Result<(), Refusal> {
+        if followed <= state.term || state.cluster_id.as_deref() != Some(cluster_id) {
+            return Ok(());
+        }
+        self.options.leases.higher_term(node, followed, state.term);
+        Err(Refusal::NotLeader { leader: None })
+    }
+
     async fn report(&self, request: Request<StatusReport>) -> Result<StatusAck, Refusal> {
         let caller = self.caller(&request)?;
         let report = request.into_inner();
         caller.check_named(report.node_id)?;
         self.leading_term().await?;
         let node = caller.node();
-        if self.options.view.state().node(node).is_none() {
-            return Err(Refusal::UnknownNode);
-        }
+        self.state_with(node).await?;
         let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
         self.take_status(node, ttl_secs, report).await
     }
@@ -184,11 +238,13 @@ impl Inner {
     async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
         let caller = self.caller(&request)?;
         self.leading_term().await?;
-        let (node, state) = (caller.node(), self.options.view.state());
+        let node = caller.node();
+        self.state_with(node).await?;
+        self.hear_caller(&caller, Kind::Secrets)?;
+        let state = self.confirmed_state().await?;
         if state.node(node).is_none() {
             return Err(Refusal::UnknownNode);
         }
-        self.hear_caller(&caller, Kind::Secrets)?;
         secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
     }
 }

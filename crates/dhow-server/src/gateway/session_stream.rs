@@ -76,7 +76,10 @@ impl SessionStream {
                 return None;
             }
             self.changes.borrow_and_update();
-            self.look();
+            match self.inner.state_with(self.node).await {
+                Ok(state) => self.look(&state),
+                Err(refusal) => self.end(&refusal),
+            }
             if self.waiting.is_empty()
                 && let Some(refusal) = self.wait().await
             {
@@ -86,15 +89,13 @@ impl SessionStream {
     }
 
     /// Takes from the state what the node has not been told.
-    fn look(&mut self) {
-        let state = self.inner.options.view.state();
+    fn look(&mut self, state: &State) {
         let Some(node) = state.node(self.node) else {
-            self.end(&Refusal::UnknownNode);
             return;
         };
         let (drain, revision) = (node.drain, state.revision);
         if self.inner.options.carries_assignments {
-            self.look_for_assignments(&state);
+            self.look_for_assignments(state);
         }
         let shuts_down = match drain {
             Drain::Draining { shutdown } | Drain::Drained { shutdown } => shutdown,

@@ -25,7 +25,7 @@ impl Inner {
             .body
             .ok_or_else(|| Refusal::Malformed("the report says nothing".into()))?;
         let told = from_body(&body).map_err(|error| Refusal::Malformed(error.to_string()))?;
-        let state = self.options.view.state();
+        let state = self.state_with(node).await?;
         let is_ready = state.node(node).ok_or(Refusal::UnknownNode)?.is_ready();
         let ack = StatusAck {
             next_ttl_secs: ttl_secs,

@@ -26,6 +26,8 @@ use crate::leases::tests::support::{OWN, TestServer, info};
 use crate::runtime::{InboxError, ReducerInput};
 use crate::secrets::SecretBox;
 
+mod ex_leader;
+
 struct Door {
     server: TestServer,
     gateway: NodeGateway,
@@ -114,6 +116,7 @@ fn hello(node_id: u64) -> SessionRequest {
         last_revision: None,
         instance: 1,
         info: Some(to_node_info(&info(NodeRole::Server))),
+        ..SessionRequest::default()
     }
 }
 

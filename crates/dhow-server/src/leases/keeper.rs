@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::{AdaptiveTtlConfig, LeaseAlarm, LeaseTable};
 use dhow_core::state::State;
 use tokio::sync::watch;
@@ -17,6 +17,9 @@ use crate::runtime::{Event, EventLogSender, InputSender, RuntimeView};
 /// How often the leader lets time pass: a lease ends at most this much late, and a late timer shows within it. An
 /// empty turn costs a microsecond.
 const TURN_MS: u64 = 500;
+
+/// How often it is told that nodes follow a higher term: thousands may, and try again every few seconds.
+const HIGHER_TERM_EVERY_MS: u64 = 60_000;
 
 /// What a keeper is made with.
 pub struct LeaseOptions {
@@ -42,6 +45,8 @@ struct Shared {
     table: Mutex<LeaseTable>,
     /// The term in which this server keeps leases; none while it does not lead.
     term: watch::Sender<Option<u64>>,
+    /// When it was last told that a node follows a higher term.
+    higher_term_ms: Mutex<Option<u64>>,
 }
 
 impl LeaseKeeper {
@@ -52,6 +57,7 @@ impl LeaseKeeper {
                 options,
                 table,
                 term: watch::Sender::new(None),
+                higher_term_ms: Mutex::new(None),
             }),
         }
     }
@@ -97,6 +103,21 @@ impl LeaseKeeper {
     /// A server cannot be reached by the others; its last sign of life was at this monotonic time.
     pub fn peer_unreachable(&self, node: NodeId, last_sign_ms: u64) {
         self.evidence(node, last_sign_ms);
+    }
+
+    /// A node has acted on a higher term than this cluster has reached.
+    pub fn higher_term(&self, node: NodeId, followed: Term, term: Term) {
+        let now_ms = self.now_ms();
+        let mut told_ms = self
+            .shared
+            .higher_term_ms
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if told_ms.is_none_or(|told_ms| now_ms.saturating_sub(told_ms) >= HIGHER_TERM_EVERY_MS) {
+            *told_ms = Some(now_ms);
+            drop(told_ms);
+            self.raise(LeaseAlarm::HigherTerm { node, followed, term });
+        }
     }
 
     /// A node was removed from the cluster.

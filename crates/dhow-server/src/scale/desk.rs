@@ -267,6 +267,9 @@ impl ScaleDesk {
             changes.push(change(key, held, |_| true));
         }
         Some(Dispatch {
+            // This desk has refused what is older than what it holds.
+            term: None,
+            cluster: None,
             revision: Revision(now),
             whole: seen.is_none() && !self.inner.is_lost,
             changes,

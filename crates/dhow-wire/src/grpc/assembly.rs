@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
 use dhow_core::ids::{
-    DeploymentName, Generation, NameError, ReplicaName, Revision, RoleName, ServiceKey, ServiceName,
+    DeploymentName, Generation, NameError, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, Term,
 };
 use dhow_core::spec::ServiceSpec;
 
@@ -24,10 +24,14 @@ impl Assembly {
     /// Takes a part; the whole assignment once it was the last one.
     pub fn push(&mut self, part: proto::Assignment) -> Result<Option<Dispatch>, Malformed> {
         let (revision, whole) = (Revision(part.revision), part.whole);
+        let term = Some(Term(part.term)).filter(|term| term.0 > 0);
         let mut dispatch = match self.begun.take() {
-            Some(begun) if begun.revision == revision && begun.whole == whole => begun,
+            Some(begun) if begun.revision == revision && begun.whole == whole && begun.term == term => begun,
             Some(_) => return Err(Malformed::Parts),
             None => Dispatch {
+                term,
+                // Said once, when the session opens.
+                cluster: None,
                 revision,
                 whole,
                 changes: Vec::new(),

@@ -21,6 +21,7 @@ pub fn to_assignments(dispatch: &Dispatch) -> Result<Vec<proto::Assignment>, Mal
         whole: dispatch.whole,
         more,
         services: Vec::new(),
+        term: dispatch.term.unwrap_or_default().0,
     };
     let mut parts = vec![part(false)];
     let mut size_bytes = 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
 use dhow_core::ids::{
-    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName,
+    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, Term,
 };
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::{Machine, ReplicaEvent};
@@ -66,6 +66,8 @@ fn arrives(dispatch: &Dispatch) -> (usize, Dispatch) {
 fn an_assignment_arrives_as_it_was_sent() {
     let (old, new) = (spec(1), spec(2));
     let dispatch = Dispatch {
+        term: Some(Term(4)),
+        cluster: None,
         revision: Revision(9),
         whole: false,
         changes: vec![
@@ -83,6 +85,8 @@ fn an_assignment_arrives_as_it_was_sent() {
     };
     assert_eq!(arrives(&dispatch), (1, dispatch));
     let empty = Dispatch {
+        term: None,
+        cluster: None,
         revision: Revision(3),
         whole: true,
         changes: Vec::new(),
@@ -101,6 +105,8 @@ fn a_long_assignment_comes_in_parts() {
         }
     });
     let dispatch = Dispatch {
+        term: Some(Term(4)),
+        cluster: None,
         revision: Revision(9),
         whole: true,
         changes: changes.collect(),
@@ -117,6 +123,7 @@ fn parts_of_different_assignments_are_refused() {
         whole: true,
         more,
         services: Vec::new(),
+        term: 4,
     };
     let mut assembly = Assembly::default();
     assert!(assembly.push(part(1, true)).unwrap().is_none());
@@ -134,6 +141,7 @@ fn bad_names_and_specs_are_named() {
             revision: 1,
             whole: false,
             more: false,
+            term: 1,
             services: vec![proto::ServiceAssignment {
                 deployment: deployment.into(),
                 service: "web".into(),

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dhow_core::dispatch::Dispatch;
+use dhow_core::ids::Term;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
 use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
@@ -17,6 +19,7 @@ use super::routes::Endpoint;
 use super::seeker::Seeker;
 use super::standing::Standing;
 use super::wire::{Client, connect};
+use crate::highest::Highest;
 use crate::limits::OPEN_TIMEOUT;
 use crate::session::Pace;
 
@@ -28,6 +31,8 @@ pub(super) struct Shared {
     pub pace: watch::Sender<Pace>,
     pub standing: watch::Sender<Standing>,
     pub drains: watch::Sender<bool>,
+    /// The newest order that the agent has acted on.
+    pub highest: watch::Sender<Highest>,
     /// The session that is to be left, and why.
     leaving: watch::Sender<(u64, Option<Refusal>)>,
     opened: AtomicU64,
@@ -49,6 +54,7 @@ impl Shared {
             pace: watch::Sender::default(),
             standing: watch::Sender::new(Standing::Seeking { why: None }),
             drains: watch::Sender::new(false),
+            highest: watch::Sender::default(),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
         }
@@ -162,11 +168,14 @@ impl Link {
                 Err(why) => return Ended::before(why),
             };
         let last = shared.mailbox.begin();
+        let highest = shared.highest.borrow().clone();
         let request = shared.request(SessionRequest {
             node_id: shared.options.node.0,
             last_revision: last.map(|last| last.0),
             instance: std::process::id().into(),
             info: Some(to_node_info(&shared.options.info)),
+            highest_term: highest.term,
+            highest_cluster: highest.cluster.clone().unwrap_or_default(),
         });
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = client.session(request).await?.into_inner();
@@ -182,6 +191,10 @@ impl Link {
             Some(Event::Opened(opened)) if !shared.options.is_own_cluster(&opened.cluster_id) => {
                 Ended::before(format!("it belongs to another cluster, {:?}", opened.cluster_id))
             }
+            Some(Event::Opened(opened)) if is_below(&opened, &highest) => Ended::before(format!(
+                "it is in term {}, and this node has acted on term {}: it is no leader, or was begun from an older copy",
+                opened.term, highest.term
+            )),
             Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events).await,
             Some(Event::Ended(ended)) => ended_by_server(false, &ended),
             Some(Event::Assignment(_) | Event::Drain(_)) | None => {
@@ -206,6 +219,7 @@ impl Link {
             leader = opened.leader_id,
             "the session is open"
         );
+        let origin = Origin::of(&opened);
         // Told again where it still holds.
         shared.drains.send_replace(false);
         shared.pace.send_replace(Pace {
@@ -230,7 +244,7 @@ impl Link {
                 event = events.message() => event,
             };
             let ended = match event {
-                Ok(Some(event)) => self.take_event(event, &mut assembly),
+                Ok(Some(event)) => self.take_event(event, &origin, &mut assembly),
                 Ok(None) => Some(Ended {
                     was_open: true,
                     refusal: None,
@@ -244,11 +258,11 @@ impl Link {
         }
     }
 
-    fn take_event(&self, event: SessionEvent, assembly: &mut Assembly) -> Option<Ended> {
+    fn take_event(&self, event: SessionEvent, origin: &Origin, assembly: &mut Assembly) -> Option<Ended> {
         match event.event {
             Some(Event::Assignment(part)) => match assembly.push(part) {
                 Ok(Some(dispatch)) => {
-                    self.shared.mailbox.put(dispatch);
+                    self.shared.mailbox.put(origin.sign(dispatch));
                     None
                 }
                 Ok(None) => None,
@@ -268,6 +282,40 @@ impl Link {
             Some(Event::Opened(_)) | None => None,
         }
     }
+}
+
+/// Whose orders come over a session.
+struct Origin {
+    cluster: Option<Arc<str>>,
+    term: Option<Term>,
+}
+
+impl Origin {
+    fn of(opened: &Opened) -> Self {
+        let cluster = Some(opened.cluster_id.as_str()).filter(|id| !id.is_empty());
+        Self {
+            cluster: cluster.map(Arc::from),
+            term: Some(Term(opened.term)).filter(|term| term.0 > 0),
+        }
+    }
+
+    /// An older server says its term with the session alone.
+    fn sign(&self, dispatch: Dispatch) -> Dispatch {
+        Dispatch {
+            term: dispatch.term.or(self.term),
+            cluster: self.cluster.clone(),
+            ..dispatch
+        }
+    }
+}
+
+/// Whether the server is below what this node has acted on in the same cluster.
+fn is_below(opened: &Opened, highest: &Highest) -> bool {
+    let is_other = highest
+        .cluster
+        .as_deref()
+        .is_some_and(|known| known != opened.cluster_id);
+    !is_other && opened.term < highest.term
 }
 
 fn ended_by_server(was_open: bool, ended: &dhow_wire::grpc::proto::Ended) -> Ended {

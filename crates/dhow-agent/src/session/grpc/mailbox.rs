@@ -2,15 +2,17 @@
 //! the one before it old.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::dispatch::{Dispatch, DispatchChange};
-use dhow_core::ids::{Revision, ServiceKey};
+use dhow_core::ids::{Revision, ServiceKey, Term};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 #[derive(Debug)]
 struct Pending {
+    term: Option<Term>,
+    cluster: Option<Arc<str>>,
     revision: Revision,
     whole: bool,
     changes: BTreeMap<ServiceKey, DispatchChange>,
@@ -53,11 +55,14 @@ impl Mailbox {
         let changes = dispatch.changes.into_iter().map(|change| (key(&change), change));
         match &mut inner.pending {
             Some(pending) if !dispatch.whole => {
+                (pending.term, pending.cluster) = (dispatch.term, dispatch.cluster);
                 pending.revision = dispatch.revision;
                 pending.changes.extend(changes);
             }
             Some(_) | None => {
                 inner.pending = Some(Pending {
+                    term: dispatch.term,
+                    cluster: dispatch.cluster,
                     revision: dispatch.revision,
                     whole: dispatch.whole,
                     changes: changes.collect(),
@@ -81,6 +86,8 @@ impl Mailbox {
         };
         inner.given = Some(pending.revision);
         Found::Dispatch(Dispatch {
+            term: pending.term,
+            cluster: pending.cluster,
             revision: pending.revision,
             whole: pending.whole,
             changes: pending.changes.into_values().collect(),
@@ -130,6 +137,8 @@ mod tests {
 
     fn dispatch(revision: u64, whole: bool, changes: Vec<DispatchChange>) -> Dispatch {
         Dispatch {
+            term: Some(Term(revision)),
+            cluster: None,
             revision: Revision(revision),
             whole,
             changes,

@@ -45,9 +45,6 @@ impl Inner {
         let tier = self.tier()?;
         let node = self.renewing(request)?;
         self.leading_term().await?;
-        if self.options.view.state().node(node).is_none() {
-            return Err(Refusal::UnknownNode.into());
-        }
         if !self
             .rates
             .allow(node, Kind::Call, self.options.clock.monotonic_ms())
@@ -55,6 +52,9 @@ impl Inner {
             return Err(Refusal::TooOften.into());
         }
         key_hash(csr_pem)?;
+        if self.confirmed_state().await?.node(node).is_none() {
+            return Err(Refusal::UnknownNode.into());
+        }
         tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)
     }
 

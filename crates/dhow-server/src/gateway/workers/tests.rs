@@ -32,6 +32,8 @@ use crate::identity::Identity;
 use crate::leases::tests::support::{OWN, TestServer, info};
 use crate::secrets::SecretBox;
 
+mod ex_leader;
+
 const CLUSTER: &str = "harbour";
 
 struct Ca;

@@ -31,6 +31,7 @@ struct Held {
     events: mpsc::Sender<LogEvent>,
     last_index: u64,
     is_held: bool,
+    is_deposed: bool,
     proposals: Vec<ProposalId>,
     leadership: Leadership,
 }
@@ -52,6 +53,7 @@ impl HeldLog {
             events,
             last_index,
             is_held: false,
+            is_deposed: false,
             proposals: Vec::new(),
             leadership,
         };
@@ -66,6 +68,11 @@ impl HeldLog {
     /// From now on everything is committed again; what was held is forgotten.
     pub fn release(&self) {
         self.0.lock().unwrap().is_held = false;
+    }
+
+    /// From now on another server leads, and this one has not heard of it: it finds out when it asks the others.
+    pub fn depose(&self) {
+        self.0.lock().unwrap().is_deposed = true;
     }
 
     /// Refuses the next proposal, or one that is held.
@@ -127,7 +134,11 @@ impl Log for HeldLog {
     }
 
     fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>> {
-        Box::pin(std::future::ready(Ok(self.status().committed_index)))
+        let is_deposed = self.0.lock().unwrap().is_deposed;
+        Box::pin(std::future::ready(match is_deposed {
+            true => Err(ProposeError::NotLeader { leader: Some(2) }),
+            false => Ok(self.status().committed_index),
+        }))
     }
 
     fn newest_snapshot(&self) -> Result<Option<SnapshotReader>, StoreError> {

@@ -267,6 +267,8 @@ mod tests {
         books.settle(0, false);
         assert_eq!(books.report(), None);
         let dispatch = |revision, whole, changes| Dispatch {
+            term: None,
+            cluster: None,
             revision: Revision(revision),
             whole,
             changes,

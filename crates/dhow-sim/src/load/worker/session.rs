@@ -79,6 +79,7 @@ impl<'a> Session<'a> {
             last_revision: books.revision.map(|revision| revision.0),
             instance: seat.place as u64,
             info: Some(to_node_info(&info_of(seat.place))),
+            ..SessionRequest::default()
         };
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
-use dhow_agent::{Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
+use dhow_agent::{Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 use tokio::sync::watch;
@@ -72,6 +72,8 @@ impl Session for RemovableSession {
                         std::future::pending::<()>().await;
                     }
                     Ok(Dispatch {
+                        term: None,
+                        cluster: None,
                         revision: Revision(u64::MAX),
                         whole: true,
                         changes: Vec::new(),
@@ -88,6 +90,10 @@ impl Session for RemovableSession {
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
         self.session.secrets(names)
+    }
+
+    fn acted_on(&self, highest: &Highest) {
+        self.session.acted_on(highest);
     }
 
     fn pace(&self) -> Option<watch::Receiver<Pace>> {

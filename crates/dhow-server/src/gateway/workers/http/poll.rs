@@ -24,9 +24,7 @@ pub(super) async fn poll(
     let inner = &gateway.inner;
     let node = inner.shown(&headers, request.node_id)?;
     let term = inner.leading_term().await?;
-    if inner.options.view.state().node(node).is_none() {
-        return Err(Refusal::UnknownNode.into());
-    }
+    inner.state_with(node).await?;
     inner.hear(node, Kind::Call)?;
     let (view, clock) = (&inner.options.view, &inner.options.clock);
     let mut changes = view.node_changes(node);
@@ -35,7 +33,7 @@ pub(super) async fn poll(
     let until_ms = clock.monotonic_ms().saturating_add(wait_ms);
     loop {
         changes.borrow_and_update();
-        let state = view.state();
+        let state = inner.state_with(node).await?;
         let known = state.node(node).ok_or(Refusal::UnknownNode)?;
         let last = Some(Revision(request.last_revision)).filter(|last| last.0 > 0);
         let mut events = match dispatch_since(&state, node, last) {

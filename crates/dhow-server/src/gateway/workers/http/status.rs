@@ -29,9 +29,7 @@ pub(super) async fn status(
     let inner = &gateway.inner;
     let node = inner.shown(&headers, report.node_id)?;
     inner.leading_term().await?;
-    if inner.options.view.state().node(node).is_none() {
-        return Err(Refusal::UnknownNode.into());
-    }
+    inner.state_with(node).await?;
     let next_ttl_secs = inner.hear(node, Kind::Call)?;
     let durable_seq = inner.take_inventory(node, &report).await?;
     json(&WorkerStatusAck {
@@ -55,7 +53,7 @@ impl Inner {
                 replicas.push((name, machine));
             }
         }
-        let state = self.options.view.state();
+        let state = self.state_with(node).await?;
         let known = state.node(node).ok_or(Refusal::UnknownNode)?;
         let told = digest_of(replicas.iter().map(|(name, machine)| (name.clone(), machine)));
         if known.is_ready() && told == digest(&state, node) {
