@@ -17,6 +17,7 @@ pub mod mirror;
 pub mod placement;
 pub mod plan;
 pub mod replica;
+pub mod restart;
 pub mod spec;
 pub mod state;
 pub mod step;

@@ -51,7 +51,7 @@ pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, Re
 pub use manifest_poll::ManifestSource;
 pub use open::{OpenError, OpenedCopied, OpenedRaft, OpenedRuntime, open_copied, open_local, open_raft};
 pub use options::{PlanFn, RuntimeLog, RuntimeOptions, SnapshotPolicy};
-pub use recovery::{Recovered, recover};
+pub use recovery::{Recovered, recover, recover_kept};
 pub use shutdown::{Drained, RuntimeTask, ShutdownSender, ShutdownToken, TaskName, drain};
 pub use signals::cancel_on_signals;
 pub use start::{spawn, spawn_with};

@@ -9,6 +9,7 @@
 mod backoff;
 mod connector;
 mod errand;
+mod heard;
 mod link;
 mod mailbox;
 mod options;

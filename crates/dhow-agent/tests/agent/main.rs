@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod lives;
+mod orders;
 mod plane;
 mod restarts;

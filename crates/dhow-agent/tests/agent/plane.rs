@@ -41,16 +41,25 @@ struct Inner {
     cache: PlanCache,
     reachable: bool,
     inventories: u32,
+    /// How often the node has asked what to run.
+    asked: u32,
+    term: Term,
 }
 
 impl Plane {
     pub fn new() -> Arc<Self> {
+        Self::in_term(1)
+    }
+
+    pub fn in_term(term: u64) -> Arc<Self> {
         let plane = Arc::new(Self {
             inner: Mutex::new(Inner {
                 state: State::default(),
                 cache: PlanCache::default(),
                 reachable: true,
                 inventories: 0,
+                asked: 0,
+                term: Term(term),
             }),
             changed: watch::Sender::new(0),
             began: Instant::now(),
@@ -104,6 +113,10 @@ impl Plane {
 
     pub fn inventories(&self) -> u32 {
         self.inner.lock().unwrap().inventories
+    }
+
+    pub fn asked(&self) -> u32 {
+        self.inner.lock().unwrap().asked
     }
 
     pub fn state(&self) -> State {
@@ -171,7 +184,7 @@ impl Inner {
     fn apply(&mut self, command: Command, now: ClusterTime) -> Result<Outcome, Refused> {
         let entry = Entry {
             time: now,
-            term: Term(1),
+            term: self.term,
             request: None,
             command,
         };
@@ -255,6 +268,7 @@ impl Session for Plane {
     fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
         Box::pin(async move {
             let mut changed = self.changed.subscribe();
+            self.inner.lock().unwrap().asked += 1;
             loop {
                 changed.borrow_and_update();
                 self.check_reachable()?;

@@ -5,7 +5,7 @@ use crate::ids::{NodeId, Term};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseAlarm {
     #[error(
-        "{silent} of {nodes} nodes fell silent within one grace: more likely this leader has lost its network \
+        "{silent} of {nodes} nodes fell silent at about the same time: more likely this leader has lost its network \
          than they their lives. No node is given up for now; check this server's links"
     )]
     ManySilent { silent: usize, nodes: usize },

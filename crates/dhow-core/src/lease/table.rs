@@ -32,6 +32,9 @@ struct Lease {
     node: NodeId,
     /// The last heartbeat; 0 where this leader has heard none.
     renewed_ms: u64,
+    /// The time to live that was promised, and when it ends: by then the node should have been heard.
+    ttl_ms: u64,
+    due_ms: u64,
     /// The last moment at which it still lives.
     deadline_ms: u64,
     /// As promised at the last renewal: a later change of the configuration never shortens it.
@@ -39,6 +42,8 @@ struct Lease {
     /// Which hold the node has been heard after, or had no part in.
     heard_after_hold: u64,
     has_evidence: bool,
+    /// Whether it is known that it was not heard in time.
+    is_overdue: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -107,18 +112,21 @@ impl LeaseTable {
     /// all evidence against the node is answered.
     pub fn renew(&mut self, node: NodeId, now_ms: u64, ttl_secs: u32) -> Renewal {
         self.now_ms = self.now_ms.max(now_ms);
-        let grace_ms = self.grace_ms();
+        let (ttl_ms, grace_ms) = (ms(ttl_secs), self.grace_ms());
         let lease = Lease {
             node,
             renewed_ms: self.now_ms,
-            deadline_ms: self.now_ms.saturating_add(ms(ttl_secs) + grace_ms),
+            ttl_ms,
+            due_ms: self.now_ms.saturating_add(ttl_ms),
+            deadline_ms: self.now_ms.saturating_add(ttl_ms + grace_ms),
             grace_ms,
             heard_after_hold: self.holds,
             has_evidence: false,
+            is_overdue: false,
         };
         match self.places.get(&node).copied() {
             Some(place) => {
-                if self.leases[place as usize].is_some_and(|old| old.has_evidence) {
+                if self.leases[place as usize].is_some_and(|old| old.has_evidence || old.is_overdue) {
                     self.valve.forget(node);
                 }
                 self.put(place, lease);
@@ -153,10 +161,15 @@ impl LeaseTable {
         lease.deadline_ms = lease.deadline_ms.min(last_sign_ms.saturating_add(lease.grace_ms));
         lease.has_evidence = true;
         self.put(place, lease);
-        self.valve.notice(node, self.now_ms);
-        let alarm = self.valve.many_silent(self.len(), self.now_ms, self.grace_ms())?;
-        self.hold();
+        self.valve.notice(node, self.now_ms, self.grace_ms());
+        let alarm = self.valve.many_silent(self.len(), self.now_ms)?;
+        self.hold(|lease, holds| lease.heard_after_hold == holds);
         Some(alarm)
+    }
+
+    /// Whether the node has a lease and was never heard by this leader.
+    pub fn is_unheard(&self, node: NodeId) -> bool {
+        self.lease(node).is_some_and(|lease| lease.renewed_ms == 0)
     }
 
     /// Forgets a node that was removed from the cluster.
@@ -189,49 +202,91 @@ impl LeaseTable {
         self.now_ms = now_ms;
         let late = Valve::late_timer(due_ms, now_ms, self.grace_ms());
         if late.is_some() && !self.is_empty() {
-            self.hold();
+            self.hold(|_, _| true);
             return Ticked {
                 expired: Vec::new(),
                 alarm: late,
             };
         }
-        let mut places = Vec::new();
-        self.wheel.advance(now_ms, |place| places.push(place));
-        let mut expired: Vec<NodeId> = places
-            .into_iter()
-            .filter_map(|place| self.leases[place as usize].map(|lease| lease.node))
-            .collect();
-        expired.sort_unstable();
-        for node in &expired {
-            self.valve.end(*node);
+        let mut expired = self.run_out();
+        // They had their hold, and were not heard in it: what befalls the others is no excuse for them.
+        let held = expired.extract_if(.., |lease| lease.heard_after_hold != self.holds);
+        let mut ended: Vec<NodeId> = held.map(|lease| lease.node).collect();
+        for node in &ended {
             self.take(*node);
         }
-        Ticked { expired, alarm: None }
+        let alarm = self.valve.many_silent(self.len(), now_ms);
+        if alarm.is_some() {
+            self.hold(|lease, holds| lease.heard_after_hold == holds);
+        } else {
+            for lease in &expired {
+                self.valve.end(lease.node);
+                self.take(lease.node);
+            }
+            ended.extend(expired.iter().map(|lease| lease.node));
+        }
+        ended.sort_unstable();
+        Ticked {
+            expired: ended,
+            alarm,
+        }
     }
 
-    /// Gives everybody the failover time to live from now on, and lets evidence count only against those who
-    /// are heard again.
-    fn hold(&mut self) {
+    /// Lets the timers go off: gives the leases that have run out, which stay in the table, and notes who was not heard
+    /// in time.
+    fn run_out(&mut self) -> Vec<Lease> {
+        let (now_ms, mut places) = (self.now_ms, Vec::new());
+        self.wheel.advance(now_ms, |place| places.push(place));
+        let mut expired = Vec::new();
+        for place in places {
+            let Some(mut lease) = self.leases[place as usize] else {
+                continue;
+            };
+            let counts = lease.heard_after_hold == self.holds;
+            if counts && now_ms > lease.due_ms && !lease.is_overdue {
+                let window_ms = lease.ttl_ms.saturating_add(lease.grace_ms);
+                self.valve.notice(lease.node, now_ms, window_ms);
+            }
+            lease.is_overdue |= now_ms > lease.due_ms;
+            // The timer of one that has run out is not set again, unless it is held.
+            self.leases[place as usize] = Some(lease);
+            match now_ms > lease.deadline_ms {
+                true => expired.push(lease),
+                false => self.put(place, lease),
+            }
+        }
+        expired
+    }
+
+    /// Gives these the failover time to live from now on, and lets silence count only against those who are heard
+    /// again.
+    fn hold(&mut self, is_meant: impl Fn(&Lease, u64) -> bool) {
+        let holds = self.holds;
         self.holds += 1;
         self.valve.clear();
-        let grace_ms = self.grace_ms();
-        let deadline_ms = self
-            .now_ms
-            .saturating_add(ms(self.config.failover_ttl_secs) + grace_ms);
+        let (ttl_ms, grace_ms) = (ms(self.config.failover_ttl_secs), self.grace_ms());
+        let deadline_ms = self.now_ms.saturating_add(ttl_ms + grace_ms);
         for place in 0..self.leases.len() {
             if let Some(mut lease) = self.leases[place] {
-                // Whoever was promised more keeps it.
-                lease.deadline_ms = lease.deadline_ms.max(deadline_ms);
-                lease.has_evidence = false;
+                if is_meant(&lease, holds) {
+                    // Whoever was promised more keeps it.
+                    lease.deadline_ms = lease.deadline_ms.max(deadline_ms);
+                    lease.has_evidence = false;
+                }
                 self.put(place as u32, lease);
             }
         }
     }
 
-    /// Stores a lease and sets its timer to the first moment at which it no longer lives.
+    /// Stores a lease and sets its timer: to the first moment at which its node should have been heard, and then to the
+    /// first at which it no longer lives.
     fn put(&mut self, place: u32, lease: Lease) {
         self.leases[place as usize] = Some(lease);
-        match lease.deadline_ms.checked_add(1) {
+        let next_ms = match lease.is_overdue {
+            true => lease.deadline_ms,
+            false => lease.due_ms.min(lease.deadline_ms),
+        };
+        match next_ms.checked_add(1) {
             Some(due_ms) => self.wheel.arm(place, due_ms),
             None => self.wheel.disarm(place),
         }

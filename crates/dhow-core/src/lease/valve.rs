@@ -1,5 +1,5 @@
-//! The safety valve: it remembers who fell silent within the last grace, and says when that is so many that
-//! the one who listens must be ill.
+//! The safety valve: it remembers who fell silent lately, and says when that is so many that the one who listens must
+//! be ill.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,40 @@ const NODES_MIN: usize = 20;
 /// A grace of less would make every timer late and every window empty.
 const GRACE_MIN_MS: u64 = 1_000;
 
-/// Evidence that stands: not answered by a heartbeat, and not older than a grace.
+/// Silence that stands: not answered by a heartbeat, and not too long ago. Evidence counts for one grace, because a
+/// leader that loses its network loses all connections at once; a heartbeat that did not come counts for a time to live
+/// and a grace, because those of all nodes are spread over that.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Valve {
-    noticed_ms: BTreeMap<NodeId, u64>,
+    /// The last moment at which each counts.
+    until_ms: BTreeMap<NodeId, u64>,
     by_time: BTreeSet<(u64, NodeId)>,
     /// Those of them whose lease has ended: they have left the table and still count.
     ended: BTreeSet<NodeId>,
 }
 
 impl Valve {
-    /// Records that evidence on a node came in at `now_ms`.
-    pub fn notice(&mut self, node: NodeId, now_ms: u64) {
+    /// Records that a node fell silent at `now_ms`, and for how long that counts.
+    pub fn notice(&mut self, node: NodeId, now_ms: u64, window_ms: u64) {
+        let until_ms = now_ms.saturating_add(window_ms.max(GRACE_MIN_MS));
+        let known_ms = self.until_ms.get(&node).copied();
         self.forget(node);
-        self.noticed_ms.insert(node, now_ms);
-        self.by_time.insert((now_ms, node));
+        let until_ms = until_ms.max(known_ms.unwrap_or(0));
+        self.until_ms.insert(node, until_ms);
+        self.by_time.insert((until_ms, node));
     }
 
     /// Takes evidence back: the node is heard, or gone for good.
     pub fn forget(&mut self, node: NodeId) {
-        if let Some(noticed_ms) = self.noticed_ms.remove(&node) {
-            self.by_time.remove(&(noticed_ms, node));
+        if let Some(until_ms) = self.until_ms.remove(&node) {
+            self.by_time.remove(&(until_ms, node));
             self.ended.remove(&node);
         }
     }
 
     /// The lease of the node has run out.
     pub fn end(&mut self, node: NodeId) {
-        if self.noticed_ms.contains_key(&node) {
+        if self.until_ms.contains_key(&node) {
             self.ended.insert(node);
         }
     }
@@ -47,17 +53,16 @@ impl Valve {
         *self = Self::default();
     }
 
-    /// Whether more than half of at least twenty nodes have fallen silent within one grace; `live` counts
-    /// those that still have a lease.
-    pub fn many_silent(&mut self, live: usize, now_ms: u64, grace_ms: u64) -> Option<LeaseAlarm> {
-        let oldest_ms = now_ms.saturating_sub(grace_ms.max(GRACE_MIN_MS));
-        while let Some(&(noticed_ms, node)) = self.by_time.first() {
-            if noticed_ms >= oldest_ms {
+    /// Whether more than half of at least twenty nodes have fallen silent lately; `live` counts those that still have a
+    /// lease.
+    pub fn many_silent(&mut self, live: usize, now_ms: u64) -> Option<LeaseAlarm> {
+        while let Some(&(until_ms, node)) = self.by_time.first() {
+            if until_ms >= now_ms {
                 break;
             }
             self.forget(node);
         }
-        let silent = self.noticed_ms.len();
+        let silent = self.until_ms.len();
         let nodes = live + self.ended.len();
         (nodes >= NODES_MIN && silent > nodes / 2).then_some(LeaseAlarm::ManySilent { silent, nodes })
     }

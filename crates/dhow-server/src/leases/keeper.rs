@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::{AdaptiveTtlConfig, LeaseAlarm, LeaseTable};
-use dhow_core::state::State;
+use dhow_core::state::{Node, State};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,11 @@ use crate::runtime::{Event, EventLogSender, InputSender, RuntimeView};
 /// How often the leader lets time pass: a lease ends at most this much late, and a late timer shows within it. An
 /// empty turn costs a microsecond.
 const TURN_MS: u64 = 500;
+
+/// How long after an election a node may be without a session before that is evidence. A node leaves a server that ended
+/// its session within 30 s, the longest pause between attempts among them, and one that hangs within 40 s: so nobody who
+/// lives is given up, and what died with the old leader is noticed within a minute.
+const UNHEARD_MAX_MS: u64 = 45_000;
 
 /// How often it is told that nodes follow a higher term: thousands may, and try again every few seconds.
 const HIGHER_TERM_EVERY_MS: u64 = 60_000;
@@ -145,6 +150,7 @@ impl LeaseKeeper {
         let (mut leaderships, mut states) = (options.view.leaderships(), options.view.states());
         let mut losing = Losing::default();
         let mut servers = Servers::default();
+        let mut unheard_at_ms = None;
         let mut due_ms = self.now_ms();
         loop {
             leaderships.borrow_and_update();
@@ -152,6 +158,7 @@ impl LeaseKeeper {
             if self.follow() {
                 losing = Losing::default();
                 due_ms = self.now_ms().saturating_add(TURN_MS);
+                unheard_at_ms = self.term().map(|_| self.now_ms().saturating_add(UNHEARD_MAX_MS));
             }
             let leads = self.term().is_some();
             let awaits_term = options.view.leadership().is_here && !leads;
@@ -161,6 +168,11 @@ impl LeaseKeeper {
                 changed = leaderships.changed() => changed.is_err(),
                 changed = states.changed(), if awaits_term => changed.is_err(),
                 () = options.clock.sleep_until_monotonic(due_ms), if leads => {
+                    let is_time = unheard_at_ms.filter(|at_ms| *at_ms <= self.now_ms());
+                    if let Some(at_ms) = is_time {
+                        unheard_at_ms = None;
+                        self.look_for_unheard(at_ms);
+                    }
                     self.turn(due_ms, &mut losing, &mut servers);
                     due_ms = self.now_ms().saturating_add(TURN_MS);
                     false
@@ -216,6 +228,25 @@ impl LeaseKeeper {
         losing.retain(|node| !table.contains(*node) && state.node(*node).is_some_and(|node| node.is_ready()));
         drop(table);
         losing.go_on(&options.input);
+    }
+
+    /// Nodes that had a session with some leader, and have none with this one: whoever answers nobody is not dialled.
+    /// Workers over HTTP have none at any time, and only report.
+    fn look_for_unheard(&self, at_ms: u64) {
+        let state = self.shared.options.view.state();
+        let has_sessions = |node: &Node| node.is_ready() && node.session.incarnation != 0;
+        let nodes = state.nodes.values().filter(|node| has_sessions(node));
+        let unheard: Vec<NodeId> = {
+            let table = self.table();
+            nodes
+                .map(|node| node.id)
+                .filter(|node| table.is_unheard(*node))
+                .collect()
+        };
+        for node in unheard {
+            tracing::info!(%node, "a node has no session since the election");
+            self.evidence(node, at_ms);
+        }
     }
 
     fn ask_contact(&self, servers: &[NodeId]) {

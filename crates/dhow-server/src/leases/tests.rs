@@ -9,7 +9,7 @@ use dhow_core::ids::NodeId;
 
 use super::PeerContact;
 use super::losing::Losing;
-use crate::runtime::EventKind;
+use crate::runtime::{EventKind, ReportBody};
 use support::{OWN, TestServer};
 
 const GRACE_MS: u64 = 10_000;
@@ -222,4 +222,65 @@ async fn a_loss_that_cannot_be_written_is_tried_again() {
     losing.go_on(&server.handle.input());
     losing.written().await;
     assert_eq!(lost(&server), [2].into());
+}
+
+/// Says what it has, as an agent does in its first words.
+async fn reported(server: &TestServer, node: u64) {
+    let body = ReportBody::Inventory {
+        seq: 1,
+        replicas: Vec::new(),
+    };
+    let input = server.handle.input();
+    input.report(NodeId(node), None, 77, body).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_without_a_session_since_the_election_is_given_up_within_a_minute() {
+    let server = TestServer::start(&[2, 3, 4]).await;
+    for node in [2, 3] {
+        reported(&server, node).await;
+    }
+    server.leases.renew(NodeId(3));
+    for _ in 0..11 {
+        server.pass(5_000).await;
+        server.leases.renew(NodeId(3));
+    }
+    assert_eq!(lost(&server), BTreeSet::new());
+    server.pass(1_000).await;
+    until_lost(&server, &[2]).await;
+    assert!(
+        server.leases.deadline_ms(NodeId(4)).is_some(),
+        "it never had a session"
+    );
+    assert_eq!(alarms(&server), 0);
+}
+
+#[tokio::test]
+async fn a_new_leader_that_hears_hardly_anybody_gives_up_nobody() {
+    let nodes: Vec<u64> = (2..22).collect();
+    let server = TestServer::start(&nodes).await;
+    for node in &nodes {
+        reported(&server, *node).await;
+    }
+    server.pass(60_000).await;
+    assert_eq!(lost(&server), BTreeSet::new());
+    until_alarms(&server, 1).await;
+    assert_eq!(server.leases.len(), 20);
+}
+
+/// Workers over HTTP have no session that could break: only their heartbeats stay away.
+#[tokio::test]
+async fn plain_silence_of_most_is_the_leaders_own_trouble() {
+    let nodes: Vec<u64> = (2..42).collect();
+    let server = TestServer::start(&nodes).await;
+    for node in &nodes {
+        server.leases.renew(NodeId(*node));
+    }
+    server.pass(TTL_MS + GRACE_MS + 5_000).await;
+    assert_eq!(lost(&server), BTreeSet::new());
+    until_alarms(&server, 1).await;
+    assert_eq!(server.leases.len(), 40);
+    server.pass(FAILOVER_MS + GRACE_MS).await;
+    until_lost(&server, &nodes).await;
+    assert_eq!(alarms(&server), 1, "they do not count again");
 }

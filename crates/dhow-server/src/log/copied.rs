@@ -74,6 +74,13 @@ impl CopiedLog {
         self.shared.stand().promised
     }
 
+    /// Leads in epochs above this term alone, which the state has: a log that an older version began from a backup
+    /// counts its epochs anew. To be called before the keeper runs.
+    pub fn lead_above(&self, term: u64) {
+        let mut stand = self.shared.stand();
+        stand.promised = stand.promised.max(term);
+    }
+
     /// What a losing half had written and has not been told to the leader yet.
     pub fn kept_lost(&self) -> &KeptLost {
         &self.shared.lost

@@ -42,13 +42,19 @@ pub struct OpenedLog {
     pub recovery: Recovery,
 }
 
-/// Makes a new directory of a log whose state is the one that `state` yields. Blocks the thread.
-pub fn seed(dir: &Path, options: StoreOptions, state: &mut dyn std::io::Read) -> Result<(), SeedError> {
+/// Makes a new directory of a log whose state is the one that `state` yields, and whose terms follow on from this one.
+/// Blocks the thread.
+pub fn seed(
+    dir: &Path,
+    options: StoreOptions,
+    term: u64,
+    state: &mut dyn std::io::Read,
+) -> Result<(), SeedError> {
     let (store, recovery) = SegmentStore::open(dir, options)?;
     if !recovery.created {
         return Err(SeedError::NotEmpty { dir: dir.to_owned() });
     }
-    let mut writer = store.snapshots().create(LogPosition { index: 1, term: 1 })?;
+    let mut writer = store.snapshots().create(LogPosition { index: 1, term })?;
     std::io::copy(state, &mut writer).map_err(SeedError::State)?;
     Ok(store.install(writer)?)
 }
@@ -62,6 +68,23 @@ pub enum SeedError {
     State(#[source] std::io::Error),
     #[error("the log cannot be written")]
     Store(#[from] StoreError),
+}
+
+impl OpenedLog {
+    /// Leads in a term above this one, which the state has: a log that an older version began from a backup counts its
+    /// terms anew. To be called before anything was taken from `events`.
+    pub fn lead_above(&mut self, term: u64) {
+        if self.log.term > term {
+            return;
+        }
+        self.log.term = term.saturating_add(1);
+        // What was said of the lower one.
+        let _ = self.events.try_recv();
+        let _ = self
+            .log
+            .events
+            .try_send(LogEvent::Leadership(self.log.leadership()));
+    }
 }
 
 impl LocalLog {

@@ -55,7 +55,7 @@ pub use error::RaftOpenError;
 pub use handler::RaftPeerHandler;
 pub use known_peers::IdentityError;
 pub use members::{Member, MemberError};
-pub use offline::{force_single, seed};
+pub use offline::{KeptLog, OfflineRaft, SeedTerms, seed};
 pub use open::OpenedRaftLog;
 pub use options::{RaftOptions, RaftPeerAddrs, RaftTimings};
 pub use raft_log::RaftLog;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::error::RecoverError;
 use super::event_log::{EventStore, EventStoreError};
 use super::options::{RuntimeLog, RuntimeOptions};
-use super::recovery::{load_snapshot, recover};
+use super::recovery::{Recovered, load_snapshot, recover};
 use crate::log::copied::{CopiedLog, CopiedOptions, Keeper};
 use crate::log::local::LocalLog;
 use crate::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
@@ -54,29 +54,39 @@ pub enum OpenError {
 
 /// Opens `log` and `events` below a data directory. Blocks.
 pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime, OpenError> {
-    let opened = LocalLog::open(&data_dir.join("log"), store).map_err(OpenError::Log)?;
-    replay(data_dir, Arc::new(opened.log), opened.events, opened.recovery)
+    let mut opened = LocalLog::open(&data_dir.join("log"), store).map_err(OpenError::Log)?;
+    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
+    opened.lead_above(recovered.state.term.0);
+    replayed(
+        data_dir,
+        Arc::new(opened.log),
+        opened.events,
+        opened.recovery,
+        recovered,
+    )
 }
 
 /// Opens the log of a static peer and `events` below a data directory. Blocks.
 pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopied, OpenError> {
     let opened = CopiedLog::open(options).map_err(OpenError::Log)?;
+    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
+    opened.log.lead_above(recovered.state.term.0);
     let log = Arc::new(opened.log.clone());
     Ok(OpenedCopied {
-        runtime: replay(data_dir, log, opened.events, opened.recovery)?,
+        runtime: replayed(data_dir, log, opened.events, opened.recovery, recovered)?,
         log: opened.log,
         keeper: opened.keeper,
     })
 }
 
 /// The state of a log all of which counts. Blocks.
-fn replay(
+fn replayed(
     data_dir: &Path,
     log: Arc<dyn Log>,
     events: mpsc::Receiver<LogEvent>,
     recovery: Recovery,
+    recovered: Recovered,
 ) -> Result<OpenedRuntime, OpenError> {
-    let recovered = recover(log.as_ref()).map_err(OpenError::Recover)?;
     let event_store = EventStore::open(&data_dir.join("events")).map_err(OpenError::Events)?;
     let log = RuntimeLog {
         log,

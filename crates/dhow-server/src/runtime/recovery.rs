@@ -11,6 +11,7 @@ use super::error::RecoverError;
 use super::event::EventRecord;
 use super::limits::{REPLAY_READ_BYTES, REPLAYED_EVENTS_MAX};
 use crate::log::Log;
+use crate::log::raft::KeptLog;
 use crate::log::store::LogPosition;
 
 /// A state made from a log.
@@ -52,6 +53,31 @@ pub fn recover(log: &dyn Log) -> Result<Recovered, RecoverError> {
     }
     recovered.events = events.into();
     Ok(recovered)
+}
+
+/// The same of a raft directory in which no log is open: everything that stands in it counts.
+pub fn recover_kept(kept: &KeptLog) -> Result<State, RecoverError> {
+    let mut state = match &kept.state {
+        Some(bytes) => decode_snapshot(bytes.as_slice()).map_err(|cause| RecoverError::Snapshot {
+            index: kept
+                .commands
+                .first()
+                .map_or(0, |first| first.index.saturating_sub(1)),
+            cause,
+        })?,
+        None => State::default(),
+    };
+    let mut records = Vec::new();
+    for stored in &kept.commands {
+        let entry = decode_entry(&stored.payload).map_err(|cause| RecoverError::Entry {
+            index: stored.index,
+            cause,
+        })?;
+        // A refusal is part of the history: it moved the revision and the time.
+        let _ = apply(&mut state, &entry, None, &mut records);
+        records.clear();
+    }
+    Ok(state)
 }
 
 /// The state of the newest snapshot, where there is one.

@@ -7,6 +7,7 @@ mod heartbeats;
 mod inbox;
 mod manifests;
 mod planning;
+mod restored;
 mod shutdown;
 mod support;
 mod walk;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use dhow_server::log::ProposeError;
-use dhow_server::log::raft::{Admission, MemberError, RaftOpenError, TransferError, force_single, seed};
+use dhow_server::log::raft::{
+    Admission, MemberError, OfflineRaft, RaftOpenError, SeedTerms, TransferError, seed,
+};
 
 use crate::cluster::{Cluster, addrs, store_options, until};
 use crate::node::{Node, dir_of};
@@ -316,10 +318,23 @@ async fn a_survivor_goes_on_alone_when_it_is_told_to() {
     cluster.stop_all().await;
     let dir = dir_of(cluster.dir.path(), survivor);
     assert!(matches!(
-        force_single(&dir, store_options(), 9, addrs(9)),
+        OfflineRaft::open(&dir, store_options(), 9),
         Err(RaftOpenError::AnotherNode { .. })
     ));
-    force_single(&dir, store_options(), survivor, addrs(survivor)).unwrap();
+    let offline = OfflineRaft::open(&dir, store_options(), survivor).unwrap();
+    let kept = offline.read().unwrap();
+    assert!(kept.state.is_none() && kept.term > 0);
+    assert_eq!(
+        kept.commands
+            .iter()
+            .map(|entry| &entry.payload[..])
+            .collect::<Vec<_>>(),
+        [b"one"]
+    );
+    let state = b"\x03\x00\x00\x00one";
+    offline
+        .force_single(addrs(survivor), 1 << 20, &mut &state[..])
+        .unwrap();
     cluster.open(survivor).await;
     cluster.write("alone").await;
     assert_eq!(cluster.agree(&["alone"]).await, ["one", "alone"]);
@@ -328,6 +343,7 @@ async fn a_survivor_goes_on_alone_when_it_is_told_to() {
         voters.iter().map(|member| member.id).collect::<Vec<_>>(),
         [survivor]
     );
+    assert!(cluster.leader().await.log.leaderships().borrow().term > 1 << 20);
     // It grows again.
     cluster.open(8).await;
     cluster.leader().await.log.add(8, addrs(8)).await.unwrap();
@@ -341,8 +357,28 @@ async fn a_new_cluster_begins_from_a_snapshot() {
     let state = b"\x05\x00\x00\x00saved";
     for id in 1..=3 {
         let dir = dir_of(cluster.dir.path(), id);
-        seed(&dir, store_options(), id, cluster.peers.clone(), &mut &state[..]).unwrap();
-        let again = seed(&dir, store_options(), id, cluster.peers.clone(), &mut &state[..]);
+        // Each server is begun at another time.
+        let begun = SeedTerms {
+            log_term: 1 << 20,
+            first_term: (1 << 30) + id,
+        };
+        seed(
+            &dir,
+            store_options(),
+            id,
+            cluster.peers.clone(),
+            begun,
+            &mut &state[..],
+        )
+        .unwrap();
+        let again = seed(
+            &dir,
+            store_options(),
+            id,
+            cluster.peers.clone(),
+            begun,
+            &mut &state[..],
+        );
         assert!(matches!(again, Err(RaftOpenError::NotEmpty { .. })));
         cluster.open(id).await;
     }
@@ -352,12 +388,17 @@ async fn a_new_cluster_begins_from_a_snapshot() {
             store_options(),
             9,
             BTreeMap::new(),
+            SeedTerms {
+                log_term: 1,
+                first_term: 1,
+            },
             &mut &state[..]
         ),
         Err(RaftOpenError::NotAmongPeers { node_id: 9 })
     ));
     cluster.write("new").await;
     assert_eq!(cluster.agree(&["new"]).await, ["saved", "new"]);
+    assert!(cluster.leader().await.log.leaderships().borrow().term > (1 << 30) + 3);
     until("all are members", || {
         let is_member = |node: &Node| *node.log.admissions().borrow() == Admission::Member;
         cluster.nodes.values().all(is_member)

@@ -96,14 +96,14 @@ impl Errand {
         loop {
             let endpoint = seeker.next().await;
             let address = &endpoint.address;
-            let (client, _driver) = match connect(self.connector.as_ref(), &endpoint, KeepAlive::OFTEN).await
-            {
-                Ok(connected) => connected,
-                Err(why) => {
-                    tracing::info!(address, why, "a server cannot be asked; trying the next one");
-                    continue;
-                }
-            };
+            let (client, _driver, _) =
+                match connect(self.connector.as_ref(), &endpoint, KeepAlive::OFTEN).await {
+                    Ok(connected) => connected,
+                    Err(why) => {
+                        tracing::info!(address, why, "a server cannot be asked; trying the next one");
+                        continue;
+                    }
+                };
             match timeout(CALL_TIMEOUT, call(client)).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => match Refusal::from_status(&status) {

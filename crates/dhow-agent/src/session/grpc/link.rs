@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::Streaming;
 
+use super::heard::Heard;
 use super::mailbox::Mailbox;
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
@@ -162,7 +163,7 @@ impl Link {
     /// One session, from the connection to its end.
     async fn session(&self, endpoint: &Endpoint) -> Ended {
         let (shared, options) = (&self.shared, &self.shared.options);
-        let (mut client, _driver) =
+        let (mut client, _driver, heard) =
             match connect(options.connector.as_ref(), endpoint, options.keep_alive).await {
                 Ok(connected) => connected,
                 Err(why) => return Ended::before(why),
@@ -195,7 +196,7 @@ impl Link {
                 "it is in term {}, and this node has acted on term {}: it is no leader, or was begun from an older copy",
                 opened.term, highest.term
             )),
-            Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events).await,
+            Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events, &heard).await,
             Some(Event::Ended(ended)) => ended_by_server(false, &ended),
             Some(Event::Assignment(_) | Event::Drain(_)) | None => {
                 Ended::before("it does not speak this protocol".into())
@@ -210,6 +211,7 @@ impl Link {
         client: Client,
         opened: Opened,
         mut events: Streaming<SessionEvent>,
+        heard: &Heard,
     ) -> Ended {
         let shared = &self.shared;
         let number = shared.opened.fetch_add(1, Ordering::Relaxed) + 1;
@@ -242,6 +244,11 @@ impl Link {
                     };
                 }
                 event = events.message() => event,
+                () = heard.silent() => return Ended {
+                    was_open: true,
+                    refusal: None,
+                    why: "it was not heard for too long".into(),
+                },
             };
             let ended = match event {
                 Ok(Some(event)) => self.take_event(event, &origin, &mut assembly),

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use tonic::body::Body;
 use tower::Service;
 
-use super::connector::{Connector, ServerConnection};
+use super::connector::Connector;
+use super::heard::{Heard, HeardConnection};
 use super::routes::Endpoint;
 use crate::limits::CONNECT_TIMEOUT;
 
@@ -43,11 +44,18 @@ pub(super) async fn connect(
     connector: &dyn Connector,
     endpoint: &Endpoint,
     keep_alive: KeepAlive,
-) -> Result<(Client, Driver), String> {
+) -> Result<(Client, Driver, Heard), String> {
     let connected = timeout(CONNECT_TIMEOUT, async {
         let stream = connector.connect(endpoint).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        greet(stream, keep_alive).await.map_err(|error| error.to_string())
+        let heard = Heard::new();
+        let stream = HeardConnection {
+            stream,
+            heard: heard.clone(),
+        };
+        let greeted = greet(stream, keep_alive).await;
+        let (client, driver) = greeted.map_err(|error| error.to_string())?;
+        Ok((client, driver, heard))
     });
     match connected.await {
         Ok(connected) => connected,
@@ -55,10 +63,7 @@ pub(super) async fn connect(
     }
 }
 
-async fn greet(
-    stream: Box<dyn ServerConnection>,
-    keep_alive: KeepAlive,
-) -> Result<(Client, Driver), hyper::Error> {
+async fn greet(stream: HeardConnection, keep_alive: KeepAlive) -> Result<(Client, Driver), hyper::Error> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(keep_alive.every)

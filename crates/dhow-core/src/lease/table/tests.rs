@@ -191,6 +191,72 @@ fn a_held_table_trusts_evidence_only_against_those_it_has_heard_again() {
     assert_eq!(on_time(&mut table, 13_001), [NodeId(5)]);
 }
 
+/// Leases of a leader that has gone deaf run out one after the other, spread as the heartbeats were.
+#[test]
+fn heartbeats_that_do_not_come_hold_expiry_before_anybody_is_given_up() {
+    let mut table = LeaseTable::new(CONFIG);
+    for node in nodes(40) {
+        table.renew(node, node.0 * 250, 10);
+    }
+    let mut alarm = None;
+    for now_ms in (10_000..=30_000).step_by(500) {
+        let ticked = table.advance(now_ms, now_ms);
+        assert_eq!(ticked.expired, [], "at {now_ms} ms");
+        alarm = alarm.or(ticked.alarm.map(|alarm| (now_ms, alarm)));
+    }
+    let (at_ms, alarm) = alarm.unwrap();
+    assert!(at_ms < 20_250, "before the first lease would have run out");
+    let (silent, nodes) = (21, 40);
+    assert_eq!(alarm, LeaseAlarm::ManySilent { silent, nodes });
+    let end_ms = at_ms + 310_000;
+    assert_eq!(on_time(&mut table, end_ms), []);
+    assert_eq!(
+        on_time(&mut table, end_ms + 1).len(),
+        40,
+        "they do not count again"
+    );
+}
+
+#[test]
+fn half_of_the_heartbeats_staying_away_is_no_alarm() {
+    let mut table = LeaseTable::new(CONFIG);
+    let mut lost = Vec::new();
+    for now_ms in (0..60_000).step_by(500) {
+        for node in nodes(40).filter(|node| node.0 > 20 || now_ms < 5_000) {
+            table.renew(node, now_ms, 10);
+        }
+        lost.extend(on_time(&mut table, now_ms));
+    }
+    assert_eq!(lost, nodes(20).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_was_not_heard_in_a_hold_goes_at_its_end_whatever_befalls_the_others() {
+    let mut table = table_of(40);
+    for node in nodes(21) {
+        table.evidence_of_death(node, 1_000, 2_000);
+    }
+    // All but ten are heard again, and fall silent together when the hold of those ten ends.
+    for node in (11..=40).map(NodeId) {
+        table.renew(node, 300_000, 200);
+    }
+    for node in (11..=33).map(NodeId) {
+        table.evidence_of_death(node, 311_500, 311_900);
+    }
+    assert_eq!(table.deadline_ms(NodeId(1)), Some(312_000), "not held again");
+    assert_eq!(on_time(&mut table, 312_001), nodes(10).collect::<Vec<_>>());
+    assert_eq!(table.len(), 30);
+}
+
+#[test]
+fn who_was_never_heard_after_an_election_is_known() {
+    let mut table = LeaseTable::new(CONFIG);
+    table.after_election(20_000, nodes(2));
+    table.renew(NodeId(2), 21_000, 10);
+    assert!(table.is_unheard(NodeId(1)));
+    assert!(!table.is_unheard(NodeId(2)) && !table.is_unheard(NodeId(3)));
+}
+
 #[test]
 fn a_late_timer_holds_expiry() {
     let mut table = table_of(1);
@@ -279,7 +345,8 @@ fn ten_thousand_leases() {
 #[test]
 fn waking_when_asked_misses_nothing() {
     let mut table = LeaseTable::new(CONFIG);
-    for node in nodes(100) {
+    // So few that their silence is no alarm.
+    for node in nodes(19) {
         table.renew(node, node.0 * 777, 200);
     }
     let mut seen = Vec::new();
@@ -289,5 +356,5 @@ fn waking_when_asked_misses_nothing() {
             seen.push(node);
         }
     }
-    assert_eq!(seen, nodes(100).collect::<Vec<_>>());
+    assert_eq!(seen, nodes(19).collect::<Vec<_>>());
 }

@@ -46,6 +46,8 @@ impl Cluster for Lagging {
     fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
         Box::pin(async {
             self.rounds.fetch_add(1, Ordering::SeqCst);
+            // The others take a moment to answer.
+            tokio::task::yield_now().await;
             if !self.has_leader {
                 return Err(BarrierError::Ended);
             }

@@ -2,12 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use dhow_core::state::State;
+use dhow_core::ids::Term;
+use dhow_core::restart::{begin_anew, first_term, term_above};
+use dhow_core::state::{ApiRole, State};
 use dhow_server::log::local;
-use dhow_server::log::raft::{RaftPeerAddrs, force_single, seed};
+use dhow_server::log::raft::{OfflineRaft, RaftPeerAddrs, SeedTerms, seed};
 use dhow_server::log::store::StoreOptions;
+use dhow_server::runtime::recover_kept;
 use dhow_wire::backup::read_backup;
 use dhow_wire::log_form::encode_snapshot;
 use dhow_wire::{ClusterMode, DaemonConfig, RaftPeer, Setting};
@@ -34,7 +38,8 @@ struct Place {
 /// Begin a cluster from a backup, on a server whose daemon is stopped
 ///
 /// Run it with the same file on every server of the new cluster, with the key of the old one, and start the daemons
-/// then. The directory of the log must be empty.
+/// then. The directory of the log must be empty. Terms and node ids go on far above those of the backup, tokens of
+/// workers are void, and the API tokens that work again are listed.
 #[derive(clap::Args)]
 pub struct RestoreArgs {
     /// What `dhow cluster backup` wrote
@@ -48,7 +53,8 @@ pub struct RestoreArgs {
 /// Make this server the only one of its cluster, after a majority was lost for good
 ///
 /// What this server has counts from then on; what only the lost ones had is gone. They must never be started again
-/// with the directories that they had.
+/// with the directories that they had. Terms and node ids go on far above what this server knows, tokens of workers are
+/// void, and the API tokens that work again are listed.
 #[derive(clap::Args)]
 pub struct RecoverArgs {
     /// Says that the others are gone for good
@@ -79,22 +85,67 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     };
     let path = args.file.display();
     let bytes = std::fs::read(&args.file).with_context(|| format!("{path} cannot be read"))?;
-    let state = read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))?;
+    let mut state = read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))?;
+    let now_unix_secs = now_unix_secs()?;
+    begin_anew(&mut state);
     let _lock = DataDir::open(&config.data_dir)?;
-    write(&config, &state)?;
+    write(&config, &state, now_unix_secs)?;
     output::note(&format!(
         "{} begins at revision {} with {} deployments; start the daemon",
         config.data_dir.display(),
         state.revision,
         state.deployments.len()
     ));
+    tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
 }
 
-fn write(config: &DaemonConfig, state: &State) -> anyhow::Result<()> {
+fn now_unix_secs() -> anyhow::Result<i64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let secs = since
+        .context("the clock of this host is before 1970; set it first")?
+        .as_secs();
+    Ok(i64::try_from(secs)?)
+}
+
+/// Who may enter again, also where that was taken back after the state was saved.
+fn tell_credentials(state: &State, now_unix_secs: i64) {
+    let good: Vec<_> = state
+        .api_tokens
+        .iter()
+        .filter(|(_, token)| !token.is_expired(now_unix_secs))
+        .collect();
+    if !good.is_empty() {
+        output::note(
+            "these API tokens work again; revoke with `dhow token revoke ID` what was revoked since:",
+        );
+    }
+    for (id, token) in good {
+        let role = match token.role {
+            ApiRole::Admin => "admin",
+            ApiRole::Read => "read",
+        };
+        let until = match token.expires_unix_secs {
+            Some(end) => format!("until {end} (Unix seconds)"),
+            None => "for ever".to_owned(),
+        };
+        output::note(&format!("  {id}  {role}  {}  {until}", token.name));
+    }
+    if !state.tokens.is_empty() {
+        output::note(&format!(
+            "{} tokens of workers are void; `dhow token create-worker` makes new ones",
+            state.tokens.len()
+        ));
+    }
+}
+
+/// Every server of a cluster writes the same state at the same place of its log; only the term that it has voted in is
+/// its own.
+fn write(config: &DaemonConfig, state: &State, now_unix_secs: i64) -> anyhow::Result<()> {
     let mut snapshot = Vec::new();
     encode_snapshot(state, &mut snapshot)?;
     let mut snapshot = snapshot.as_slice();
+    let first_term = first_term(state.term, now_unix_secs).0;
     match servers(&config.cluster) {
         Some((node_id, peers)) => {
             let members = peers.iter().map(|peer| (peer.id, addrs(peer))).collect();
@@ -104,13 +155,22 @@ fn write(config: &DaemonConfig, state: &State) -> anyhow::Result<()> {
                 StoreOptions::default(),
                 node_id,
                 members,
+                SeedTerms {
+                    log_term: term_above(state.term).0,
+                    first_term,
+                },
                 &mut snapshot,
             )?)
         }
         None => match &config.cluster {
             ClusterMode::SingleNode {} => {
                 let dir = config.data_dir.join("log");
-                Ok(local::seed(&dir, StoreOptions::default(), &mut snapshot)?)
+                Ok(local::seed(
+                    &dir,
+                    StoreOptions::default(),
+                    first_term,
+                    &mut snapshot,
+                )?)
             }
             ClusterMode::Static { .. } => {
                 let dir = config.data_dir.join(STATIC_DIR);
@@ -118,6 +178,7 @@ fn write(config: &DaemonConfig, state: &State) -> anyhow::Result<()> {
                 Ok(local::seed(
                     &dir.join("log"),
                     StoreOptions::default(),
+                    first_term,
                     &mut snapshot,
                 )?)
             }
@@ -147,11 +208,20 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
     }
     let _lock = DataDir::open(&config.data_dir)?;
     let dir = config.data_dir.join(RAFT_DIR);
-    force_single(&dir, StoreOptions::default(), node_id, addrs(own))?;
+    let log = OfflineRaft::open(&dir, StoreOptions::default(), node_id)?;
+    let kept = log.read()?;
+    let mut state = recover_kept(&kept).context("the state of this server cannot be read")?;
+    let now_unix_secs = now_unix_secs()?;
+    let term = first_term(state.term.max(Term(kept.term)), now_unix_secs);
+    begin_anew(&mut state);
+    let mut snapshot = Vec::new();
+    encode_snapshot(&state, &mut snapshot)?;
+    log.force_single(addrs(own), term.0, &mut snapshot.as_slice())?;
     output::note(&format!(
         "node {node_id} is the only server now: start its daemon, remove the nodes that are gone with `dhow node rm \
          --force`, and take new servers in with `dhow cluster add`"
     ));
+    tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
 }
 

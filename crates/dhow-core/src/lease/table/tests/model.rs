@@ -10,17 +10,32 @@ use crate::lease::testing::config as rounds;
 #[derive(Clone, Copy)]
 struct Plain {
     renewed_ms: u64,
+    ttl_ms: u64,
+    due_ms: u64,
     deadline_ms: u64,
     grace_ms: u64,
-    heard_since_hold: bool,
+    /// How many holds there had been when it was last heard.
+    heard_after: u64,
+    is_overdue: bool,
+}
+
+impl Plain {
+    /// The last moment before something becomes of it.
+    fn next_ms(&self) -> u64 {
+        match self.is_overdue {
+            true => self.deadline_ms,
+            false => self.due_ms.min(self.deadline_ms),
+        }
+    }
 }
 
 struct Model {
     config: AdaptiveTtlConfig,
     now_ms: u64,
     leases: BTreeMap<NodeId, Plain>,
-    /// When evidence on a node came in that no heartbeat has answered.
-    evidence_ms: BTreeMap<NodeId, u64>,
+    /// Until when the silence of a node counts that no heartbeat has answered.
+    silent_until_ms: BTreeMap<NodeId, u64>,
+    holds: u64,
 }
 
 impl Model {
@@ -30,13 +45,16 @@ impl Model {
 
     fn renew(&mut self, node: NodeId, now_ms: u64, ttl_secs: u32) -> Renewal {
         self.now_ms = self.now_ms.max(now_ms);
-        self.evidence_ms.remove(&node);
+        self.silent_until_ms.remove(&node);
         let ttl_ms = u64::from(ttl_secs) * 1_000;
         let lease = Plain {
             renewed_ms: self.now_ms,
+            ttl_ms,
+            due_ms: self.now_ms.saturating_add(ttl_ms),
             deadline_ms: self.now_ms.saturating_add(ttl_ms).saturating_add(self.grace_ms()),
             grace_ms: self.grace_ms(),
-            heard_since_hold: true,
+            heard_after: self.holds,
+            is_overdue: false,
         };
         match self.leases.insert(node, lease) {
             Some(_) => Renewal::Renewed,
@@ -46,44 +64,54 @@ impl Model {
 
     fn evidence(&mut self, node: NodeId, last_sign_ms: u64, now_ms: u64) -> Option<LeaseAlarm> {
         self.now_ms = self.now_ms.max(now_ms);
+        let (holds, grace_ms) = (self.holds, self.grace_ms());
         let lease = self.leases.get_mut(&node)?;
-        if !lease.heard_since_hold || last_sign_ms < lease.renewed_ms {
+        if lease.heard_after != holds || last_sign_ms < lease.renewed_ms {
             return None;
         }
         let ends_ms = last_sign_ms.saturating_add(lease.grace_ms);
         lease.deadline_ms = lease.deadline_ms.min(ends_ms);
-        self.evidence_ms.insert(node, self.now_ms);
-        let oldest_ms = self.now_ms.saturating_sub(self.grace_ms().max(1_000));
-        self.evidence_ms.retain(|_, at_ms| *at_ms >= oldest_ms);
-        let silent = self.evidence_ms.len();
-        let gone = self
-            .evidence_ms
-            .keys()
-            .filter(|node| !self.leases.contains_key(node));
-        let nodes = self.leases.len() + gone.count();
-        if nodes < 20 || 2 * silent <= nodes {
-            return None;
-        }
-        self.hold();
-        Some(LeaseAlarm::ManySilent { silent, nodes })
+        self.notice(node, grace_ms);
+        let alarm = self.many_silent()?;
+        self.hold(false);
+        Some(alarm)
     }
 
-    fn hold(&mut self) {
+    fn notice(&mut self, node: NodeId, window_ms: u64) {
+        let until_ms = self.now_ms.saturating_add(window_ms.max(1_000));
+        let known_ms = self.silent_until_ms.entry(node).or_default();
+        *known_ms = until_ms.max(*known_ms);
+    }
+
+    fn many_silent(&mut self) -> Option<LeaseAlarm> {
+        let now_ms = self.now_ms;
+        self.silent_until_ms.retain(|_, until_ms| *until_ms >= now_ms);
+        let silent = self.silent_until_ms.len();
+        let gone = self.silent_until_ms.keys();
+        let gone = gone.filter(|node| !self.leases.contains_key(node));
+        let nodes = self.leases.len() + gone.count();
+        (nodes >= 20 && 2 * silent > nodes).then_some(LeaseAlarm::ManySilent { silent, nodes })
+    }
+
+    fn hold(&mut self, is_for_all: bool) {
         let failover_ms = u64::from(self.config.failover_ttl_secs) * 1_000;
         let deadline_ms = self
             .now_ms
             .saturating_add(failover_ms)
             .saturating_add(self.grace_ms());
-        self.evidence_ms.clear();
+        self.silent_until_ms.clear();
         for lease in self.leases.values_mut() {
-            lease.deadline_ms = lease.deadline_ms.max(deadline_ms);
-            lease.heard_since_hold = false;
+            if is_for_all || lease.heard_after == self.holds {
+                lease.deadline_ms = lease.deadline_ms.max(deadline_ms);
+            }
         }
+        self.holds += 1;
     }
 
     fn elect(&mut self, now_ms: u64, nodes: &[NodeId]) {
         self.leases.clear();
-        self.evidence_ms.clear();
+        self.silent_until_ms.clear();
+        self.holds = 0;
         self.now_ms = self.now_ms.max(now_ms);
         for node in nodes {
             self.renew(*node, self.now_ms, self.config.failover_ttl_secs);
@@ -100,22 +128,38 @@ impl Model {
         self.now_ms = now_ms;
         let late_ms = now_ms.saturating_sub(due_ms);
         if late_ms > self.grace_ms().max(1_000) / 2 && !self.leases.is_empty() {
-            self.hold();
+            self.hold(true);
             return Ticked {
                 expired: Vec::new(),
                 alarm: Some(LeaseAlarm::LateTimer { late_ms }),
             };
         }
-        let (gone, live) = self
-            .leases
-            .iter()
-            .partition(|(_, lease)| now_ms > lease.deadline_ms);
-        self.leases = live;
-        let gone: BTreeMap<NodeId, Plain> = gone;
-        Ticked {
-            expired: gone.into_keys().collect(),
-            alarm: None,
+        for (node, lease) in self.leases.clone() {
+            let is_news = now_ms > lease.due_ms && !lease.is_overdue;
+            if is_news && lease.heard_after == self.holds {
+                self.notice(node, lease.ttl_ms.saturating_add(lease.grace_ms));
+            }
+            self.leases
+                .entry(node)
+                .and_modify(|lease| lease.is_overdue |= is_news);
         }
+        let run_out = |lease: &Plain| now_ms > lease.deadline_ms;
+        let holds = self.holds;
+        let mut expired = self.remove_if(|lease| run_out(lease) && lease.heard_after != holds);
+        let alarm = self.many_silent();
+        match alarm {
+            Some(_) => self.hold(false),
+            None => expired.extend(self.remove_if(run_out)),
+        }
+        expired.sort_unstable();
+        Ticked { expired, alarm }
+    }
+
+    fn remove_if(&mut self, is_gone: impl Fn(&Plain) -> bool) -> Vec<NodeId> {
+        let gone = self.leases.iter().filter(|(_, lease)| is_gone(lease));
+        let gone: Vec<NodeId> = gone.map(|(node, _)| *node).collect();
+        self.leases.retain(|_, lease| !is_gone(lease));
+        gone
     }
 }
 
@@ -191,7 +235,7 @@ fn apply(op: &Op, now_ms: u64, table: &mut LeaseTable, model: &mut Model) -> Res
         }
         Op::Remove { node } => {
             let node = NodeId(node);
-            model.evidence_ms.remove(&node);
+            model.silent_until_ms.remove(&node);
             prop_assert_eq!(table.remove(node), model.leases.remove(&node).is_some());
         }
         Op::Advance { late_ms } => {
@@ -219,8 +263,13 @@ proptest! {
         ops in proptest::collection::vec((clock_ms(), op()), 1..120),
     ) {
         let mut table = LeaseTable::new(config);
-        let mut model =
-            Model { config, now_ms: 0, leases: BTreeMap::new(), evidence_ms: BTreeMap::new() };
+        let mut model = Model {
+            config,
+            now_ms: 0,
+            leases: BTreeMap::new(),
+            silent_until_ms: BTreeMap::new(),
+            holds: 0,
+        };
         let all: Vec<NodeId> = (0..NODES).map(NodeId).collect();
         table.after_election(0, all.iter().copied());
         model.elect(0, &all);
@@ -232,7 +281,7 @@ proptest! {
             for (node, lease) in &model.leases {
                 prop_assert_eq!(table.deadline_ms(*node), Some(lease.deadline_ms));
             }
-            let first_ms = model.leases.values().filter_map(|lease| lease.deadline_ms.checked_add(1)).min();
+            let first_ms = model.leases.values().filter_map(|lease| lease.next_ms().checked_add(1)).min();
             prop_assert!(table.next_wake_ms().is_none_or(|wake| first_ms.is_some_and(|first| wake <= first.max(model.now_ms))));
         }
     }
