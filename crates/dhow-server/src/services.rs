@@ -15,6 +15,7 @@ mod select;
 mod sum;
 
 pub use cluster::ClusterIdentity;
+pub(crate) use deployment::served;
 pub use digests::resolve_digests;
 pub use manager::ServiceManager;
 pub use replicas::ReplicaFilter;

@@ -41,7 +41,8 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait,
-    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
+    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus, ServedEndpoint,
+    ServingNode,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

@@ -192,6 +192,12 @@ pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
     let Some(replica) = state.replicas.get(key).cloned() else {
         return;
     };
+    let machine = &replica.machine;
+    // Servers before level 2 did not note that memory was wanting.
+    let message = match machine.oom && state.feature_level >= 2 {
+        true => machine.trouble().map(Arc::from),
+        false => machine.message.clone(),
+    };
     let ended = EndedReplica {
         slot: key.slot,
         generation: key.generation,
@@ -199,7 +205,7 @@ pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
         exit: replica.machine.exit,
         restarts: replica.machine.restarts,
         ended: state.time,
-        message: replica.machine.message.clone(),
+        message,
     };
     remove(state, key);
     if let Some(service) = service_mut(state, key.service) {

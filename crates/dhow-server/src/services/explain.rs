@@ -7,16 +7,25 @@ use dhow_core::state::{Deployment, Replica, Service, State, Wanted};
 use dhow_core::time::ClusterTime;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
+use super::deployment::state_of;
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::ServiceSum;
+use crate::cron::{self, Outlook};
 
 /// Ended replicas that an explanation recalls.
 const RECALLED_MAX: usize = 3;
 
+/// The time of the cluster and of this server's wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub cluster: ClusterTime,
+    pub wall_unix_secs: i64,
+}
+
 pub(super) fn explain(
     state: &State,
     report: &PlanReport,
-    now: ClusterTime,
+    now: Now,
     deployment: &Deployment,
     name: &str,
 ) -> Result<Explanation, NoSuchName> {
@@ -33,12 +42,14 @@ pub(super) fn explain(
     };
     if only.is_none() {
         explanation.lines.push(headline(state, deployment, service));
+        let outlook = cron::outlook(state, service, now.wall_unix_secs);
+        explanation.lines.extend(outlook.into_iter().flat_map(schedule));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
         if takes(&id) {
             let told = present(state, service, key, replica, id);
-            explanation.lines.extend(lines_of(&told, replica, now));
+            explanation.lines.extend(lines_of(&told, replica, now.cluster));
             explanation.replicas.push(told);
         }
     }
@@ -56,14 +67,37 @@ pub(super) fn explain(
 
 fn headline(state: &State, deployment: &Deployment, service: &Service) -> String {
     let sum = ServiceSum::of(state, service);
-    format!(
+    let mut line = format!(
         "{} is {}: {} of {} replicas run, {} healthy",
         service.key,
-        deployment.phase.word(),
+        state_of(deployment, sum.is_whole()).word(),
         sum.running,
         sum.desired,
         sum.healthy_count
-    )
+    );
+    if sum.done > 0 {
+        line.push_str(&format!(", {} done", sum.done));
+    }
+    if sum.outdated > 0 {
+        line.push_str(&format!(", {} of an earlier revision", sum.outdated));
+    }
+    line
+}
+
+/// When a schedule fires next, and what keeps it from that.
+fn schedule(outlook: Outlook) -> Vec<String> {
+    let next = match outlook.next_unix_secs {
+        Some(next) => format!("is next due at {}", cron::shown(next)),
+        None => "never comes again".into(),
+    };
+    let mut lines = vec![format!("its schedule `{}` {next}", outlook.schedule)];
+    lines.extend(outlook.waits_for_unix_secs.map(|last| {
+        format!(
+            "its last run was for {}, which this server's clock has not reached: it waits for that",
+            cron::shown(last)
+        )
+    }));
+    lines
 }
 
 fn present(
@@ -74,11 +108,6 @@ fn present(
     id: String,
 ) -> ExplainedReplica {
     let machine = &replica.machine;
-    let message = match (&machine.message, machine.exit) {
-        (Some(message), _) => Some(message.to_string()),
-        (None, Some(exit)) => Some(format!("it {exit}")),
-        (None, None) => None,
-    };
     ExplainedReplica {
         id,
         generation: key.generation.0,
@@ -87,7 +116,7 @@ fn present(
         restarts: machine.restarts,
         node_id: replica.node.0,
         placed_because: because(state, service, key, replica),
-        message,
+        message: machine.trouble(),
     }
 }
 

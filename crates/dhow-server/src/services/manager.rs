@@ -133,7 +133,11 @@ impl ServiceManager {
         let state = self.state();
         let known = select::deployment(&state, name)?;
         let report = self.view.plan_report();
-        explain::explain(&state, &report, self.now(&state), known, what)
+        let now = explain::Now {
+            cluster: self.now(&state),
+            wall_unix_secs: self.clock.wall_unix_ms().div_euclid(1_000),
+        };
+        explain::explain(&state, &report, now, known, what)
     }
 
     /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a

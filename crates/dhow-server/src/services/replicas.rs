@@ -1,10 +1,12 @@
 //! The replicas that are there, those that are wanted and have no node yet, and those that were.
 
-use dhow_core::ids::{ReplicaKey, Slot, replica_id};
+use std::collections::BTreeMap;
+
+use dhow_core::ids::{Generation, ReplicaKey, Slot, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::Exit;
-use dhow_core::spec::RType;
-use dhow_core::state::{EndedReplica, Replica, Service, State};
+use dhow_core::spec::{RType, ServiceSpec};
+use dhow_core::state::{EndedReplica, Replica, RevisionOutcome, Service, State};
 use dhow_core::time::ClusterTime;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
 
@@ -36,14 +38,48 @@ pub(super) fn list(
     let mut list = Vec::new();
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
     for service in services.filter(|service| filter.takes(service)) {
+        let revisions = revisions(state, service);
+        let dated = |status: ReplicaStatus| ReplicaStatus {
+            revision: status
+                .generation
+                .and_then(|generation| revisions.get(&Generation(generation)).copied()),
+            ..status
+        };
         let present = state.replicas_of(service.id);
-        list.extend(present.map(|(key, replica)| present_status(service, key, replica, &wall_secs)));
+        let present = present.map(|(key, replica)| present_status(service, key, replica, &wall_secs));
+        list.extend(present.map(dated));
         list.extend(absent(state, report, service));
         if filter.all {
-            list.extend(service.ended.iter().map(|ended| ended_status(service, ended)));
+            let ended = service.ended.iter().map(|ended| ended_status(service, ended));
+            list.extend(ended.map(dated));
         }
     }
     list
+}
+
+/// The deployment's revision that each generation runs: the present one for what is to run now, else the newest one
+/// that asked for the same.
+fn revisions(state: &State, service: &Service) -> BTreeMap<Generation, u64> {
+    let Some(deployment) = state.deployment(&service.key.deployment) else {
+        return BTreeMap::new();
+    };
+    let asked_for = |spec: &ServiceSpec| {
+        let history = deployment.history.iter().rev();
+        let mut same = history.filter(|(_, record)| {
+            let asked = record.spec.services.get(&service.key.service);
+            record.outcome != RevisionOutcome::Conflicted
+                && asked.is_some_and(|asked| !spec.rolls_into(asked))
+        });
+        same.next().map(|(revision, _)| revision.0)
+    };
+    let known = service.generations.iter().filter_map(|(generation, info)| {
+        let revision = match service.is_current(*generation) {
+            true => Some(deployment.revision.0),
+            false => asked_for(&info.spec),
+        };
+        Some((*generation, revision?))
+    });
+    known.collect()
 }
 
 fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatus {
@@ -65,6 +101,7 @@ fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatu
         pid: None,
         exit_code: None,
         generation: None,
+        revision: None,
         started_unix_secs: None,
         message: None,
     }
@@ -93,9 +130,16 @@ fn present_status(
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
         started_unix_secs: replica.is_running().then(|| wall_secs(replica.since)),
-        message: machine.message.as_ref().map(ToString::to_string),
+        message: trouble(replica),
         ..blank(service, key.slot, machine.state.into())
     }
+}
+
+/// What is wrong with it. A plain exit code has a place of its own.
+fn trouble(replica: &Replica) -> Option<String> {
+    let machine = &replica.machine;
+    let says_more = machine.message.is_some() || machine.oom;
+    says_more.then(|| machine.trouble()).flatten()
 }
 
 /// Wanted slots without a replica, with what they wait for. A system service's slots are its nodes', which the
@@ -130,7 +174,7 @@ fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
     let key = |generation| ReplicaKey {
         service: service.id,
         slot,
-        generation: dhow_core::ids::Generation(generation),
+        generation: Generation(generation),
     };
     state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
 }

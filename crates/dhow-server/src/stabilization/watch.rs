@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::verdict::{Verdict, evaluation, judge};
 use super::{LOOK_AGAIN_MS, last_words, timed_out};
-use crate::services::ServiceManager;
+use crate::services::{ServiceManager, served};
 
 /// Replicas in trouble that are remembered, so that their last words are found after they are gone.
 const SUSPECTS_MAX: usize = 64;
@@ -115,6 +115,7 @@ impl ProgressWatch {
             outcome,
             message,
             services: self.services.clone(),
+            served: known.map(|known| served(state, known)).unwrap_or_default(),
         })
     }
 
@@ -137,6 +138,7 @@ impl ProgressWatch {
             outcome: ProgressOutcome::TimedOut,
             message,
             services: result.services,
+            served: served(state, known),
         })
     }
 

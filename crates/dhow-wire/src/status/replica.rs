@@ -27,6 +27,9 @@ pub struct ReplicaStatus {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
+    /// The deployment's revision that it runs; left out where that is no longer kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_unix_secs: Option<i64>,
     /// Why it is in this state, where there is something to say.

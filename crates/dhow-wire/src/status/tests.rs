@@ -32,11 +32,24 @@ fn deployments() {
             endpoints: vec!["http://localhost:8080".into()],
         }],
         message: None,
+        served: Vec::new(),
     };
     let text = r#"{"deployment":"shop","revision":1,"state":"stable","services":[{"name":"web","running":3,"desired":3,"healthy":true,"endpoints":["http://localhost:8080"]}]}"#;
     check_golden(&status, text);
     status.message = Some("m".into());
     check_golden(&status, &text.replace("]}]}", r#"]}],"message":"m"}"#));
+    status.message = None;
+    status.served = vec![ServedEndpoint {
+        service: "web".into(),
+        address: "http://localhost:8080".into(),
+        public: true,
+        nodes: vec![ServingNode {
+            node_id: 2,
+            host: Some("10.0.0.2".into()),
+        }],
+    }];
+    let served = r#"]}],"served":[{"service":"web","address":"http://localhost:8080","public":true,"nodes":[{"node_id":2,"host":"10.0.0.2"}]}]}"#;
+    check_golden(&status, &text.replace("]}]}", served));
     let all = [
         DeploymentState::Deploying,
         DeploymentState::Stable,
@@ -68,6 +81,7 @@ fn replicas() {
         pid: None,
         exit_code: None,
         generation: None,
+        revision: None,
         started_unix_secs: None,
         message: None,
     };
@@ -80,11 +94,12 @@ fn replicas() {
     status.pid = Some(9);
     status.exit_code = Some(42);
     status.generation = Some(1);
+    status.revision = Some(7);
     status.started_unix_secs = Some(5);
     status.message = Some("m".into());
     check_golden(
         &status,
-        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"started_unix_secs":5,"message":"m"}"#,
+        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"revision":7,"started_unix_secs":5,"message":"m"}"#,
     );
     assert_eq!(
         words(&ReplicaStateName::ALL),
@@ -186,6 +201,7 @@ fn the_names_are_those_of_the_core() {
             words(&[DeploymentState::from(phase)]),
             format!("[\"{}\"]", phase.word())
         );
+        assert_eq!(DeploymentState::from(phase).word(), phase.word());
     }
     let away = Liveness::Unreachable {
         since: ClusterTime(0),
@@ -222,7 +238,7 @@ proptest! {
         });
         check_round_trip(&DeploymentStatus {
             deployment: deployment.clone(), revision, state: DeploymentState::Degraded, services: vec![summary],
-            message: message.clone(),
+            message: message.clone(), served: Vec::new(),
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
@@ -241,7 +257,7 @@ proptest! {
         check_round_trip(&Problem::new(code, deployment.clone()).with_findings(vec![role.clone()]));
         check_round_trip(&ReplicaStatus {
             id: format!("{service}-{role}-{replica}"), deployment, service, role, replica, node_id,
-            image: message.clone(), state, healthy, restarts, pid, exit_code, generation,
+            image: message.clone(), state, healthy, restarts, pid, exit_code, generation, revision: Some(revision),
             started_unix_secs: started, message,
         });
     }

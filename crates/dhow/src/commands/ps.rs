@@ -1,4 +1,4 @@
-//! `dhow ps [DEPLOYMENT]`: replicas with node, state, health, restarts, age.
+//! `dhow ps [DEPLOYMENT]`: replicas with node, revision, state, health, restarts, age.
 
 use dhow_core::ids::DeploymentName;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
@@ -12,7 +12,7 @@ use crate::output::{self, Table};
 /// What a row shows of a message; `dhow explain` has the whole.
 const MESSAGE_CHARS_MAX: usize = 60;
 
-/// Show replicas: node, state, health, restarts, age
+/// Show replicas: node, revision, state, health, restarts, age
 #[derive(clap::Args)]
 pub struct Args {
     /// Only of this one
@@ -49,11 +49,17 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
 /// The listing; messages have a column where there are any.
 pub fn table(replicas: &[ReplicaStatus]) -> Table {
     let now = output::now_unix_secs();
-    let heading = ["REPLICA", "NODE", "STATE", "HEALTHY", "RESTARTS", "AGE", "IMAGE"];
+    let heading = [
+        "REPLICA", "NODE", "REVISION", "STATE", "HEALTHY", "RESTARTS", "AGE", "IMAGE",
+    ];
     let cells = |replica: &ReplicaStatus| {
         [
             format!("{}/{}", replica.deployment, replica.id),
             replica.node_id.map(|node| node.to_string()).unwrap_or_default(),
+            replica
+                .revision
+                .map(|revision| revision.to_string())
+                .unwrap_or_default(),
             state(replica),
             yes_no(replica.healthy),
             replica.restarts.to_string(),
@@ -71,12 +77,12 @@ pub fn table(replicas: &[ReplicaStatus]) -> Table {
         }
         return table;
     }
-    let [a, b, c, d, e, f, g] = heading;
-    let mut table = Table::new(&[a, b, c, d, e, f, g, "MESSAGE"]);
+    let [a, b, c, d, e, f, g, h] = heading;
+    let mut table = Table::new(&[a, b, c, d, e, f, g, h, "MESSAGE"]);
     for replica in replicas {
         let message = output::one_line(replica.message.as_deref().unwrap_or_default());
-        let [a, b, c, d, e, f, g] = cells(replica);
-        table.row([a, b, c, d, e, f, g, output::cut(&message, MESSAGE_CHARS_MAX)]);
+        let [a, b, c, d, e, f, g, h] = cells(replica);
+        table.row([a, b, c, d, e, f, g, h, output::cut(&message, MESSAGE_CHARS_MAX)]);
     }
     table
 }

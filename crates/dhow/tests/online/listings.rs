@@ -96,6 +96,7 @@ fn ps_shows_replicas() {
     let (mut running, mut failed, mut pending) =
         (replica(0, "running"), replica(1, "failed"), replica(2, "pending"));
     running["started_unix_secs"] = days_ago(3).into();
+    running["revision"] = 12.into();
     failed["exit_code"] = 42.into();
     pending["node_id"] = Value::Null;
     let list = json!([running, failed, pending]);
@@ -106,10 +107,10 @@ fn ps_shows_replicas() {
         &list,
     );
     let expected = "\
-REPLICA             NODE  STATE       HEALTHY  RESTARTS  AGE  IMAGE
-shop/web-default-0  1     running     yes      0         3d   nginx:1.27
-shop/web-default-1  1     failed(42)  no       1         -    nginx:1.27
-shop/web-default-2  -     pending     no       2         -    nginx:1.27
+REPLICA             NODE  REVISION  STATE       HEALTHY  RESTARTS  AGE  IMAGE
+shop/web-default-0  1     12        running     yes      0         3d   nginx:1.27
+shop/web-default-1  1     -         failed(42)  no       1         -    nginx:1.27
+shop/web-default-2  -     -         pending     no       2         -    nginx:1.27
 ";
     assert_eq!(text, expected);
 }
@@ -221,8 +222,8 @@ address:   127.0.0.1:3669
 labels:    disk=ssd,zone=a
 replicas:  2
 
-REPLICA             NODE  STATE    HEALTHY  RESTARTS  AGE  IMAGE
-shop/web-default-0  1     running  yes      0         -    nginx:1.27
+REPLICA             NODE  REVISION  STATE    HEALTHY  RESTARTS  AGE  IMAGE
+shop/web-default-0  1     -         running  yes      0         -    nginx:1.27
 ";
     assert_eq!(
         (shown.code, shown.stdout.as_str(), shown.stderr.as_str()),

@@ -63,6 +63,7 @@ async fn a_deployment_from_pending_to_degraded() {
     world.happens(|name| name.index == 0, &[ended]).await;
     let shop: Vec<DeploymentStatus> = world.get("/api/v1/deployments").await.json();
     assert_eq!(shop[0].state, DeploymentState::Degraded);
+    assert_eq!((first.revision, first.generation), (Some(1), Some(1)));
     assert_eq!(
         (shop[0].services[0].running, shop[0].services[0].healthy),
         (1, false)
@@ -75,6 +76,56 @@ async fn a_deployment_from_pending_to_degraded() {
         .get("/api/v1/replicas?deployment=shop&service=db")
         .await
         .problem(404);
+}
+
+#[tokio::test]
+async fn nothing_that_runs_is_neither_healthy_nor_stable_and_want_of_memory_is_told() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let killed = ReplicaEvent::Ended {
+        exit: Exit::Signal(9),
+        oom: true,
+    };
+    world.happens(|_| true, &[killed]).await;
+    let shop: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
+    let web = &shop.services[0];
+    assert_eq!((web.running, web.desired, web.healthy), (0, 2, false));
+    assert_eq!(shop.state, DeploymentState::Degraded);
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web")
+        .await
+        .json();
+    let headline = "shop/web is degraded: 0 of 2 replicas run, 0 healthy";
+    assert_eq!(explained.lines[0], headline);
+    let told = "it ran out of memory and was ended by signal 9";
+    assert_eq!(explained.replicas[0].message.as_deref(), Some(told));
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    assert_eq!(replicas[0].message.as_deref(), Some(told));
+    assert_eq!(replicas[0].exit_code, Some(137));
+}
+
+#[tokio::test]
+async fn old_and_new_replicas_of_a_rollout_have_their_own_revisions() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world
+        .post("/api/v1/deployments", &SHOP.replace("1.27", "1.28"))
+        .await;
+    world.wait_for_replicas(3).await;
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    let seen = |revision| {
+        let of = replicas
+            .iter()
+            .filter(|replica| replica.revision == Some(revision));
+        of.count()
+    };
+    assert_eq!((seen(1), seen(2)), (2, 1), "{replicas:?}");
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web")
+        .await
+        .json();
+    let headline = "shop/web is deploying: 2 of 2 replicas run, 0 healthy, 2 of an earlier revision";
+    assert_eq!(explained.lines[0], headline);
 }
 
 impl World {
