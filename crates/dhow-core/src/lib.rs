@@ -22,3 +22,4 @@ pub mod state;
 pub mod step;
 pub mod stored;
 pub mod time;
+pub mod usage;

@@ -7,6 +7,7 @@ mod deployment;
 mod digests;
 mod explain;
 mod history;
+mod live;
 mod manager;
 mod nodes;
 mod progress;

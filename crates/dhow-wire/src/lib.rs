@@ -41,8 +41,8 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait,
-    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus, ServedEndpoint,
-    ServingNode,
+    NodeDrainStatus, NodeResources, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
+    ResourceAmount, ServedEndpoint, ServingNode,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

@@ -18,7 +18,7 @@ use super::cluster::ClusterIdentity;
 use super::progress::Pulls;
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
-use super::{cluster, deployment, explain, history, nodes, progress, replicas, select};
+use super::{cluster, deployment, explain, history, live, nodes, progress, replicas, select};
 use crate::clock::Clock;
 use crate::node_door::NodeDoor;
 use crate::runtime::{ClusterTimer, RuntimeView};
@@ -101,15 +101,17 @@ impl ServiceManager {
         let (state, leadership) = (self.state(), self.view.leadership());
         let report = self.view.plan_report();
         let all = state.nodes.values();
-        all.map(|node| nodes::status(&state, &report, node, leadership))
+        let observed = self.view.observed();
+        all.map(|node| nodes::status(&state, &report, node, leadership, observed))
             .collect()
     }
 
     pub fn node(&self, id: NodeId) -> Option<NodeStatus> {
         let state = self.state();
         let node = state.node(id)?;
-        let report = self.view.plan_report();
-        Some(nodes::status(&state, &report, node, self.view.leadership()))
+        let (report, leadership) = (self.view.plan_report(), self.view.leadership());
+        let observed = self.view.observed();
+        Some(nodes::status(&state, &report, node, leadership, observed))
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
@@ -161,8 +163,15 @@ impl ServiceManager {
             &state,
             &self.view.plan_report(),
             filter,
+            self.view.observed(),
             wall_secs,
         ))
+    }
+
+    /// The same, each compared with what its node says of it now.
+    pub async fn replicas_live(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
+        let listed = self.replicas(filter)?;
+        Ok(live::compare(self.door.as_ref(), listed).await)
     }
 
     /// What a spec would change. May take a while: call it where blocking is allowed.

@@ -8,7 +8,10 @@ use dhow_core::replica::Exit;
 use dhow_core::spec::{RType, ServiceSpec};
 use dhow_core::state::{EndedReplica, Replica, RevisionOutcome, Service, State};
 use dhow_core::time::ClusterTime;
+use dhow_core::usage::ReplicaUsage;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
+
+use crate::runtime::Observed;
 
 /// Which ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,7 @@ pub(super) fn list(
     state: &State,
     report: &PlanReport,
     filter: &ReplicaFilter,
+    observed: &Observed,
     wall_secs: impl Fn(ClusterTime) -> i64,
 ) -> Vec<ReplicaStatus> {
     let mut list = Vec::new();
@@ -46,7 +50,15 @@ pub(super) fn list(
             ..status
         };
         let present = state.replicas_of(service.id);
-        let present = present.map(|(key, replica)| present_status(service, key, replica, &wall_secs));
+        let present = present.map(|(key, replica)| {
+            let status = present_status(service, key, replica, &wall_secs);
+            let used = state.replica_name(key).zip(observed.usage(replica.node));
+            let used = used.and_then(|(name, node)| node.replica(&name).copied());
+            match used.filter(|_| replica.is_running()) {
+                Some(used) => measured(status, used),
+                None => status,
+            }
+        });
         list.extend(present.map(dated));
         list.extend(absent(state, report, service));
         if filter.all {
@@ -103,6 +115,9 @@ fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatu
         generation: None,
         revision: None,
         started_unix_secs: None,
+        cpu_used_milli: None,
+        memory_used_bytes: None,
+        live: None,
         message: None,
     }
 }
@@ -132,6 +147,16 @@ fn present_status(
         started_unix_secs: replica.is_running().then(|| wall_secs(replica.since)),
         message: trouble(replica),
         ..blank(service, key.slot, machine.state.into())
+    }
+}
+
+/// With what its node says of it. The node knows best when it was started.
+fn measured(status: ReplicaStatus, used: ReplicaUsage) -> ReplicaStatus {
+    ReplicaStatus {
+        started_unix_secs: used.started_unix_secs.or(status.started_unix_secs),
+        cpu_used_milli: Some(used.cpu_milli),
+        memory_used_bytes: Some(used.memory_bytes),
+        ..status
     }
 }
 

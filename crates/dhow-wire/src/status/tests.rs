@@ -83,6 +83,9 @@ fn replicas() {
         generation: None,
         revision: None,
         started_unix_secs: None,
+        cpu_used_milli: None,
+        memory_used_bytes: None,
+        live: None,
         message: None,
     };
     check_golden(
@@ -96,10 +99,13 @@ fn replicas() {
     status.generation = Some(1);
     status.revision = Some(7);
     status.started_unix_secs = Some(5);
+    status.cpu_used_milli = Some(250);
+    status.memory_used_bytes = Some(64);
+    status.live = Some("exited".into());
     status.message = Some("m".into());
     check_golden(
         &status,
-        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"revision":7,"started_unix_secs":5,"message":"m"}"#,
+        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"revision":7,"started_unix_secs":5,"cpu_used_milli":250,"memory_used_bytes":64,"live":"exited","message":"m"}"#,
     );
     assert_eq!(
         words(&ReplicaStateName::ALL),
@@ -125,6 +131,8 @@ fn nodes() {
         arch: None,
         api_addr: None,
         drain: None,
+        resources: None,
+        lease: None,
     };
     check_golden(
         &status,
@@ -134,9 +142,17 @@ fn nodes() {
     status.os = Some("linux".into());
     status.arch = Some("aarch64".into());
     status.api_addr = Some("10.0.0.1:3669".into());
+    status.resources = Some(NodeResources {
+        capacity: ResourceAmount {
+            cpu_milli: 4_000,
+            memory_bytes: 8,
+        },
+        reserved: ResourceAmount::default(),
+        used: None,
+    });
     check_golden(
         &status,
-        r#"{"node_id":1,"role":"server","status":"ready","leader":true,"labels":{"zone":"a"},"replicas":4,"os":"linux","arch":"aarch64","api_addr":"10.0.0.1:3669"}"#,
+        r#"{"node_id":1,"role":"server","status":"ready","leader":true,"labels":{"zone":"a"},"replicas":4,"os":"linux","arch":"aarch64","api_addr":"10.0.0.1:3669","resources":{"capacity":{"cpu_milli":4000,"memory_bytes":8},"reserved":{"cpu_milli":0,"memory_bytes":0}}}"#,
     );
     assert_eq!(
         words(&[NodeRole::Server, NodeRole::Worker, NodeRole::Peer]),
@@ -246,6 +262,7 @@ proptest! {
             drain: message.clone().map(|why| NodeDrainStatus {
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
             }),
+            resources: Some(NodeResources::default()), lease: None,
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
@@ -258,7 +275,8 @@ proptest! {
         check_round_trip(&ReplicaStatus {
             id: format!("{service}-{role}-{replica}"), deployment, service, role, replica, node_id,
             image: message.clone(), state, healthy, restarts, pid, exit_code, generation, revision: Some(revision),
-            started_unix_secs: started, message,
+            started_unix_secs: started, cpu_used_milli: node_id, memory_used_bytes: node_id, live: message.clone(),
+            message,
         });
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
 use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub pace: watch::Sender<Pace>,
     pub standing: watch::Sender<Standing>,
     pub drains: watch::Sender<bool>,
+    /// What the next heartbeat tells of the node.
+    pub usage: watch::Sender<Option<NodeUsage>>,
     /// The session that is to be left, and why.
     leaving: watch::Sender<(u64, Option<Refusal>)>,
     opened: AtomicU64,
@@ -49,6 +52,7 @@ impl Shared {
             pace: watch::Sender::default(),
             standing: watch::Sender::new(Standing::Seeking { why: None }),
             drains: watch::Sender::new(false),
+            usage: watch::Sender::new(None),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
         }
