@@ -52,10 +52,7 @@ async fn what_runs_is_measured_and_told() {
         .clone();
     assert!(told.memory_bytes > 0, "of the whole machine");
     for (name, used) in &told.replicas {
-        assert!(
-            used.memory_bytes > 0 && used.started_unix_secs.is_some(),
-            "{name}: {used:?}"
-        );
+        assert!(used.started_unix_secs.is_some(), "{name}: {used:?}");
     }
     plane.remove();
     usages.wait_for(|usage| usage.replicas.is_empty()).await.unwrap();
