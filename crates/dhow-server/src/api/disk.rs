@@ -30,7 +30,7 @@ fn full(dir: &Path) -> Option<String> {
         true => found.blocks_free(),
         false => found.blocks_available(),
     };
-    let free_bytes = u64::from(blocks).saturating_mul(u64::from(found.fragment_size()));
+    let free_bytes = blocks.saturating_mul(found.fragment_size());
     let no_files = found.files() > 0 && found.files_free() == 0;
     let what = match (free_bytes < FREE_BYTES_MIN, no_files) {
         (true, _) => format!("{free_bytes} bytes are free"),

@@ -4,7 +4,7 @@ use dhow_core::ids::ReplicaKey;
 use dhow_core::lease::{WorkerLease, WorkerProfile};
 use dhow_core::plan::PlanReport;
 use dhow_core::state::{Drain, Node, NodeInfo, State, Wanted};
-use dhow_wire::{DrainWait, NodeDrainStatus, NodeResources, NodeState, NodeStatus, ResourceAmount};
+use dhow_wire::{DrainWait, NodeAmounts, NodeDrainStatus, NodeState, NodeStatus, ResourceAmount};
 
 use crate::log::Leadership;
 use crate::runtime::{Observed, SeenLease};
@@ -36,9 +36,9 @@ pub(super) fn status(
 }
 
 /// What a node that cannot be reached once used says nothing.
-fn resources(node: &Node, observed: &Observed) -> NodeResources {
+fn resources(node: &Node, observed: &Observed) -> NodeAmounts {
     let used = observed.usage(node.id).filter(|_| node.is_ready());
-    NodeResources {
+    NodeAmounts {
         capacity: node.info.capacity.into(),
         reserved: node.used.into(),
         used: used.map(|used| ResourceAmount {

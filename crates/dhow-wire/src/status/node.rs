@@ -30,7 +30,7 @@ pub struct NodeStatus {
     pub drain: Option<NodeDrainStatus>,
     /// What it offers, what its replicas reserve, and what is used of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<NodeResources>,
+    pub resources: Option<NodeAmounts>,
     /// Its lease, as the leader keeps it; none for the leader itself, and where nobody is ever given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -56,7 +56,7 @@ pub struct DrainWait {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NodeResources {
+pub struct NodeAmounts {
     pub capacity: ResourceAmount,
     pub reserved: ResourceAmount,
     /// As the node last measured it; left out where it has not, or cannot be reached.

@@ -142,7 +142,7 @@ fn nodes() {
     status.os = Some("linux".into());
     status.arch = Some("aarch64".into());
     status.api_addr = Some("10.0.0.1:3669".into());
-    status.resources = Some(NodeResources {
+    status.resources = Some(NodeAmounts {
         capacity: ResourceAmount {
             cpu_milli: 4_000,
             memory_bytes: 8,
@@ -262,7 +262,7 @@ proptest! {
             drain: message.clone().map(|why| NodeDrainStatus {
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
             }),
-            resources: Some(NodeResources::default()), lease: None,
+            resources: Some(NodeAmounts::default()), lease: None,
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,

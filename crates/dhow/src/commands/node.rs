@@ -4,7 +4,7 @@ mod change;
 mod drain;
 
 use clap::Subcommand;
-use dhow_wire::{NodeResources, NodeStatus, ReplicaStatus, ResourceAmount, WorkerLease};
+use dhow_wire::{NodeAmounts, NodeStatus, ReplicaStatus, ResourceAmount, WorkerLease};
 
 use super::ps;
 use super::wait::yes_no;
@@ -145,11 +145,11 @@ fn memory(amount: ResourceAmount) -> String {
 }
 
 /// What is reserved of what there is.
-fn reserved_of(resources: NodeResources, shown: fn(ResourceAmount) -> String) -> String {
+fn reserved_of(resources: NodeAmounts, shown: fn(ResourceAmount) -> String) -> String {
     format!("{}/{}", shown(resources.reserved), shown(resources.capacity))
 }
 
-fn amounts(resources: NodeResources, shown: fn(ResourceAmount) -> String) -> String {
+fn amounts(resources: NodeAmounts, shown: fn(ResourceAmount) -> String) -> String {
     let used = resources.used.map(|used| format!(", {} used", shown(used)));
     format!(
         "{}, {} reserved{}",
