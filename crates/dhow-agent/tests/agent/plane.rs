@@ -62,7 +62,10 @@ impl Plane {
             cluster_id: "test".into(),
             feature_level: State::FEATURE_LEVEL,
         }));
-        plane.write(Command::Cluster(ClusterCommand::TermBegan { leader: NODE }));
+        plane.write(Command::Cluster(ClusterCommand::TermBegan {
+            leader: NODE,
+            wall_unix_ms: None,
+        }));
         let info = NodeInfo {
             role: NodeRole::Peer,
             api_addr: None,

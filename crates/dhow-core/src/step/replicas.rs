@@ -45,6 +45,7 @@ pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMo
         placed: now,
         since: now,
         healthy_since: None,
+        started: None,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(node) = node_mut(state, node) {

@@ -49,7 +49,9 @@ pub(super) fn explain(
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
         if takes(&id) {
             let told = present(state, service, key, replica, id);
-            explanation.lines.extend(lines_of(&told, replica, now.cluster));
+            explanation
+                .lines
+                .extend(lines_of(&told, replica, &lasted(state, replica, now)));
             explanation.replicas.push(told);
         }
     }
@@ -120,14 +122,11 @@ fn present(
     }
 }
 
-fn lines_of(told: &ExplainedReplica, replica: &Replica, now: ClusterTime) -> Vec<String> {
+fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str) -> Vec<String> {
     let ExplainedReplica {
         id, state, node_id, ..
     } = told;
-    let mut first = format!(
-        "{id} is {state} on node {node_id} for {}",
-        whole_seconds(now, replica.since)
-    );
+    let mut first = format!("{id} is {state} on node {node_id} for {lasted}");
     if replica.is_running() && !replica.is_healthy() {
         first.push_str(" and not healthy yet");
     }
@@ -148,8 +147,20 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, now: ClusterTime) -> Vec
     vec![first, format!("  {}", told.placed_because)]
 }
 
-fn whole_seconds(now: ClusterTime, since: ClusterTime) -> String {
-    format!("{} s", now.since(since).as_millis() / 1_000)
+/// For how long it has been so. The wall clock counts the time in which no server ran, too.
+fn lasted(state: &State, replica: &Replica, now: Now) -> String {
+    let since = match replica.is_running() {
+        true => replica.started.unwrap_or(replica.since),
+        false => replica.since,
+    };
+    let secs = match state.clock_marks.wall_unix_ms(since) {
+        Some(then_ms) => now
+            .wall_unix_secs
+            .saturating_sub(then_ms.div_euclid(1_000))
+            .max(0),
+        None => i64::try_from(now.cluster.since(since).as_millis() / 1_000).unwrap_or(i64::MAX),
+    };
+    format!("{secs} s")
 }
 
 /// What spoke for the node, as far as the spec and the node still say.

@@ -36,6 +36,8 @@ pub struct ServiceManager {
     door: Arc<dyn NodeDoor>,
     identity: ClusterIdentity,
     timer: Arc<Mutex<ClusterTimer>>,
+    /// What this server was started with.
+    began: ClusterTime,
 }
 
 impl ServiceManager {
@@ -45,8 +47,10 @@ impl ServiceManager {
         door: Arc<dyn NodeDoor>,
         identity: ClusterIdentity,
     ) -> Self {
-        let timer = ClusterTimer::new(view.state().time, clock.monotonic_ms());
+        let began = view.state().time;
+        let timer = ClusterTimer::new(began, clock.monotonic_ms());
         Self {
+            began,
             view,
             clock,
             door,
@@ -156,8 +160,13 @@ impl ServiceManager {
         }
         let (now, wall_ms) = (self.now(&state), self.clock.wall_unix_ms());
         let wall_secs = |then: ClusterTime| {
-            let ago_ms = i64::try_from(now.since(then).as_millis()).unwrap_or(i64::MAX);
-            wall_ms.saturating_sub(ago_ms).div_euclid(1_000)
+            let noted = state.clock_marks.wall_unix_ms(then);
+            // Time that passed before this server was started is not known without a note of it.
+            let seen = (then >= self.began).then(|| {
+                let ago_ms = i64::try_from(now.since(then).as_millis()).unwrap_or(i64::MAX);
+                wall_ms.saturating_sub(ago_ms)
+            });
+            noted.or(seen).map(|ms| ms.div_euclid(1_000))
         };
         Ok(replicas::list(
             &state,

@@ -37,7 +37,7 @@ pub(super) fn list(
     report: &PlanReport,
     filter: &ReplicaFilter,
     observed: &Observed,
-    wall_secs: impl Fn(ClusterTime) -> i64,
+    wall_secs: impl Fn(ClusterTime) -> Option<i64>,
 ) -> Vec<ReplicaStatus> {
     let mut list = Vec::new();
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
@@ -133,9 +133,12 @@ fn present_status(
     service: &Service,
     key: &ReplicaKey,
     replica: &Replica,
-    wall_secs: &impl Fn(ClusterTime) -> i64,
+    wall_secs: &impl Fn(ClusterTime) -> Option<i64>,
 ) -> ReplicaStatus {
     let machine = &replica.machine;
+    let started = replica
+        .is_running()
+        .then(|| replica.started.unwrap_or(replica.since));
     ReplicaStatus {
         node_id: Some(replica.node.0),
         image: image(service, key),
@@ -144,7 +147,7 @@ fn present_status(
         pid: machine.pid,
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
-        started_unix_secs: replica.is_running().then(|| wall_secs(replica.since)),
+        started_unix_secs: started.and_then(wall_secs),
         message: trouble(replica),
         ..blank(service, key.slot, machine.state.into())
     }
