@@ -22,6 +22,7 @@ use crate::present::PresentReplica;
 use crate::pulls::{PullState, Pulls};
 use crate::runner::Context;
 use crate::session::Session;
+use crate::usage::Meter;
 
 /// What an agent is made with.
 pub struct AgentOptions {
@@ -47,6 +48,7 @@ pub enum AgentError {
 /// An agent that is ready to run.
 pub struct Agent {
     keeper: Keeper,
+    meter: Meter,
     found: Vec<Found>,
     incoming: Incoming,
     handle: AgentHandle,
@@ -100,7 +102,13 @@ impl Agent {
             settled: settled_receiver,
             asks,
         };
+        let meter = Meter {
+            drivers: context.drivers.clone(),
+            names: handle.names.clone(),
+            session: Arc::clone(&context.session),
+        };
         Ok(Self {
+            meter,
             keeper: Keeper::new(context, memory, names, settled),
             found,
             incoming: Incoming {
@@ -117,7 +125,12 @@ impl Agent {
 
     /// Runs until it is cancelled or fails. What runs on the host goes on either way.
     pub async fn run(self, cancel: CancellationToken) -> Result<(), AgentError> {
-        self.keeper.run(self.found, self.incoming, cancel).await
+        tokio::select! {
+            biased;
+            ended = self.keeper.run(self.found, self.incoming, cancel) => ended,
+            // Measures for as long as the keeper runs.
+            () = self.meter.run() => Ok(()),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub mod proxy;
 mod pulls;
 mod runner;
 pub mod session;
+mod usage;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
 pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};

@@ -82,3 +82,9 @@ pub const MESSAGE_MAX_CHARS: usize = 400;
 
 /// Starts and stops under way at the same time, for each core. More only make each other slower.
 pub const WORK_PER_CORE: usize = 4;
+
+/// How often what the node and its replicas use is measured: a handful of small files each.
+pub const USAGE_EVERY: Duration = Duration::from_secs(10);
+
+/// How long after a replica has come or gone: at most one measurement a second.
+pub const USAGE_SETTLES: Duration = Duration::from_secs(1);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 pub use dhow_core::mirror::ReportBody;
+use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
 
 use crate::highest::Highest;
@@ -27,6 +28,9 @@ pub trait Session: Send + Sync + 'static {
 
     /// Says that the node lives and what it runs; answered with whether an inventory is wanted.
     fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool>;
+
+    /// What the node uses now; told with the next heartbeat, and forgotten where newer figures come first.
+    fn usage(&self, usage: NodeUsage);
 
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;

@@ -56,6 +56,9 @@ pub enum ClusterCommand {
     /// The first entry of a new leader.
     TermBegan {
         leader: NodeId,
+        /// The leader's wall clock, for people.
+        #[serde(default)]
+        wall_unix_ms: Option<i64>,
     },
     IssueToken {
         nonce: Arc<str>,

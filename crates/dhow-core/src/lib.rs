@@ -23,3 +23,4 @@ pub mod state;
 pub mod step;
 pub mod stored;
 pub mod time;
+pub mod usage;

@@ -206,6 +206,24 @@ pub struct Machine {
     pub message: Option<Arc<str>>,
 }
 
+impl Machine {
+    /// The last trouble in words for people: what it said itself, or how it ended. An end for want of memory is
+    /// always told as that.
+    pub fn trouble(&self) -> Option<String> {
+        let ended = match (self.exit, self.oom) {
+            (Some(exit), true) => Some(format!("it ran out of memory and {exit}")),
+            (None, true) => Some("it ran out of memory".to_owned()),
+            (Some(exit), false) => Some(format!("it {exit}")),
+            (None, false) => None,
+        };
+        match (&self.message, ended) {
+            (Some(message), Some(ended)) if self.oom => Some(format!("{ended}: {message}")),
+            (Some(message), _) => Some(message.to_string()),
+            (None, ended) => ended,
+        }
+    }
+}
+
 /// When an ended replica is started again, as far as the machine needs to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestartRule {

@@ -4,6 +4,7 @@
 mod api_token;
 mod assignment;
 mod branch;
+mod clock_marks;
 mod deployment;
 mod ended;
 mod hash;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use api_token::{ApiRole, ApiToken};
 pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
 pub use branch::Branch;
+pub use clock_marks::{ClockMark, ClockMarks};
 pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use hash::StateHash;
@@ -74,6 +76,9 @@ pub struct State {
     /// Which CAs of workers are believed.
     pub worker_cas: WorkerCaGenerations,
     pub branch: Branch,
+    /// What the wall clock said when each term began; for people, nothing is decided by it.
+    #[serde(default)]
+    pub clock_marks: ClockMarks,
 }
 
 impl State {

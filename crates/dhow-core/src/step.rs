@@ -111,3 +111,6 @@ fn remember(state: &mut State, request: &RequestId, outcome: Outcome) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

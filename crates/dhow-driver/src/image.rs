@@ -31,7 +31,7 @@ mod work;
 pub use config::{ExposedPort, ImageConfig, PortProtocol};
 pub use digest::{Digest, DigestError};
 pub use error::{ImageError, RegistryTrouble, SharedCause};
-pub use images::{Image, ImageSummary, Images, ImagesOptions, Pull};
+pub use images::{Image, ImageSummary, Images, ImagesOptions, Imported, Pull};
 pub use manifest::{ManifestError, Platform};
 pub use origin::Origin;
 pub use progress::{PullPhase, PullProgress};

@@ -11,6 +11,7 @@ mod cluster;
 mod context;
 mod deploy;
 mod deployments;
+mod disk;
 mod events;
 mod exec;
 mod extract;

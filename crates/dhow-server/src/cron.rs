@@ -2,7 +2,8 @@
 //!
 //! The daemon starts it beside the runtime. Each firing carries an idempotency key made of the service and its
 //! scheduled time, which the state remembers: a restart, another leader or a clock that steps back fires nothing
-//! twice, and of the firings that were missed while no server ran, the last one alone is made up for.
+//! twice, and of the firings that were missed while no server ran, the last one alone is made up for. A clock that is
+//! set back by more than minutes was wrong before: the schedule says so and goes on by the present one.
 
 mod table;
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Clock;
 use crate::runtime::{InputSender, RuntimeView, WriteError};
 use table::{Due, Table};
+pub(crate) use table::{Outlook, outlook, shown};
 
 /// How often the schedules are looked at: they have minutes.
 const TICK_MS: u64 = 1_000;

@@ -8,13 +8,15 @@ mod cluster;
 mod error;
 mod scripted;
 
-use dhow_core::ids::{NodeId, ReplicaName};
-use dhow_core::replica::Machine;
+use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
+use dhow_core::replica::{Machine, ReplicaState};
 use dhow_core::spec::PullPolicy;
 use dhow_wire::api::{
     ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
     PullProgress,
 };
+use dhow_wire::names::deployment_on_wire;
+use dhow_wire::{ClusterContainerSummary, NodeServiceState};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
@@ -117,6 +119,15 @@ pub trait NodeDoor: Send + Sync {
     /// What is on this node now, as it knows itself.
     fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>>;
 
+    /// What a node runs of a service, as it knows itself.
+    fn service_state(&self, node: NodeId, service: ServiceKey) -> Answer<'_, NodeServiceState> {
+        Box::pin(async move {
+            let present = self.replicas(node).await?.into_iter();
+            let of_service = present.filter(|replica| replica.name.service_key() == service);
+            Ok(service_state(node, &of_service.collect::<Vec<_>>()))
+        })
+    }
+
     fn images(&self, node: NodeId) -> Answer<'_, Vec<ImageInfo>>;
 
     fn pull_image(&self, node: NodeId, image: String) -> Answer<'_, PullSteps>;
@@ -130,4 +141,31 @@ pub trait NodeDoor: Send + Sync {
 
     /// The digest that an image's name means now, as `sha256:…`.
     fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String>;
+}
+
+/// The replicas of one service on a node, summed.
+fn service_state(node: NodeId, replicas: &[NodeReplica]) -> NodeServiceState {
+    let runs = |replica: &&NodeReplica| replica.machine.state == ReplicaState::Running;
+    let running = replicas.iter().filter(runs);
+    NodeServiceState {
+        node_id: node.0,
+        running: u32::try_from(running.clone().count()).unwrap_or(u32::MAX),
+        healthy: running.clone().all(|replica| replica.machine.healthy),
+        containers: replicas.iter().map(|replica| summary(node, replica)).collect(),
+    }
+}
+
+fn summary(node: NodeId, replica: &NodeReplica) -> ClusterContainerSummary {
+    let name = &replica.name;
+    ClusterContainerSummary {
+        node_id: node.0,
+        id: name.id(),
+        service: name.service.to_string(),
+        replica: name.index,
+        image: replica.image.clone().unwrap_or_default(),
+        state: replica.machine.state.word().to_owned(),
+        pid: replica.machine.pid,
+        overlay_ip: None,
+        deployment: deployment_on_wire(&name.deployment),
+    }
 }

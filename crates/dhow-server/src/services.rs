@@ -7,6 +7,7 @@ mod deployment;
 mod digests;
 mod explain;
 mod history;
+mod live;
 mod manager;
 mod nodes;
 mod progress;
@@ -15,6 +16,7 @@ mod select;
 mod sum;
 
 pub use cluster::ClusterIdentity;
+pub(crate) use deployment::served;
 pub use digests::resolve_digests;
 pub use manager::ServiceManager;
 pub use replicas::ReplicaFilter;

@@ -1,16 +1,17 @@
 //! Waits until a deployment is stable, and says what holds it up if it is not.
 //!
-//! The API's progress stream and whoever deploys inside this process call it. It is woken by changes of the state
-//! and looks again at least every half second; it never changes anything.
+//! The API's progress stream, which the command line follows, and whoever deploys inside this process call it. It is
+//! woken by changes of the state and looks again at least every half second; it never changes anything.
 
 mod last_words;
 mod verdict;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::spec::{DeploymentSpec, RType, ScaleSpec, ServiceSpec};
-use dhow_core::state::State;
+use dhow_core::spec::{DeploymentSpec, RType, ScaleSpec, ServiceSpec, SpecVersion};
+use dhow_core::state::{Deployment, State};
 use dhow_wire::stabilization::{Evaluation, ServiceObservation, evaluate};
 use dhow_wire::{ServiceHealthSummary, StabilizationResult};
 
@@ -34,7 +35,7 @@ pub async fn wait_for_stabilization(
     let mut states = manager.view().states();
     loop {
         let state = states.borrow_and_update().clone();
-        let evaluation = match evaluate(observe(&state, spec)).into_ready() {
+        let evaluation = match evaluation(&state, spec).into_ready() {
             Ok(result) => return result,
             Err(evaluation) => evaluation,
         };
@@ -55,7 +56,7 @@ pub async fn wait_for_stabilization(
 }
 
 /// The evaluation as the result after the timeout, with the last words of what failed.
-pub(crate) async fn timed_out(
+async fn timed_out(
     manager: &ServiceManager,
     state: &State,
     deployment: &str,
@@ -64,6 +65,34 @@ pub(crate) async fn timed_out(
     let failing: Vec<&ServiceHealthSummary> = evaluation.failing().collect();
     let mut logs = last_words::of_services(manager, state, deployment, &failing).await;
     evaluation.into_timed_out(|name| logs.remove(name).unwrap_or_else(|| Ok(Vec::new())))
+}
+
+/// Whether a spec is stable now, and how its services are.
+fn evaluation(state: &State, spec: &DeploymentSpec) -> Evaluation {
+    evaluate(observe(state, spec))
+}
+
+/// The current spec of a deployment with the counts that it has been scaled to since.
+fn as_scaled(state: &State, deployment: &Deployment) -> DeploymentSpec {
+    let services = deployment.services.iter().filter_map(|(name, id)| {
+        let service = state.service(*id).filter(|service| !service.removing)?;
+        let mut spec = service.spec()?.as_ref().clone();
+        for group in &mut spec.replica_groups {
+            let role = service.role_id(&group.role);
+            group.count = role.map_or(group.count, |role| service.count(role));
+        }
+        if spec.replica_groups.is_empty() {
+            spec.scale = ScaleSpec::Fixed {
+                replicas: service.count_total(),
+            };
+        }
+        Some((name.clone(), Arc::new(spec)))
+    });
+    DeploymentSpec {
+        version: SpecVersion::V1,
+        deployment: deployment.name.clone(),
+        services: services.collect(),
+    }
 }
 
 /// What there is of each service of the spec; nothing of one that the cluster does not know yet.

@@ -70,7 +70,10 @@ impl Lab {
             feature_level: State::FEATURE_LEVEL,
         };
         let _ = lab.apply(Command::Cluster(boot));
-        let _ = lab.apply(Command::Cluster(ClusterCommand::TermBegan { leader: NodeId(1) }));
+        let _ = lab.apply(Command::Cluster(ClusterCommand::TermBegan {
+            leader: NodeId(1),
+            wall_unix_ms: None,
+        }));
         lab
     }
 
@@ -167,7 +170,10 @@ impl Lab {
     pub fn change_leader(&mut self, leader: NodeId) {
         self.term = self.term.next();
         self.cache = PlanCache::default();
-        let _ = self.apply(Command::Cluster(ClusterCommand::TermBegan { leader }));
+        let _ = self.apply(Command::Cluster(ClusterCommand::TermBegan {
+            leader,
+            wall_unix_ms: None,
+        }));
     }
 
     /// Lets time pass: everything due happens, in order.

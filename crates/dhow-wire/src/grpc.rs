@@ -17,6 +17,7 @@ mod node_info;
 pub mod proto;
 mod refusal;
 mod report;
+mod usage;
 
 pub use assembly::Assembly;
 pub use dispatch::to_assignments;
@@ -27,6 +28,7 @@ pub use proto::nodes_client::NodesClient;
 pub use proto::nodes_server::{Nodes, NodesServer};
 pub use refusal::{LeaderHint, Refusal};
 pub use report::{from_body, to_body};
+pub use usage::{from_usage, to_usage};
 
 /// The metadata with the node id that a caller claims, where connections prove nothing: on loopback without a
 /// cluster key.

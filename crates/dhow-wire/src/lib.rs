@@ -40,8 +40,9 @@ pub use scale::{
 };
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
-    ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait,
-    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
+    ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait, NodeAmounts,
+    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus, ResourceAmount,
+    ServedEndpoint, ServingNode,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

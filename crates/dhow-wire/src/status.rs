@@ -8,9 +8,9 @@ mod node;
 mod replica;
 
 pub use cluster::{ClusterMember, ClusterModeName, ClusterStatus};
-pub use deployment::{DeploymentState, DeploymentStatus};
+pub use deployment::{DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
 pub use dhow_core::state::NodeRole;
-pub use node::{DrainWait, NodeDrainStatus, NodeState, NodeStatus};
+pub use node::{DrainWait, NodeAmounts, NodeDrainStatus, NodeState, NodeStatus, ResourceAmount};
 pub use replica::{ReplicaStateName, ReplicaStatus, UnknownReplicaState};
 
 #[cfg(test)]

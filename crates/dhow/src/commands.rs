@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod completions;
 pub mod daemon;
 pub mod deploy;
+pub mod endpoints;
 pub mod events;
 pub mod exec;
 pub mod explain;

@@ -265,6 +265,7 @@ fn serve(
         cluster: Arc::clone(&plane.cluster),
         peers: plane.peers.clone(),
         worker_tokens: plane.worker_tokens.clone(),
+        data_dir: Some(host.data_dir.clone()),
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let more = plane.beside.clone().unwrap_or_default();

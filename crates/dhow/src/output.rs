@@ -12,7 +12,7 @@ use dhow_wire::document::Style;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use human::{age, bytes, cut, now_unix_secs, one_line, time};
+pub use human::{age, bytes, cores, cut, now_unix_secs, one_line, time};
 pub use paint::{Paint, Painter};
 pub use table::Table;
 

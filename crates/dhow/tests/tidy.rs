@@ -2,12 +2,15 @@
 //!
 //! Each module holds one family of rules as pure functions from a [`tree::Tree`] to findings. One test of a
 //! rule runs it over this workspace; another feeds it a small bad example, so that a rule that has gone
-//! blind fails too. A finding says where, what, and how to mend it. The checks read files and start nothing.
+//! blind fails too. A finding says where, what, and how to mend it. The checks read files; only the one about licences
+//! also asks cargo, which looks at nothing but this machine.
 
 #[path = "tidy/arrows.rs"]
 mod arrows;
 #[path = "tidy/banned.rs"]
 mod banned;
+#[path = "tidy/deny.rs"]
+mod deny;
 #[path = "tidy/dependencies.rs"]
 mod dependencies;
 #[path = "tidy/docs.rs"]
@@ -16,6 +19,8 @@ mod docs;
 mod finding;
 #[path = "tidy/layout.rs"]
 mod layout;
+#[path = "tidy/licence.rs"]
+mod licence;
 #[path = "tidy/manifest.rs"]
 mod manifest;
 #[path = "tidy/records.rs"]

@@ -24,9 +24,10 @@ use std::time::Duration;
 
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
+use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{Heartbeat, RenewRequest, SecretsRequest, StatusAck, StatusReport};
-use dhow_wire::grpc::{Refusal, to_body};
+use dhow_wire::grpc::{Refusal, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tonic::{Request, Status};
@@ -211,10 +212,15 @@ impl Session for GrpcSession {
         Box::pin(async move {
             let beat = Heartbeat {
                 digest: Some(digest).filter(|digest| !digest.is_empty()),
+                usage: self.shared.usage.borrow().as_ref().map(to_usage),
             };
             let ack = self.send(None, Body::Heartbeat(beat)).await?;
             Ok(ack.inventory_wanted || ack.replay_from.is_some())
         })
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.shared.usage.send_replace(Some(usage));
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

@@ -40,6 +40,25 @@ async fn what_is_assigned_runs_and_what_is_not_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_runs_is_measured_and_told() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    let mut usages = plane.usages();
+    plane.deploy(&[("web", service(2, &[]))]);
+    let told = usages
+        .wait_for(|usage| usage.replicas.len() == 2)
+        .await
+        .unwrap()
+        .clone();
+    assert!(told.memory_bytes > 0, "of the whole machine");
+    for (name, used) in &told.replicas {
+        assert!(used.started_unix_secs.is_some(), "{name}: {used:?}");
+    }
+    plane.remove();
+    usages.wait_for(|usage| usage.replicas.is_empty()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_fails_is_started_again_after_a_growing_pause() {
     let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
     let _node = Node::start(&plane, &host, dir.path()).await;

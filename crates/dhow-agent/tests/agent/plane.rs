@@ -21,6 +21,7 @@ use dhow_core::spec::{CommandSpec, DeploymentSpec, Runtime, ServiceSpec};
 use dhow_core::state::{NodeInfo, NodeRole, Replica, State};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
+use dhow_core::usage::NodeUsage;
 use dhow_driver::fake::FakeHost;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -33,6 +34,7 @@ pub const NODE: NodeId = NodeId(1);
 pub struct Plane {
     inner: Mutex<Inner>,
     changed: watch::Sender<u64>,
+    usage: watch::Sender<NodeUsage>,
     began: Instant,
 }
 
@@ -62,13 +64,17 @@ impl Plane {
                 term: Term(term),
             }),
             changed: watch::Sender::new(0),
+            usage: watch::Sender::default(),
             began: Instant::now(),
         });
         plane.write(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "test".into(),
             feature_level: State::FEATURE_LEVEL,
         }));
-        plane.write(Command::Cluster(ClusterCommand::TermBegan { leader: NODE }));
+        plane.write(Command::Cluster(ClusterCommand::TermBegan {
+            leader: NODE,
+            wall_unix_ms: None,
+        }));
         let info = NodeInfo {
             role: NodeRole::Peer,
             api_addr: None,
@@ -117,6 +123,11 @@ impl Plane {
 
     pub fn asked(&self) -> u32 {
         self.inner.lock().unwrap().asked
+    }
+
+    /// Follows what the node says that it uses.
+    pub fn usages(&self) -> watch::Receiver<NodeUsage> {
+        self.usage.subscribe()
     }
 
     pub fn state(&self) -> State {
@@ -285,6 +296,10 @@ impl Session for Plane {
             self.check_reachable()?;
             Ok(digest != mirror::digest(&self.state(), NODE))
         })
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.usage.send_replace(usage);
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

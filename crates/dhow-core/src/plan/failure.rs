@@ -104,11 +104,10 @@ impl Planner<'_> {
         } else {
             return None;
         };
-        let what = match (&machine.message, machine.exit) {
-            (Some(message), _) => format!(": {message}"),
-            (None, Some(exit)) => format!(": it {exit}"),
-            (None, None) => String::new(),
-        };
+        let what = machine
+            .trouble()
+            .map(|what| format!(": {what}"))
+            .unwrap_or_default();
         let id = self.state.replica_name(&seen.key)?.id();
         Some(format!("`{id}` on node {} {how}{what}", seen.replica.node))
     }

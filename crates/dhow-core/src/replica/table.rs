@@ -256,6 +256,28 @@ mod tests {
     }
 
     #[test]
+    fn want_of_memory_is_told_with_every_end() {
+        let mut machine = Machine {
+            state: ReplicaState::Running,
+            ..Machine::default()
+        };
+        assert_eq!(machine.trouble(), None);
+        let end = |oom| ReplicaEvent::Ended {
+            exit: Exit::Signal(9),
+            oom,
+        };
+        step(&mut machine, &end(true), &RestartRule::default()).unwrap();
+        let told = "it ran out of memory and was ended by signal 9";
+        assert_eq!(machine.trouble().as_deref(), Some(told));
+        machine.message = Some("503".into());
+        assert_eq!(machine.trouble(), Some(format!("{told}: 503")));
+        machine.oom = false;
+        assert_eq!(machine.trouble().as_deref(), Some("503"));
+        machine.message = None;
+        assert_eq!(machine.trouble().as_deref(), Some("it was ended by signal 9"));
+    }
+
+    #[test]
     fn a_crash_and_a_restart_are_counted() {
         let rule = RestartRule::default();
         let mut machine = Machine::default();

@@ -24,6 +24,9 @@ pub struct Replica {
     pub since: ClusterTime,
     /// Since when it has been healthy without a break.
     pub healthy_since: Option<ClusterTime>,
+    /// When its present process was started, as far as this was told since servers note it.
+    #[serde(default)]
+    pub started: Option<ClusterTime>,
 }
 
 impl Replica {

@@ -4,7 +4,8 @@ use super::replicas;
 use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{Machine, ReplicaEvent, ReplicaState, RestartRule, step as step_machine};
-use crate::state::{Session, State, Wanted};
+use crate::state::{Replica, Session, State, Wanted};
+use crate::time::ClusterTime;
 
 pub(super) fn apply(state: &mut State, command: &AgentCommand) -> Result<Outcome, Refused> {
     match command {
@@ -80,13 +81,27 @@ fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &Replic
         return true;
     };
     let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
-    let rule = rule_of(state, key);
+    let (rule, now) = (rule_of(state, key), noting(state));
     let mut legal = true;
     replicas::update(state, key, |replica| {
+        let before = replica.machine.pid;
         legal = step_machine(&mut replica.machine, event, &rule).is_ok();
+        note_start(replica, before, now);
     });
     settle(state, key, was_healthy, wanted);
     legal
+}
+
+/// The time at which starts are noted; servers before level 2 do not note them.
+fn noting(state: &State) -> Option<ClusterTime> {
+    (state.feature_level >= 2).then_some(state.time)
+}
+
+/// Another process than before: it was started now. One that was lost and found again is the same.
+fn note_start(replica: &mut Replica, before: Option<u32>, now: Option<ClusterTime>) {
+    if now.is_some() && replica.is_running() && replica.machine.pid != before {
+        replica.started = now;
+    }
 }
 
 fn rule_of(state: &State, key: &ReplicaKey) -> RestartRule {
@@ -134,7 +149,12 @@ fn inventory(
         let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
         match (told.get(&key), wanted) {
             (Some(machine), _) => {
-                replicas::update(state, &key, |replica| replica.machine = (*machine).clone());
+                let now = noting(state);
+                replicas::update(state, &key, |replica| {
+                    let before = replica.machine.pid;
+                    replica.machine = (*machine).clone();
+                    note_start(replica, before, now);
+                });
                 settle(state, &key, was_healthy, wanted);
             }
             (None, Wanted::Stop) => replicas::retire(state, &key),
@@ -151,7 +171,7 @@ fn inventory(
 }
 
 /// A replica that its node knows nothing of starts from the beginning; one that had ended, or not begun, stays so.
-fn begin_again(replica: &mut crate::state::Replica) {
+fn begin_again(replica: &mut Replica) {
     if replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Pending {
         return;
     }

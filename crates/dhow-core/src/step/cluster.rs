@@ -8,7 +8,19 @@ use super::{api_tokens, worker_cas};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
-use crate::state::{NodeInfo, Secret, State, Token};
+use crate::state::{ClockMark, NodeInfo, Secret, State, Token};
+
+/// Notes what the wall clock says at this time. Servers before level 2 do not.
+pub(super) fn mark_clock(state: &mut State, wall_unix_ms: i64) {
+    if state.feature_level >= 2 {
+        let (term, time) = (state.term, state.time);
+        state.clock_marks.note(ClockMark {
+            term,
+            time,
+            wall_unix_ms,
+        });
+    }
+}
 
 pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> Result<Outcome, Refused> {
     match command {
@@ -18,7 +30,7 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         } => {
             bootstrap(state, cluster_id, *feature_level)?;
         }
-        ClusterCommand::TermBegan { .. } => {
+        ClusterCommand::TermBegan { wall_unix_ms, .. } => {
             if term < state.term {
                 return Err(Refused::OldTerm {
                     proposed: term,
@@ -26,6 +38,9 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
                 });
             }
             state.term = term;
+            if let Some(wall_unix_ms) = *wall_unix_ms {
+                mark_clock(state, wall_unix_ms);
+            }
         }
         ClusterCommand::IssueToken {
             nonce,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{replicas, rollout, service};
+use super::{cluster, replicas, rollout, service};
 use crate::command::{DeploymentCommand, ManifestSpec, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
@@ -103,6 +103,8 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
     };
     deployment.history.insert(deployment.revision, Arc::new(record));
     trim_history(&mut deployment);
+    // The first term of a cluster begins before its servers agree on what they note.
+    cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
     turn_services(state, deployment);
     if again {

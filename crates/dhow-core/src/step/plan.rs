@@ -204,12 +204,25 @@ fn stop(
         if !state.replicas.contains_key(key) {
             continue;
         }
+        if let Some(message) = displaced(state, why) {
+            replicas::update(state, key, |replica| replica.machine.message = Some(message));
+        }
         replicas::stop(state, key);
         if unbinds && let Some(service) = replicas::service_mut(state, id) {
             service.volumes.remove(&key.slot);
         }
     }
     Ok(())
+}
+
+/// Who displaced a replica, in words for people. Servers before level 2 note nothing of it.
+fn displaced(state: &State, why: StopReason) -> Option<Arc<str>> {
+    let StopReason::Displaced { by } = why else {
+        return None;
+    };
+    let by = state.service(by).filter(|_| state.feature_level >= 2)?;
+    let priority = by.spec()?.priority;
+    Some(format!("it made room for `{}`, which has priority {priority}", by.key).into())
 }
 
 /// Drops records of what has ended; what has not is left alone.

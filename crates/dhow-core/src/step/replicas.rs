@@ -45,6 +45,7 @@ pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMo
         placed: now,
         since: now,
         healthy_since: None,
+        started: None,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(node) = node_mut(state, node) {
@@ -192,6 +193,12 @@ pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
     let Some(replica) = state.replicas.get(key).cloned() else {
         return;
     };
+    let machine = &replica.machine;
+    // Servers before level 2 did not note that memory was wanting.
+    let message = match machine.oom && state.feature_level >= 2 {
+        true => machine.trouble().map(Arc::from),
+        false => machine.message.clone(),
+    };
     let ended = EndedReplica {
         slot: key.slot,
         generation: key.generation,
@@ -199,7 +206,7 @@ pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
         exit: replica.machine.exit,
         restarts: replica.machine.restarts,
         ended: state.time,
-        message: replica.machine.message.clone(),
+        message,
     };
     remove(state, key);
     if let Some(service) = service_mut(state, key.service) {

@@ -94,8 +94,10 @@ pub(super) fn fail(
             supersede(&mut deployment);
             deployment.revision = deployment.next_revision();
             deployment.phase = Phase::Reverting;
+            let now_unix_ms = state.clock_marks.wall_unix_ms(state.time);
             let back = RevisionRecord {
                 asked: state.time,
+                wall_unix_secs: now_unix_ms.map_or(record.wall_unix_secs, |ms| ms.div_euclid(1_000)),
                 author: "revert".into(),
                 outcome: RevisionOutcome::Rolling,
                 brings_back: Some(good),

@@ -5,6 +5,7 @@
 mod catalogue;
 mod flight;
 mod image;
+mod import;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use catalogue::ImageSummary;
 use flight::Flights;
 pub use flight::Pull;
 pub use image::Image;
+pub use import::Imported;
 
 /// Layers in transfer at a time, over all pulls of this handle: enough to fill a line, few enough that each
 /// gets somewhere.

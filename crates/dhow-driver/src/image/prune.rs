@@ -29,6 +29,10 @@ pub struct PruneOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
     pub images: Vec<Digest>,
+    /// Names that went although their image stays.
+    pub untagged: Vec<ImageRef>,
+    /// The other names of such an image.
+    pub kept_as: Vec<ImageRef>,
     pub layers: usize,
     pub blobs: usize,
     /// Of layers and blobs.
@@ -50,40 +54,76 @@ impl Images {
         Ok(report)
     }
 
-    /// Removes a reference, and the image when that was its last one.
+    /// Removes a name with all that pins it to a digest, and each image that has no other. A name with a digest means
+    /// the image itself, however many names it has.
     pub async fn remove(
         &self,
         reference: &ImageRef,
         in_use: &BTreeSet<Digest>,
     ) -> Result<PruneReport, ImageError> {
+        if let Some(image) = reference.digest() {
+            return self.remove_image(image, in_use).await;
+        }
         let subject = Subject::of(reference);
         let index = self.at_store(|store| store.references()).await?;
-        let named = reference.digest().or_else(|| index.get(reference));
         let known = self.at_store(|store| store.images()).await?;
-        let Some(image) = named.filter(|image| known.contains(image)) else {
+        let mut named = index.named(reference);
+        named.retain(|(_, image)| known.contains(image));
+        if named.is_empty() {
             return Err(ImageError::NotHere { image: subject.image });
+        }
+        let names: BTreeSet<ImageRef> = named.iter().map(|(name, _)| name.clone()).collect();
+        let images: BTreeSet<Digest> = named.iter().map(|(_, image)| *image).collect();
+        let others = |image: &Digest| -> Vec<ImageRef> {
+            let all = index.of_image(image).into_iter();
+            all.filter(|other| !names.contains(other)).collect()
         };
-        let others: Vec<_> = index
-            .of_image(&image)
+        let (last, kept): (Vec<Digest>, Vec<Digest>) =
+            images.into_iter().partition(|image| others(image).is_empty());
+        if last.iter().any(|image| in_use.contains(image)) {
+            return Err(ImageError::InUse { image: subject.image });
+        }
+        let mut report = PruneReport {
+            kept_as: kept.iter().flat_map(others).collect(),
+            ..PruneReport::default()
+        };
+        for image in last {
+            if !self.remove_record(image).await? {
+                return Err(ImageError::InUse { image: subject.image });
+            }
+            report.images.push(image);
+        }
+        let gone: Vec<ImageRef> = named
             .into_iter()
-            .filter(|other| other != reference)
+            .filter(|(_, image)| kept.contains(image))
+            .map(|(name, _)| name)
             .collect();
-        // A digest means the image itself, however many names it has.
-        let is_last = others.is_empty() || reference.digest().is_some();
-        if is_last && in_use.contains(&image) {
-            return Err(ImageError::InUse { image: subject.image });
+        report.untagged.clone_from(&gone);
+        self.at_store(move |store| {
+            store.change_references(|index| gone.iter().for_each(|name| index.remove(name)))
+        })
+        .await?;
+        self.sweep(&mut report).await?;
+        Ok(report)
+    }
+
+    /// Removes an image with all its names.
+    pub async fn remove_image(
+        &self,
+        image: Digest,
+        in_use: &BTreeSet<Digest>,
+    ) -> Result<PruneReport, ImageError> {
+        let shown = || image.to_string();
+        if !self.at_store(|store| store.images()).await?.contains(&image) {
+            return Err(ImageError::NotHere { image: shown() });
         }
-        let mut report = PruneReport::default();
-        if !is_last {
-            let gone = reference.clone();
-            self.at_store(move |store| store.change_references(|index| index.remove(&gone)))
-                .await?;
-            return Ok(report);
+        if in_use.contains(&image) || !self.remove_record(image).await? {
+            return Err(ImageError::InUse { image: shown() });
         }
-        if !self.remove_record(image).await? {
-            return Err(ImageError::InUse { image: subject.image });
-        }
-        report.images.push(image);
+        let mut report = PruneReport {
+            images: vec![image],
+            ..PruneReport::default()
+        };
         self.sweep(&mut report).await?;
         Ok(report)
     }
@@ -183,7 +223,7 @@ impl Images {
         .await
     }
 
-    async fn at_store<T: Send + 'static>(
+    pub(super) async fn at_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, ImageError> {

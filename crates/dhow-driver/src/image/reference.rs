@@ -1,5 +1,5 @@
 //! Image references as people write them: `nginx:1.27`, `registry:5000/a/b:tag`, `name@sha256:…`,
-//! `oci:<layout dir>[:tag]`, `docker-archive:<file>`. Parsing follows Docker's defaults (Docker Hub,
+//! `oci:<layout dir>[:tag]`, `docker-archive:<file>[:name]`. Parsing follows Docker's defaults (Docker Hub,
 //! `library/`, `latest`). Called wherever a reference enters; it looks nothing up and touches no file.
 
 mod error;
@@ -45,7 +45,8 @@ pub struct LayoutRef {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArchiveRef {
     pub file: PathBuf,
-    /// Without one the archive must hold a single image.
+    /// A name that the archive has for the image; without one, and without a digest, it must hold a single image.
+    pub tag: Option<String>,
     pub digest: Option<Digest>,
 }
 
@@ -102,6 +103,17 @@ impl ImageRef {
         pinned
     }
 
+    /// The same reference without a digest: the name as people type it.
+    pub fn unpinned(&self) -> Self {
+        let mut unpinned = self.clone();
+        match &mut unpinned {
+            Self::Registry(reference) => reference.digest = None,
+            Self::OciLayout(reference) => reference.digest = None,
+            Self::DockerArchive(reference) => reference.digest = None,
+        }
+        unpinned
+    }
+
     /// Where the image comes from.
     pub fn origin(&self) -> Origin {
         match self {
@@ -147,7 +159,13 @@ impl LayoutRef {
 
 impl ArchiveRef {
     fn parse(text: &str, rest: &str) -> Result<Self, ReferenceError> {
-        let (file, digest) = split_digest(rest)?;
+        let (rest, digest) = split_digest(rest)?;
+        // What follows the first colon is a name, which may hold more of them. Where the file's own name has one, it
+        // is found when the file is opened.
+        let (file, tag) = match rest.split_once(':') {
+            Some((file, tag)) if !tag.is_empty() => (file, Some(tag.to_owned())),
+            Some(_) | None => (rest, None),
+        };
         if file.is_empty() {
             return Err(ReferenceError::NoPath {
                 text: text.to_owned(),
@@ -156,6 +174,7 @@ impl ArchiveRef {
         }
         Ok(Self {
             file: PathBuf::from(file),
+            tag,
             digest,
         })
     }
@@ -190,6 +209,9 @@ impl fmt::Display for ImageRef {
             }
             Self::DockerArchive(reference) => {
                 write!(f, "{ARCHIVE_PREFIX}{}", reference.file.display())?;
+                if let Some(tag) = &reference.tag {
+                    write!(f, ":{tag}")?;
+                }
                 reference.digest
             }
         };

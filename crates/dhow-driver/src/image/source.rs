@@ -66,6 +66,17 @@ impl Source {
         }
     }
 
+    /// The names that a source on this node has for an image; a registry's is the reference itself.
+    pub async fn names(&self, digest: Digest, subject: &Subject) -> Result<Vec<String>, ImageError> {
+        match self {
+            Self::Registry(_) => Ok(Vec::new()),
+            Self::Local(local) => {
+                let local = Arc::clone(local);
+                blocking(subject, move || Ok(local.names(digest))).await
+            }
+        }
+    }
+
     /// A manifest or list, checked.
     pub async fn manifest(&self, digest: Digest, subject: &Subject) -> Result<Vec<u8>, ImageError> {
         match self {
@@ -138,6 +149,13 @@ impl LocalSource {
         match self {
             Self::Layout(layout) => layout.resolve(),
             Self::Archive(archive) => archive.resolve(),
+        }
+    }
+
+    fn names(&self, digest: Digest) -> Vec<String> {
+        match self {
+            Self::Layout(layout) => layout.names(digest),
+            Self::Archive(archive) => archive.names(digest),
         }
     }
 

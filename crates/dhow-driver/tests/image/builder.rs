@@ -238,9 +238,15 @@ pub fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 
 /// The files that older versions of `docker save` write.
 pub fn classic_files(images: &[&TestImage]) -> BTreeMap<String, Vec<u8>> {
+    let tagged: Vec<_> = images.iter().map(|image| (&["a:1"][..], *image)).collect();
+    tagged_files(&tagged)
+}
+
+/// The same with the names that each image has.
+pub fn tagged_files(images: &[(&[&str], &TestImage)]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut manifest = Vec::new();
-    for image in images {
+    for (tags, image) in images {
         let config = format!("{}.json", Digest::of(&image.config).hex());
         files.insert(config.clone(), image.config.clone());
         let mut layers = Vec::new();
@@ -249,7 +255,7 @@ pub fn classic_files(images: &[&TestImage]) -> BTreeMap<String, Vec<u8>> {
             files.insert(name.clone(), layer.tar.clone());
             layers.push(name);
         }
-        manifest.push(json!({ "Config": config, "RepoTags": ["a:1"], "Layers": layers }));
+        manifest.push(json!({ "Config": config, "RepoTags": tags, "Layers": layers }));
     }
     files.insert("manifest.json".to_owned(), serde_json::to_vec(&manifest).unwrap());
     files

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use dhow_driver::image::{Digest, ImageError};
 
-use super::builder::{Compression, TestImage, archive, classic_files, layer, layout_files, write_layout};
+use super::builder::{
+    Compression, TestImage, archive, classic_files, layer, layout_files, tagged_files, write_layout,
+};
 use super::support::{TestStore, content, parse, pull, story};
 
 fn image(text: &str) -> TestImage {
@@ -132,7 +134,8 @@ async fn an_archive_of_several_images_asks_which() {
     let store = TestStore::new();
     let (one, two) = (image("one"), image("two"));
     let file = store.dir.path().join("two.tar");
-    fs::write(&file, archive(&classic_files(&[&one, &two]))).unwrap();
+    let none: &[&str] = &[];
+    fs::write(&file, archive(&tagged_files(&[(none, &one), (none, &two)]))).unwrap();
     let images = store.open();
     let error = pull(&images, &reference("docker-archive", &file, ""))
         .await
@@ -144,6 +147,87 @@ async fn an_archive_of_several_images_asks_which() {
         content(&pull(&images, &pinned).await.unwrap(), "a").as_deref(),
         Some("two")
     );
+}
+
+#[tokio::test]
+async fn an_image_of_an_archive_is_chosen_by_its_name() {
+    let store = TestStore::new();
+    let (one, two) = (image("one"), image("two"));
+    let classic = tagged_files(&[(&["shop:1"], &one), (&["reg.local:5000/shop:2", "shop:2"], &two)]);
+    // The file's own name may have a colon too.
+    for (name, files) in [
+        ("two.tar", classic.clone()),
+        ("t:wo.tar", classic),
+        (
+            "oci.tar",
+            layout_files(&[("1", &one), ("docker.io/library/shop:2", &two)]),
+        ),
+    ] {
+        let file = store.dir.path().join(name);
+        fs::write(&file, archive(&files)).unwrap();
+        let images = store.open();
+        for tag in [":2", ":shop:2", ":docker.io/library/shop:2"] {
+            let chosen = pull(&images, &reference("docker-archive", &file, tag))
+                .await
+                .unwrap();
+            assert_eq!(content(&chosen, "a").as_deref(), Some("two"), "{name} {tag}");
+        }
+        let several = pull(&images, &reference("docker-archive", &file, "")).await;
+        assert!(
+            matches!(several, Err(ImageError::BadSource { .. })),
+            "{name}: {several:?}"
+        );
+        let missing = pull(&images, &reference("docker-archive", &file, ":3")).await;
+        assert!(
+            matches!(missing, Err(ImageError::NotFound { .. })),
+            "{name}: {missing:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_import_has_its_own_name_or_those_of_its_source() {
+    let store = TestStore::new();
+    let (one, two) = (image("one"), image("two"));
+    let file = store.dir.path().join("saved.tar");
+    let files = tagged_files(&[(&["shop:1", "reg.local:5000/shop:1"], &one), (&[], &two)]);
+    fs::write(&file, archive(&files)).unwrap();
+    let images = store.open();
+    let named = |text: &str| parse(text);
+    let from = parse(&reference("docker-archive", &file, ":shop:1"));
+
+    let imported = images.import(&from, Some(named("mine:dev"))).await.unwrap();
+    assert_eq!(imported.names, [named("mine:dev")]);
+    let found = images.find(&named("mine:dev")).await.unwrap().unwrap();
+    assert_eq!(found.digest(), imported.image.digest());
+    assert!(
+        images.find(&from).await.unwrap().is_none(),
+        "the path is no second name"
+    );
+    assert!(images.find(&named("shop:1")).await.unwrap().is_none());
+
+    let imported = images.import(&from, None).await.unwrap();
+    assert_eq!(imported.names, [named("shop:1"), named("reg.local:5000/shop:1")]);
+    drop((imported, found));
+
+    // Each name that goes is told; the image goes with its last one, and with what pins it.
+    let nobody = std::collections::BTreeSet::new();
+    let pinned = images.find(&named("shop:1")).await.unwrap().unwrap().digest();
+    let report = images.remove(&named("mine:dev"), &nobody).await.unwrap();
+    assert_eq!(
+        (report.untagged, report.images),
+        (vec![named("mine:dev")], vec![])
+    );
+    assert_eq!(report.kept_as.len(), 2);
+    images
+        .remove(&named("reg.local:5000/shop:1"), &nobody)
+        .await
+        .unwrap();
+    let report = images.remove(&named("shop:1"), &nobody).await.unwrap();
+    assert_eq!((report.untagged, report.images), (vec![], vec![pinned]));
+    assert!(report.freed_bytes > 0);
+    let gone = images.remove(&named("shop:1"), &nobody).await.unwrap_err();
+    assert!(matches!(gone, ImageError::NotHere { .. }), "{gone:?}");
 }
 
 #[tokio::test]

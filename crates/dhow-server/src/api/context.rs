@@ -1,5 +1,6 @@
 //! What every handler works with.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
@@ -29,6 +30,8 @@ pub struct Api {
     pub peers: PeerHttp,
     /// Signs the tokens with which workers join; none where there is no worker tier.
     pub worker_tokens: Option<WorkerTokenKey>,
+    /// Where everything durable goes: its disk must have room. None where nothing is kept.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// The API and when it ends: open streams end with the token.

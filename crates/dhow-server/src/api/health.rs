@@ -6,6 +6,7 @@ use dhow_wire::ProblemCode;
 use dhow_wire::api::HealthDocument;
 
 use super::context::Context;
+use super::disk;
 use super::problem::{Answer, ApiProblem};
 
 /// The process answers.
@@ -14,7 +15,7 @@ pub(super) async fn health(State(context): State<Context>) -> Json<HealthDocumen
     Json(context.api.cluster.health())
 }
 
-/// It takes writes: there is a leader and nobody is shutting down.
+/// It takes writes: there is a leader, the disk has room, and nobody is shutting down.
 #[utoipa::path(get, path = "/ready", tag = "server", responses((status = 200, body = HealthDocument)))]
 pub(super) async fn ready(State(context): State<Context>) -> Answer<Json<HealthDocument>> {
     if context.end.is_cancelled() {
@@ -29,5 +30,6 @@ pub(super) async fn ready(State(context): State<Context>) -> Answer<Json<HealthD
             "the cluster has no leader at the moment",
         ));
     }
+    disk::check(context.api.data_dir.as_ref()).await?;
     Ok(Json(HealthDocument::ok()))
 }

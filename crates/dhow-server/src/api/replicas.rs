@@ -16,6 +16,8 @@ pub(super) struct Filter {
     service: Option<String>,
     #[serde(default)]
     all: bool,
+    #[serde(default)]
+    live: bool,
 }
 
 /// Replicas by deployment, service and slot.
@@ -24,7 +26,8 @@ pub(super) struct Filter {
     params(
         ("deployment" = Option<String>, Query),
         ("service" = Option<String>, Query),
-        ("all" = Option<bool>, Query, description = "Those that have ended and are remembered, too")
+        ("all" = Option<bool>, Query, description = "Those that have ended and are remembered, too"),
+        ("live" = Option<bool>, Query, description = "Asks each node, and tells where it says something else")
     ),
     responses((status = 200, body = Vec<ReplicaStatus>))
 )]
@@ -34,10 +37,15 @@ pub(super) async fn list(
 ) -> Answer<Json<Vec<ReplicaStatus>>> {
     // An empty value is what a client sends that has nothing to say.
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let is_live = filter.live;
     let filter = ReplicaFilter {
         deployment: said(filter.deployment),
         service: said(filter.service),
         all: filter.all,
     };
-    Ok(Json(context.manager().replicas(&filter)?))
+    let manager = context.manager();
+    Ok(Json(match is_live {
+        true => manager.replicas_live(&filter).await?,
+        false => manager.replicas(&filter)?,
+    }))
 }

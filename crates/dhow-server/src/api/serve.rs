@@ -5,6 +5,7 @@ mod connection;
 mod error;
 mod tls;
 mod unix_socket;
+mod unread;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -88,17 +88,22 @@ pub(super) async fn revoke(
     caller: Caller,
 ) -> Answer<Json<WriteDone>> {
     let state = context.manager().state();
-    let command = if state.api_tokens.contains_key(id.as_str()) {
-        ClusterCommand::RevokeApiToken { id: id.into() }
-    } else if state.tokens.contains_key(id.as_str()) {
-        ClusterCommand::RevokeToken { nonce: id.into() }
-    } else {
+    let request = caller.request_id(&[]);
+    let is_known = state.api_tokens.contains_key(id.as_str()) || state.tokens.contains_key(id.as_str());
+    // A retry whose first attempt was done is answered as that was, although the token is gone by now.
+    let was_done = request
+        .as_ref()
+        .is_some_and(|known| state.requests.contains_key(&known.request));
+    if !is_known && !was_done {
         let shown: String = id.chars().take(80).collect();
         return Err(ApiProblem::not_found(format!(
             "there is no token `{shown}`; `dhow token ls` lists those that there are"
         )));
+    }
+    let command = match state.tokens.contains_key(id.as_str()) {
+        true => ClusterCommand::RevokeToken { nonce: id.into() },
+        false => ClusterCommand::RevokeApiToken { id: id.into() },
     };
-    let request = caller.request_id(&[]);
     let applied = context.write(Command::Cluster(command), request).await?;
     Ok(Json(WriteDone {
         state_revision: applied.revision.0,

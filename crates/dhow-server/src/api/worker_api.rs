@@ -4,6 +4,7 @@
 //! Everything else is asked of a server: a worker knows only its own part, and its certificate lets it do nothing for
 //! others. Served by the worker's daemon; it must never answer a caller whose certificate is no server's.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -17,6 +18,7 @@ use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Peer;
+use super::disk;
 use super::images;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
@@ -42,6 +44,8 @@ pub struct WorkerApi {
     pub standing: Arc<WorkerStanding>,
     /// Where its servers are, for those who ask the wrong one.
     pub servers: Arc<str>,
+    /// Where its ledger is kept: its disk must have room.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// Serves until `cancel`, as the API of a server does.
@@ -80,6 +84,7 @@ fn image_routes() -> Router<DoorContext> {
 
 /// It has a session with the leader.
 async fn ready(State(api): State<WorkerApi>) -> Answer<Json<HealthDocument>> {
+    disk::check(api.data_dir.as_ref()).await?;
     match (api.standing)() {
         None => Ok(Json(HealthDocument::ok())),
         Some(why) => Err(ApiProblem::new(ProblemCode::NoLeader, why)),
@@ -129,6 +134,7 @@ mod tests {
             door: Arc::new(ScriptedDoor::default()),
             standing: Arc::new(move || standing.map(str::to_owned)),
             servers: "10.0.0.1:3670".into(),
+            data_dir: None,
         };
         let mut request = Request::builder()
             .method(method)

@@ -1,7 +1,6 @@
 //! When each cron service fires next. No clock: the time is given.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use croner::Cron;
 use dhow_core::ids::ServiceId;
@@ -12,8 +11,11 @@ use jiff::tz::TimeZone;
 
 /// Whose requests the firings are.
 const PRINCIPAL: &str = "cron";
-/// A firing that lies this far ahead was made by a clock that was wrong: it is not waited for.
-const AHEAD_MAX_SECS: i64 = 25 * 3_600;
+/// A firing that lies further ahead than this was made by a clock that was wrong: it is not waited for. Less is what a
+/// clock is set right by now and then, and the runs of that time have been.
+const AHEAD_MAX_SECS: i64 = 15 * 60;
+/// A clock that is behind the last firing by more than this is worth a word.
+const BEHIND_SAID_SECS: i64 = 60;
 
 /// A firing whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,37 @@ struct Row {
     last_unix_secs: i64,
     /// None where it never comes again.
     next_unix_secs: Option<i64>,
+    /// Whether it was said that the clock is behind the last firing.
+    said_behind: bool,
+}
+
+/// What a schedule waits for, as `explain` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outlook {
+    pub schedule: String,
+    /// None where it never comes again.
+    pub next_unix_secs: Option<i64>,
+    /// The last firing, where the clock has not come to it again: nothing fires before.
+    pub waits_for_unix_secs: Option<i64>,
+}
+
+/// What a cron service waits for by this clock; none for what is no cron service.
+pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> Option<Outlook> {
+    let mut row = is_cron(service).then(|| Row::new(state, service, now_unix_secs))??;
+    row.mend(now_unix_secs);
+    Some(Outlook {
+        waits_for_unix_secs: Some(row.last_unix_secs).filter(|last| *last > now_unix_secs),
+        next_unix_secs: row.next_unix_secs,
+        schedule: row.schedule,
+    })
+}
+
+/// A moment as people read it.
+pub(crate) fn shown(unix_secs: i64) -> String {
+    civil(unix_secs).map_or_else(
+        || unix_secs.to_string(),
+        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
 }
 
 #[derive(Default)]
@@ -55,6 +88,7 @@ impl Table {
             let Some(mut row) = kept.or_else(|| Row::new(state, service, now_unix_secs)) else {
                 continue;
             };
+            row.tell_behind(service, now_unix_secs);
             row.mend(now_unix_secs);
             if let Some(scheduled_unix_secs) = row.due(now_unix_secs) {
                 due.push(Due {
@@ -86,7 +120,7 @@ fn is_same(row: &Row, service: &Service) -> bool {
 }
 
 impl Row {
-    fn new(state: &State, service: &Arc<Service>, now_unix_secs: i64) -> Option<Self> {
+    fn new(state: &State, service: &Service, now_unix_secs: i64) -> Option<Self> {
         let schedule = service.spec()?.schedule.clone()?;
         let cron: Cron = match schedule.parse() {
             Ok(cron) => cron,
@@ -100,9 +134,27 @@ impl Row {
             cron,
             last_unix_secs: begins_unix_secs(state, service, now_unix_secs),
             next_unix_secs: None,
+            said_behind: false,
         };
         row.next_unix_secs = row.next_after(row.last_unix_secs);
         Some(row)
+    }
+
+    /// Says once that the clock is behind what was fired, and what comes of it.
+    fn tell_behind(&mut self, service: &Service, now_unix_secs: i64) {
+        let behind_secs = self.last_unix_secs.saturating_sub(now_unix_secs);
+        let is_behind = behind_secs > BEHIND_SAID_SECS;
+        if is_behind && !self.said_behind {
+            let what = match behind_secs > AHEAD_MAX_SECS {
+                true => "that clock was wrong, and the schedule goes on by the present one",
+                false => "the schedule waits until the clock has come to it again",
+            };
+            tracing::warn!(
+                service = %service.key, last = shown(self.last_unix_secs), behind_secs,
+                "the clock is behind the last run of a schedule: {what}"
+            );
+        }
+        self.said_behind = is_behind;
     }
 
     /// A clock that was far ahead is forgotten.

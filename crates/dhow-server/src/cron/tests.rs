@@ -112,6 +112,31 @@ async fn fires_at_its_time_and_not_again_when_the_clock_steps_back() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_hours_ahead_is_told_of_and_not_waited_for() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    world.pass(10 * HOUR_MS).await;
+    assert_eq!(world.runs(), 1, "17:30 by a clock that is wrong");
+    let state = ended(&world.handle.view().state());
+    world.cancel.cancel();
+    let service = state.services.values().next().unwrap().clone();
+    let fired = EIGHT + 9 * 3_600 + 1_800;
+
+    let minutes_back = outlook(&state, &service, fired - 600).unwrap();
+    assert_eq!(minutes_back.waits_for_unix_secs, Some(fired));
+    assert_eq!(minutes_back.next_unix_secs, Some(fired + 3_600));
+    let hours_back = outlook(&state, &service, EIGHT).unwrap();
+    assert_eq!(hours_back.waits_for_unix_secs, None);
+    assert_eq!(hours_back.next_unix_secs, Some(EIGHT + 1_800));
+
+    let mut right = World::new(state, EIGHT);
+    right.start().await;
+    right.pass(HOUR_MS / 2).await;
+    assert_eq!(right.runs(), 2, "08:30 by the clock that was set right");
+}
+
+#[tokio::test]
 async fn what_was_missed_is_made_up_for_once_and_nothing_twice_after_a_restart() {
     let mut world = World::new(State::default(), EIGHT);
     world.deploy("30 * * * *").await;

@@ -5,7 +5,7 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{OpenRollout, StatusAck, StatusReport};
-use dhow_wire::grpc::{Refusal, from_body};
+use dhow_wire::grpc::{Refusal, from_body, from_usage};
 
 use super::limits::REPORT_ANSWER_MAX_MS;
 use super::node_gateway::Inner;
@@ -32,7 +32,12 @@ impl Inner {
             ..StatusAck::default()
         };
         match (body, told) {
-            (Body::Heartbeat(beat), _) => self.take_heartbeat(node, is_ready, beat.digest, ack).await,
+            (Body::Heartbeat(beat), _) => {
+                if let Some(usage) = &beat.usage {
+                    self.options.view.observed().used(&state, node, from_usage(usage));
+                }
+                self.take_heartbeat(node, is_ready, beat.digest, ack).await
+            }
             (Body::Events(_) | Body::Inventory(_), Some(told)) => {
                 let incarnation = report.incarnation.unwrap_or_default();
                 self.take_report(&state, node, incarnation, told, ack).await

@@ -123,7 +123,7 @@ fn hello(node_id: u64) -> SessionRequest {
 fn beat(node_id: u64) -> StatusReport {
     StatusReport {
         node_id,
-        body: Some(Body::Heartbeat(proto::Heartbeat { digest: None })),
+        body: Some(Body::Heartbeat(proto::Heartbeat::default())),
         ..StatusReport::default()
     }
 }

@@ -91,8 +91,18 @@ impl LeaseKeeper {
         let ttl_secs = table.next_ttl_secs();
         if self.shared.options.own != Some(node) {
             table.renew(node, now_ms, ttl_secs);
+            drop(table);
+            self.show(node, ttl_secs);
         }
         Some(ttl_secs)
+    }
+
+    /// Lets listings see a lease that was just renewed.
+    fn show(&self, node: NodeId, ttl_secs: u32) {
+        let options = &self.shared.options;
+        let now_unix_secs = options.clock.wall_unix_ms().div_euclid(1_000);
+        let observed = options.view.observed();
+        observed.renewed(node, now_unix_secs, ttl_secs, options.config.grace_secs);
     }
 
     /// A session opened, which is as good as a heartbeat.
@@ -128,6 +138,7 @@ impl LeaseKeeper {
     /// A node was removed from the cluster.
     pub fn forget(&self, node: NodeId) {
         self.table().remove(node);
+        self.shared.options.view.observed().ended([node]);
     }
 
     /// The last monotonic moment at which the node's lease still lives, where it has one.
@@ -196,6 +207,7 @@ impl LeaseKeeper {
         if term == self.term() {
             return false;
         }
+        view.observed().forget_leases();
         // Before anybody may renew: what an election does away with must not be a heartbeat of this term.
         match term {
             Some(_) => self.take_over(&state),
@@ -210,7 +222,11 @@ impl LeaseKeeper {
         let ready = state.nodes.values().filter(|node| node.is_ready());
         let nodes = ready.map(|node| node.id).filter(|node| Some(*node) != own);
         let now_ms = self.now_ms();
-        self.table().after_election(now_ms, nodes);
+        let nodes: Vec<NodeId> = nodes.collect();
+        self.table().after_election(now_ms, nodes.iter().copied());
+        for node in nodes {
+            self.show(node, self.shared.options.config.failover_ttl_secs);
+        }
     }
 
     /// Time has passed.
@@ -223,6 +239,7 @@ impl LeaseKeeper {
         if let Some(alarm) = ticked.alarm {
             self.raise(alarm);
         }
+        options.view.observed().ended(ticked.expired.iter().copied());
         losing.add(ticked.expired);
         let table = self.table();
         losing.retain(|node| !table.contains(*node) && state.node(*node).is_some_and(|node| node.is_ready()));

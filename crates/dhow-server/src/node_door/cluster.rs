@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use bytes::{Buf, BytesMut};
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::PullPolicy;
 use dhow_wire::api::{
     EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName,
     ImagesRemoved,
 };
-use dhow_wire::{Problem, ProblemCode};
+use dhow_wire::{NodeServiceState, Problem, ProblemCode};
 use futures_util::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -83,11 +83,11 @@ impl ClusterDoor {
         })
     }
 
-    async fn get<T: DeserializeOwned>(&self, node: NodeId, path: &'static str) -> Result<T, DoorError> {
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = axum::http::Uri::from_static(path);
-        let response = self.ask(node, request).await?;
+    async fn get<T: DeserializeOwned>(&self, node: NodeId, path: &str) -> Result<T, DoorError> {
         let unreadable = |why: String| DoorError::Unreachable { node, why };
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().map_err(|error| unreadable(format!("{error}")))?;
+        let response = self.ask(node, request).await?;
         let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let bytes = body
             .collect()
@@ -233,6 +233,17 @@ impl NodeDoor for ClusterDoor {
     // Each node answers for itself: the API never passes another one's id.
     fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
         self.local.replicas(node)
+    }
+
+    fn service_state(&self, node: NodeId, service: ServiceKey) -> Answer<'_, NodeServiceState> {
+        if node == self.own {
+            return self.local.service_state(node, service);
+        }
+        Box::pin(async move {
+            let ServiceKey { deployment, service } = service;
+            let path = format!("/api/v1/internal/services/{service}/state?deployment={deployment}");
+            self.get(node, &path).await
+        })
     }
 
     // The same for images.

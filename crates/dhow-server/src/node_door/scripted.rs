@@ -244,6 +244,7 @@ impl NodeDoor for ScriptedDoor {
             Ok(ImagesRemoved {
                 removed: vec![image.name],
                 freed_bytes: image.size_bytes,
+                ..ImagesRemoved::default()
             })
         })
     }
@@ -255,6 +256,7 @@ impl NodeDoor for ScriptedDoor {
             Ok(ImagesRemoved {
                 freed_bytes: gone.iter().map(|image| image.size_bytes).sum(),
                 removed: gone.into_iter().map(|image| image.name).collect(),
+                ..ImagesRemoved::default()
             })
         })
     }

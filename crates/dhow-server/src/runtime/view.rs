@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::error::WriteError;
 use super::event_hub::EventHub;
 use super::event_log::{EventLogSender, EventReader};
+use super::observed::Observed;
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
 use crate::log::{Leadership, Log};
@@ -26,6 +27,7 @@ pub struct RuntimeView {
     report: watch::Receiver<Arc<PlanReport>>,
     wakeups: NodeWakeups,
     events: Events,
+    observed: Observed,
 }
 
 /// Where events are read.
@@ -49,6 +51,7 @@ pub(super) struct Publisher {
     applied_index: watch::Sender<u64>,
     leadership: watch::Sender<Leadership>,
     report: watch::Sender<Arc<PlanReport>>,
+    observed: Observed,
 }
 
 impl Publisher {
@@ -63,6 +66,7 @@ impl Publisher {
             applied_index: watch::Sender::new(applied_index),
             leadership: watch::Sender::new(leadership),
             report: watch::Sender::new(Arc::default()),
+            observed: Observed::default(),
         }
     }
 
@@ -75,6 +79,7 @@ impl Publisher {
             report: self.report.subscribe(),
             wakeups,
             events,
+            observed: self.observed.clone(),
         }
     }
 
@@ -151,6 +156,11 @@ impl RuntimeView {
     /// Waits for changes of one node's assignment; look at the state after calling this and before waiting.
     pub fn node_changes(&self, node: NodeId) -> watch::Receiver<Revision> {
         self.wakeups.subscribe(node)
+    }
+
+    /// What this server has heard of nodes and keeps in memory alone. Only where it leads.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// The newest events.

@@ -1,10 +1,17 @@
 //! How a deployment is doing.
 
-use dhow_core::ids::ServiceName;
-use dhow_core::state::{Deployment, Phase, RevisionOutcome, Service, State};
-use dhow_wire::{DeploymentState, DeploymentStatus};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use dhow_core::ids::{NodeId, ReplicaKey, ServiceName};
+use dhow_core::spec::{Endpoint, Expose};
+use dhow_core::state::{Deployment, Node, Phase, RevisionOutcome, Service, State};
+use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
 
 use super::sum::ServiceSum;
+
+/// Nodes that are named for an endpoint: enough to find one that answers, on one screen.
+const SERVING_NODES_MAX: usize = 16;
 
 pub(super) fn services<'a>(
     state: &'a State,
@@ -25,7 +32,56 @@ pub(super) fn status(state: &State, deployment: &Deployment) -> DeploymentStatus
         state: state_of(deployment, whole),
         services: sums.iter().map(|(service, sum)| sum.summary(service)).collect(),
         message: message(deployment),
+        served: served(state, deployment),
     }
+}
+
+/// Where the endpoints of a deployment are served: on the nodes that run a replica behind them.
+pub(crate) fn served(state: &State, deployment: &Deployment) -> Vec<ServedEndpoint> {
+    let mut all = Vec::new();
+    for (_, service) in services(state, deployment) {
+        let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
+        all.extend(
+            endpoints
+                .unwrap_or_default()
+                .iter()
+                .map(|endpoint| ServedEndpoint {
+                    service: service.key.service.to_string(),
+                    address: endpoint.address(),
+                    public: match endpoint.expose {
+                        Expose::Public => true,
+                        Expose::Internal => false,
+                    },
+                    nodes: serving_nodes(state, service, endpoint),
+                }),
+        );
+    }
+    all
+}
+
+fn serving_nodes(state: &State, service: &Service, endpoint: &Endpoint) -> Vec<ServingNode> {
+    let serves = |key: &ReplicaKey| {
+        let role = service.role(key.slot.role);
+        let target = endpoint.target_role.as_ref();
+        target.is_none_or(|target| role == Some(target))
+    };
+    let running = state.replicas_of(service.id);
+    let nodes: BTreeSet<NodeId> = running
+        .filter(|(key, replica)| replica.is_running() && serves(key))
+        .map(|(_, replica)| replica.node)
+        .collect();
+    let told = nodes.into_iter().take(SERVING_NODES_MAX).map(|node| ServingNode {
+        node_id: node.0,
+        host: state.node(node).and_then(|node| host_of(node)),
+    });
+    told.collect()
+}
+
+/// The address of a node as others reach it; none where it only has one of its own machine.
+fn host_of(node: &Node) -> Option<String> {
+    let addr: SocketAddr = node.info.api_addr.as_deref()?.parse().ok()?;
+    let ip = addr.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then(|| ip.to_string())
 }
 
 /// The phase, or that a deployment which had come to rest is not whole at the moment.

@@ -7,16 +7,25 @@ use dhow_core::state::{Deployment, Replica, Service, State, Wanted};
 use dhow_core::time::ClusterTime;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
+use super::deployment::state_of;
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::ServiceSum;
+use crate::cron::{self, Outlook};
 
 /// Ended replicas that an explanation recalls.
 const RECALLED_MAX: usize = 3;
 
+/// The time of the cluster and of this server's wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub cluster: ClusterTime,
+    pub wall_unix_secs: i64,
+}
+
 pub(super) fn explain(
     state: &State,
     report: &PlanReport,
-    now: ClusterTime,
+    now: Now,
     deployment: &Deployment,
     name: &str,
 ) -> Result<Explanation, NoSuchName> {
@@ -33,12 +42,16 @@ pub(super) fn explain(
     };
     if only.is_none() {
         explanation.lines.push(headline(state, deployment, service));
+        let outlook = cron::outlook(state, service, now.wall_unix_secs);
+        explanation.lines.extend(outlook.into_iter().flat_map(schedule));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
         if takes(&id) {
             let told = present(state, service, key, replica, id);
-            explanation.lines.extend(lines_of(&told, replica, now));
+            explanation
+                .lines
+                .extend(lines_of(&told, replica, &lasted(state, replica, now)));
             explanation.replicas.push(told);
         }
     }
@@ -56,14 +69,37 @@ pub(super) fn explain(
 
 fn headline(state: &State, deployment: &Deployment, service: &Service) -> String {
     let sum = ServiceSum::of(state, service);
-    format!(
+    let mut line = format!(
         "{} is {}: {} of {} replicas run, {} healthy",
         service.key,
-        deployment.phase.word(),
+        state_of(deployment, sum.is_whole()).word(),
         sum.running,
         sum.desired,
         sum.healthy_count
-    )
+    );
+    if sum.done > 0 {
+        line.push_str(&format!(", {} done", sum.done));
+    }
+    if sum.outdated > 0 {
+        line.push_str(&format!(", {} of an earlier revision", sum.outdated));
+    }
+    line
+}
+
+/// When a schedule fires next, and what keeps it from that.
+fn schedule(outlook: Outlook) -> Vec<String> {
+    let next = match outlook.next_unix_secs {
+        Some(next) => format!("is next due at {}", cron::shown(next)),
+        None => "never comes again".into(),
+    };
+    let mut lines = vec![format!("its schedule `{}` {next}", outlook.schedule)];
+    lines.extend(outlook.waits_for_unix_secs.map(|last| {
+        format!(
+            "its last run was for {}, which this server's clock has not reached: it waits for that",
+            cron::shown(last)
+        )
+    }));
+    lines
 }
 
 fn present(
@@ -74,11 +110,6 @@ fn present(
     id: String,
 ) -> ExplainedReplica {
     let machine = &replica.machine;
-    let message = match (&machine.message, machine.exit) {
-        (Some(message), _) => Some(message.to_string()),
-        (None, Some(exit)) => Some(format!("it {exit}")),
-        (None, None) => None,
-    };
     ExplainedReplica {
         id,
         generation: key.generation.0,
@@ -87,18 +118,15 @@ fn present(
         restarts: machine.restarts,
         node_id: replica.node.0,
         placed_because: because(state, service, key, replica),
-        message,
+        message: machine.trouble(),
     }
 }
 
-fn lines_of(told: &ExplainedReplica, replica: &Replica, now: ClusterTime) -> Vec<String> {
+fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str) -> Vec<String> {
     let ExplainedReplica {
         id, state, node_id, ..
     } = told;
-    let mut first = format!(
-        "{id} is {state} on node {node_id} for {}",
-        whole_seconds(now, replica.since)
-    );
+    let mut first = format!("{id} is {state} on node {node_id} for {lasted}");
     if replica.is_running() && !replica.is_healthy() {
         first.push_str(" and not healthy yet");
     }
@@ -119,8 +147,20 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, now: ClusterTime) -> Vec
     vec![first, format!("  {}", told.placed_because)]
 }
 
-fn whole_seconds(now: ClusterTime, since: ClusterTime) -> String {
-    format!("{} s", now.since(since).as_millis() / 1_000)
+/// For how long it has been so. The wall clock counts the time in which no server ran, too.
+fn lasted(state: &State, replica: &Replica, now: Now) -> String {
+    let since = match replica.is_running() {
+        true => replica.started.unwrap_or(replica.since),
+        false => replica.since,
+    };
+    let secs = match state.clock_marks.wall_unix_ms(since) {
+        Some(then_ms) => now
+            .wall_unix_secs
+            .saturating_sub(then_ms.div_euclid(1_000))
+            .max(0),
+        None => i64::try_from(now.cluster.since(since).as_millis() / 1_000).unwrap_or(i64::MAX),
+    };
+    format!("{secs} s")
 }
 
 /// What spoke for the node, as far as the spec and the node still say.

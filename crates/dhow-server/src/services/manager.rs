@@ -18,7 +18,7 @@ use super::cluster::ClusterIdentity;
 use super::progress::Pulls;
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
-use super::{cluster, deployment, explain, history, nodes, progress, replicas, select};
+use super::{cluster, deployment, explain, history, live, nodes, progress, replicas, select};
 use crate::clock::Clock;
 use crate::node_door::NodeDoor;
 use crate::runtime::{ClusterTimer, RuntimeView};
@@ -36,6 +36,8 @@ pub struct ServiceManager {
     door: Arc<dyn NodeDoor>,
     identity: ClusterIdentity,
     timer: Arc<Mutex<ClusterTimer>>,
+    /// What this server was started with.
+    began: ClusterTime,
 }
 
 impl ServiceManager {
@@ -45,8 +47,10 @@ impl ServiceManager {
         door: Arc<dyn NodeDoor>,
         identity: ClusterIdentity,
     ) -> Self {
-        let timer = ClusterTimer::new(view.state().time, clock.monotonic_ms());
+        let began = view.state().time;
+        let timer = ClusterTimer::new(began, clock.monotonic_ms());
         Self {
+            began,
             view,
             clock,
             door,
@@ -101,15 +105,17 @@ impl ServiceManager {
         let (state, leadership) = (self.state(), self.view.leadership());
         let report = self.view.plan_report();
         let all = state.nodes.values();
-        all.map(|node| nodes::status(&state, &report, node, leadership))
+        let observed = self.view.observed();
+        all.map(|node| nodes::status(&state, &report, node, leadership, observed))
             .collect()
     }
 
     pub fn node(&self, id: NodeId) -> Option<NodeStatus> {
         let state = self.state();
         let node = state.node(id)?;
-        let report = self.view.plan_report();
-        Some(nodes::status(&state, &report, node, self.view.leadership()))
+        let (report, leadership) = (self.view.plan_report(), self.view.leadership());
+        let observed = self.view.observed();
+        Some(nodes::status(&state, &report, node, leadership, observed))
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
@@ -133,7 +139,11 @@ impl ServiceManager {
         let state = self.state();
         let known = select::deployment(&state, name)?;
         let report = self.view.plan_report();
-        explain::explain(&state, &report, self.now(&state), known, what)
+        let now = explain::Now {
+            cluster: self.now(&state),
+            wall_unix_secs: self.clock.wall_unix_ms().div_euclid(1_000),
+        };
+        explain::explain(&state, &report, now, known, what)
     }
 
     /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a
@@ -150,15 +160,27 @@ impl ServiceManager {
         }
         let (now, wall_ms) = (self.now(&state), self.clock.wall_unix_ms());
         let wall_secs = |then: ClusterTime| {
-            let ago_ms = i64::try_from(now.since(then).as_millis()).unwrap_or(i64::MAX);
-            wall_ms.saturating_sub(ago_ms).div_euclid(1_000)
+            let noted = state.clock_marks.wall_unix_ms(then);
+            // Time that passed before this server was started is not known without a note of it.
+            let seen = (then >= self.began).then(|| {
+                let ago_ms = i64::try_from(now.since(then).as_millis()).unwrap_or(i64::MAX);
+                wall_ms.saturating_sub(ago_ms)
+            });
+            noted.or(seen).map(|ms| ms.div_euclid(1_000))
         };
         Ok(replicas::list(
             &state,
             &self.view.plan_report(),
             filter,
+            self.view.observed(),
             wall_secs,
         ))
+    }
+
+    /// The same, each compared with what its node says of it now.
+    pub async fn replicas_live(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
+        let listed = self.replicas(filter)?;
+        Ok(live::compare(self.door.as_ref(), listed).await)
     }
 
     /// What a spec would change. May take a while: call it where blocking is allowed.

@@ -1,16 +1,24 @@
 //! The nodes of the cluster.
 
 use dhow_core::ids::ReplicaKey;
+use dhow_core::lease::{WorkerLease, WorkerProfile};
 use dhow_core::plan::PlanReport;
-use dhow_core::state::{Drain, Node, State, Wanted};
-use dhow_wire::{DrainWait, NodeDrainStatus, NodeState, NodeStatus};
+use dhow_core::state::{Drain, Node, NodeInfo, State, Wanted};
+use dhow_wire::{DrainWait, NodeAmounts, NodeDrainStatus, NodeState, NodeStatus, ResourceAmount};
 
 use crate::log::Leadership;
+use crate::runtime::{Observed, SeenLease};
 
 /// What holds a drain up, as far as a person reads; a node may have thousands of replicas.
 const DRAIN_WAITS_MAX: usize = 100;
 
-pub(super) fn status(state: &State, report: &PlanReport, node: &Node, leadership: Leadership) -> NodeStatus {
+pub(super) fn status(
+    state: &State,
+    report: &PlanReport,
+    node: &Node,
+    leadership: Leadership,
+    observed: &Observed,
+) -> NodeStatus {
     NodeStatus {
         node_id: node.id.0,
         role: node.info.role,
@@ -22,6 +30,45 @@ pub(super) fn status(state: &State, report: &PlanReport, node: &Node, leadership
         arch: Some(node.info.arch.to_string()),
         api_addr: node.info.api_addr.as_ref().map(ToString::to_string),
         drain: drain(state, report, node),
+        resources: Some(resources(node, observed)),
+        lease: observed.lease(node.id).map(|seen| lease(node, seen)),
+    }
+}
+
+/// What a node that cannot be reached once used says nothing.
+fn resources(node: &Node, observed: &Observed) -> NodeAmounts {
+    let used = observed.usage(node.id).filter(|_| node.is_ready());
+    NodeAmounts {
+        capacity: node.info.capacity.into(),
+        reserved: node.used.into(),
+        used: used.map(|used| ResourceAmount {
+            cpu_milli: used.cpu_milli,
+            memory_bytes: used.memory_bytes,
+        }),
+    }
+}
+
+fn lease(node: &Node, seen: SeenLease) -> WorkerLease {
+    WorkerLease {
+        node_id: node.id.0,
+        profile: profile(&node.info),
+        acquired_unix_secs: seen.acquired_unix_secs,
+        renewed_unix_secs: seen.renewed_unix_secs,
+        ttl_secs: seen.ttl_secs,
+        grace_secs: seen.grace_secs,
+    }
+}
+
+fn profile(info: &NodeInfo) -> WorkerProfile {
+    let addr = info.api_addr.as_deref().and_then(|addr| addr.parse().ok());
+    WorkerProfile {
+        // The record has a place for an address; one that takes no calls has none.
+        api_addr: addr.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()),
+        os: info.os.to_string(),
+        arch: info.arch.to_string(),
+        labels: info.labels.as_ref().clone(),
+        cpu_total: u32::try_from(info.capacity.cpu_milli / 1_000).unwrap_or(u32::MAX),
+        memory_total_bytes: info.capacity.memory_bytes,
     }
 }
 

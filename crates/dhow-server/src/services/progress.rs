@@ -46,12 +46,14 @@ fn of_service(
         name: service.key.service.to_string(),
         running: sum.running_or_done(),
         desired: sum.desired,
-        healthy: sum.desired == 0 || sum.healthy,
+        healthy: sum.is_healthy(),
         healthy_count: sum.healthy_count,
         pending: sum.pending,
         pulling: (sum.pulling > 0).then(|| pulling(state, service, sum, pulls)),
         starting: sum.starting,
         failed: sum.failed,
+        updated: Some(sum.updated),
+        outdated: sum.outdated,
         message: trouble(state, service).or_else(|| waits_for(report, service)),
     }
 }
@@ -81,12 +83,7 @@ fn trouble(state: &State, service: &Service) -> Option<String> {
         replica.wanted == Wanted::Run && replica.machine.failures > 0 && !replica.is_healthy()
     });
     let (key, replica) = failing.next()?;
-    let machine = &replica.machine;
-    let what = match (&machine.message, machine.exit) {
-        (Some(message), _) => message.to_string(),
-        (None, Some(exit)) => format!("it {exit}"),
-        (None, None) => return None,
-    };
+    let what = replica.machine.trouble()?;
     Some(format!("{}: {what}", state.replica_name(key)?.id()))
 }
 

@@ -1,12 +1,17 @@
 //! The replicas that are there, those that are wanted and have no node yet, and those that were.
 
-use dhow_core::ids::{ReplicaKey, Slot, replica_id};
+use std::collections::BTreeMap;
+
+use dhow_core::ids::{Generation, ReplicaKey, Slot, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::Exit;
-use dhow_core::spec::RType;
-use dhow_core::state::{EndedReplica, Replica, Service, State};
+use dhow_core::spec::{RType, ServiceSpec};
+use dhow_core::state::{EndedReplica, Replica, RevisionOutcome, Service, State};
 use dhow_core::time::ClusterTime;
+use dhow_core::usage::ReplicaUsage;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
+
+use crate::runtime::Observed;
 
 /// Which ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,19 +36,62 @@ pub(super) fn list(
     state: &State,
     report: &PlanReport,
     filter: &ReplicaFilter,
-    wall_secs: impl Fn(ClusterTime) -> i64,
+    observed: &Observed,
+    wall_secs: impl Fn(ClusterTime) -> Option<i64>,
 ) -> Vec<ReplicaStatus> {
     let mut list = Vec::new();
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
     for service in services.filter(|service| filter.takes(service)) {
+        let revisions = revisions(state, service);
+        let dated = |status: ReplicaStatus| ReplicaStatus {
+            revision: status
+                .generation
+                .and_then(|generation| revisions.get(&Generation(generation)).copied()),
+            ..status
+        };
         let present = state.replicas_of(service.id);
-        list.extend(present.map(|(key, replica)| present_status(service, key, replica, &wall_secs)));
+        let present = present.map(|(key, replica)| {
+            let status = present_status(service, key, replica, &wall_secs);
+            let used = state.replica_name(key).zip(observed.usage(replica.node));
+            let used = used.and_then(|(name, node)| node.replica(&name).copied());
+            match used.filter(|_| replica.is_running()) {
+                Some(used) => measured(status, used),
+                None => status,
+            }
+        });
+        list.extend(present.map(dated));
         list.extend(absent(state, report, service));
         if filter.all {
-            list.extend(service.ended.iter().map(|ended| ended_status(service, ended)));
+            let ended = service.ended.iter().map(|ended| ended_status(service, ended));
+            list.extend(ended.map(dated));
         }
     }
     list
+}
+
+/// The deployment's revision that each generation runs: the present one for what is to run now, else the newest one
+/// that asked for the same.
+fn revisions(state: &State, service: &Service) -> BTreeMap<Generation, u64> {
+    let Some(deployment) = state.deployment(&service.key.deployment) else {
+        return BTreeMap::new();
+    };
+    let asked_for = |spec: &ServiceSpec| {
+        let history = deployment.history.iter().rev();
+        let mut same = history.filter(|(_, record)| {
+            let asked = record.spec.services.get(&service.key.service);
+            record.outcome != RevisionOutcome::Conflicted
+                && asked.is_some_and(|asked| !spec.rolls_into(asked))
+        });
+        same.next().map(|(revision, _)| revision.0)
+    };
+    let known = service.generations.iter().filter_map(|(generation, info)| {
+        let revision = match service.is_current(*generation) {
+            true => Some(deployment.revision.0),
+            false => asked_for(&info.spec),
+        };
+        Some((*generation, revision?))
+    });
+    known.collect()
 }
 
 fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatus {
@@ -65,7 +113,11 @@ fn blank(service: &Service, slot: Slot, state: ReplicaStateName) -> ReplicaStatu
         pid: None,
         exit_code: None,
         generation: None,
+        revision: None,
         started_unix_secs: None,
+        cpu_used_milli: None,
+        memory_used_bytes: None,
+        live: None,
         message: None,
     }
 }
@@ -81,9 +133,12 @@ fn present_status(
     service: &Service,
     key: &ReplicaKey,
     replica: &Replica,
-    wall_secs: &impl Fn(ClusterTime) -> i64,
+    wall_secs: &impl Fn(ClusterTime) -> Option<i64>,
 ) -> ReplicaStatus {
     let machine = &replica.machine;
+    let started = replica
+        .is_running()
+        .then(|| replica.started.unwrap_or(replica.since));
     ReplicaStatus {
         node_id: Some(replica.node.0),
         image: image(service, key),
@@ -92,10 +147,27 @@ fn present_status(
         pid: machine.pid,
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
-        started_unix_secs: replica.is_running().then(|| wall_secs(replica.since)),
-        message: machine.message.as_ref().map(ToString::to_string),
+        started_unix_secs: started.and_then(wall_secs),
+        message: trouble(replica),
         ..blank(service, key.slot, machine.state.into())
     }
+}
+
+/// With what its node says of it. The node knows best when it was started.
+fn measured(status: ReplicaStatus, used: ReplicaUsage) -> ReplicaStatus {
+    ReplicaStatus {
+        started_unix_secs: used.started_unix_secs.or(status.started_unix_secs),
+        cpu_used_milli: Some(used.cpu_milli),
+        memory_used_bytes: Some(used.memory_bytes),
+        ..status
+    }
+}
+
+/// What is wrong with it. A plain exit code has a place of its own.
+fn trouble(replica: &Replica) -> Option<String> {
+    let machine = &replica.machine;
+    let says_more = machine.message.is_some() || machine.oom;
+    says_more.then(|| machine.trouble()).flatten()
 }
 
 /// Wanted slots without a replica, with what they wait for. A system service's slots are its nodes', which the
@@ -130,7 +202,7 @@ fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
     let key = |generation| ReplicaKey {
         service: service.id,
         slot,
-        generation: dhow_core::ids::Generation(generation),
+        generation: Generation(generation),
     };
     state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
 }

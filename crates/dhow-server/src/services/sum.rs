@@ -17,6 +17,8 @@ pub struct ServiceSum {
     pub healthy_count: u32,
     /// Whether every replica that can speak of its health is healthy.
     pub healthy: bool,
+    /// Those that run what the service is to run, or have done their work.
+    pub updated: u32,
     /// Replicas of an older template are still to be replaced.
     pub outdated: u32,
     pub pending: u32,
@@ -32,6 +34,7 @@ impl ServiceSum {
         let mut sum = Self {
             desired: state.desired(service),
             done: done_before,
+            updated: done_before,
             healthy_count: done_before,
             healthy: true,
             ..Self::default()
@@ -50,6 +53,7 @@ impl ServiceSum {
         let current = service.is_current(key.generation);
         self.running += u32::from(replica.is_running());
         self.done += u32::from(replica.is_completed());
+        self.updated += u32::from(current && (replica.is_running() || replica.is_completed()));
         self.healthy_count += u32::from(current && (replica.is_healthy() || replica.is_completed()));
         // What ends or cannot be reached says nothing about its health; that it is missing, the count says.
         let speaks = replica.wanted == Wanted::Run && replica.machine.state != ReplicaState::Lost;
@@ -72,6 +76,11 @@ impl ServiceSum {
         self.running.saturating_add(self.done)
     }
 
+    /// What status shows: one that should run and of which nothing does is not healthy.
+    pub fn is_healthy(&self) -> bool {
+        self.desired == 0 || (self.healthy && self.running_or_done() > 0)
+    }
+
     /// Whether it has what it should have, and nothing of it is being replaced.
     pub fn is_whole(&self) -> bool {
         self.healthy && self.running_or_done() == self.desired && self.outdated == 0
@@ -84,7 +93,7 @@ impl ServiceSum {
             name: service.key.service.to_string(),
             running: self.running_or_done(),
             desired: self.desired,
-            healthy: self.desired == 0 || self.healthy,
+            healthy: self.is_healthy(),
             endpoints: endpoints
                 .unwrap_or_default()
                 .iter()

@@ -2,14 +2,12 @@
 
 use dhow_core::ids::{DeploymentName, DeploymentRevision};
 use dhow_core::state::{Deployment, Phase, RevisionOutcome, State};
-use dhow_wire::stabilization::{Evaluation, evaluate};
-
-use crate::services::ServiceSum;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     UnderWay,
-    Ready,
+    /// The planner has nothing more to do: whether everything runs is another question.
+    Settled,
     /// Given up, with the cause where the state keeps it.
     Failed {
         cause: Option<String>,
@@ -33,7 +31,7 @@ pub(super) fn judge(state: &State, name: &DeploymentName, revision: DeploymentRe
     }
     let record = deployment.history.get(&revision).map(|record| &record.outcome);
     if deployment.revision == revision {
-        return of_current(state, deployment, record);
+        return of_current(deployment, record);
     }
     match record {
         Some(RevisionOutcome::Reverted { cause }) => Verdict::Reverted {
@@ -55,7 +53,7 @@ pub(super) fn judge(state: &State, name: &DeploymentName, revision: DeploymentRe
 }
 
 /// A scale or a restart begins a revision anew, so that the phase speaks and not what became of it before.
-fn of_current(state: &State, deployment: &Deployment, record: Option<&RevisionOutcome>) -> Verdict {
+fn of_current(deployment: &Deployment, record: Option<&RevisionOutcome>) -> Verdict {
     match deployment.phase {
         Phase::Deploying | Phase::Reverting | Phase::Removing => Verdict::UnderWay,
         Phase::Failed => Verdict::Failed {
@@ -72,18 +70,6 @@ fn of_current(state: &State, deployment: &Deployment, record: Option<&RevisionOu
                 | None => None,
             },
         },
-        Phase::Stable | Phase::Reverted => match evaluation(state, deployment).is_ready() {
-            true => Verdict::Ready,
-            false => Verdict::UnderWay,
-        },
+        Phase::Stable | Phase::Reverted => Verdict::Settled,
     }
-}
-
-/// Every service of the deployment with the count that is wanted now.
-pub(super) fn evaluation(state: &State, deployment: &Deployment) -> Evaluation {
-    let services = deployment.services.values().filter_map(|id| state.service(*id));
-    evaluate(services.map(|service| {
-        let sum = ServiceSum::of(state, service);
-        sum.observation(service, sum.desired)
-    }))
 }

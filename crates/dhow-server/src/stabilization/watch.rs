@@ -12,9 +12,9 @@ use dhow_wire::stabilization::log_block;
 use dhow_wire::{ServiceHealthSummary, StabilizationOutcome};
 use tokio::sync::watch;
 
-use super::verdict::{Verdict, evaluation, judge};
-use super::{LOOK_AGAIN_MS, last_words, timed_out};
-use crate::services::ServiceManager;
+use super::verdict::{Verdict, judge};
+use super::{LOOK_AGAIN_MS, as_scaled, evaluation, last_words, wait_for_stabilization};
+use crate::services::{ServiceManager, served};
 
 /// Replicas in trouble that are remembered, so that their last words are found after they are gone.
 const SUSPECTS_MAX: usize = 64;
@@ -68,7 +68,8 @@ impl ProgressWatch {
             let state = self.states.borrow_and_update().clone();
             let known = state.deployment(&self.deployment).cloned();
             if let Some(known) = &known {
-                self.services = evaluation(&state, known).services().to_vec();
+                let spec = as_scaled(&state, known);
+                self.services = evaluation(&state, &spec).services().to_vec();
                 self.remember_suspects(&state, known);
                 let progress = self.manager.progress(&state, known).await;
                 if self.shown.as_ref() != Some(&progress) {
@@ -89,10 +90,6 @@ impl ProgressWatch {
     async fn decide(&self, state: &State, known: Option<&Deployment>) -> Option<ProgressResult> {
         let (name, revision) = (&self.deployment, self.revision);
         let (outcome, message) = match judge(state, name, revision) {
-            Verdict::Ready => (
-                ProgressOutcome::Ready,
-                format!("`{name}` is stable at revision {revision}"),
-            ),
             Verdict::Superseded { by } => (
                 ProgressOutcome::Superseded,
                 format!("revision {by} of `{name}` has taken the place of revision {revision}"),
@@ -109,24 +106,47 @@ impl ProgressWatch {
                 let header = format!("revision {revision} of `{name}` failed and was reverted: {cause}");
                 (ProgressOutcome::Failed, self.with_last_words(state, header).await)
             }
+            Verdict::Settled => return self.decide_settled(state, known?).await,
             Verdict::UnderWay => return self.decide_late(state, known?).await,
         };
         Some(ProgressResult {
             outcome,
             message,
             services: self.services.clone(),
+            served: known.map(|known| served(state, known)).unwrap_or_default(),
         })
+    }
+
+    /// The planner is done: ready once everything runs and is healthy.
+    async fn decide_settled(&self, state: &State, known: &Deployment) -> Option<ProgressResult> {
+        let spec = as_scaled(state, known);
+        if !evaluation(state, &spec).is_ready() {
+            return self.decide_late(state, known).await;
+        }
+        let (name, revision) = (&self.deployment, self.revision);
+        let result = wait_for_stabilization(&self.manager, &spec, Duration::ZERO).await;
+        match result.outcome {
+            StabilizationOutcome::Ready => Some(ProgressResult {
+                outcome: ProgressOutcome::Ready,
+                message: format!("`{name}` is stable at revision {revision}"),
+                services: result.services,
+                served: served(state, known),
+            }),
+            // Something has ended between the two looks.
+            StabilizationOutcome::TimedOut { .. } => None,
+        }
     }
 
     async fn decide_late(&self, state: &State, known: &Deployment) -> Option<ProgressResult> {
         if self.manager.clock().monotonic_ms() < self.deadline_ms && self.states.has_changed().is_ok() {
             return None;
         }
-        let evaluation = evaluation(state, known);
-        let result = timed_out(&self.manager, state, self.deployment.as_str(), evaluation).await;
+        let spec = as_scaled(state, known);
+        let result = wait_for_stabilization(&self.manager, &spec, Duration::ZERO).await;
         let mut message = match result.outcome {
             StabilizationOutcome::TimedOut { message } => message,
-            StabilizationOutcome::Ready => String::new(),
+            // All of it runs, and the planner has not said so yet.
+            StabilizationOutcome::Ready => "Stabilization timed out".to_owned(),
         };
         // One that could not even start has no log: its own trouble is the cause.
         for words in self.troubles(&result.services) {
@@ -137,6 +157,7 @@ impl ProgressWatch {
             outcome: ProgressOutcome::TimedOut,
             message,
             services: result.services,
+            served: served(state, known),
         })
     }
 

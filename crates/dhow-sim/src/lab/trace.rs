@@ -96,7 +96,7 @@ fn service(state: &State, id: ServiceId) -> String {
 
 fn cluster(command: &ClusterCommand) -> Option<String> {
     match command {
-        ClusterCommand::TermBegan { leader } => Some(format!("node {leader} leads")),
+        ClusterCommand::TermBegan { leader, .. } => Some(format!("node {leader} leads")),
         ClusterCommand::Bootstrap { .. }
         | ClusterCommand::IssueToken { .. }
         | ClusterCommand::RevokeToken { .. }

@@ -118,7 +118,10 @@ fn cluster() -> impl Strategy<Value = ClusterCommand> {
             cluster_id: "c".into(),
             feature_level
         }),
-        node().prop_map(|leader| ClusterCommand::TermBegan { leader }),
+        node().prop_map(|leader| ClusterCommand::TermBegan {
+            leader,
+            wall_unix_ms: None
+        }),
         (nonce(), small(3), any::<i64>()).prop_map(|(nonce, uses_allowed, expires_unix_secs)| {
             ClusterCommand::IssueToken {
                 nonce,

@@ -50,10 +50,11 @@ pub struct PullProgress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageImportRequest {
-    /// An absolute path on the node.
+    /// An absolute path on the node: a layout's directory or an archive, and `:tag` behind it where it holds several
+    /// images.
     #[schema(pattern = r"^/[^\x00]*$", max_length = 1024)]
     pub path: String,
-    /// What the archive says where none is given.
+    /// What it is to be called; what the archive says where none is given.
     #[schema(pattern = "^[!-~]+$", max_length = 4096)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -62,6 +63,13 @@ pub struct ImageImportRequest {
 /// What removing or pruning did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImagesRemoved {
+    /// The digests of the images that are gone.
     pub removed: Vec<String>,
     pub freed_bytes: u64,
+    /// Names that are gone although their image stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untagged: Vec<String>,
+    /// The names that such an image still has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_as: Vec<String>,
 }

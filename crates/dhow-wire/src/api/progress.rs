@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::stabilization::ServiceHealthSummary;
-use crate::status::DeploymentState;
+use crate::status::{DeploymentState, ServedEndpoint};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
@@ -28,6 +28,13 @@ pub struct ServiceProgress {
     pub pulling: Option<PullingProgress>,
     pub starting: u32,
     pub failed: u32,
+    /// Of `running`, those of the revision that is being rolled out; a server that does not tell them apart leaves
+    /// it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<u32>,
+    /// Replicas of an earlier revision that are still to be replaced.
+    #[serde(default)]
+    pub outdated: u32,
     /// What it waits for, or the last trouble of a replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -48,6 +55,9 @@ pub struct ProgressResult {
     /// For people: why, with the last log lines of what failed.
     pub message: String,
     pub services: Vec<ServiceHealthSummary>,
+    /// Where the endpoints are served at the moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub served: Vec<ServedEndpoint>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]

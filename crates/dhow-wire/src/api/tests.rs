@@ -27,12 +27,13 @@ fn bodies_have_the_keys_that_clients_read() {
     };
     assert_eq!(
         json(&progress),
-        r#"{"deployment":"shop","revision":2,"state":"deploying","services":[{"name":"web","running":0,"desired":2,"healthy":false,"healthy_count":0,"pending":0,"pulling":{"replicas":1,"done_bytes":10},"starting":0,"failed":0}]}"#
+        r#"{"deployment":"shop","revision":2,"state":"deploying","services":[{"name":"web","running":0,"desired":2,"healthy":false,"healthy_count":0,"pending":0,"pulling":{"replicas":1,"done_bytes":10},"starting":0,"failed":0,"outdated":0}]}"#
     );
     let result = ProgressResult {
         outcome: ProgressOutcome::TimedOut,
         message: "late".into(),
         services: vec![ServiceHealthSummary::default()],
+        served: Vec::new(),
     };
     assert!(json(&result).starts_with(r#"{"outcome":"timed_out","message":"late","services":[{"name":"""#));
     assert_eq!(json(&RestartRequest::default()), "{}");

@@ -1,4 +1,5 @@
-//! Values of variables: `$E:NAME` is taken from the client's environment here, `$S:name` stays for the node.
+//! Values of variables: `$E:NAME` is taken from the client's environment here, wherever it stands in a value;
+//! `$S:name` stays for the node.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +7,9 @@ use dhow_core::spec::check::quoted;
 
 use super::Reading;
 use crate::document::{Decoder, Kind, Node, Span, loose_text, map_of};
+
+/// Before the name of a variable of the client's environment.
+const MARK: &str = "$E:";
 
 pub(super) fn read(
     decoder: &mut Decoder,
@@ -37,49 +41,77 @@ fn short(name: &str) -> String {
     name.chars().take(40).collect()
 }
 
+/// Puts in what the client's environment says: `$E:NAME` alone or inside a longer text. `$$E:` is written for a `$E:`
+/// that is meant as it stands.
 fn resolve(decoder: &mut Decoder, span: Span, value: String, reading: &Reading<'_>) -> Option<String> {
-    let Some(name) = value.strip_prefix("$E:") else {
-        return embedded(decoder, span, value);
-    };
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !starts || !name.chars().all(fits) {
-        let message = match name {
-            "" => "`$E:` needs the name of a variable".to_owned(),
-            name => format!("{} is not the name of a variable", quoted(name)),
-        };
-        return decoder.fail(
-            span,
-            message,
-            "`$E:NAME` is the whole value: letters, digits and `_`",
-        );
-    }
-    match (reading.env)(name) {
-        Some(value) => Some(value),
-        None => {
-            let name = short(name);
-            let message = format!("the environment variable `{name}` is not set");
-            let hint = format!("set it where you run dhow: `export {name}=…`");
-            decoder.fail(span, message, hint)
+    check_secret(decoder, span, &value)?;
+    let mut resolved = String::new();
+    let mut rest = value.as_str();
+    while let Some(position) = rest.find(MARK) {
+        let (before, after) = (&rest[..position], &rest[position + MARK.len()..]);
+        if let Some(before) = before.strip_suffix('$') {
+            resolved.extend([before, MARK]);
+            rest = after;
+            continue;
         }
+        let name = name_at_start(after);
+        rest = &after[name.len()..];
+        resolved.push_str(before);
+        if !name.is_empty() {
+            resolved.push_str(&variable(decoder, span, name, reading)?);
+        } else if position == 0 && value.starts_with(MARK) {
+            return nameless(decoder, span, after);
+        } else {
+            resolved.push_str(MARK);
+        }
+    }
+    resolved.push_str(rest);
+    Some(resolved)
+}
+
+/// The name of a variable that a text starts with; it ends where no letter, digit or `_` stands.
+fn name_at_start(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let name = &text[..end.unwrap_or(text.len())];
+    match name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => "",
+        false => name,
     }
 }
 
-/// A reference inside a longer text would silently stay as it is written.
-fn embedded(decoder: &mut Decoder, span: Span, value: String) -> Option<String> {
-    for mark in ["$E:", "$S:"] {
-        let Some(position) = value.find(mark).filter(|position| *position > 0) else {
-            continue;
-        };
-        let after = value[position + mark.len()..].chars().next();
-        if after.is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
-            let message = format!("`{mark}` stands inside a longer text, where it is not replaced");
-            let hint = match mark {
-                "$S:" => "a reference is the whole value: keep the whole text as the secret",
-                _ => "a reference is the whole value: let the program put the parts together",
-            };
-            return decoder.fail(span, message, hint);
-        }
+fn variable(decoder: &mut Decoder, span: Span, name: &str, reading: &Reading<'_>) -> Option<String> {
+    if let Some(value) = (reading.env)(name) {
+        return Some(value);
     }
-    Some(value)
+    let name = short(name);
+    let message = format!("the environment variable `{name}` is not set");
+    let hint = format!("set it where you run dhow: `export {name}=…`");
+    decoder.fail(span, message, hint)
+}
+
+fn nameless(decoder: &mut Decoder, span: Span, after: &str) -> Option<String> {
+    let message = match after {
+        "" => "`$E:` needs the name of a variable".to_owned(),
+        after => format!("{} is not the name of a variable", quoted(after)),
+    };
+    decoder.fail(
+        span,
+        message,
+        "`$E:NAME` has letters, digits and `_`, and no digit first",
+    )
+}
+
+/// A secret inside a longer text would silently stay as it is written.
+fn check_secret(decoder: &mut Decoder, span: Span, value: &str) -> Option<()> {
+    const MARK: &str = "$S:";
+    let Some(position) = value.find(MARK).filter(|position| *position > 0) else {
+        return Some(());
+    };
+    let after = value[position + MARK.len()..].chars().next();
+    if after.is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
+        let message = format!("`{MARK}` stands inside a longer text, where it is not replaced");
+        let hint = "a secret is the whole value: keep the whole text as the secret";
+        return decoder.fail(span, message, hint);
+    }
+    Some(())
 }

@@ -104,13 +104,8 @@ fn check(decoder: &mut Decoder, node: &Node) -> Option<Check> {
             })
         }
         Some(Type::Command) => {
-            const HOW: &str = "write each word as an item: `[pg_isready, -q]`";
             fields.call("a `command` check");
-            let words = fields.required(
-                "command",
-                "command: [pg_isready, -q]",
-                list_of("a list of words", HOW),
-            );
+            let words = fields.required("command", "command: [pg_isready, -q]", check_command);
             Some(Check::Command {
                 command: words.unwrap_or_default(),
             })
@@ -118,6 +113,19 @@ fn check(decoder: &mut Decoder, node: &Node) -> Option<Check> {
     };
     fields.close();
     check
+}
+
+/// A list of words, or a text that the workload's shell reads.
+fn check_command(decoder: &mut Decoder, node: &Node) -> Option<Vec<String>> {
+    const HOW: &str = "write each word as an item, `[pg_isready, -q]`, or a text for the shell";
+    if node.kind() != Kind::Text {
+        return list_of("a list of words or a text", HOW)(decoder, node);
+    }
+    let line = text(decoder, node)?;
+    if line.trim().is_empty() {
+        return decoder.fail(node.span, "this check has no command", HOW);
+    }
+    Some(vec!["/bin/sh".into(), "-c".into(), line])
 }
 
 fn policy(decoder: &mut Decoder, node: &Node) -> Option<RestartPolicy> {

@@ -56,11 +56,14 @@ pub fn parse(source: &Source, findings: &mut Findings) -> Option<Document> {
     if builder.is_broken {
         return None;
     }
-    // A lone `---` holds as little as an empty file.
-    let is_something = |root: &Node| !matches!(&root.value, Value::Scalar(scalar) if scalar.is_absent());
     Some(Document {
         root: builder.root.filter(is_something),
     })
+}
+
+/// A lone `---` holds as little as an empty file.
+fn is_something(root: &Node) -> bool {
+    !matches!(&root.value, Value::Scalar(scalar) if scalar.is_absent())
 }
 
 /// The rest of the text is not worth reading; the finding says why.
@@ -115,7 +118,8 @@ struct Builder<'a> {
     stack: Vec<Frame>,
     anchors: HashMap<usize, Anchored>,
     root: Option<Node>,
-    documents: usize,
+    /// Where the present document starts.
+    document: Option<Span>,
     nodes: usize,
     bytes: usize,
     /// Something is missing from the tree: it is not worth decoding.
@@ -130,7 +134,7 @@ impl<'a> Builder<'a> {
             stack: Vec::new(),
             anchors: HashMap::new(),
             root: None,
-            documents: 0,
+            document: None,
             nodes: 0,
             bytes: 0,
             is_broken: false,
@@ -148,8 +152,14 @@ impl<'a> Builder<'a> {
                 "remove it; text that starts with `!` goes into quotes",
             );
         }
+        if self.is_of_another_document(&event, span)? {
+            return Ok(());
+        }
         match event {
-            Event::DocumentStart(..) => self.document(span),
+            Event::DocumentStart(..) => {
+                self.document = Some(span);
+                Ok(())
+            }
             Event::Scalar(text, style, anchor, tag) => {
                 self.scalar(&text, style, anchor, tag.as_deref(), span)
             }
@@ -184,17 +194,30 @@ impl<'a> Builder<'a> {
             .add(Finding::at(self.source, span, message).with_hint(hint));
     }
 
-    fn document(&mut self, span: Span) -> Result<(), Stop> {
-        self.documents += 1;
-        if self.documents > 1 {
+    /// Whether this begins what stands in one more document: nothing at all is passed over, anything else refused.
+    fn is_of_another_document(&mut self, event: &Event<'_>, span: Span) -> Result<bool, Stop> {
+        let is_nothing = match event {
+            Event::Scalar(_, style, _, _) => *style == Written::Plain && span.is_empty(),
+            Event::SequenceStart(..)
+            | Event::MappingStart(..)
+            | Event::Alias(_)
+            | Event::UnresolvedAlias(_) => false,
+            // The rest begins no value.
+            _ => return Ok(false),
+        };
+        let has_root = self.root.as_ref().is_some_and(is_something);
+        if !self.stack.is_empty() || !has_root {
+            return Ok(false);
+        }
+        if !is_nothing {
             self.report(
-                span,
+                self.document.unwrap_or(span),
                 "a second document starts here, a file holds one",
                 "put it into a file of its own, or remove the line `---`",
             );
             return Err(Stop);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn scalar(

@@ -196,7 +196,7 @@ fn reports_arrive_as_they_were_sent() {
         let sent = to_body(&body).unwrap();
         assert_eq!(from_body(&sent).unwrap(), Some(body));
     }
-    let beat = Body::Heartbeat(proto::Heartbeat { digest: None });
+    let beat = Body::Heartbeat(proto::Heartbeat::default());
     assert_eq!(from_body(&beat).unwrap(), None);
 }
 
@@ -280,4 +280,33 @@ proptest! {
         formed.extend(bytes);
         let _ = from_body(&Body::Inventory(proto::Inventory { seq: 1, replicas: formed }));
     }
+}
+
+#[test]
+fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
+    use dhow_core::usage::{NodeUsage, ReplicaUsage};
+    let name = ReplicaName {
+        deployment: DeploymentName::fallback(),
+        service: ServiceName::new("web").unwrap(),
+        role: RoleName::fallback(),
+        index: 3,
+        generation: Generation(2),
+    };
+    let used = ReplicaUsage {
+        cpu_milli: 250,
+        memory_bytes: 1 << 20,
+        started_unix_secs: Some(1_800_000_000),
+    };
+    let usage = NodeUsage {
+        cpu_milli: 1_500,
+        memory_bytes: 1 << 30,
+        replicas: vec![(name.clone(), used)],
+    };
+    let mut told = super::to_usage(&usage);
+    assert_eq!(super::from_usage(&told), usage);
+    assert_eq!(usage.replica(&name), Some(&used));
+    told.replicas[0].service = "NO NAME".into();
+    assert_eq!(super::from_usage(&told).replicas, []);
+    told.replicas = vec![proto::ReplicaUsage::default(); NodeUsage::REPLICAS_MAX + 1];
+    assert_eq!(super::from_usage(&told).replicas.len(), 0);
 }

@@ -98,6 +98,8 @@ problem_codes! {
     Busy, "busy", 503, Failed, "The server is busy";
     NoLeader, "no_leader", 503, NoLeader, "The cluster has no leader";
     ShuttingDown, "shutting_down", 503, NoLeader, "The server is shutting down";
+    /// The disk of the server has no room.
+    DiskFull, "disk_full", 503, Failed, "The disk of the server is full";
     /// It may or may not have happened.
     OutcomeUnknown, "outcome_unknown", 504, Failed, "The outcome is not known";
     /// Another node had to answer and did not.

@@ -49,7 +49,8 @@ pub struct Evaluation {
 /// Looks at every service once.
 pub fn evaluate(observations: impl IntoIterator<Item = ServiceObservation>) -> Evaluation {
     let summary = |seen: ServiceObservation| ServiceHealthSummary {
-        healthy: seen.desired == 0 || seen.healthy,
+        // Where nothing runs of what should, nobody has said that it is healthy.
+        healthy: seen.desired == 0 || (seen.healthy && seen.running > 0),
         name: seen.name,
         running: seen.running,
         desired: seen.desired,

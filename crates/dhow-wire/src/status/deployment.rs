@@ -16,6 +16,29 @@ pub struct DeploymentStatus {
     /// Why it is in this state, where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Where its endpoints are served at the moment: an address of `services` is one of that node's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub served: Vec<ServedEndpoint>,
+}
+
+/// An endpoint and the nodes that answer at it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServedEndpoint {
+    pub service: String,
+    /// As `endpoints` of the service has it.
+    pub address: String,
+    /// Whether it answers beyond its node.
+    pub public: bool,
+    /// Some of the nodes that have a replica behind it, by id.
+    pub nodes: Vec<ServingNode>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServingNode {
+    pub node_id: u64,
+    /// The node's address, where it has one beyond its own machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -28,6 +51,21 @@ pub enum DeploymentState {
     Reverted,
     Failed,
     Removing,
+}
+
+impl DeploymentState {
+    /// The word that the documents use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Deploying => "deploying",
+            Self::Stable => "stable",
+            Self::Degraded => "degraded",
+            Self::Reverting => "reverting",
+            Self::Reverted => "reverted",
+            Self::Failed => "failed",
+            Self::Removing => "removing",
+        }
+    }
 }
 
 impl From<Phase> for DeploymentState {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dhow_core::amount::Amount;
+use dhow_core::lease::WorkerLease;
 use dhow_core::state::{Drain, Liveness, NodeRole};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,6 +28,13 @@ pub struct NodeStatus {
     /// While it drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<NodeDrainStatus>,
+    /// What it offers, what its replicas reserve, and what is used of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<NodeAmounts>,
+    /// Its lease, as the leader keeps it; none for the leader itself, and where nobody is ever given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub lease: Option<WorkerLease>,
 }
 
 /// How a drain comes along.
@@ -44,6 +53,31 @@ pub struct DrainWait {
     pub why: String,
     /// No other node takes it as things are.
     pub cannot_move: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeAmounts {
+    pub capacity: ResourceAmount,
+    pub reserved: ResourceAmount,
+    /// As the node last measured it; left out where it has not, or cannot be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<ResourceAmount>,
+}
+
+/// CPU in thousandths of a core, memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceAmount {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+impl From<Amount> for ResourceAmount {
+    fn from(amount: Amount) -> Self {
+        Self {
+            cpu_milli: amount.cpu_milli,
+            memory_bytes: amount.memory_bytes,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]

@@ -27,8 +27,19 @@ pub struct ReplicaStatus {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
+    /// The deployment's revision that it runs; left out where that is no longer kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_unix_secs: Option<i64>,
+    /// As its node last measured it: thousandths of a core, and bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_used_milli: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// Asked for with `live`: what its node says of it at this moment, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<String>,
     /// Why it is in this state, where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -32,11 +32,24 @@ fn deployments() {
             endpoints: vec!["http://localhost:8080".into()],
         }],
         message: None,
+        served: Vec::new(),
     };
     let text = r#"{"deployment":"shop","revision":1,"state":"stable","services":[{"name":"web","running":3,"desired":3,"healthy":true,"endpoints":["http://localhost:8080"]}]}"#;
     check_golden(&status, text);
     status.message = Some("m".into());
     check_golden(&status, &text.replace("]}]}", r#"]}],"message":"m"}"#));
+    status.message = None;
+    status.served = vec![ServedEndpoint {
+        service: "web".into(),
+        address: "http://localhost:8080".into(),
+        public: true,
+        nodes: vec![ServingNode {
+            node_id: 2,
+            host: Some("10.0.0.2".into()),
+        }],
+    }];
+    let served = r#"]}],"served":[{"service":"web","address":"http://localhost:8080","public":true,"nodes":[{"node_id":2,"host":"10.0.0.2"}]}]}"#;
+    check_golden(&status, &text.replace("]}]}", served));
     let all = [
         DeploymentState::Deploying,
         DeploymentState::Stable,
@@ -68,7 +81,11 @@ fn replicas() {
         pid: None,
         exit_code: None,
         generation: None,
+        revision: None,
         started_unix_secs: None,
+        cpu_used_milli: None,
+        memory_used_bytes: None,
+        live: None,
         message: None,
     };
     check_golden(
@@ -80,11 +97,15 @@ fn replicas() {
     status.pid = Some(9);
     status.exit_code = Some(42);
     status.generation = Some(1);
+    status.revision = Some(7);
     status.started_unix_secs = Some(5);
+    status.cpu_used_milli = Some(250);
+    status.memory_used_bytes = Some(64);
+    status.live = Some("exited".into());
     status.message = Some("m".into());
     check_golden(
         &status,
-        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"started_unix_secs":5,"message":"m"}"#,
+        r#"{"deployment":"shop","service":"web","role":"default","replica":2,"id":"web-default-2","node_id":3,"image":"nginx","state":"pending","healthy":false,"restarts":0,"pid":9,"exit_code":42,"generation":1,"revision":7,"started_unix_secs":5,"cpu_used_milli":250,"memory_used_bytes":64,"live":"exited","message":"m"}"#,
     );
     assert_eq!(
         words(&ReplicaStateName::ALL),
@@ -110,6 +131,8 @@ fn nodes() {
         arch: None,
         api_addr: None,
         drain: None,
+        resources: None,
+        lease: None,
     };
     check_golden(
         &status,
@@ -119,9 +142,17 @@ fn nodes() {
     status.os = Some("linux".into());
     status.arch = Some("aarch64".into());
     status.api_addr = Some("10.0.0.1:3669".into());
+    status.resources = Some(NodeAmounts {
+        capacity: ResourceAmount {
+            cpu_milli: 4_000,
+            memory_bytes: 8,
+        },
+        reserved: ResourceAmount::default(),
+        used: None,
+    });
     check_golden(
         &status,
-        r#"{"node_id":1,"role":"server","status":"ready","leader":true,"labels":{"zone":"a"},"replicas":4,"os":"linux","arch":"aarch64","api_addr":"10.0.0.1:3669"}"#,
+        r#"{"node_id":1,"role":"server","status":"ready","leader":true,"labels":{"zone":"a"},"replicas":4,"os":"linux","arch":"aarch64","api_addr":"10.0.0.1:3669","resources":{"capacity":{"cpu_milli":4000,"memory_bytes":8},"reserved":{"cpu_milli":0,"memory_bytes":0}}}"#,
     );
     assert_eq!(
         words(&[NodeRole::Server, NodeRole::Worker, NodeRole::Peer]),
@@ -186,6 +217,7 @@ fn the_names_are_those_of_the_core() {
             words(&[DeploymentState::from(phase)]),
             format!("[\"{}\"]", phase.word())
         );
+        assert_eq!(DeploymentState::from(phase).word(), phase.word());
     }
     let away = Liveness::Unreachable {
         since: ClusterTime(0),
@@ -222,7 +254,7 @@ proptest! {
         });
         check_round_trip(&DeploymentStatus {
             deployment: deployment.clone(), revision, state: DeploymentState::Degraded, services: vec![summary],
-            message: message.clone(),
+            message: message.clone(), served: Vec::new(),
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
@@ -230,6 +262,7 @@ proptest! {
             drain: message.clone().map(|why| NodeDrainStatus {
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
             }),
+            resources: Some(NodeAmounts::default()), lease: None,
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
@@ -241,8 +274,9 @@ proptest! {
         check_round_trip(&Problem::new(code, deployment.clone()).with_findings(vec![role.clone()]));
         check_round_trip(&ReplicaStatus {
             id: format!("{service}-{role}-{replica}"), deployment, service, role, replica, node_id,
-            image: message.clone(), state, healthy, restarts, pid, exit_code, generation,
-            started_unix_secs: started, message,
+            image: message.clone(), state, healthy, restarts, pid, exit_code, generation, revision: Some(revision),
+            started_unix_secs: started, cpu_used_milli: node_id, memory_used_bytes: node_id, live: message.clone(),
+            message,
         });
     }
 }

@@ -58,7 +58,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     if args.json {
         output::json(&as_json(&deployed, &watched)?)?;
     } else if let (Exit::Done, Watched::Result(result)) = (exit, &watched) {
-        print_endpoints(&result.services)?;
+        print_endpoints(client, &result.services, &result.served).await?;
     }
     Ok(exit)
 }

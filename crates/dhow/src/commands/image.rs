@@ -42,7 +42,8 @@ enum Command {
     },
     /// Import an archive or a layout directory of the node
     Import {
-        #[arg(value_name = "PATH")]
+        /// The archive or directory; `PATH:TAG` where it holds several images
+        #[arg(value_name = "PATH[:TAG]")]
         path: PathBuf,
 
         /// What the image is to be called; else what the archive says
@@ -53,7 +54,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove images by name
+    /// Remove images by name, or by their digest as `ls` shows it
     Rm {
         #[arg(required = true, value_name = "IMAGE")]
         images: Vec<String>,
@@ -154,15 +155,27 @@ async fn remove(client: &Client, images: &[String]) -> anyhow::Result<Exit> {
     for image in images {
         let request = Request::delete(&["images"]).query("name", image);
         let value = client.fetch_slow(request).await?;
-        match client.decode::<ImagesRemoved>(value) {
-            Ok(removed) => output::note(&format!(
-                "{image} is removed, {} freed",
-                output::bytes(removed.freed_bytes)
-            )),
-            Err(_) => output::note(&format!("{image} is removed")),
-        }
+        let removed: ImagesRemoved = client.decode(value)?;
+        output::note(&removal(image, &removed));
     }
     Ok(Exit::Done)
+}
+
+/// What a removal did: a name may go while its image stays.
+fn removal(image: &str, removed: &ImagesRemoved) -> String {
+    let stays = match removed.kept_as.is_empty() {
+        true => "the image stays".to_owned(),
+        false => format!("the image stays as {}", removed.kept_as.join(", ")),
+    };
+    match (removed.removed.is_empty(), removed.untagged.is_empty()) {
+        (true, _) => format!("the name {image} is removed; {stays}"),
+        (false, true) => format!("{image} is removed, {} freed", output::bytes(removed.freed_bytes)),
+        (false, false) => format!(
+            "{} removed, {} freed; of another one only the name is removed, {stays}",
+            count(removed.removed.len()),
+            output::bytes(removed.freed_bytes)
+        ),
+    }
 }
 
 async fn prune(client: &Client, json: bool) -> anyhow::Result<Exit> {

@@ -1,4 +1,4 @@
-//! `dhow ps [DEPLOYMENT]`: replicas with node, state, health, restarts, age.
+//! `dhow ps [DEPLOYMENT]`: replicas with node, revision, state, health, restarts, age.
 
 use dhow_core::ids::DeploymentName;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
@@ -12,7 +12,7 @@ use crate::output::{self, Table};
 /// What a row shows of a message; `dhow explain` has the whole.
 const MESSAGE_CHARS_MAX: usize = 60;
 
-/// Show replicas: node, state, health, restarts, age
+/// Show replicas: node, revision, state, health, restarts, age
 #[derive(clap::Args)]
 pub struct Args {
     /// Only of this one
@@ -23,6 +23,14 @@ pub struct Args {
     #[arg(long, short)]
     all: bool,
 
+    /// Ask each node what it runs, and show where it says something else than the cluster believes
+    #[arg(long)]
+    live: bool,
+
+    /// Show what each replica uses: CPU and memory
+    #[arg(long, short)]
+    usage: bool,
+
     /// Print the API's JSON on stdout
     #[arg(long)]
     json: bool,
@@ -31,8 +39,12 @@ pub struct Args {
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let request = Request::get(&["replicas"])
         .query_if("deployment", args.deployment.as_ref())
-        .query_if("all", args.all.then_some(true));
-    let value = client.fetch(request).await?;
+        .query_if("all", args.all.then_some(true))
+        .query_if("live", args.live.then_some(true));
+    let value = match args.live {
+        true => client.fetch_slow(request).await?,
+        false => client.fetch(request).await?,
+    };
     if args.json {
         output::json(&value)?;
         return Ok(Exit::Done);
@@ -42,18 +54,38 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         output::note("no replicas");
         return Ok(Exit::Done);
     }
-    output::data(&table(&replicas).render())?;
+    let columns = Columns {
+        usage: args.usage,
+        live: args.live,
+    };
+    output::data(&table(&replicas, columns).render())?;
     Ok(Exit::Done)
 }
 
+/// Columns beside the usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Columns {
+    pub usage: bool,
+    pub live: bool,
+}
+
 /// The listing; messages have a column where there are any.
-pub fn table(replicas: &[ReplicaStatus]) -> Table {
+pub fn table(replicas: &[ReplicaStatus], columns: Columns) -> Table {
     let now = output::now_unix_secs();
-    let heading = ["REPLICA", "NODE", "STATE", "HEALTHY", "RESTARTS", "AGE", "IMAGE"];
-    let cells = |replica: &ReplicaStatus| {
-        [
+    let has_messages = replicas.iter().any(|replica| replica.message.is_some());
+    let mut heading = vec![
+        "REPLICA", "NODE", "REVISION", "STATE", "HEALTHY", "RESTARTS", "AGE",
+    ];
+    heading.extend(columns.usage.then_some(["CPU", "MEMORY"]).into_iter().flatten());
+    heading.extend(columns.live.then_some("LIVE"));
+    heading.push("IMAGE");
+    heading.extend(has_messages.then_some("MESSAGE"));
+    let mut table = Table::new(&heading);
+    for replica in replicas {
+        let mut cells = vec![
             format!("{}/{}", replica.deployment, replica.id),
-            replica.node_id.map(|node| node.to_string()).unwrap_or_default(),
+            number(replica.node_id),
+            number(replica.revision),
             state(replica),
             yes_no(replica.healthy),
             replica.restarts.to_string(),
@@ -61,24 +93,35 @@ pub fn table(replicas: &[ReplicaStatus]) -> Table {
                 .started_unix_secs
                 .map(|since| output::age(since, now))
                 .unwrap_or_default(),
-            replica.image.clone().unwrap_or_default(),
-        ]
-    };
-    if replicas.iter().all(|replica| replica.message.is_none()) {
-        let mut table = Table::new(&heading);
-        for replica in replicas {
-            table.row(cells(replica));
+        ];
+        if columns.usage {
+            cells.push(replica.cpu_used_milli.map(output::cores).unwrap_or_default());
+            cells.push(replica.memory_used_bytes.map(output::bytes).unwrap_or_default());
         }
-        return table;
-    }
-    let [a, b, c, d, e, f, g] = heading;
-    let mut table = Table::new(&[a, b, c, d, e, f, g, "MESSAGE"]);
-    for replica in replicas {
-        let message = output::one_line(replica.message.as_deref().unwrap_or_default());
-        let [a, b, c, d, e, f, g] = cells(replica);
-        table.row([a, b, c, d, e, f, g, output::cut(&message, MESSAGE_CHARS_MAX)]);
+        if columns.live {
+            cells.push(live(replica));
+        }
+        cells.push(replica.image.clone().unwrap_or_default());
+        if has_messages {
+            let message = output::one_line(replica.message.as_deref().unwrap_or_default());
+            cells.push(output::cut(&message, MESSAGE_CHARS_MAX));
+        }
+        table.row(cells);
     }
     table
+}
+
+fn number(number: Option<u64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// What its node says; one that no node has says nothing.
+fn live(replica: &ReplicaStatus) -> String {
+    match (&replica.live, replica.node_id) {
+        (Some(live), _) => output::cut(&output::one_line(live), MESSAGE_CHARS_MAX),
+        (None, Some(_)) => "same".into(),
+        (None, None) => String::new(),
+    }
 }
 
 /// The state, and for what has ended how.

@@ -1,8 +1,9 @@
 //! `dhow status [DEPLOYMENT]`: services with running and desired, health, endpoints.
 
 use dhow_core::ids::DeploymentName;
-use dhow_wire::DeploymentStatus;
+use dhow_wire::{DeploymentStatus, ServedEndpoint};
 
+use super::endpoints::Viewpoint;
 use super::target;
 use super::wait::{print_endpoints, yes_no};
 use crate::client::{Client, Request};
@@ -47,7 +48,7 @@ async fn one(args: &Args, client: &Client, name: &DeploymentName) -> anyhow::Res
         heading += &format!("  {}\n", output::one_line(message));
     }
     output::data(&heading)?;
-    print_endpoints(&status.services)?;
+    print_endpoints(client, &status.services, &status.served).await?;
     Ok(Exit::Done)
 }
 
@@ -67,6 +68,8 @@ async fn all(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         "HEALTHY",
         "ENDPOINTS",
     ]);
+    let served: Vec<ServedEndpoint> = list.iter().flat_map(|status| status.served.clone()).collect();
+    let viewpoint = Viewpoint::of(client, &served).await;
     for status in &list {
         for service in &status.services {
             table.row([
@@ -76,7 +79,7 @@ async fn all(args: &Args, client: &Client) -> anyhow::Result<Exit> {
                 service.name.clone(),
                 format!("{}/{}", service.running, service.desired),
                 yes_no(service.healthy),
-                service.endpoints.join(" "),
+                viewpoint.addresses(service, &status.served),
             ]);
         }
         if status.services.is_empty() {

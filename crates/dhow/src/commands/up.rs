@@ -146,7 +146,7 @@ async fn bring_up(
     if exit != Exit::Done {
         return Ok(exit);
     }
-    print_endpoints(&result.services)?;
+    print_endpoints(client, &result.services, &result.served).await?;
     if args.detach {
         return Ok(exit);
     }

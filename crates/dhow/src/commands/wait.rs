@@ -5,8 +5,9 @@ use std::time::Duration;
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{ProgressOutcome, ProgressResult};
-use dhow_wire::stabilization::ServiceHealthSummary;
+use dhow_wire::{ServedEndpoint, ServiceHealthSummary};
 
+use super::endpoints::Viewpoint;
 use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::{self, Table};
@@ -108,14 +109,19 @@ fn advice(name: &DeploymentName, outcome: ProgressOutcome) -> String {
 }
 
 /// The services with their endpoints, as the end of a deployment shows them.
-pub fn print_endpoints(services: &[ServiceHealthSummary]) -> anyhow::Result<()> {
+pub async fn print_endpoints(
+    client: &Client,
+    services: &[ServiceHealthSummary],
+    served: &[ServedEndpoint],
+) -> anyhow::Result<()> {
+    let viewpoint = Viewpoint::of(client, served).await;
     let mut table = Table::new(&["SERVICE", "RUNNING", "HEALTHY", "ENDPOINTS"]);
     for service in services {
         table.row([
             service.name.clone(),
             format!("{}/{}", service.running, service.desired),
             yes_no(service.healthy),
-            service.endpoints.join(" "),
+            viewpoint.addresses(service, served),
         ]);
     }
     output::data(&table.render())
@@ -130,7 +136,7 @@ pub async fn wait_until_stable(client: &Client, what: &Watch) -> anyhow::Result<
     let watched = until_stable(client, what).await?;
     let exit = conclude(what, &watched, ProgressOutcome::Ready);
     if let (Exit::Done, Watched::Result(result)) = (exit, &watched) {
-        print_endpoints(&result.services)?;
+        print_endpoints(client, &result.services, &result.served).await?;
     }
     Ok(exit)
 }

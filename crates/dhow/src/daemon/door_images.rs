@@ -110,28 +110,58 @@ impl ImageDoor {
     }
 
     pub async fn import(&self, request: ImageImportRequest) -> Result<ImageName, DoorError> {
-        if request.name.is_some() {
-            let why = "an imported image keeps the name of its source; leave `name` out".to_owned();
-            return Err(DoorError::NotSupported(why));
-        }
-        let source = match request.path.contains(':') {
-            true => request.path,
-            false if std::path::Path::new(&request.path).is_dir() => format!("oci:{}", request.path),
-            false => format!("docker-archive:{}", request.path),
-        };
-        let reference = parse(&source)?;
-        let image = self.store()?.pull(&reference).wait().await.map_err(failed)?;
+        let name = request.name.as_deref().map(own_name).transpose()?;
+        let path = request.path;
+        let source = tokio::task::spawn_blocking(move || source_at(&path)).await;
+        let source = source.map_err(|error| DoorError::Failed(error.to_string()))?;
+        let imported = self
+            .store()?
+            .import(&parse(&source)?, name)
+            .await
+            .map_err(failed)?;
+        let names: Vec<String> = imported.names.iter().map(ImageRef::familiar).collect();
         Ok(ImageName {
-            name: reference.familiar(),
-            digest: image.digest().to_string(),
+            name: names.first().cloned().unwrap_or(source),
+            digest: imported.image.digest().to_string(),
         })
     }
 
+    /// By a name, a whole digest or the beginning of one, as listings show it.
     pub async fn remove(&self, name: &str) -> Result<ImagesRemoved, DoorError> {
-        let reference = parse(name)?;
-        let used = self.used().await?;
-        let report = self.store()?.remove(&reference, &used).await.map_err(failed)?;
-        Ok(removed(report))
+        let (images, used) = (self.store()?, self.used().await?);
+        let report = match self.by_digest(name).await? {
+            Some(image) => images.remove_image(image, &used).await,
+            None => images.remove(&parse(name)?, &used).await,
+        };
+        Ok(removed(report.map_err(failed)?))
+    }
+
+    /// The image whose digest begins like this; none where the text is no digest, or a name.
+    async fn by_digest(&self, text: &str) -> Result<Option<Digest>, DoorError> {
+        const HEX_MIN: usize = 6;
+        let hex = text.strip_prefix("sha256:").unwrap_or(text);
+        let is_hex =
+            hex.len() >= HEX_MIN && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if !is_hex {
+            return Ok(None);
+        }
+        let images = self.store()?;
+        let is_name = match ImageRef::parse(text) {
+            Ok(reference) => images.find(&reference).await.map_err(failed)?.is_some(),
+            Err(_) => false,
+        };
+        let listed = images.list().await.map_err(failed)?;
+        let mut found = listed
+            .iter()
+            .map(|image| image.digest)
+            .filter(|digest| digest.hex().starts_with(hex));
+        match (is_name, found.next(), found.next()) {
+            (true, _, _) | (false, None, _) => Ok(None),
+            (false, Some(only), None) => Ok(Some(only)),
+            (false, Some(_), Some(_)) => Err(DoorError::Invalid(format!(
+                "several images begin with {hex}: write more of the digest"
+            ))),
+        }
     }
 
     pub async fn prune(&self) -> Result<ImagesRemoved, DoorError> {
@@ -164,6 +194,29 @@ impl ImageDoor {
     }
 }
 
+/// What people call an image: a reference as for a registry, without a digest.
+fn own_name(text: &str) -> Result<ImageRef, DoorError> {
+    match parse(text)? {
+        name @ ImageRef::Registry(_) if name.digest().is_none() => Ok(name),
+        ImageRef::Registry(_) | ImageRef::OciLayout(_) | ImageRef::DockerArchive(_) => {
+            Err(DoorError::Invalid(format!(
+                "`{text}` cannot be the name of an imported image: write one such as `shop:1`"
+            )))
+        }
+    }
+}
+
+/// The reference of a path: a directory is a layout, anything else an archive; behind either a tag may stand.
+fn source_at(path: &str) -> String {
+    use std::path::Path;
+    let layout = |path: &str| Path::new(path).is_dir();
+    match path.rsplit_once(':') {
+        _ if layout(path) => format!("oci:{path}"),
+        Some((dir, tag)) if !tag.contains('/') && layout(dir) => format!("oci:{path}"),
+        Some(_) | None => format!("docker-archive:{path}"),
+    }
+}
+
 fn parse(image: &str) -> Result<ImageRef, DoorError> {
     ImageRef::parse(image).map_err(|error| DoorError::Invalid(error_chain(&error)))
 }
@@ -181,6 +234,8 @@ fn removed(report: PruneReport) -> ImagesRemoved {
     ImagesRemoved {
         removed: report.images.iter().map(ToString::to_string).collect(),
         freed_bytes: report.freed_bytes,
+        untagged: report.untagged.iter().map(ImageRef::familiar).collect(),
+        kept_as: report.kept_as.iter().map(ImageRef::familiar).collect(),
     }
 }
 

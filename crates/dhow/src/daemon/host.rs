@@ -1,6 +1,6 @@
 //! What this host gives the agent: drivers, images, the balancer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -19,6 +19,7 @@ use super::door_images::ImageDoor;
 
 /// See the module.
 pub struct Host {
+    pub data_dir: PathBuf,
     pub drivers: Drivers,
     pub images: ImageDoor,
     pub balancer: Arc<dyn Balancer>,
@@ -61,6 +62,7 @@ impl Host {
                 }
             };
         Ok(Self {
+            data_dir: data_dir.to_owned(),
             drivers: Drivers { process, container },
             images,
             balancer: Arc::new(NodeBalancer::open(proxy)),

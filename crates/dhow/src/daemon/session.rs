@@ -7,6 +7,7 @@ use dhow_agent::{Report, ReportAnswer, Session, SessionError, SessionFuture};
 use dhow_core::command::Refused;
 use dhow_core::dispatch::{Dispatch, dispatch_since};
 use dhow_core::ids::{NodeId, Revision};
+use dhow_core::usage::NodeUsage;
 use dhow_server::runtime::{HeartbeatIngest, InputSender, RuntimeView, WriteError};
 use dhow_server::secrets::{SecretBox, unseal_all};
 
@@ -82,6 +83,10 @@ impl Session for LocalSession {
             let reply = self.heartbeats.beat(self.node, None, Some(digest)).await;
             Ok(reply.replay_from.is_some())
         })
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.view.observed().used(&self.view.state(), self.node, usage);
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

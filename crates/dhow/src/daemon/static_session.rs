@@ -8,6 +8,7 @@ use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{Pace, Report, ReportAnswer, Session, SessionFuture};
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
+use dhow_core::usage::NodeUsage;
 use dhow_server::scale::ScaleDesk;
 use tokio::sync::watch;
 
@@ -28,6 +29,10 @@ impl Session for StaticSession {
 
     fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
         self.leader.heartbeat(digest)
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.leader.usage(usage);
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

@@ -207,6 +207,7 @@ impl Worker<'_> {
                 other @ (Standing::Seeking { .. } | Standing::Unknown) => Some(other.to_string()),
             }),
             servers: addresses.join(", ").into(),
+            data_dir: Some(host.data_dir.clone()),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         Ok(tokio::spawn(api::serve_worker(worker, clock, bound, end.clone())))

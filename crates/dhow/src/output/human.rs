@@ -61,6 +61,12 @@ pub fn bytes(count: u64) -> String {
     }
 }
 
+/// Thousandths of a core as cores: `0.25`, `1.5`, `12`.
+pub fn cores(milli: u64) -> String {
+    let text = format!("{:.2}", milli as f64 / 1_000.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// At most so many characters, with a mark where something is missing.
 pub fn cut(text: &str, chars_max: usize) -> String {
     let mut chars = text.chars();
@@ -116,6 +122,13 @@ mod tests {
         ];
         for (count, text) in cases {
             assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn cores_have_few_digits() {
+        for (milli, text) in [(0, "0"), (4, "0"), (250, "0.25"), (1_500, "1.5"), (12_000, "12")] {
+            assert_eq!(cores(milli), text);
         }
     }
 

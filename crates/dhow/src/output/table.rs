@@ -31,12 +31,13 @@ impl Table {
     }
 
     /// One cell per column; an empty one is shown as `-`, so that columns can be counted.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.is_empty = false;
-        self.table.add_row(cells.map(|cell| match one_line(&cell) {
+        let cells = cells.into_iter().map(|cell| match one_line(&cell) {
             empty if empty.is_empty() => "-".to_owned(),
             cell => cell,
-        }));
+        });
+        self.table.add_row(cells);
     }
 
     pub fn is_empty(&self) -> bool {

@@ -62,8 +62,10 @@ pub fn words_with_bytes(service: &ServiceProgress) -> String {
     sentence(service, service.pulling)
 }
 
+/// Replicas of the new revision are counted; those of earlier ones are told apart.
 fn sentence(service: &ServiceProgress, pulling: Option<PullingProgress>) -> String {
     let count = format!("{}/{}", service.healthy_count, service.desired);
+    let updated = service.updated.unwrap_or(service.running);
     let mut text = match Phase::of(service) {
         Phase::Healthy => format!("healthy {count}"),
         Phase::Failed => format!("{} failed, healthy {count}", service.failed),
@@ -72,10 +74,14 @@ fn sentence(service: &ServiceProgress, pulling: Option<PullingProgress>) -> Stri
             pulling.map(amount).unwrap_or_default()
         ),
         Phase::Starting => format!("starting {}, healthy {count}", service.starting),
-        Phase::Running => format!("running {}/{}, healthy {count}", service.running, service.desired),
+        Phase::Running => format!("running {updated}/{}, healthy {count}", service.desired),
         Phase::Waiting => format!("waiting, healthy {count}"),
+        Phase::Stopping if service.outdated > 0 => format!("healthy {count}"),
         Phase::Stopping => format!("running {}, wanted {}", service.running, service.desired),
     };
+    if service.outdated > 0 {
+        text += &format!(", {} of the old revision", service.outdated);
+    }
     if let Some(message) = service
         .message
         .as_deref()
@@ -140,6 +146,17 @@ mod tests {
                 "running 2, wanted 0",
             ),
             (service(|s| s.desired = 0), "healthy 0/0"),
+            (
+                service(|s| (s.running, s.updated, s.outdated) = (3, Some(1), 2)),
+                "running 1/3, healthy 0/3, 2 of the old revision",
+            ),
+            (
+                service(|s| {
+                    (s.running, s.updated, s.outdated) = (4, Some(3), 1);
+                    s.healthy_count = 3;
+                }),
+                "healthy 3/3, 1 of the old revision",
+            ),
             (
                 service(|s| {
                     s.failed = 1;

@@ -121,5 +121,6 @@ fn removed(watch: &Watch) -> ProgressResult {
         outcome: ProgressOutcome::Removed,
         message: format!("`{}` is gone", watch.deployment),
         services: Vec::new(),
+        served: Vec::new(),
     }
 }

@@ -96,6 +96,7 @@ fn ps_shows_replicas() {
     let (mut running, mut failed, mut pending) =
         (replica(0, "running"), replica(1, "failed"), replica(2, "pending"));
     running["started_unix_secs"] = days_ago(3).into();
+    running["revision"] = 12.into();
     failed["exit_code"] = 42.into();
     pending["node_id"] = Value::Null;
     let list = json!([running, failed, pending]);
@@ -106,10 +107,10 @@ fn ps_shows_replicas() {
         &list,
     );
     let expected = "\
-REPLICA             NODE  STATE       HEALTHY  RESTARTS  AGE  IMAGE
-shop/web-default-0  1     running     yes      0         3d   nginx:1.27
-shop/web-default-1  1     failed(42)  no       1         -    nginx:1.27
-shop/web-default-2  -     pending     no       2         -    nginx:1.27
+REPLICA             NODE  REVISION  STATE       HEALTHY  RESTARTS  AGE  IMAGE
+shop/web-default-0  1     12        running     yes      0         3d   nginx:1.27
+shop/web-default-1  1     -         failed(42)  no       1         -    nginx:1.27
+shop/web-default-2  -     -         pending     no       2         -    nginx:1.27
 ";
     assert_eq!(text, expected);
 }
@@ -182,6 +183,21 @@ fn node(id: u64) -> Value {
     })
 }
 
+/// A node with all that can be known of it.
+fn measured() -> Value {
+    let mut node = node(1);
+    let amount =
+        |cpu_milli: u64, memory_bytes: u64| json!({ "cpu_milli": cpu_milli, "memory_bytes": memory_bytes });
+    node["resources"] = json!({
+        "capacity": amount(4_000, 8 << 30), "reserved": amount(1_500, 512 << 20), "used": amount(250, 1 << 30),
+    });
+    node["lease"] = json!({
+        "node_id": 1, "profile": { "api_addr": "127.0.0.1:3669", "os": "linux", "arch": "x86_64" },
+        "acquired_unix_secs": days_ago(3), "renewed_unix_secs": days_ago(1), "ttl_secs": 20, "grace_secs": 10,
+    });
+    node
+}
+
 #[test]
 fn nodes_are_listed() {
     let mut bare = json!({ "node_id": 12, "role": "worker", "status": "unreachable", "leader": false, "labels": {}, "replicas": 0 });
@@ -190,12 +206,12 @@ fn nodes_are_listed() {
         "nodes",
         &["node", "ls"],
         "GET /api/v1/nodes",
-        &json!([node(1), bare]),
+        &json!([measured(), bare]),
     );
     let expected = "\
-NODE  ROLE    STATUS       LEADER  REPLICAS  PLATFORM      ADDRESS         LABELS
-1     peer    ready        yes     2         linux/x86_64  127.0.0.1:3669  disk=ssd,zone=a
-12    worker  unreachable  no      0         linux         -               -
+NODE  ROLE    STATUS       LEADER  REPLICAS  CPU    MEMORY           PLATFORM      ADDRESS         LABELS
+1     peer    ready        yes     2         1.5/4  512 MiB/8.0 GiB  linux/x86_64  127.0.0.1:3669  disk=ssd,zone=a
+12    worker  unreachable  no      0         -      -                linux         -               -
 ";
     assert_eq!(text, expected);
 }
@@ -221,14 +237,54 @@ address:   127.0.0.1:3669
 labels:    disk=ssd,zone=a
 replicas:  2
 
-REPLICA             NODE  STATE    HEALTHY  RESTARTS  AGE  IMAGE
-shop/web-default-0  1     running  yes      0         -    nginx:1.27
+REPLICA             NODE  REVISION  STATE    HEALTHY  RESTARTS  AGE  IMAGE
+shop/web-default-0  1     -         running  yes      0         -    nginx:1.27
 ";
     assert_eq!(
         (shown.code, shown.stdout.as_str(), shown.stderr.as_str()),
         (0, expected, "")
     );
     daemon.seen();
+}
+
+#[test]
+fn a_node_shows_what_it_offers_and_its_lease() {
+    let mut used = replica(0, "running");
+    (used["cpu_used_milli"], used["memory_used_bytes"]) = (120.into(), (64 << 20).into());
+    let script = vec![
+        Step::json("GET /api/v1/nodes/1", measured()),
+        Step::json("GET /api/v1/replicas", json!([used])),
+    ];
+    let daemon = Daemon::new("node-more", script);
+    let shown = daemon.run(&["node", "show", "1"]);
+    let expected = "\
+cpu:       4, 1.5 reserved, 0.25 used
+memory:    8.0 GiB, 512 MiB reserved, 1.0 GiB used
+lease:     run out, renewed 1d ago for 20s and 10s of grace, held for 3d
+
+REPLICA             NODE  REVISION  STATE    HEALTHY  RESTARTS  AGE  CPU   MEMORY  IMAGE
+shop/web-default-0  1     -         running  yes      0         -    0.12  64 MiB  nginx:1.27
+";
+    assert!(shown.stdout.ends_with(expected), "{}", shown.stdout);
+    daemon.seen();
+}
+
+#[test]
+fn ps_compares_the_cluster_with_its_nodes() {
+    let (same, mut other) = (replica(0, "running"), replica(1, "running"));
+    other["live"] = "exited".into();
+    let text = both(
+        "ps-live",
+        &["ps", "--live"],
+        "GET /api/v1/replicas?live=true",
+        &json!([same, other]),
+    );
+    let expected = "\
+REPLICA             NODE  REVISION  STATE    HEALTHY  RESTARTS  AGE  LIVE    IMAGE
+shop/web-default-0  1     -         running  yes      0         -    same    nginx:1.27
+shop/web-default-1  1     -         running  yes      1         -    exited  nginx:1.27
+";
+    assert_eq!(text, expected);
 }
 
 #[test]

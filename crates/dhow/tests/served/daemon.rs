@@ -170,6 +170,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         }),
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
         worker_tokens: None,
+        data_dir: None,
     };
     let key = ClusterKey::generate().unwrap();
     let node = NodeTls::new(&key, NODE, now_unix_secs).unwrap();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Term;
+use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
 use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     pub drains: watch::Sender<bool>,
     /// The newest order that the agent has acted on.
     pub highest: watch::Sender<Highest>,
+    /// What the next heartbeat tells of the node.
+    pub usage: watch::Sender<Option<NodeUsage>>,
     /// The session that is to be left, and why.
     leaving: watch::Sender<(u64, Option<Refusal>)>,
     opened: AtomicU64,
@@ -56,6 +59,7 @@ impl Shared {
             standing: watch::Sender::new(Standing::Seeking { why: None }),
             drains: watch::Sender::new(false),
             highest: watch::Sender::default(),
+            usage: watch::Sender::new(None),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
         }

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::archive_files::ArchiveFiles;
-use super::layout::LayoutSource;
+use super::layout::{LayoutSource, is_named};
 use super::layout_files::LayoutFiles;
 use crate::image::config;
 use crate::image::digest::Digest;
@@ -35,6 +36,7 @@ pub(crate) enum ArchiveSource {
 pub(crate) struct ClassicArchive {
     files: ArchiveFiles,
     images: Vec<ClassicImage>,
+    tag: Option<String>,
     digest: Option<Digest>,
     subject: Subject,
 }
@@ -45,6 +47,7 @@ struct ClassicImage {
     config: Vec<u8>,
     /// Diff id and file of each layer.
     layers: Vec<(Digest, String)>,
+    tags: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -53,20 +56,35 @@ struct ManifestEntry {
     config: String,
     #[serde(default)]
     layers: Vec<String>,
+    /// Null where an image has none.
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
 }
 
 impl ArchiveSource {
     pub fn open(reference: &ArchiveRef, store: &Store, subject: Subject) -> Result<Self, ImageError> {
-        let path = &reference.file;
+        let (path, tag) = place(reference);
+        let path = &path;
         let file = File::open(path).map_err(|error| subject.unreadable(path, error))?;
         let file = plain(file, store, &subject)?;
         let files = ArchiveFiles::scan(path, file)
             .map_err(|error| subject.bad_source(format!("it is no readable tar file ({error})")))?;
         if files.has(LAYOUT_FILE) && files.has(INDEX_FILE) {
             let files = LayoutFiles::Archive(files);
-            return LayoutSource::in_files(files, None, reference.digest, subject).map(Self::Layout);
+            return LayoutSource::in_files(files, tag, reference.digest, subject).map(Self::Layout);
         }
-        ClassicArchive::open(files, reference.digest, subject).map(Self::Classic)
+        ClassicArchive::open(files, tag, reference.digest, subject).map(Self::Classic)
+    }
+
+    /// The names that the archive has for an image.
+    pub fn names(&self, digest: Digest) -> Vec<String> {
+        match self {
+            Self::Layout(layout) => layout.names(digest),
+            Self::Classic(classic) => {
+                let named = classic.images.iter().filter(|image| image.digest == digest);
+                named.flat_map(|image| image.tags.clone()).collect()
+            }
+        }
     }
 
     pub fn resolve(&self) -> Result<Digest, ImageError> {
@@ -99,7 +117,12 @@ impl ArchiveSource {
 }
 
 impl ClassicArchive {
-    fn open(files: ArchiveFiles, digest: Option<Digest>, subject: Subject) -> Result<Self, ImageError> {
+    fn open(
+        files: ArchiveFiles,
+        tag: Option<String>,
+        digest: Option<Digest>,
+        subject: Subject,
+    ) -> Result<Self, ImageError> {
         let bytes = read(&files, MANIFEST_FILE, MAX_MANIFEST_BYTES, &subject)?;
         let entries: Vec<ManifestEntry> = serde_json::from_slice(&bytes)
             .map_err(|error| subject.bad_source(format!("its {MANIFEST_FILE} is malformed ({error})")))?;
@@ -110,6 +133,7 @@ impl ClassicArchive {
         Ok(Self {
             files,
             images,
+            tag,
             digest,
             subject,
         })
@@ -119,15 +143,24 @@ impl ClassicArchive {
         if let Some(digest) = self.digest {
             return Ok(digest);
         }
-        match self.images.as_slice() {
+        let wanted = |image: &&ClassicImage| {
+            let tag = self.tag.as_deref();
+            tag.is_none_or(|tag| image.tags.iter().any(|name| is_named(name, tag)))
+        };
+        let found: Vec<&ClassicImage> = self.images.iter().filter(wanted).collect();
+        match found.as_slice() {
             [] => Err(self.subject.not_found()),
             [only] => Ok(only.digest),
             several => {
-                let digests: Vec<_> = several.iter().map(|image| image.digest.to_string()).collect();
+                let of = |image: &&ClassicImage| match image.tags.first() {
+                    Some(tag) => format!(":{tag}"),
+                    None => format!("@{}", image.digest),
+                };
+                let choices: Vec<_> = several.iter().map(of).collect();
                 let detail = format!(
-                    "it holds {} images; save one alone, or add one of these: @{}",
+                    "it holds {} images; save one alone, or add one of these: {}",
                     several.len(),
-                    digests.join(", @")
+                    choices.join(", ")
                 );
                 Err(self.subject.bad_source(detail))
             }
@@ -197,7 +230,28 @@ impl ClassicImage {
             manifest,
             config,
             layers,
+            tags: entry.repo_tags.unwrap_or_default(),
         })
+    }
+}
+
+/// The file and the name of an image in it. A colon may belong to the file's own name: the longest that is there counts.
+fn place(reference: &ArchiveRef) -> (PathBuf, Option<String>) {
+    let parsed = (reference.file.clone(), reference.tag.clone());
+    let (Some(file), Some(tag)) = (reference.file.to_str(), &reference.tag) else {
+        return parsed;
+    };
+    let whole = format!("{file}:{tag}");
+    if Path::new(&whole).is_file() {
+        return (whole.into(), None);
+    }
+    let splits = whole
+        .rmatch_indices(':')
+        .map(|(position, _)| whole.split_at(position));
+    let mut there = splits.filter(|(file, _)| Path::new(file).is_file());
+    match there.next() {
+        Some((file, tag)) => (file.into(), Some(tag.trim_start_matches(':').to_owned())),
+        None => parsed,
     }
 }
 

@@ -6,13 +6,15 @@ use super::layout_files::{LayoutFiles, blob_name};
 use crate::image::digest::{Digest, DigestHasher};
 use crate::image::error::{ImageError, Subject};
 use crate::image::manifest::{Descriptor, Index, MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES};
-use crate::image::reference::LayoutRef;
+use crate::image::reference::{ImageRef, LayoutRef};
 use crate::image::unpack::LayerInput;
 use crate::image::work::Work;
 
 const INDEX_FILE: &str = "index.json";
 /// Where layouts keep an image's tag.
 const TAG_ANNOTATION: &str = "org.opencontainers.image.ref.name";
+/// Where newer ones keep its whole name.
+const NAME_ANNOTATION: &str = "io.containerd.image.name";
 const HASH_BUFFER_BYTES: usize = 128 << 10;
 
 pub(crate) struct LayoutSource {
@@ -75,6 +77,18 @@ impl LayoutSource {
                 Err(self.subject.bad_source(detail))
             }
         }
+    }
+
+    /// The whole names that the layout has for an image; a bare tag is none.
+    pub fn names(&self, digest: Digest) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let entries = self.index.manifests.iter();
+        for name in entries.filter(|entry| entry.digest == digest).flat_map(names_of) {
+            if name.contains([':', '/']) && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
     }
 
     fn by_platform(&self) -> Result<Digest, ImageError> {
@@ -147,8 +161,24 @@ fn tag_of(entry: &Descriptor) -> Option<&str> {
     entry.annotations.get(TAG_ANNOTATION).map(String::as_str)
 }
 
-/// Some tools write the bare tag, others the whole reference.
+/// The names that an entry has: some tools write the bare tag, others the whole reference, or both in two places.
+fn names_of(entry: &Descriptor) -> impl Iterator<Item = &str> {
+    let places = [NAME_ANNOTATION, TAG_ANNOTATION];
+    let found = places
+        .into_iter()
+        .filter_map(|place| entry.annotations.get(place));
+    found.map(String::as_str)
+}
+
 fn is_tagged(entry: &Descriptor, tag: &str) -> bool {
-    tag_of(entry)
-        .is_some_and(|name| name == tag || name.rsplit_once(':').is_some_and(|(_, last)| last == tag))
+    names_of(entry).any(|name| is_named(name, tag))
+}
+
+/// Whether a name that a source gives is the one that was asked for: the same text, the same image in short and in
+/// full, or the tag alone.
+pub(super) fn is_named(name: &str, wanted: &str) -> bool {
+    let in_full = |text: &str| ImageRef::parse(text).ok().map(|reference| reference.to_string());
+    name == wanted
+        || name.rsplit_once(':').is_some_and(|(_, tag)| tag == wanted)
+        || (wanted.contains([':', '/']) && in_full(name).is_some_and(|full| in_full(wanted) == Some(full)))
 }

@@ -38,6 +38,14 @@ impl Index {
         self.references.remove(&reference.to_string());
     }
 
+    /// The references that a name without a digest stands for: itself, and those that pin it to one.
+    pub fn named(&self, name: &ImageRef) -> Vec<(ImageRef, Digest)> {
+        let all = self.references.iter();
+        let read = all.filter_map(|(text, digest)| Some((text.parse::<ImageRef>().ok()?, *digest)));
+        read.filter(|(reference, _)| reference == name || reference.unpinned() == *name)
+            .collect()
+    }
+
     pub fn remove_image(&mut self, image: &Digest) {
         self.references.retain(|_, digest| digest != image);
     }

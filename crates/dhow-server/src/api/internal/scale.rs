@@ -2,10 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use dhow_core::ids::ReplicaName;
-use dhow_core::replica::ReplicaState;
-use dhow_wire::names::{deployment_on_wire, service_key};
-use dhow_wire::{ClusterContainerSummary, InternalScaleRequest, NodeServiceState, ProblemCode};
+use dhow_wire::names::service_key;
+use dhow_wire::{InternalScaleRequest, NodeServiceState, ProblemCode};
 use serde::{Deserialize, Serialize};
 
 use crate::api::context::Context;
@@ -13,7 +11,6 @@ use crate::api::extract::{self, Path, Query};
 use crate::api::internal::DoorContext;
 use crate::api::limits::SCALE_BYTES_MAX;
 use crate::api::problem::{Answer, ApiProblem};
-use crate::node_door::NodeReplica;
 use crate::scale::{HeldListing, ScaleDesk, ScaleRefused};
 
 /// What a request that was taken is answered with: it is written down, and the agent works on it.
@@ -85,36 +82,5 @@ pub(in crate::api) async fn state(
 ) -> Answer<Json<NodeServiceState>> {
     let key = service_key(query.deployment.as_deref(), &service);
     let key = key.map_err(|error| ApiProblem::invalid(error.to_string()))?;
-    let own = context.node;
-    let present = context.door.replicas(own).await?;
-    let own_of = present
-        .into_iter()
-        .filter(|replica| replica.name.service_key() == key);
-    Ok(Json(summed(own.0, own_of.collect())))
-}
-
-fn summed(node_id: u64, replicas: Vec<NodeReplica>) -> NodeServiceState {
-    let runs = |replica: &&NodeReplica| replica.machine.state == ReplicaState::Running;
-    let running = replicas.iter().filter(runs);
-    NodeServiceState {
-        node_id,
-        running: u32::try_from(running.clone().count()).unwrap_or(u32::MAX),
-        healthy: running.clone().all(|replica| replica.machine.healthy),
-        containers: replicas.iter().map(|replica| summary(node_id, replica)).collect(),
-    }
-}
-
-fn summary(node_id: u64, replica: &NodeReplica) -> ClusterContainerSummary {
-    let name: &ReplicaName = &replica.name;
-    ClusterContainerSummary {
-        node_id,
-        id: name.id(),
-        service: name.service.to_string(),
-        replica: name.index,
-        image: replica.image.clone().unwrap_or_default(),
-        state: replica.machine.state.word().to_owned(),
-        pid: replica.machine.pid,
-        overlay_ip: None,
-        deployment: deployment_on_wire(&name.deployment),
-    }
+    Ok(Json(context.door.service_state(context.node, key).await?))
 }

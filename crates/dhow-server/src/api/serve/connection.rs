@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::tls::{ApiTls, Opened};
+use super::unread::UnreadBody;
 use crate::api::access::Peer;
 use crate::api::limits::{CONNECTIONS_MAX, HEADER_TIMEOUT, PING_EVERY, PING_TIMEOUT};
 use crate::clock::Clock;
@@ -69,11 +70,11 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (router, cancel, abort) = (self.router.clone(), self.cancel.clone(), self.abort.clone());
-        let clock = Arc::clone(&self.clock);
+        let (clock, bodies) = (Arc::clone(&self.clock), self.connections.clone());
         self.connections.spawn(async move {
             let _room = room;
             tokio::select! {
-                () = run(stream, peer, router, clock, cancel) => {}
+                () = run(stream, peer, router, clock, bodies, cancel) => {}
                 () = abort.cancelled() => {}
             }
         });
@@ -104,8 +105,14 @@ impl Server {
     }
 }
 
-async fn run<S>(stream: S, peer: Peer, router: Router, clock: Arc<dyn Clock>, cancel: CancellationToken)
-where
+async fn run<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    clock: Arc<dyn Clock>,
+    bodies: TaskTracker,
+    cancel: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = HeardStream::new(stream, clock);
@@ -114,7 +121,9 @@ where
         request.extensions_mut().insert(peer);
         // The nodes' sessions are judged by it.
         request.extensions_mut().insert(heard.clone());
-        router.clone().oneshot(request.map(Body::new))
+        let version = request.version();
+        let request = request.map(|body| Body::new(UnreadBody::new(version, body, &bodies)));
+        router.clone().oneshot(request)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -1,13 +1,16 @@
 //! What listings show.
 
-use dhow_core::replica::{Exit, ReplicaEvent};
+use dhow_core::ids::NodeId;
+use dhow_core::replica::{Exit, Machine, ReplicaEvent};
+use dhow_core::usage::{NodeUsage, ReplicaUsage};
 use dhow_wire::api::{DeploymentPlan, Explanation, HealthDocument, PlanChange};
 use dhow_wire::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeState, NodeStatus,
-    ReplicaStateName, ReplicaStatus,
+    ReplicaStateName, ReplicaStatus, ResourceAmount,
 };
 
 use super::support::{SHOP, WALL_UNIX_SECS, World};
+use crate::node_door::NodeReplica;
 
 #[tokio::test]
 async fn an_empty_cluster() {
@@ -63,6 +66,7 @@ async fn a_deployment_from_pending_to_degraded() {
     world.happens(|name| name.index == 0, &[ended]).await;
     let shop: Vec<DeploymentStatus> = world.get("/api/v1/deployments").await.json();
     assert_eq!(shop[0].state, DeploymentState::Degraded);
+    assert_eq!((first.revision, first.generation), (Some(1), Some(1)));
     assert_eq!(
         (shop[0].services[0].running, shop[0].services[0].healthy),
         (1, false)
@@ -75,6 +79,147 @@ async fn a_deployment_from_pending_to_degraded() {
         .get("/api/v1/replicas?deployment=shop&service=db")
         .await
         .problem(404);
+}
+
+#[tokio::test]
+async fn nothing_that_runs_is_neither_healthy_nor_stable_and_want_of_memory_is_told() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let killed = ReplicaEvent::Ended {
+        exit: Exit::Signal(9),
+        oom: true,
+    };
+    world.happens(|_| true, &[killed]).await;
+    let shop: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
+    let web = &shop.services[0];
+    assert_eq!((web.running, web.desired, web.healthy), (0, 2, false));
+    assert_eq!(shop.state, DeploymentState::Degraded);
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web")
+        .await
+        .json();
+    let headline = "shop/web is degraded: 0 of 2 replicas run, 0 healthy";
+    assert_eq!(explained.lines[0], headline);
+    let told = "it ran out of memory and was ended by signal 9";
+    assert_eq!(explained.replicas[0].message.as_deref(), Some(told));
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    assert_eq!(replicas[0].message.as_deref(), Some(told));
+    assert_eq!(replicas[0].exit_code, Some(137));
+}
+
+#[tokio::test]
+async fn what_nodes_measure_and_their_leases_are_shown() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let (state, view) = (world.state(), world.handle.view());
+    let name = {
+        let key = state.replicas.keys().next().unwrap();
+        state.replica_name(key).unwrap()
+    };
+    let used = ReplicaUsage {
+        cpu_milli: 120,
+        memory_bytes: 64,
+        started_unix_secs: Some(WALL_UNIX_SECS - 500),
+    };
+    let usage = NodeUsage {
+        cpu_milli: 900,
+        memory_bytes: 1_000,
+        replicas: vec![(name, used)],
+    };
+    view.observed().used(&state, NodeId(1), usage.clone());
+    view.observed().used(&state, NodeId(9), usage);
+    assert_eq!(view.observed().usage(NodeId(9)), None, "there is no such node");
+    view.observed().renewed(NodeId(1), WALL_UNIX_SECS, 20, 10);
+    view.observed().renewed(NodeId(1), WALL_UNIX_SECS + 5, 30, 10);
+    let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
+    let resources = node.resources.unwrap();
+    assert_eq!(resources.used.unwrap().cpu_milli, 900);
+    assert!(resources.capacity.memory_bytes > 0);
+    assert_eq!(
+        resources.reserved,
+        ResourceAmount::from(state.node(NodeId(1)).unwrap().used)
+    );
+    let lease = node.lease.unwrap();
+    let times = (lease.acquired_unix_secs, lease.renewed_unix_secs);
+    assert_eq!(times, (WALL_UNIX_SECS, WALL_UNIX_SECS + 5));
+    assert_eq!((lease.ttl_secs, lease.grace_secs), (30, 10));
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    assert_eq!(
+        (replicas[0].cpu_used_milli, replicas[0].memory_used_bytes),
+        (Some(120), Some(64))
+    );
+    let started = replicas[0].started_unix_secs;
+    assert_eq!(started, Some(WALL_UNIX_SECS - 500), "its node knows best");
+    view.observed().ended([NodeId(1)]);
+    let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
+    assert_eq!(node.lease, None);
+}
+
+#[tokio::test]
+async fn a_live_listing_shows_where_a_node_says_something_else() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let state = world.state();
+    let on_node = |index: u32, change: fn(&mut Machine)| {
+        let found = state.replicas.iter().find(|(key, _)| key.slot.index == index);
+        let (key, replica) = found.unwrap();
+        let mut machine = replica.machine.clone();
+        change(&mut machine);
+        NodeReplica {
+            name: state.replica_name(key).unwrap(),
+            machine,
+            image: None,
+        }
+    };
+    let mut stray = on_node(0, |_| {});
+    stray.name.index = 7;
+    world.door.set_replicas(vec![
+        on_node(0, |_| {}),
+        on_node(1, |machine| machine.pid = Some(99)),
+        stray,
+    ]);
+    let live: Vec<ReplicaStatus> = world.get("/api/v1/replicas?live=true").await.json();
+    let said: Vec<(&str, Option<&str>)> = live
+        .iter()
+        .map(|replica| (replica.id.as_str(), replica.live.as_deref()))
+        .collect();
+    let expected = [
+        ("web-default-0", None),
+        ("web-default-1", Some("running, pid 99")),
+        ("web-default-7", Some("only its node knows of it")),
+    ];
+    assert_eq!(said, expected);
+    world.door.set_replicas(Vec::new());
+    let live: Vec<ReplicaStatus> = world.get("/api/v1/replicas?live=true").await.json();
+    assert!(
+        live.iter()
+            .all(|replica| replica.live.as_deref() == Some("not there")),
+        "{live:?}"
+    );
+}
+
+#[tokio::test]
+async fn old_and_new_replicas_of_a_rollout_have_their_own_revisions() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world
+        .post("/api/v1/deployments", &SHOP.replace("1.27", "1.28"))
+        .await;
+    world.wait_for_replicas(3).await;
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    let seen = |revision| {
+        let of = replicas
+            .iter()
+            .filter(|replica| replica.revision == Some(revision));
+        of.count()
+    };
+    assert_eq!((seen(1), seen(2)), (2, 1), "{replicas:?}");
+    let explained: Explanation = world
+        .get("/api/v1/deployments/shop/explain?name=web")
+        .await
+        .json();
+    let headline = "shop/web is deploying: 2 of 2 replicas run, 0 healthy, 2 of an earlier revision";
+    assert_eq!(explained.lines[0], headline);
 }
 
 impl World {

@@ -179,7 +179,7 @@ async fn waiting_looks_at_least_once_and_wakes_by_change() {
     };
     assert_eq!(
         message,
-        "Stabilization timed out: web: 0/2 replicas, healthy=true"
+        "Stabilization timed out: web: 0/2 replicas, healthy=false"
     );
     world.post("/api/v1/deployments", SHOP).await;
     world.wait_for_replicas(2).await;

@@ -199,3 +199,35 @@ async fn what_cannot_be_run_is_told_before_the_upgrade() {
     let no_upgrade = world.post(&run("web-default-0"), "").await.problem(400);
     assert!(no_upgrade.detail.contains("dhow-exec/1"), "{}", no_upgrade.detail);
 }
+
+/// A refusal over HTTP/2 does not cut the body off, which would make clients forget its status.
+#[tokio::test]
+async fn a_body_that_nobody_wants_is_taken_to_its_end() {
+    use axum::body::{Body, Bytes};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+
+    let world = World::new().await;
+    let dir = TempDir::new().unwrap();
+    let serving = start(&world, dir.path()).await;
+    let stream = UnixStream::connect(dir.path().join("dhow.sock")).await.unwrap();
+    let greeted = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (mut sender, connection) = greeted.unwrap();
+    let connection = tokio::spawn(connection);
+    let (chunks, sent) = tokio::sync::mpsc::channel::<Bytes>(1);
+    let sent = futures_util::stream::unfold(sent, |mut sent| async move {
+        let chunk = sent.recv().await?;
+        Some((Ok::<_, std::io::Error>(chunk), sent))
+    });
+    let request = hyper::Request::post("http://localhost/api/v1/nothing").body(Body::from_stream(sent));
+    let answer = sender.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 404);
+    // Far more than a stream may have on its way: it is read at the other end.
+    for _ in 0..64 {
+        chunks.send(Bytes::from(vec![0; 16 * 1024])).await.unwrap();
+    }
+    drop(chunks);
+    drop((answer, sender));
+    connection.await.unwrap().unwrap();
+    serving.cancel.cancel();
+    serving.task.await.unwrap();
+}

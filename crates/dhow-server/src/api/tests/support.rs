@@ -83,6 +83,7 @@ impl World {
             }),
             peers: PeerHttp::new(Arc::new(PlainDialer)),
             worker_tokens: None,
+            data_dir: None,
         };
         let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {

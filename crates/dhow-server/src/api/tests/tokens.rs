@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Method;
 use dhow_core::state::{ApiRole, State};
 use dhow_wire::AccessToken;
-use dhow_wire::api::{TokenCreated, TokenInfo, TokenKind};
+use dhow_wire::api::{TokenCreated, TokenInfo, TokenKind, WriteDone};
 use dhow_wire::token::CaFingerprint;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -96,6 +96,22 @@ async fn a_retried_request_gets_the_same_token() {
     );
     assert!(one.token != two.token && one.id != two.id);
     assert_eq!(world.state().api_tokens.len(), 4);
+}
+
+/// The answer to a revocation was lost: asking again with the same key is answered as the first time.
+#[tokio::test]
+async fn a_retried_revocation_is_no_error() {
+    let world = World::new().await;
+    let made: TokenCreated = create(&world, r#"{"role":"read"}"#, None).await.json();
+    let path = format!("/api/v1/tokens/{}", made.id);
+    let revoke = |key: &'static str| {
+        let asked = request(Method::DELETE, &path).header("idempotency-key", key);
+        world.send(asked.body(Body::empty()).unwrap())
+    };
+    revoke("k-1").await.json::<WriteDone>();
+    revoke("k-1").await.json::<WriteDone>();
+    revoke("k-2").await.problem(404);
+    world.call(Method::DELETE, &path, "").await.problem(404);
 }
 
 #[tokio::test]

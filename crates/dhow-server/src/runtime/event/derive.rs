@@ -69,7 +69,9 @@ impl Before {
             ClusterCommand::Bootstrap { cluster_id, .. } => {
                 Event::new(EventKind::ClusterCreated).with_message(format!("cluster {cluster_id}"))
             }
-            ClusterCommand::TermBegan { leader } => Event::new(EventKind::LeaderChanged).with_node(*leader),
+            ClusterCommand::TermBegan { leader, .. } => {
+                Event::new(EventKind::LeaderChanged).with_node(*leader)
+            }
             ClusterCommand::IssueToken { uses_allowed, .. } => {
                 Event::new(EventKind::TokenIssued).with_message(format!("{uses_allowed} uses"))
             }

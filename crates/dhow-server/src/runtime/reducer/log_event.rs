@@ -141,7 +141,10 @@ impl Reducer {
             return Ok(());
         };
         let leader = NodeId(leader);
-        let began = Command::Cluster(ClusterCommand::TermBegan { leader });
+        let began = Command::Cluster(ClusterCommand::TermBegan {
+            leader,
+            wall_unix_ms: Some(self.clock.wall_unix_ms()),
+        });
         self.propose(began, None, Waiting::TermBegan)
     }
 

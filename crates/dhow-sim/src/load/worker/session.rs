@@ -189,7 +189,7 @@ impl<'a> Session<'a> {
             return;
         }
         Tally::count(&self.around.tally.heartbeats);
-        let body = Body::Heartbeat(Heartbeat { digest });
+        let body = Body::Heartbeat(Heartbeat { digest, usage: None });
         let call = call(self.connection.client.clone(), self.node, None, body);
         self.beat = Some((Instant::now(), call));
     }

@@ -169,7 +169,10 @@ fn cluster() -> Vec<ClusterCommand> {
             cluster_id: "c-1".into(),
             feature_level: State::FEATURE_LEVEL,
         },
-        ClusterCommand::TermBegan { leader: NodeId(1) },
+        ClusterCommand::TermBegan {
+            leader: NodeId(1),
+            wall_unix_ms: None,
+        },
         ClusterCommand::IssueToken {
             nonce: "n-1".into(),
             uses_allowed: 5,
@@ -354,7 +357,10 @@ pub fn state() -> State {
             cluster_id: "c-1".into(),
             feature_level: State::FEATURE_LEVEL,
         }),
-        Command::Cluster(ClusterCommand::TermBegan { leader: NodeId(1) }),
+        Command::Cluster(ClusterCommand::TermBegan {
+            leader: NodeId(1),
+            wall_unix_ms: None,
+        }),
         Command::Node(NodeCommand::Register {
             node: NodeId(7),
             info: info(),

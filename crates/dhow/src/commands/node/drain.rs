@@ -167,6 +167,8 @@ mod tests {
             drain: Some(dhow_wire::NodeDrainStatus {
                 waiting: waiting.collect(),
             }),
+            resources: None,
+            lease: None,
         }
     }
 

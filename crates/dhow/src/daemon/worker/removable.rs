@@ -9,6 +9,7 @@ use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
+use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
 
 /// See the module.
@@ -86,6 +87,10 @@ impl Session for RemovableSession {
 
     fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
         self.session.heartbeat(digest)
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.session.usage(usage);
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

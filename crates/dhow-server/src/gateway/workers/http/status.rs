@@ -8,9 +8,12 @@ use axum::http::HeaderMap;
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::mirror::{digest, digest_of};
 use dhow_core::replica::{Exit, Machine, ReplicaState};
+use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::Refusal;
 use dhow_wire::grpc::proto::StatusAck;
-use dhow_wire::{ReplicaStateName, WorkerContainerStatus, WorkerStatusAck, WorkerStatusReport};
+use dhow_wire::{
+    ReplicaStateName, WorkerContainerStatus, WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
+};
 
 use super::answer::{Answer, json, read};
 use crate::gateway::node_gateway::{Inner, NodeGateway};
@@ -29,14 +32,26 @@ pub(super) async fn status(
     let inner = &gateway.inner;
     let node = inner.shown(&headers, report.node_id)?;
     inner.leading_term().await?;
-    inner.state_with(node).await?;
+    let state = inner.state_with(node).await?;
     let next_ttl_secs = inner.hear(node, Kind::Call)?;
+    let usage = usage_of(&report.resources);
+    inner.options.view.observed().used(&state, node, usage);
     let durable_seq = inner.take_inventory(node, &report).await?;
     json(&WorkerStatusAck {
         next_ttl_secs,
         durable_seq,
         ..WorkerStatusAck::default()
     })
+}
+
+/// What a plain worker says that it uses, of the node as a whole.
+fn usage_of(resources: &WorkerResourceUsage) -> NodeUsage {
+    NodeUsage {
+        // What is no number, or less than nothing, becomes 0; more than fits, the most.
+        cpu_milli: (resources.cpu_used * 1_000.0) as u64,
+        memory_bytes: resources.memory_used_bytes,
+        replicas: Vec::new(),
+    }
 }
 
 impl Inner {

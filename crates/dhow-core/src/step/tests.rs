@@ -1,0 +1,212 @@
+//! What the log keeps for people: times that a restart does not move, and why a replica had to go.
+
+use std::sync::Arc;
+
+use super::step;
+use crate::amount::Amount;
+use crate::command::{
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, PlanCommand,
+    StopReason,
+};
+use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceName, Term};
+use crate::plan::{PlanCache, plan_next};
+use crate::replica::{Exit, ReplicaEvent};
+use crate::spec::DeploymentSpec;
+use crate::state::{NodeInfo, NodeRole, Replica, State};
+use crate::time::ClusterTime;
+
+const NODE: NodeId = NodeId(1);
+const WALL: i64 = 1_800_000_000_000;
+
+struct Cluster {
+    state: State,
+    time: u64,
+    seq: u64,
+}
+
+impl Cluster {
+    /// One node; the wall clock and the cluster's time begin together.
+    fn new(feature_level: u32) -> Self {
+        let mut cluster = Self {
+            state: State::default(),
+            time: 0,
+            seq: 0,
+        };
+        cluster.apply(Command::Cluster(ClusterCommand::Bootstrap {
+            cluster_id: "c".into(),
+            feature_level,
+        }));
+        cluster.begin_term(1, WALL);
+        let info = NodeInfo {
+            role: NodeRole::Peer,
+            api_addr: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            labels: Arc::default(),
+            capacity: Amount {
+                cpu_milli: 4_000,
+                memory_bytes: 1 << 33,
+            },
+            runs_replicas: true,
+        };
+        cluster.apply(Command::Node(NodeCommand::Register {
+            node: NODE,
+            info: Arc::new(info),
+        }));
+        cluster
+    }
+
+    fn begin_term(&mut self, term: u64, wall_unix_ms: i64) {
+        self.state.term = Term(term);
+        self.apply(Command::Cluster(ClusterCommand::TermBegan {
+            leader: NODE,
+            wall_unix_ms: Some(wall_unix_ms),
+        }));
+    }
+
+    fn apply(&mut self, command: Command) {
+        let entry = Entry {
+            time: ClusterTime(self.time),
+            term: self.state.term,
+            request: None,
+            command,
+        };
+        step(&mut self.state, &entry).unwrap();
+    }
+
+    fn deploy(&mut self, image: &str, wall_unix_secs: i64) {
+        let text = format!(
+            r#"{{"version":"v1","deployment":"shop","services":{{"web":{{"image":"{image}","priority":50}}}}}}"#
+        );
+        let spec: DeploymentSpec = serde_json::from_str(&text).unwrap();
+        self.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "ann".into(),
+            wall_unix_secs,
+        }));
+    }
+
+    fn plan(&mut self) {
+        let plan = plan_next(&self.state, &mut PlanCache::default(), ClusterTime(self.time));
+        for command in plan.commands {
+            self.apply(Command::Plan(command));
+        }
+    }
+
+    fn happens(&mut self, events: &[ReplicaEvent]) {
+        let (replica, _) = self.replica();
+        let events: Vec<AgentEvent> = events
+            .iter()
+            .map(|event| AgentEvent {
+                replica,
+                event: event.clone(),
+            })
+            .collect();
+        let first_seq = self.seq + 1;
+        self.seq += events.len() as u64;
+        self.apply(Command::Agent(AgentCommand::Report {
+            node: NODE,
+            incarnation: 0,
+            first_seq,
+            events,
+        }));
+    }
+
+    fn replica(&self) -> (ReplicaKey, Arc<Replica>) {
+        let (key, replica) = self.state.replicas.iter().next().unwrap();
+        (*key, Arc::clone(replica))
+    }
+
+    fn written(&self, revision: u64) -> i64 {
+        let deployment = self
+            .state
+            .deployment(&DeploymentName::new("shop").unwrap())
+            .unwrap();
+        deployment.history[&DeploymentRevision(revision)].wall_unix_secs
+    }
+
+    fn service(&self) -> crate::ids::ServiceId {
+        let (deployment, web) = (
+            DeploymentName::new("shop").unwrap(),
+            ServiceName::new("web").unwrap(),
+        );
+        self.state.service_named(&deployment, &web).unwrap().id
+    }
+}
+
+#[test]
+fn a_revert_has_its_own_time() {
+    for (level, expected) in [(2, WALL / 1_000 + 600), (1, 5)] {
+        let mut cluster = Cluster::new(level);
+        cluster.deploy("a:1", 5);
+        cluster.apply(Command::Plan(PlanCommand::MarkStable {
+            deployment: DeploymentName::new("shop").unwrap(),
+            revision: DeploymentRevision(1),
+        }));
+        cluster.deploy("a:2", 6);
+        cluster.time = 600_000;
+        cluster.apply(Command::Plan(PlanCommand::Fail {
+            deployment: DeploymentName::new("shop").unwrap(),
+            revision: DeploymentRevision(2),
+            service: cluster.service(),
+            cause: "it exited with 1".into(),
+        }));
+        assert_eq!((cluster.written(1), cluster.written(2)), (5, 6));
+        assert_eq!(cluster.written(3), expected, "at level {level}");
+    }
+}
+
+#[test]
+fn a_start_is_known_after_the_node_was_lost_and_the_leader_restarted() {
+    let mut cluster = Cluster::new(2);
+    cluster.deploy("a:1", WALL / 1_000);
+    cluster.plan();
+    cluster.time = 60_000;
+    cluster.happens(&[ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 7 }]);
+    let started = |cluster: &Cluster| {
+        let then = cluster.replica().1.started.unwrap();
+        cluster.state.clock_marks.wall_unix_ms(then)
+    };
+    assert_eq!(started(&cluster), Some(WALL + 60_000));
+    // An hour in which nobody leads: the cluster's time stands still.
+    cluster.begin_term(2, WALL + 3_600_000);
+    cluster.time = 70_000;
+    cluster.apply(Command::Node(NodeCommand::Lost { node: NODE }));
+    cluster.time = 80_000;
+    cluster.happens(&[ReplicaEvent::Adopted { pid: 7 }]);
+    assert_eq!(started(&cluster), Some(WALL + 60_000));
+    let ended = ReplicaEvent::Ended {
+        exit: Exit::Code(1),
+        oom: false,
+    };
+    cluster.happens(&[ended, ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 8 }]);
+    assert_eq!(started(&cluster), Some(WALL + 3_600_000 + 20_000));
+}
+
+#[test]
+fn who_displaced_a_replica_is_remembered_and_so_is_want_of_memory() {
+    let mut cluster = Cluster::new(2);
+    cluster.deploy("a:1", 5);
+    cluster.plan();
+    cluster.happens(&[ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 7 }]);
+    let (key, service) = (cluster.replica().0, cluster.service());
+    cluster.apply(Command::Plan(PlanCommand::Stop {
+        service,
+        generation: key.generation,
+        replicas: vec![key],
+        why: StopReason::Displaced { by: service },
+    }));
+    let message = "it made room for `shop/web`, which has priority 50";
+    assert_eq!(cluster.replica().1.machine.message.as_deref(), Some(message));
+    let ended = ReplicaEvent::Ended {
+        exit: Exit::Signal(9),
+        oom: true,
+    };
+    cluster.happens(&[ReplicaEvent::StopBegan, ended]);
+    let service = cluster.state.service(service).unwrap();
+    let told = service.ended.last().unwrap().message.as_deref().unwrap();
+    assert_eq!(
+        told,
+        format!("it ran out of memory and was ended by signal 9: {message}")
+    );
+}

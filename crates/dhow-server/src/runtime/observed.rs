@@ -1,0 +1,84 @@
+//! What a leader hears of nodes and keeps in memory alone: what they use, and their leases as listings show them.
+//! Written by the gateway, the sessions in this process and the keeper of the leases; read by listings. It never enters
+//! the log, nothing is decided by it, and a new leader hears it anew.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::ids::NodeId;
+use dhow_core::state::State;
+use dhow_core::usage::NodeUsage;
+
+/// A lease in wall time, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenLease {
+    pub acquired_unix_secs: i64,
+    pub renewed_unix_secs: i64,
+    pub ttl_secs: u32,
+    pub grace_secs: u32,
+}
+
+/// See the module; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    tables: Arc<Mutex<Tables>>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    usages: BTreeMap<NodeId, Arc<NodeUsage>>,
+    leases: BTreeMap<NodeId, SeenLease>,
+}
+
+impl Observed {
+    /// A node of the state has said what it uses. Those that are no longer in the state are forgotten then.
+    pub fn used(&self, state: &State, node: NodeId, usage: NodeUsage) {
+        if state.node(node).is_none() {
+            return;
+        }
+        let mut tables = self.tables();
+        tables.usages.insert(node, Arc::new(usage));
+        if tables.usages.len() > state.nodes.len() {
+            tables.usages.retain(|node, _| state.node(*node).is_some());
+        }
+    }
+
+    pub fn usage(&self, node: NodeId) -> Option<Arc<NodeUsage>> {
+        self.tables().usages.get(&node).cloned()
+    }
+
+    /// A lease was given or renewed.
+    pub fn renewed(&self, node: NodeId, now_unix_secs: i64, ttl_secs: u32, grace_secs: u32) {
+        let mut tables = self.tables();
+        let known = tables.leases.get(&node).map(|lease| lease.acquired_unix_secs);
+        let lease = SeenLease {
+            acquired_unix_secs: known.unwrap_or(now_unix_secs),
+            renewed_unix_secs: now_unix_secs,
+            ttl_secs,
+            grace_secs,
+        };
+        tables.leases.insert(node, lease);
+    }
+
+    /// Leases that have run out, or of nodes that are gone.
+    pub fn ended(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        let mut tables = self.tables();
+        for node in nodes {
+            tables.leases.remove(&node);
+        }
+    }
+
+    /// This server keeps no leases from now on, or keeps them anew.
+    pub fn forget_leases(&self) {
+        self.tables().leases.clear();
+    }
+
+    pub fn lease(&self, node: NodeId) -> Option<SeenLease> {
+        self.tables().leases.get(&node).copied()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Every change is whole before the lock is let go of, so one left by a panic is sound.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
