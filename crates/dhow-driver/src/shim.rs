@@ -39,3 +39,4 @@ pub use exec_session::{ExecPipes, exec_session};
 pub use replica_dirs::{ReplicaDirs, StartLock};
 pub(crate) use spawn::rlimit_resource;
 pub use stop::SignalTarget;
+pub(crate) use unchecked::set_call_filter;

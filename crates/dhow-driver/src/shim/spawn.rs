@@ -272,7 +272,7 @@ fn enter(program: &Program, stdio: &Stdio) -> Result<(), ChildFailure> {
 }
 
 /// Does one preparation to the calling process.
-pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
+fn set_up(preparation: &SetUp) -> nix::Result<()> {
     match preparation {
         SetUp::PrivateMounts => {
             unshare(CloneFlags::CLONE_NEWNS)?;
@@ -281,7 +281,6 @@ pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
             mount(None::<&Path>, "/", None::<&Path>, flags, None::<&Path>)
         }
         SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH),
-        SetUp::PidNamespace { link, join } => super::init::make(link, join),
     }
 }
 

@@ -9,12 +9,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dhow_disk::{Dir, Outlives};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::OFlags;
 
 use super::identity::{self, ProcessId};
-use super::protocol::{Failure, Program, Reply, SetUp, ShimSpec, Step, Workload};
+use super::init;
+use super::protocol::{Failure, Program, Reply, ShimSpec, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
     EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
@@ -68,7 +70,6 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
     let ShimSpec {
         dir,
         log,
-        before,
         workload,
         group,
         after,
@@ -86,7 +87,7 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
         ended: Vec::new(),
         only: None,
     };
-    let main = match shim.start(&before, workload, outputs) {
+    let main = match shim.start(workload, outputs) {
         Ok(process) => process,
         Err(failure) => {
             shim.undo_start();
@@ -112,16 +113,8 @@ struct Shim {
 }
 
 impl Shim {
-    fn start(
-        &mut self,
-        before: &[SetUp],
-        workload: Workload,
-        outputs: super::pump::Outputs,
-    ) -> Result<ProcessId, Failure> {
+    fn start(&mut self, workload: Workload, outputs: super::pump::Outputs) -> Result<ProcessId, Failure> {
         reserve_exit(&self.hold.folder).map_err(|error| self.unrecorded(&error, EXIT_RESERVED_FILE))?;
-        for preparation in before {
-            prepare(preparation)?;
-        }
         let stdin =
             fs::File::open("/dev/null").map_err(|error| Failure::io(Step::Stdio, &error, "/dev/null"))?;
         // Dropped at the end of the start: only the workload holds the writing ends then.
@@ -140,11 +133,17 @@ impl Shim {
                 create,
                 pid_file,
                 start,
+                init,
             } => {
                 self.pump.keep_recent();
+                let made = init.map(|init| init::make(&init.link, &init.join));
+                let waiting = made.transpose().map_err(init_failed)?;
                 self.starter(&create, &stdio)?;
                 let process = self.started_process(&pid_file)?;
                 self.record(process)?;
+                if let Some(init) = waiting {
+                    init.join(process.pid).map_err(init_failed)?;
+                }
                 if let Some(start) = start {
                     self.starter(&start, &stdio)?;
                 }
@@ -338,8 +337,8 @@ impl Shim {
     }
 }
 
-fn prepare(preparation: &SetUp) -> Result<(), Failure> {
-    spawn::set_up(preparation).map_err(|errno| Failure::new(Step::SetUp, errno, preparation.to_string()))
+fn init_failed(errno: Errno) -> Failure {
+    Failure::new(Step::SetUp, errno, "an init of its own")
 }
 
 fn read_pid_file(path: &Path) -> Result<u32, Failure> {

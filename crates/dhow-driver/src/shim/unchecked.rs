@@ -1,5 +1,5 @@
-//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable` are
-//! for the zygote, the shim and the command runner, which are single-threaded: `zygote::main` refuses to run
+//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable` and
+//! `set_call_filter` are for the zygote, the shim and the command runner, which are single-threaded: `zygote::main` refuses to run
 //! otherwise.
 
 use std::io;
@@ -45,6 +45,28 @@ fn close_range(first: nix::libc::c_uint, what: Inherited) -> io::Result<()> {
     // number because musl has no function for it.
     let result =
         unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, nix::libc::c_uint::MAX, flags) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Puts the calling thread under a system call filter.
+pub fn set_call_filter(instructions: &[nix::libc::sock_filter]) -> io::Result<()> {
+    let program = nix::libc::sock_fprog {
+        len: u16::try_from(instructions.len()).map_err(io::Error::other)?,
+        filter: instructions.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads the program, whose length is that of the slice, during the call, and changes
+    // neither; both outlive it.
+    let result = unsafe {
+        nix::libc::prctl(
+            nix::libc::PR_SET_SECCOMP,
+            nix::libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        )
+    };
     if result == 0 {
         Ok(())
     } else {

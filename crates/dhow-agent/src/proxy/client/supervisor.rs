@@ -270,7 +270,6 @@ impl Supervisor {
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: self.config.log,
-            before: Vec::new(),
             workload: Workload::Program(self.program(generation)),
             group: None,
             after: Vec::new(),
