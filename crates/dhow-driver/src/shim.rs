@@ -20,6 +20,7 @@ mod exec_session;
 pub mod identity;
 mod init;
 mod launch;
+mod privileges;
 pub mod protocol;
 mod pump;
 pub mod record;

@@ -185,7 +185,7 @@ fn process(
             permitted: names,
         },
         rlimits: rlimits(spec, parts.cgroups, notices)?,
-        no_new_privileges: !spec.privileged,
+        no_new_privileges: spec.has_no_new_privileges(),
     })
 }
 

@@ -98,6 +98,9 @@ pub struct Program {
     pub workdir: Option<PathBuf>,
     pub user: Option<UserIds>,
     pub rlimits: Vec<Rlimit>,
+    /// Nothing that it starts gains rights.
+    #[serde(default)]
+    pub no_new_privileges: bool,
     /// Files to write `0` to before the program runs, as `Group::join_files` gives them.
     pub join: Vec<PathBuf>,
     /// Done by the program's own process before it becomes the program: nobody else sees it.

@@ -16,6 +16,7 @@ use rustix::fs::OFlags;
 
 use super::identity::{self, ProcessId};
 use super::init;
+use super::privileges;
 use super::protocol::{Failure, Program, Reply, ShimSpec, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
@@ -85,6 +86,7 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
         pump,
         group,
         ended: Vec::new(),
+        restricted: None,
         only: None,
     };
     let main = match shim.start(workload, outputs) {
@@ -108,6 +110,8 @@ struct Shim {
     group: Option<Group>,
     /// Children that have ended and whose end somebody may ask for.
     ended: Vec<(u32, ExitStatus)>,
+    /// A program that was kept from gaining rights.
+    restricted: Option<Program>,
     /// The one child whose end is kept. Until the start is done any may turn out to be the workload.
     only: Option<u32>,
 }
@@ -127,7 +131,13 @@ impl Shim {
             Workload::Program(program) => {
                 let waiting = spawn::prepare(&program, &stdio)?;
                 self.record(waiting.process)?;
-                waiting.release()
+                let process = waiting.release()?;
+                if program.no_new_privileges {
+                    // A few lines of what it writes, for a hint where it fails.
+                    self.pump.keep_recent();
+                    self.restricted = Some(program);
+                }
+                Ok(process)
             }
             Workload::Starter {
                 create,
@@ -264,6 +274,13 @@ impl Shim {
         while !self.turn(Some(TURN_MS)) && Instant::now() < deadline {}
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.pump.log.close(stream, unix_us());
+        }
+        let said = self.pump.take_recent();
+        if matches!(status, ExitStatus::Code(code) if code != 0)
+            && let Some(program) = &self.restricted
+            && privileges::may_miss_them(program, &said)
+        {
+            self.pump.log.notice(privileges::HINT, unix_us());
         }
         for program in after {
             self.run_after(program);

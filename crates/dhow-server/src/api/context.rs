@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
+use dhow_core::spec::policy::FilePolicy;
 use dhow_wire::token::CaFingerprint;
 use ed25519_dalek::SigningKey;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,8 @@ pub struct Api {
     pub peers: PeerHttp,
     /// Signs the tokens with which workers join; none where there is no worker tier.
     pub worker_tokens: Option<WorkerTokenKey>,
+    /// What files must not ask for here.
+    pub policy: Arc<FilePolicy>,
 }
 
 /// The API and when it ends: open streams end with the token.
