@@ -15,3 +15,4 @@ pub mod process;
 mod regular_file;
 pub mod shim;
 pub mod unavailable;
+pub mod unprivileged;

@@ -40,4 +40,4 @@ pub use exec_session::{ExecPipes, exec_session};
 pub use replica_dirs::{ReplicaDirs, StartLock};
 pub(crate) use spawn::rlimit_resource;
 pub use stop::SignalTarget;
-pub(crate) use unchecked::set_call_filter;
+pub(crate) use unchecked::{drop_from_bounding_set, set_call_filter, set_capabilities};
