@@ -203,7 +203,7 @@ async fn ask(
 }
 
 /// Says who has the addresses that are taken: the proxy itself may not look.
-async fn name_owners(mut applied: Applied) -> Applied {
+pub(super) async fn name_owners(mut applied: Applied) -> Applied {
     let taken = std::mem::take(&mut applied.taken);
     if taken.is_empty() {
         return applied;

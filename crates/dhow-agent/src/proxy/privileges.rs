@@ -28,15 +28,23 @@ pub fn give_up(dir: &Path, store: &Store) -> io::Result<()> {
         match become_user(id, &[NET_BIND_SERVICE]) {
             Ok(became) if became == id => {}
             Ok(became) => {
-                note(&format!("this host has no user {id}: the proxy is user {became}"));
-                // Root no more, it cannot be handed over: a table is lost with the process.
+                note(&format!(
+                    "this host has no user {id}: the proxy is user {became}, and saves no table"
+                ));
             }
             Err(error) => note(&format!(
                 "the proxy stays root, without root's capabilities: {error}"
             )),
         }
     }
-    CallFilter::allowing(&calls(), Errno::ENOSYS).apply()
+    match CallFilter::allowing(&calls(), Errno::ENOSYS).apply() {
+        // A kernel that was built without filters.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            note("this kernel has no filters of system calls: the proxy runs without one");
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// The user of the proxy of a folder: the same each time, and hardly that of another folder's.
