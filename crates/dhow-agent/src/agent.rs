@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::spec::Policy;
 use dhow_driver::driver::{Cause, Driver, DriverError, DriverResult, ExecRequest, ExecSession, Stage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,8 @@ pub struct AgentOptions {
     pub drivers: Drivers,
     pub balancer: Arc<dyn Balancer>,
     pub session: Arc<dyn Session>,
+    /// What must not be started here, whoever asks for it.
+    pub policy: Policy,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +96,7 @@ impl Agent {
             happenings: sender,
             work: Semaphore::new(cores.saturating_mul(WORK_PER_CORE)),
             volumes_dir: options.volumes_dir,
+            policy: Arc::new(options.policy),
         });
         let handle = AgentHandle {
             drivers: context.drivers.clone(),

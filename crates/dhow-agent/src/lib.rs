@@ -15,6 +15,7 @@ mod last_words;
 pub mod ledger;
 pub mod limits;
 mod logs;
+mod policy;
 mod ports;
 mod present;
 pub mod proxy;

@@ -23,6 +23,8 @@ mod http;
 mod limits;
 mod listener;
 mod port_owner;
+mod predecessor;
+mod privileges;
 mod process;
 mod protocol;
 mod routes;

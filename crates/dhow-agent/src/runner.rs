@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{Policy, ServiceSpec};
 use dhow_driver::driver::{self, Driver, ExitKind, PortBinding, ReplicaStatus, UnknownExit};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 
@@ -39,6 +39,7 @@ pub struct Context {
     /// Bounds the starts and stops under way.
     pub work: Semaphore,
     pub volumes_dir: PathBuf,
+    pub policy: Arc<Policy>,
 }
 
 /// What a runner tells the keeper, in order.

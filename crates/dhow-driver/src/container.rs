@@ -7,9 +7,10 @@
 //! after it, and [`ContainerDriver::open`] clears what an earlier daemon left half-made. Starts share no lock.
 //!
 //! ```text
-//! <run dir>/<replica>/      records and logs (see `shim::record`), upper, work, rootfs (mounted)
+//! <run dir>/<replica>/      records and logs (see `shim::record`), upper, work, rootfs (mounted); in `names`
+//!                           hosts, hostname, resolv.conf
 //! <data dir>/network.json   the bridge's name and subnet
-//! <tmpfs>/bundles/<id>/     config.json with secrets, hosts, hostname, resolv.conf
+//! <tmpfs>/bundles/<id>/     config.json with secrets
 //! <tmpfs>/runtime/<id>/     what the runtime knows
 //! <tmpfs>/netns/<id>        the network namespace
 //! <tmpfs>/addresses/<n>     a link to the id that has the address

@@ -20,6 +20,7 @@ mod prune;
 mod pull;
 mod reference;
 mod registry;
+mod room;
 mod rootfs;
 mod source;
 mod store;

@@ -2,6 +2,7 @@
 //!
 //! Called by `dhow-agent`. It must never decide what runs where: that is the control plane's.
 
+pub mod call_filter;
 pub mod cgroup;
 pub mod conformance;
 pub mod container;
@@ -11,5 +12,7 @@ pub mod image;
 pub mod logs;
 pub mod memory;
 pub mod process;
+mod regular_file;
 pub mod shim;
 pub mod unavailable;
+pub mod unprivileged;

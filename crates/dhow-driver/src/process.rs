@@ -102,7 +102,6 @@ impl ProcessDriver {
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: start.log,
-            before: Vec::new(),
             workload: Workload::Program(program),
             group: group.clone(),
             after: Vec::new(),

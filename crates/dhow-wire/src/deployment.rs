@@ -40,6 +40,16 @@ pub fn parse_deployment(
     file_name: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<DeploymentSpec, Findings> {
+    parse_deployment_under(text, file_name, env, &|_| Vec::new())
+}
+
+/// The same under rules of the caller's own, whose findings stand with the others.
+pub fn parse_deployment_under(
+    text: &str,
+    file_name: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    rules: &dyn Fn(&DeploymentSpec) -> Vec<SpecFinding>,
+) -> Result<DeploymentSpec, Findings> {
     let source = Source::new(file_name, text);
     let mut findings = Findings::of(source.clone());
     let Some(document) = parse(&source, &mut findings) else {
@@ -62,6 +72,7 @@ pub fn parse_deployment(
     };
     let mut judged = check_deployment(&spec);
     judged.append(&mut reading.found);
+    judged.append(&mut rules(&spec));
     let names_failed = decoder.any_failed(|path| path.parts().len() == 2);
     judged.retain(|finding| is_decided(&decoder, names_failed, finding));
     findings_of(decoder, &root, judged).or(spec)

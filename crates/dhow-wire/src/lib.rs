@@ -30,7 +30,7 @@ pub use config::{
     ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer,
     Setting, StaticPeer, WorkerTierRole, load_config, parse_config,
 };
-pub use deployment::parse_deployment;
+pub use deployment::{parse_deployment, parse_deployment_under};
 pub use document::{Finding, Findings};
 pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};
 pub use names::WireNameError;

@@ -28,6 +28,7 @@ use std::time::Duration;
 use anyhow::Context;
 use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::ids::NodeId;
+use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::Cluster;
@@ -118,7 +119,7 @@ impl Daemon {
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
         let api_cancel = CancellationToken::new();
-        let api = serve(&plane, handle, &host, bound, &api_cancel);
+        let api = serve(&plane, handle, &host, bound, file_policy(config), &api_cancel);
         tokio::spawn(raise_feature_level(
             Arc::clone(&plane.cluster),
             plane.peers.clone(),
@@ -238,6 +239,7 @@ async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &Host) -> anyhow
         drivers: host.drivers.clone(),
         balancer: host.balancer.clone(),
         session: Arc::clone(&plane.session),
+        policy: config.policy.clone(),
     });
     agent.await.context("the agent cannot be started")
 }
@@ -248,6 +250,7 @@ fn serve(
     agent: AgentHandle,
     host: &Host,
     bound: api::Bound,
+    policy: Arc<FilePolicy>,
     cancel: &CancellationToken,
 ) -> JoinHandle<()> {
     let local = LocalDoor::new(plane.node, agent, host.images.clone());
@@ -266,12 +269,22 @@ fn serve(
         peers: plane.peers.clone(),
         worker_tokens: plane.worker_tokens.clone(),
         data_dir: Some(host.data_dir.clone()),
+        policy,
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let more = plane.beside.clone().unwrap_or_default();
     let serving = api::serve_with(api, more, bound, cancel.clone());
     tokio::spawn(async move {
         tokio::join!(schedules, serving);
+    })
+}
+
+/// The policy as the API asks it.
+fn file_policy(config: &DaemonConfig) -> Arc<FilePolicy> {
+    let runs_as_root = rustix::process::geteuid().is_root();
+    Arc::new(FilePolicy {
+        policy: config.policy.clone(),
+        host: WordsOnly { runs_as_root },
     })
 }
 

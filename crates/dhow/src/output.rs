@@ -3,6 +3,7 @@
 mod human;
 mod paint;
 mod table;
+mod visible;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub use human::{age, bytes, cores, cut, now_unix_secs, one_line, time};
 pub use paint::{Paint, Painter};
 pub use table::Table;
+pub use visible::visible;
 
 /// Whether somebody still reads stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +28,20 @@ pub enum Reader {
 
 /// Writes data. A reader that has gone away (`| head`) is no error.
 pub fn data(text: &str) -> anyhow::Result<()> {
-    stream(text.as_bytes()).map(|_| ())
+    stream(text).map(|_| ())
 }
 
-/// Writes a part of data that goes on, and says whether to go on with it.
-pub fn stream(bytes: &[u8]) -> anyhow::Result<Reader> {
+/// Writes a part of data that goes on, and says whether to go on with it. What would move a terminal is shown there.
+pub fn stream(text: &str) -> anyhow::Result<Reader> {
+    if io::stdout().is_terminal() {
+        raw_stdout(visible(text).as_bytes())
+    } else {
+        raw_stdout(text.as_bytes())
+    }
+}
+
+/// Writes bytes as they are.
+pub fn raw_stdout(bytes: &[u8]) -> anyhow::Result<Reader> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(Reader::There),
@@ -65,14 +76,18 @@ pub fn failure(text: &str) {
     message(&format!("{word} {text}\n"));
 }
 
-/// Passes on what a command in a replica said on stderr.
+/// Writes bytes as they are, such as what a command in a replica said on stderr.
 pub fn raw_stderr(bytes: &[u8]) {
     // Where even stderr is closed there is nobody left to tell.
     let _ = io::stderr().lock().write_all(bytes);
 }
 
 fn message(text: &str) {
-    raw_stderr(text.as_bytes());
+    if io::stderr().is_terminal() {
+        raw_stderr(visible(text).as_bytes());
+    } else {
+        raw_stderr(text.as_bytes());
+    }
 }
 
 /// The name that a closed list of the API has in its JSON.

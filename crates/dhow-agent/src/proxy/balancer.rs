@@ -4,6 +4,7 @@
 //! proxies.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,9 +39,16 @@ pub struct Balancer {
 struct Inner {
     table: Table,
     listeners: BTreeMap<ListenerKey, RunningListener>,
-    unbound: BTreeMap<ListenerKey, String>,
+    unbound: BTreeMap<ListenerKey, Unbound>,
     /// Listeners have been given away or closed: nothing is bound any more.
     ended: bool,
+}
+
+/// Why a listener is not there.
+struct Unbound {
+    why: String,
+    /// Somebody else has its address.
+    taken: bool,
 }
 
 #[derive(Default)]
@@ -130,9 +138,9 @@ impl Balancer {
                 inner.listeners.insert(key, self.start(spec, socket));
             }
             Err(error) => {
-                let explained = tokio::task::spawn_blocking(move || why_not(addr, transport, &error)).await;
-                let why = explained.unwrap_or_else(|error| error.to_string());
-                inner.unbound.insert(key, why);
+                let taken = error.kind() == io::ErrorKind::AddrInUse;
+                let why = why_not(addr, &error);
+                inner.unbound.insert(key, Unbound { why, taken });
             }
         }
     }
@@ -254,9 +262,12 @@ impl Balancer {
 impl Inner {
     fn applied(&self) -> Applied {
         let bound = self.listeners.keys().map(|key| (key.1, Ok(())));
-        let unbound = self.unbound.iter().map(|(key, why)| (key.1, Err(why.clone())));
+        let unbound = self.unbound.iter();
+        let unbound = unbound.map(|(key, unbound)| (key.1, Err(unbound.why.clone())));
+        let taken = self.unbound.iter().filter(|(_, unbound)| unbound.taken);
         Applied {
             listeners: bound.chain(unbound).collect(),
+            taken: taken.map(|(key, _)| *key).collect(),
         }
     }
 }

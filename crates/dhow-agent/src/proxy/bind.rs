@@ -64,19 +64,29 @@ impl AsFd for Socket {
     }
 }
 
-/// Says why an address could not be bound, with the process that has it where that can be found. Blocks.
-pub fn why_not(addr: SocketAddr, transport: Transport, error: &io::Error) -> String {
+/// Says by which process an address is taken, where that can be found. Blocks.
+pub fn taken_by(addr: SocketAddr, transport: Transport) -> String {
+    let port = addr.port();
+    match port_owner::find(addr, transport) {
+        Some(Owner { pid, name }) => {
+            format!(
+                "port {port} is taken by process {pid} ({name}): stop it, or give the endpoint another port"
+            )
+        }
+        None => format!(
+            "port {port} is taken by a process that this user cannot see: find it with `ss -lntup` as \
+             root, or give the endpoint another port"
+        ),
+    }
+}
+
+/// Says why an address could not be bound. Who has it the proxy cannot see: its daemon can.
+pub fn why_not(addr: SocketAddr, error: &io::Error) -> String {
     let port = addr.port();
     match error.kind() {
-        io::ErrorKind::AddrInUse => match port_owner::find(addr, transport) {
-            Some(Owner { pid, name }) => format!(
-                "port {port} is taken by process {pid} ({name}): stop it, or give the endpoint another port"
-            ),
-            None => format!(
-                "port {port} is taken by a process that this user cannot see: find it with `ss -lntup` as \
-                 root, or give the endpoint another port"
-            ),
-        },
+        io::ErrorKind::AddrInUse => {
+            format!("port {port} is taken by another process: stop it, or give the endpoint another port")
+        }
         io::ErrorKind::PermissionDenied => format!(
             "port {port} is reserved for root: run the daemon as root or with CAP_NET_BIND_SERVICE, or give \
              the endpoint a port from 1024 up"

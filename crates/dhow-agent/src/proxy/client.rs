@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::error::ProxyError;
 use super::protocol::{self, Applied, Reply, Request, Status};
-use super::socket;
 use super::table::Table;
+use super::{bind, socket};
 use supervisor::Supervisor;
 
 /// From a request to its answer, where nobody asked it to wait. Applying a large table takes milliseconds.
@@ -99,7 +99,7 @@ impl ProxyClient {
     /// Has a table served. A listener that cannot be bound is no error: its reason is in the answer.
     pub async fn apply(&self, table: Table) -> Result<Applied, ProxyError> {
         match self.call(Request::Apply(table), ANSWER_TIMEOUT).await? {
-            Reply::Applied(applied) => Ok(applied),
+            Reply::Applied(applied) => Ok(name_owners(applied).await),
             other => Err(unexpected(other)),
         }
     }
@@ -200,6 +200,28 @@ async fn ask(
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))
         .flatten()
+}
+
+/// Says who has the addresses that are taken: the proxy itself may not look.
+pub(super) async fn name_owners(mut applied: Applied) -> Applied {
+    let taken = std::mem::take(&mut applied.taken);
+    if taken.is_empty() {
+        return applied;
+    }
+    let asked = tokio::task::spawn_blocking(move || {
+        let named = taken.into_iter();
+        named
+            .map(|(transport, addr)| (addr, bind::taken_by(addr, transport)))
+            .collect::<Vec<_>>()
+    });
+    // Without an answer the proxy's own words stand.
+    for (addr, why) in asked.await.unwrap_or_default() {
+        let unbound = applied.listeners.iter_mut().filter(|(found, _)| *found == addr);
+        for (_, bound) in unbound.filter(|(_, bound)| bound.is_err()) {
+            *bound = Err(why.clone());
+        }
+    }
+    applied
 }
 
 fn unexpected(reply: Reply) -> ProxyError {

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use tokio::time::Instant;
 use super::balancer::Balancer;
 use super::descriptors;
 use super::protocol::{self, HandOver, Hello, Reply, Request};
-use super::store;
+use super::store::Store;
 use super::table::Table;
 
 /// Control connections at once: a daemon has a few, the next proxy one.
@@ -25,8 +24,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the control connections of a proxy share.
 pub struct Control {
-    pub dir: PathBuf,
+    pub store: Arc<Store>,
     pub build: String,
+    /// The user whose word counts, and root's.
+    pub owner: u32,
     pub balancer: Arc<Balancer>,
     /// It has ended accepting: its listeners are another's, or it was told to stop.
     pub ended: AtomicBool,
@@ -42,6 +43,9 @@ impl Control {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
+            if !self.may_speak(&stream) {
+                continue;
+            }
             let control = self.clone();
             tokio::spawn(async move {
                 // Whoever closes or speaks nonsense loses the connection; there is nothing to undo.
@@ -49,6 +53,13 @@ impl Control {
                 drop(permit);
             });
         }
+    }
+
+    /// Whether somebody may say what is served: who comes by descriptor or by a folder that was left open counts
+    /// as little as who comes from elsewhere.
+    fn may_speak(&self, stream: &UnixStream) -> bool {
+        let uid = stream.peer_cred().map(|peer| peer.uid());
+        uid.is_ok_and(|uid| uid == 0 || uid == self.owner)
     }
 
     async fn converse(&self, mut stream: UnixStream) -> io::Result<()> {
@@ -108,8 +119,8 @@ impl Control {
                 return Reply::Refused { why };
             }
         };
-        let dir = self.dir.clone();
-        let saved = tokio::task::spawn_blocking(move || store::save(&dir, &table)).await;
+        let store = Arc::clone(&self.store);
+        let saved = tokio::task::spawn_blocking(move || store.save(&table)).await;
         if let Ok(Err(error)) = saved {
             // It is served all the same; only a proxy that is killed now comes up with an older one.
             super::note(&format!("the table could not be saved: {error}"));

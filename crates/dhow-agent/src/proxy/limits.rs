@@ -11,6 +11,8 @@ pub const LISTENER_CONNECTIONS_MAX: usize = 16_384;
 pub const UDP_SESSIONS_MAX: usize = 4096;
 /// Kept back for listeners, control connections, logs.
 const RESERVED_DESCRIPTORS: u64 = 512;
+/// Enough for the connections of 32 full listeners; more than the kernel's own limit for a process by default.
+const DESCRIPTORS_WANTED: u64 = 1 << 20;
 /// A client's connection and the one to its backend.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// With hundreds of descriptors only, some connections are served nevertheless.
@@ -65,11 +67,15 @@ impl Limits {
 pub fn raise_descriptors() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
+    let both = |count| Rlimit {
+        current: count,
+        maximum: count,
     };
-    let _ = setrlimit(Resource::Nofile, wanted);
+    let is_short = limit.maximum.is_some_and(|maximum| maximum < DESCRIPTORS_WANTED);
+    // Only root may have more than it was given.
+    if !is_short || setrlimit(Resource::Nofile, both(Some(DESCRIPTORS_WANTED))).is_err() {
+        let _ = setrlimit(Resource::Nofile, both(limit.maximum));
+    }
     // None is no limit.
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

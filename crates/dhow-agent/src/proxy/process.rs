@@ -1,28 +1,27 @@
 //! The proxy's process: `dhow proxy --dir DIR`. It comes up with what the proxy before it serves, or with the
-//! table on disk, and serves until it is told to end.
+//! table on disk, and serves until it is told to end. What needs root it does first, before it has a second thread
+//! and before it hears a stranger; then it gives root up.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::net::UnixStream;
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{interval, timeout};
 
-use super::balancer::{Balancer, ListenerKey};
+use super::balancer::Balancer;
 use super::control::Control;
 use super::limits::{Limits, raise_descriptors};
-use super::protocol::{self, HandOver, Reply, Request};
-use super::table::Table;
-use super::{descriptors, note, socket, store};
+use super::predecessor::{self, Inherited};
+use super::store::Store;
+use super::{note, privileges, protocol, socket};
 
 /// Tens of thousands of requests a second need no more, and each costs memory.
 const WORKER_THREADS: usize = 2;
@@ -36,8 +35,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a proxy that has handed over may still finish: long transfers and tunnels.
 const HANDED_OVER_TIMEOUT: Duration = Duration::from_secs(600);
-/// The old proxy answers at once, or it hangs.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What stands on the command line: `--dir DIR [--generation N] [--build TEXT]`.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +49,10 @@ struct Arguments {
 /// code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let ran = Arguments::parse(args).and_then(|arguments| {
-        let runtime = runtime()?;
-        let ran = runtime.block_on(run(arguments));
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let prepared = Prepared::make(&arguments)?;
+        let runtime = runtime(cores)?;
+        let ran = runtime.block_on(run(arguments, prepared));
         // What is still open at the deadline is cut.
         runtime.shutdown_background();
         ran
@@ -67,9 +66,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+fn runtime(cores: usize) -> io::Result<tokio::runtime::Runtime> {
     use tokio::runtime::Builder;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut builder = if cores < CORES_FOR_THREADS {
         Builder::new_current_thread()
     } else {
@@ -110,34 +108,67 @@ impl Arguments {
     }
 }
 
-async fn run(arguments: Arguments) -> io::Result<()> {
-    let Arguments {
-        dir,
-        generation,
-        build,
-    } = arguments;
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-    let name = protocol::socket_name(generation);
-    if socket::connect(&dir, &name).await.is_ok() {
-        return Err(io::Error::other(format!(
-            "a proxy serves {} already: stop it first",
-            dir.join(&name).display()
-        )));
+/// What a proxy has of the time when it was privileged.
+struct Prepared {
+    store: Store,
+    control: StdListener,
+    inherited: Option<Inherited>,
+    descriptors_max: u64,
+    /// Whose word counts: that of the user who started it.
+    owner: u32,
+}
+
+impl Prepared {
+    fn make(arguments: &Arguments) -> io::Result<Self> {
+        let Arguments { dir, generation, .. } = arguments;
+        socket::make_dir(dir)?;
+        let name = protocol::socket_name(*generation);
+        let descriptors_max = raise_descriptors();
+        // A runtime of this thread alone: what follows must hold for all threads there will be.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let inherited = runtime.block_on(async {
+            if socket::connect(dir, &name).await.is_ok() {
+                return Err(io::Error::other(format!(
+                    "a proxy serves {} already: stop it first",
+                    dir.join(&name).display()
+                )));
+            }
+            predecessor::ask(dir, *generation).await
+        })?;
+        drop(runtime);
+        let store = Store::open(dir)?;
+        let control = socket::listen(dir, &name)?;
+        let owner = nix::unistd::geteuid().as_raw();
+        let prepared = Self {
+            store,
+            control,
+            inherited,
+            descriptors_max,
+            owner,
+        };
+        privileges::give_up(dir, &prepared.store)?;
+        Ok(prepared)
     }
+}
+
+async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // A terminal that goes away is no reason to end.
     let _hangup = signal(SignalKind::hangup())?;
-    let balancer = Arc::new(Balancer::new(Limits::new(raise_descriptors())));
-    begin(&dir, generation, &balancer).await?;
+    let balancer = Arc::new(Balancer::new(Limits::new(prepared.descriptors_max)));
+    begin(prepared.inherited, &prepared.store, &balancer).await?;
     let control = Arc::new(Control {
-        dir: dir.clone(),
-        build,
+        store: Arc::new(prepared.store),
+        build: arguments.build,
+        owner: prepared.owner,
         balancer: balancer.clone(),
         ended: AtomicBool::new(false),
         handed_over: Notify::new(),
     });
-    let listener = socket::listen(&dir, &name)?;
+    let listener = UnixListener::from_std(prepared.control)?;
     let serving = tokio::spawn(control.clone().serve(listener));
     let mut sweep = interval(SWEEP_INTERVAL);
     loop {
@@ -163,31 +194,17 @@ async fn run(arguments: Arguments) -> io::Result<()> {
         note("what was still open after the time to finish is cut");
     }
     serving.abort();
-    socket::remove(&dir, &name)
+    // One that is not root any more leaves its socket to whoever comes next.
+    let _ = socket::remove(&arguments.dir, &protocol::socket_name(arguments.generation));
+    Ok(())
 }
 
-/// Takes over from the proxy that serves now, or else reads the table from disk.
-async fn begin(dir: &Path, generation: u32, balancer: &Balancer) -> io::Result<()> {
-    for (older, name) in predecessors(dir, generation)? {
-        let Ok(stream) = socket::connect(dir, &name).await else {
-            // Left by one that was killed.
-            socket::remove(dir, &name)?;
-            continue;
-        };
-        let taken = timeout(HAND_OVER_TIMEOUT, take_over(stream, balancer)).await;
-        let taken = taken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut));
-        match taken.flatten() {
-            Ok(Taken::All) => return Ok(()),
-            Ok(Taken::Nothing) => {}
-            // It died over it: then there is nothing to take over, and its ports are free.
-            Err(_) if socket::connect(dir, &name).await.is_err() => {}
-            Err(error) => {
-                let what = format!("taking over from proxy {older} failed: {error}");
-                return Err(io::Error::other(what));
-            }
-        }
+/// Serves what the proxy before this one did, or else the table on disk.
+async fn begin(inherited: Option<Inherited>, store: &Store, balancer: &Balancer) -> io::Result<()> {
+    if let Some(inherited) = inherited {
+        return inherited.serve(balancer).await;
     }
-    match store::load(dir) {
+    match store.load() {
         Ok(Some(table)) => {
             let applied = balancer.apply(table, BTreeMap::new()).await;
             applied.map(drop).map_err(io::Error::other)
@@ -199,64 +216,6 @@ async fn begin(dir: &Path, generation: u32, balancer: &Balancer) -> io::Result<(
             Ok(())
         }
     }
-}
-
-/// The sockets of older proxies, the youngest first.
-fn predecessors(dir: &Path, generation: u32) -> io::Result<Vec<(u32, String)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        if let Some(older) = protocol::socket_generation(&name).filter(|other| *other < generation) {
-            found.push((older, name));
-        }
-    }
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(found)
-}
-
-enum Taken {
-    All,
-    /// It had handed over to somebody else.
-    Nothing,
-}
-
-async fn take_over(mut stream: UnixStream, balancer: &Balancer) -> io::Result<Taken> {
-    protocol::send(&mut stream, Request::HandOver).await?;
-    let HandOver { table, listeners } = match protocol::receive(&mut stream).await? {
-        Reply::HandOver(hand_over) => hand_over,
-        Reply::Refused { .. } => return Ok(Taken::Nothing),
-        other => {
-            return Err(io::Error::other(format!(
-                "an answer to another question: {other:?}"
-            )));
-        }
-    };
-    let received = descriptors::receive(&stream, listeners.len()).await?;
-    let inherited: BTreeMap<ListenerKey, OwnedFd> = listeners.into_iter().zip(received).collect();
-    serve_inherited(table, inherited, balancer).await?;
-    // From here on both accept; now the other stops.
-    protocol::send(&mut stream, Request::TookOver).await?;
-    if let Err(error) = protocol::receive::<Reply>(&mut stream).await {
-        // This one serves, whatever has become of the other.
-        note(&format!("the proxy before this one said no more: {error}"));
-    }
-    Ok(Taken::All)
-}
-
-async fn serve_inherited(
-    table: Table,
-    inherited: BTreeMap<ListenerKey, OwnedFd>,
-    balancer: &Balancer,
-) -> io::Result<()> {
-    let applied = balancer.apply(table, inherited).await.map_err(io::Error::other)?;
-    for (addr, bound) in applied.listeners {
-        if let Err(why) = bound {
-            note(&format!("{addr}: {why}"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

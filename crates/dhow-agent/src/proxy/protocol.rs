@@ -81,6 +81,10 @@ pub struct HandOver {
 pub struct Applied {
     /// Each listener, with the reason where it is not bound. It is tried again every few seconds.
     pub listeners: Vec<(SocketAddr, Result<(), String>)>,
+    /// Those of them that are not bound because somebody else has the address. Proxies of earlier versions say by
+    /// themselves who.
+    #[serde(default)]
+    pub taken: Vec<(Transport, SocketAddr)>,
 }
 
 /// What a proxy is doing.

@@ -1,14 +1,20 @@
 //! Unix sockets in a folder whose path may be longer than the 108 bytes that a socket's address has: they
 //! are named through a descriptor of the folder.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
+
+/// Makes the folder, for this user alone.
+pub fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
 
 fn open(dir: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -27,6 +33,7 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
     // The folder is closed to others, so nobody could connect before this.
     fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
     Ok(listener)
 }
 

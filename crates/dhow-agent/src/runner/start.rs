@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{Happening, Runner, Wish, message};
 use crate::environment::{self, EnvironmentError};
+use crate::policy;
 
 /// What came of getting ready.
 enum Ready {
@@ -35,6 +36,9 @@ impl Runner {
 
     async fn get_ready(&mut self, spec: &Arc<ServiceSpec>) -> Ready {
         self.driver = Arc::clone(self.context.drivers.of(spec));
+        if let Some(why) = self.forbidden(spec).await {
+            return Ready::Failed(why);
+        }
         if let Err(why) = self.context.balancer.open(&self.name, spec).await {
             return Ready::Failed(why);
         }
@@ -47,6 +51,13 @@ impl Runner {
             Ok(start) => Ready::Start(Box::new(start)),
             Err(error) => Ready::Failed(error_chain(&error)),
         }
+    }
+
+    /// What the node's policy says against it.
+    async fn forbidden(&self, spec: &Arc<ServiceSpec>) -> Option<String> {
+        let (policy, spec) = (Arc::clone(&self.context.policy), Arc::clone(spec));
+        let asked = tokio::task::spawn_blocking(move || policy::refusal(&policy, &spec)).await;
+        asked.unwrap_or_else(|error| Some(format!("the node's policy could not be asked: {error}")))
     }
 
     /// Fetches what it needs. `None` where another thing is wished before that is done.

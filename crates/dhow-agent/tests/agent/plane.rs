@@ -325,6 +325,7 @@ impl Node {
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(plane) as Arc<dyn Session>,
+            policy: Default::default(),
         });
         let agent = agent.await.unwrap();
         let handle = agent.handle();

@@ -58,7 +58,7 @@ async fn killed_it_comes_back_with_its_table(host: Arc<TestHost>) {
         metadata.permissions().mode() & 0o777
     };
     assert_eq!(
-        (mode("proxy.1.sock"), mode("table.json"), mode("")),
+        (mode("proxy.1.sock"), mode("table/table.json"), mode("")),
         (0o600, 0o600, 0o700)
     );
     signal(before, Signal::SIGKILL);

@@ -118,6 +118,10 @@ pub struct ServiceSpec {
     pub privileged: bool,
     #[serde(default)]
     pub init: bool,
+    /// Nothing that it starts gains rights, as by set-user-id. A reader of files always fills it in; a spec without
+    /// it was stored before there was such a field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_new_privileges: Option<bool>,
 }
 
 impl Default for ServiceSpec {
@@ -158,6 +162,7 @@ impl Default for ServiceSpec {
             devices: Vec::new(),
             privileged: false,
             init: false,
+            no_new_privileges: None,
         }
     }
 }
@@ -277,7 +282,40 @@ impl ServiceSpec {
     /// Whether replacing `self` by `next` must replace running replicas, or can be taken over in place.
     /// Counts, deadlines, checks, restart and stop rules, endpoints and priorities apply to what runs.
     pub fn rolls_into(&self, next: &ServiceSpec) -> bool {
-        self.template() != next.template()
+        let (mut own, mut other) = (self.template(), next.template());
+        own.no_new_privileges = self.known_no_new_privileges();
+        other.no_new_privileges = next.known_no_new_privileges();
+        if own.no_new_privileges.is_none() || other.no_new_privileges.is_none() {
+            // What runs is not replaced for a default that it did not have.
+            own.no_new_privileges = None;
+            other.no_new_privileges = None;
+        }
+        own != other
+    }
+
+    /// The same by the rules of a feature level, so that servers of two versions answer alike.
+    pub fn rolls_into_at(&self, next: &ServiceSpec, feature_level: u32) -> bool {
+        if feature_level >= 2 {
+            return self.rolls_into(next);
+        }
+        let old = |spec: &ServiceSpec| ServiceSpec {
+            no_new_privileges: None,
+            ..spec.template()
+        };
+        old(self) != old(next)
+    }
+
+    /// Whether nothing that a replica starts gains rights. Processes whose spec does not say so are older than the
+    /// field, and keep what they had.
+    pub fn has_no_new_privileges(&self) -> bool {
+        self.known_no_new_privileges().unwrap_or(false)
+    }
+
+    fn known_no_new_privileges(&self) -> Option<bool> {
+        match self.runtime() {
+            Runtime::Container => Some(self.no_new_privileges.unwrap_or(!self.privileged)),
+            Runtime::Process => self.no_new_privileges,
+        }
     }
 
     /// The spec without what can change under a running replica.
@@ -312,5 +350,55 @@ impl ServiceSpec {
             priority: plain.priority,
             ..self.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(no_new_privileges: Option<bool>) -> ServiceSpec {
+        ServiceSpec {
+            command: Some(CommandSpec::default()),
+            no_new_privileges,
+            ..ServiceSpec::default()
+        }
+    }
+
+    fn container(no_new_privileges: Option<bool>) -> ServiceSpec {
+        ServiceSpec {
+            image: Some(ImageSpec::named("nginx")),
+            no_new_privileges,
+            ..ServiceSpec::default()
+        }
+    }
+
+    #[test]
+    fn a_default_that_is_new_rolls_nothing_and_a_choice_does() {
+        let (on, off) = (Some(true), Some(false));
+        for next in [on, off] {
+            assert!(!process(None).rolls_into(&process(next)), "{next:?}");
+        }
+        assert!(process(on).rolls_into(&process(off)) && process(off).rolls_into(&process(on)));
+        assert!(!container(None).rolls_into(&container(on)));
+        assert!(container(None).rolls_into(&container(off)));
+        // Servers that do not know the field must answer as those that do.
+        assert!(!process(on).rolls_into_at(&process(off), 1));
+        assert!(process(on).rolls_into_at(&process(off), 2));
+        assert!(container(on).rolls_into_at(&process(on), 1));
+    }
+
+    #[test]
+    fn what_was_deployed_before_keeps_what_it_had() {
+        assert!(!process(None).has_no_new_privileges());
+        assert!(process(Some(true)).has_no_new_privileges());
+        assert!(container(None).has_no_new_privileges());
+        let privileged = ServiceSpec {
+            privileged: true,
+            ..container(None)
+        };
+        assert!(!privileged.has_no_new_privileges());
+        let stored: ServiceSpec = serde_json::from_str(r#"{"command":["true"]}"#).unwrap();
+        assert_eq!(stored.no_new_privileges, None);
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn turn(
         Some(id) => *id,
         None => make(state, key, spec),
     };
-    let now = state.time;
+    let (now, level) = (state.time, state.feature_level);
     let Some(service) = replicas::service_mut(state, id) else {
         return id;
     };
@@ -38,7 +38,7 @@ pub(super) fn turn(
     if counts != service.counts {
         set_counts(service, counts, now);
     }
-    let touched = retarget(service, spec, now);
+    let touched = retarget(service, spec, now, level);
     if touched {
         touch_nodes(state, id);
     }
@@ -152,16 +152,21 @@ fn info(template: Template, spec: &Arc<ServiceSpec>, roles: &[RoleName]) -> Gene
 }
 
 /// Sets the target. Answers whether nodes must hear of it although they keep their replicas.
-fn retarget(service: &mut Service, spec: &Arc<ServiceSpec>, now: crate::time::ClusterTime) -> bool {
+fn retarget(
+    service: &mut Service,
+    spec: &Arc<ServiceSpec>,
+    now: crate::time::ClusterTime,
+    level: u32,
+) -> bool {
     let Some(target) = service.target_info().cloned() else {
         return false;
     };
     if target.spec == *spec && target.demands.len() == service.roles.len() {
         return false;
     }
-    if !target.spec.rolls_into(spec) {
+    if !target.spec.rolls_into_at(spec, level) {
         let template = target.template;
-        let seen_by_nodes = changes_what_nodes_do(&target.spec, spec);
+        let seen_by_nodes = changes_what_nodes_do(&target.spec, spec, level);
         let roles = service.roles.clone();
         let made = Arc::new(info(template, spec, &roles));
         let same: Vec<Generation> = service
@@ -180,7 +185,7 @@ fn retarget(service: &mut Service, spec: &Arc<ServiceSpec>, now: crate::time::Cl
         .generations
         .values()
         .rev()
-        .find(|known| !known.spec.rolls_into(spec));
+        .find(|known| !known.spec.rolls_into_at(spec, level));
     let template = same.map_or(service.next_template, |known| known.template);
     if template == service.next_template {
         service.next_template = template.next();
@@ -195,11 +200,12 @@ fn retarget(service: &mut Service, spec: &Arc<ServiceSpec>, now: crate::time::Cl
 }
 
 /// Whether running replicas are treated differently under the new spec.
-fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec) -> bool {
+fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bool {
     old.health != new.health
         || old.restart != new.restart
         || old.stop != new.stop
         || old.endpoints != new.endpoints
+        || level >= 2 && old.no_new_privileges != new.no_new_privileges
 }
 
 fn touch_nodes(state: &mut State, id: ServiceId) {

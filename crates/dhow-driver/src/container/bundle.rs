@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use dhow_core::spec::ServiceSpec;
@@ -24,6 +24,9 @@ pub(super) const OCI_VERSION: &str = "1.0.2";
 pub(super) const CONFIG_FILE: &str = "config.json";
 /// The link to the namespace of a container's processes, where it has an init.
 pub(super) const PID_NAMESPACE: &str = "pidns";
+
+/// Holds the files that name hosts, in the replica's folder.
+pub(super) const NAMES_DIR: &str = "names";
 
 /// Shows more of the host than a container needs.
 const MASKED: &[&str] = &[
@@ -55,6 +58,8 @@ pub(super) struct Parts<'a> {
     pub image: &'a ImageConfig,
     /// The bundle's folder.
     pub dir: &'a Path,
+    /// The replica's own folder, beside what it writes.
+    pub replica_dir: &'a Path,
     pub rootfs: &'a Path,
     pub address: Ipv4Addr,
     pub network_namespace: PathBuf,
@@ -180,7 +185,7 @@ fn process(
             permitted: names,
         },
         rlimits: rlimits(spec, parts.cgroups, notices)?,
-        no_new_privileges: !spec.privileged,
+        no_new_privileges: spec.has_no_new_privileges(),
     })
 }
 
@@ -213,6 +218,9 @@ fn name_files(
         ("hostname", format!("{hostname}\n")),
         ("resolv.conf", resolv_conf),
     ];
+    // What a replica writes to them lies where the rest of what it writes does, not in the host's memory.
+    let dir = parts.replica_dir.join(NAMES_DIR);
+    fs::create_dir_all(&dir).map_err(Cause::file("making", &dir))?;
     // Storage at one of these places wins.
     let is_covered = |target: &str| spec.storage.iter().any(|storage| storage.target() == target);
     let mut mounts = Vec::new();
@@ -221,9 +229,12 @@ fn name_files(
         if is_covered(&target) {
             continue;
         }
-        let path = parts.dir.join(name);
+        let path = dir.join(name);
         fs::write(&path, text).map_err(Cause::file("writing", &path))?;
-        mounts.push(mounts::bind(&path, &target, false));
+        // Whatever mask the daemon has: users inside read them.
+        let mode = fs::Permissions::from_mode(0o644);
+        fs::set_permissions(&path, mode).map_err(Cause::file("opening", &path))?;
+        mounts.push(mounts::bind(&path, &target, spec.read_only_root_fs));
     }
     Ok(mounts)
 }

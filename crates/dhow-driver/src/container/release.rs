@@ -8,7 +8,7 @@ use crate::image::{Rootfs, RootfsError};
 use crate::shim::stop::blocking;
 
 use super::volatile::remove_tree;
-use super::{ContainerDriver, container_id, leaf};
+use super::{ContainerDriver, bundle, container_id, leaf};
 
 impl ContainerDriver {
     /// The group that a replica was started in; for one without a record, the one it would get.
@@ -24,6 +24,7 @@ impl ContainerDriver {
         group.kill_and_wait().map_err(Cause::Cgroup)?;
         self.inner.volatile.forget(&id)?;
         self.release_rootfs(name)?;
+        remove_tree(&self.inner.dirs.dir(name).join(bundle::NAMES_DIR))?;
         self.inner.network.disconnect(&id)?;
         group.remove().map_err(Cause::Cgroup)
     }

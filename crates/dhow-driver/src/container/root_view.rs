@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
 
+use crate::regular_file;
+
 /// What of a file is read at most: the largest `passwd` of the largest companies is smaller.
 const FILE_MAX_BYTES: u64 = 8 << 20;
 
@@ -22,33 +24,30 @@ impl RootView {
         })
     }
 
-    fn look_up(&self, path: &str, flags: OFlags) -> io::Result<File> {
+    /// Finds what the path leads to, and opens nothing of it.
+    fn look_up(&self, path: &str) -> io::Result<OwnedFd> {
         let inside = path.trim_start_matches('/');
         let inside = if inside.is_empty() { "." } else { inside };
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let found = openat2(
-            &self.root,
-            inside,
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )?;
-        Ok(File::from(found))
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        Ok(openat2(&self.root, inside, flags, Mode::empty(), resolve)?)
     }
 
     pub fn metadata(&self, path: &str) -> io::Result<Metadata> {
-        self.look_up(path, OFlags::PATH)?.metadata()
+        File::from(self.look_up(path)?).metadata()
     }
 
-    /// The text of a file; empty where there is none.
+    /// The text of a regular file; empty where there is none.
     pub fn text(&self, path: &str) -> io::Result<String> {
-        let file = match self.look_up(path, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(file) => file,
+        let found = match self.look_up(path) {
+            Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(error) => return Err(error),
         };
         let mut bytes = Vec::new();
-        file.take(FILE_MAX_BYTES).read_to_end(&mut bytes)?;
+        regular_file::read(&found)?
+            .take(FILE_MAX_BYTES)
+            .read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

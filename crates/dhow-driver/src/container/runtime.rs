@@ -68,7 +68,21 @@ impl Runtime {
 
     /// Starts a container and leaves it running.
     pub fn run(&self, id: &str, bundle: &Path, pid_file: &Path, join: Vec<PathBuf>) -> Program {
-        let mut program = self.program(&["run", "--detach", "--bundle"], join);
+        self.make(&["run", "--detach", "--bundle"], id, bundle, pid_file, join)
+    }
+
+    /// Makes a container whose process waits to be started.
+    pub fn create(&self, id: &str, bundle: &Path, pid_file: &Path, join: Vec<PathBuf>) -> Program {
+        self.make(&["create", "--bundle"], id, bundle, pid_file, join)
+    }
+
+    /// Lets the process of a container that was created go on.
+    pub fn start(&self, id: &str, join: Vec<PathBuf>) -> Program {
+        self.program(&["start", id], join)
+    }
+
+    fn make(&self, words: &[&str], id: &str, bundle: &Path, pid_file: &Path, join: Vec<PathBuf>) -> Program {
+        let mut program = self.program(words, join);
         let path = |path: &Path| path.display().to_string();
         program
             .argv

@@ -8,7 +8,7 @@ use dhow_core::ids::ReplicaName;
 use crate::cgroup::{Group, Limits};
 use crate::driver::{Cause, ReplicaStart, Running, StartRecord};
 use crate::image::{Image, Rootfs, RootfsOptions};
-use crate::shim::protocol::{SetUp, ShimSpec, Workload};
+use crate::shim::protocol::{Init, ShimSpec, Workload};
 use crate::shim::stop::blocking;
 use crate::shim::{ShimError, StartLock};
 
@@ -119,6 +119,7 @@ impl ContainerDriver {
             start,
             image: image.config(),
             dir: &dir,
+            replica_dir: &lock.dir,
             rootfs: &rootfs,
             address: place.address,
             network_namespace: inner.network.pin(&id),
@@ -128,19 +129,26 @@ impl ContainerDriver {
         };
         let written = bundle::write(&parts)?;
         let pid_file = dir.join("pid");
-        let init = start.spec.init.then(|| SetUp::PidNamespace {
+        let init = start.spec.init.then(|| Init {
             link: dir.join(bundle::PID_NAMESPACE),
             join: group.join_files(),
         });
-        let init = init.into_iter().collect();
+        let unified = group.join_unified_only();
+        // With an init the workload waits until that has joined its namespaces.
+        let (create, then) = if init.is_some() {
+            let create = runtime.create(&id, &dir, &pid_file, unified.clone());
+            (create, Some(Box::new(runtime.start(&id, unified))))
+        } else {
+            (runtime.run(&id, &dir, &pid_file, unified), None)
+        };
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: start.log,
-            before: init,
             workload: Workload::Starter {
-                create: runtime.run(&id, &dir, &pid_file, group.join_unified_only()),
+                create,
                 pid_file,
-                start: None,
+                start: then,
+                init,
             },
             group: Some(group.clone()),
             after: Vec::new(),

@@ -223,6 +223,7 @@ fn is_permanent_of_image(error: &ImageError) -> bool {
         | ImageError::WrongSize { .. }
         | ImageError::BadSource { .. }
         | ImageError::DiskFull { .. }
+        | ImageError::NoRoom { .. }
         | ImageError::Store { .. }
         | ImageError::Open { .. }
         | ImageError::Catalogue(_)

@@ -105,6 +105,16 @@ pub enum ImageError {
          unused images) and try again"
     )]
     DiskFull { image: String, path: PathBuf },
+    #[error(
+        "the image {image} does not fit the disk of {path}: it needs at least {needed_bytes} bytes more and \
+         {spare_bytes} are to spare for images; free some (`dhow image prune` removes unused images) and try again"
+    )]
+    NoRoom {
+        image: String,
+        path: PathBuf,
+        needed_bytes: u64,
+        spare_bytes: u64,
+    },
     #[error("the image store has a problem with the image {image}")]
     Store {
         image: String,
@@ -184,6 +194,16 @@ impl Subject {
         let image = self.image.clone();
         match error {
             StoreError::DiskFull { path } => ImageError::DiskFull { image, path },
+            StoreError::NoRoom {
+                path,
+                needed_bytes,
+                spare_bytes,
+            } => ImageError::NoRoom {
+                image,
+                path,
+                needed_bytes,
+                spare_bytes,
+            },
             source @ (StoreError::Io { .. } | StoreError::Damaged { .. }) => {
                 ImageError::Store { image, source }
             }

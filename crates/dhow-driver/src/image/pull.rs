@@ -13,6 +13,7 @@ use super::images::{Image, Inner};
 use super::manifest::{Descriptor, Document, Manifest, ManifestError};
 use super::progress::ProgressSender;
 use super::reference::ImageRef;
+use super::room::Room;
 use super::rootfs;
 use super::source::{LayerRequest, Source, blocking};
 use super::store::{DigestLock, ImageRecord, LayerRecord, Lease, LockKind, RECORD_VERSION};
@@ -62,6 +63,7 @@ impl Job {
             return self.done(image, &subject).await;
         }
         let plan = self.plan(&source, digest, &lease, &subject).await?;
+        self.check_room(&plan, &subject).await?;
         let sizes = plan.layers.iter().map(|(layer, _)| layer.size);
         self.progress
             .start(plan.layers.len(), sizes.fold(0, u64::saturating_add));
@@ -209,6 +211,27 @@ impl Job {
             tracing::warn!(image = %subject.image, %found, %wanted, "the image is for another architecture");
         }
         Ok(())
+    }
+
+    /// Refuses an image whose missing layers do not even fit the disk as they are transferred; unpacked they are
+    /// larger, and looked at file by file.
+    async fn check_room(&self, plan: &Plan, subject: &Subject) -> Result<(), ImageError> {
+        let (store, about, layers) = (
+            Arc::clone(&self.inner.store),
+            subject.clone(),
+            plan.layers.clone(),
+        );
+        blocking(subject, move || {
+            let failed = |error| about.store(error);
+            let mut needed_bytes = 0u64;
+            for (descriptor, diff_id) in layers {
+                if store.sound_layer(&diff_id).map_err(failed)?.is_none() {
+                    needed_bytes = needed_bytes.saturating_add(descriptor.size);
+                }
+            }
+            Room::of(store.tmp_dir()).check(needed_bytes).map_err(failed)
+        })
+        .await
     }
 
     /// Brings all layers into the store, several at a time; the first failure ends the rest.

@@ -40,6 +40,7 @@ pub(super) fn build(
             .map(PathBuf::from),
         user: user.ids,
         rlimits,
+        no_new_privileges: spec.has_no_new_privileges(),
         join: Vec::new(),
         set_up: Vec::new(),
     };

@@ -33,8 +33,6 @@ pub struct ShimSpec {
     /// Where the replica's folder is, for messages: records and logs go to the descriptor that comes with this.
     pub dir: PathBuf,
     pub log: LogLimits,
-    /// Done in the shim, in this order, before anything starts.
-    pub before: Vec<SetUp>,
     pub workload: Workload,
     /// Where the workload's processes are: for killing what it leaves and for knowing about memory. The
     /// shim itself is never in it.
@@ -56,8 +54,19 @@ pub enum Workload {
     Starter {
         create: Program,
         pid_file: PathBuf,
-        start: Option<Program>,
+        start: Option<Box<Program>>,
+        /// Made before `create`, which joins its namespace; it joins those of the workload before `start`.
+        init: Option<Init>,
     },
+}
+
+/// A pid namespace with a first process that only reaps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Init {
+    /// Leads to the namespace.
+    pub link: PathBuf,
+    /// The files by which its process joins groups.
+    pub join: Vec<PathBuf>,
 }
 
 /// Something that a process does to itself before the start.
@@ -68,9 +77,6 @@ pub enum SetUp {
     PrivateMounts,
     /// Detaches a mount.
     Unmount { path: PathBuf },
-    /// A pid namespace with a first process that only reaps; `link` leads to it. That process joins groups by
-    /// writing to `join`.
-    PidNamespace { link: PathBuf, join: Vec<PathBuf> },
 }
 
 impl std::fmt::Display for SetUp {
@@ -78,7 +84,6 @@ impl std::fmt::Display for SetUp {
         match self {
             Self::PrivateMounts => f.write_str("a mount namespace of its own"),
             Self::Unmount { path } => write!(f, "{}", path.display()),
-            Self::PidNamespace { .. } => f.write_str("an init of its own"),
         }
     }
 }
@@ -93,6 +98,9 @@ pub struct Program {
     pub workdir: Option<PathBuf>,
     pub user: Option<UserIds>,
     pub rlimits: Vec<Rlimit>,
+    /// Nothing that it starts gains rights.
+    #[serde(default)]
+    pub no_new_privileges: bool,
     /// Files to write `0` to before the program runs, as `Group::join_files` gives them.
     pub join: Vec<PathBuf>,
     /// Done by the program's own process before it becomes the program: nobody else sees it.

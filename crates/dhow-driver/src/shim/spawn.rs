@@ -189,6 +189,11 @@ impl Image {
     }
 }
 
+/// The file that a program is run from.
+pub fn file_of(program: &Program) -> Option<PathBuf> {
+    look_up(program.argv.first()?, program)
+}
+
 /// A name without a slash is looked up as a shell would.
 fn look_up(name: &str, program: &Program) -> Option<PathBuf> {
     if name.contains('/') {
@@ -263,6 +268,9 @@ fn enter(program: &Program, stdio: &Stdio) -> Result<(), ChildFailure> {
         unistd::setgid(Gid::from_raw(user.gid)).map_err(at(Step::User))?;
         unistd::setuid(Uid::from_raw(user.uid)).map_err(at(Step::User))?;
     }
+    if program.no_new_privileges {
+        nix::sys::prctl::set_no_new_privs().map_err(at(Step::User))?;
+    }
     // As the user: a folder that it may not enter is an error, whoever the daemon is.
     let workdir = program
         .workdir
@@ -272,7 +280,7 @@ fn enter(program: &Program, stdio: &Stdio) -> Result<(), ChildFailure> {
 }
 
 /// Does one preparation to the calling process.
-pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
+fn set_up(preparation: &SetUp) -> nix::Result<()> {
     match preparation {
         SetUp::PrivateMounts => {
             unshare(CloneFlags::CLONE_NEWNS)?;
@@ -281,7 +289,6 @@ pub fn set_up(preparation: &SetUp) -> nix::Result<()> {
             mount(None::<&Path>, "/", None::<&Path>, flags, None::<&Path>)
         }
         SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH),
-        SetUp::PidNamespace { link, join } => super::init::make(link, join),
     }
 }
 

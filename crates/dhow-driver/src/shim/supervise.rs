@@ -9,12 +9,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dhow_disk::{Dir, Outlives};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::OFlags;
 
 use super::identity::{self, ProcessId};
-use super::protocol::{Failure, Program, Reply, SetUp, ShimSpec, Step, Workload};
+use super::init;
+use super::privileges;
+use super::protocol::{Failure, Program, Reply, ShimSpec, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
     EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
@@ -68,7 +71,6 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
     let ShimSpec {
         dir,
         log,
-        before,
         workload,
         group,
         after,
@@ -84,9 +86,10 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
         pump,
         group,
         ended: Vec::new(),
+        restricted: None,
         only: None,
     };
-    let main = match shim.start(&before, workload, outputs) {
+    let main = match shim.start(workload, outputs) {
         Ok(process) => process,
         Err(failure) => {
             shim.undo_start();
@@ -107,21 +110,15 @@ struct Shim {
     group: Option<Group>,
     /// Children that have ended and whose end somebody may ask for.
     ended: Vec<(u32, ExitStatus)>,
+    /// A program that was kept from gaining rights.
+    restricted: Option<Program>,
     /// The one child whose end is kept. Until the start is done any may turn out to be the workload.
     only: Option<u32>,
 }
 
 impl Shim {
-    fn start(
-        &mut self,
-        before: &[SetUp],
-        workload: Workload,
-        outputs: super::pump::Outputs,
-    ) -> Result<ProcessId, Failure> {
+    fn start(&mut self, workload: Workload, outputs: super::pump::Outputs) -> Result<ProcessId, Failure> {
         reserve_exit(&self.hold.folder).map_err(|error| self.unrecorded(&error, EXIT_RESERVED_FILE))?;
-        for preparation in before {
-            prepare(preparation)?;
-        }
         let stdin =
             fs::File::open("/dev/null").map_err(|error| Failure::io(Step::Stdio, &error, "/dev/null"))?;
         // Dropped at the end of the start: only the workload holds the writing ends then.
@@ -134,17 +131,29 @@ impl Shim {
             Workload::Program(program) => {
                 let waiting = spawn::prepare(&program, &stdio)?;
                 self.record(waiting.process)?;
-                waiting.release()
+                let process = waiting.release()?;
+                if program.no_new_privileges {
+                    // A few lines of what it writes, for a hint where it fails.
+                    self.pump.keep_recent();
+                    self.restricted = Some(program);
+                }
+                Ok(process)
             }
             Workload::Starter {
                 create,
                 pid_file,
                 start,
+                init,
             } => {
                 self.pump.keep_recent();
+                let made = init.map(|init| init::make(&init.link, &init.join));
+                let waiting = made.transpose().map_err(init_failed)?;
                 self.starter(&create, &stdio)?;
                 let process = self.started_process(&pid_file)?;
                 self.record(process)?;
+                if let Some(init) = waiting {
+                    init.join(process.pid).map_err(init_failed)?;
+                }
                 if let Some(start) = start {
                     self.starter(&start, &stdio)?;
                 }
@@ -266,6 +275,13 @@ impl Shim {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.pump.log.close(stream, unix_us());
         }
+        let said = self.pump.take_recent();
+        if matches!(status, ExitStatus::Code(code) if code != 0)
+            && let Some(program) = &self.restricted
+            && privileges::may_miss_them(program, &said)
+        {
+            self.pump.log.notice(privileges::HINT, unix_us());
+        }
         for program in after {
             self.run_after(program);
         }
@@ -338,8 +354,8 @@ impl Shim {
     }
 }
 
-fn prepare(preparation: &SetUp) -> Result<(), Failure> {
-    spawn::set_up(preparation).map_err(|errno| Failure::new(Step::SetUp, errno, preparation.to_string()))
+fn init_failed(errno: Errno) -> Failure {
+    Failure::new(Step::SetUp, errno, "an init of its own")
 }
 
 fn read_pid_file(path: &Path) -> Result<u32, Failure> {

@@ -1,6 +1,6 @@
-//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable` are
-//! for the zygote, the shim and the command runner, which are single-threaded: `zygote::main` refuses to run
-//! otherwise.
+//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable`, and those
+//! that give rights up for good, are for the zygote, the shim and the command runner, which are single-threaded:
+//! `zygote::main` refuses to run otherwise.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -45,6 +45,82 @@ fn close_range(first: nix::libc::c_uint, what: Inherited) -> io::Result<()> {
     // number because musl has no function for it.
     let result =
         unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, nix::libc::c_uint::MAX, flags) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Puts the calling thread under a system call filter.
+pub fn set_call_filter(instructions: &[nix::libc::sock_filter]) -> io::Result<()> {
+    let program = nix::libc::sock_fprog {
+        len: u16::try_from(instructions.len()).map_err(io::Error::other)?,
+        filter: instructions.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads the program, whose length is that of the slice, during the call, and changes
+    // neither; both outlive it.
+    let result = unsafe {
+        nix::libc::prctl(
+            nix::libc::PR_SET_SECCOMP,
+            nix::libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        )
+    };
+    result_of(result.into())
+}
+
+/// Gives the calling thread these capabilities and no other; it must have them.
+pub fn set_capabilities(keep: &[u8]) -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    // Sets of 64, in two halves.
+    const VERSION_3: u32 = 0x2008_0522;
+    let set: u64 = keep
+        .iter()
+        .filter(|bit| **bit < 64)
+        .fold(0, |set, bit| set | 1 << bit);
+    let half = |shift: u32| u32::try_from(set >> shift & 0xffff_ffff).unwrap_or(0);
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    let data = [half(0), half(32)].map(|bits| Data {
+        effective: bits,
+        permitted: bits,
+        inheritable: 0,
+    });
+    // SAFETY: the kernel reads one header and, for this version, two sets; both are laid out as it wants them and
+    // outlive the call.
+    let result = unsafe { nix::libc::syscall(nix::libc::SYS_capset, &raw const header, data.as_ptr()) };
+    result_of(result)
+}
+
+/// Takes a capability away from all that this process ever runs.
+pub fn drop_from_bounding_set(capability: u8) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    let result = unsafe {
+        nix::libc::prctl(
+            nix::libc::PR_CAPBSET_DROP,
+            nix::libc::c_ulong::from(capability),
+            0,
+            0,
+            0,
+        )
+    };
+    result_of(result.into())
+}
+
+fn result_of(result: nix::libc::c_long) -> io::Result<()> {
     if result == 0 {
         Ok(())
     } else {

@@ -8,7 +8,8 @@ use dhow_core::spec::{ByteSize, CommandSpec, Cpu, Storage, Ulimit};
 use dhow_driver::driver::{Driver, ExitKind, ReplicaStart};
 use dhow_driver::logs::Stream;
 
-use crate::test_host::{Groups, TestHost, name};
+use crate::builder::{Compression, TestImage, packed, write_layout};
+use crate::test_host::{Groups, TestHost, busybox_image, name};
 
 crate::tests! {
     exit_code_and_logs: Groups::Any,
@@ -23,6 +24,9 @@ crate::tests! {
     devices_and_calls: Groups::Any,
     secrets_reach_no_disk: Groups::Any,
     an_init_is_empty: Groups::Any,
+    an_init_of_another_runtime_is_empty: Groups::Named("runc"),
+    files_that_name_hosts_are_the_replicas_own: Groups::Any,
+    only_regular_files_of_an_image_are_opened: Groups::Any,
 }
 
 async fn exit_code_and_logs(host: Arc<TestHost>) {
@@ -114,7 +118,7 @@ async fn privileged(host: Arc<TestHost>) {
 
 async fn read_only_root(host: Arc<TestHost>) {
     let mut spec =
-        host.shell("touch /x || echo refused; touch /tmp/x && echo scratch; ls -d /proc/1 /sys/fs");
+        host.shell("for file in /x /etc/hosts /etc/hostname /etc/resolv.conf; do touch $file || echo refused; done; touch /tmp/x && echo scratch; ls -d /proc/1 /sys/fs");
     spec.read_only_root_fs = true;
     spec.storage = vec![Storage::Tmpfs {
         target: "/tmp".into(),
@@ -122,7 +126,9 @@ async fn read_only_root(host: Arc<TestHost>) {
     }];
     assert_eq!(
         host.output(spec).await,
-        ["refused", "scratch", "/proc/1", "/sys/fs"]
+        [
+            "refused", "refused", "refused", "refused", "scratch", "/proc/1", "/sys/fs"
+        ]
     );
 }
 
@@ -301,7 +307,10 @@ async fn secrets_reach_no_disk(host: Arc<TestHost>) {
 /// Nothing of the host can be reached through it, even by who may look into other processes.
 async fn an_init_is_empty(host: Arc<TestHost>) {
     let mut spec = host.shell(
-        "cat /proc/1/comm; grep -E 'CapEff|CapPrm|Uid' /proc/1/status; ls -A /proc/1/root/; ls /proc/1/fd; echo $$",
+        "cat /proc/1/comm; grep -E 'CapEff|CapPrm|Uid|Seccomp:|NoNewPrivs' /proc/1/status; ls -A /proc/1/root/; \
+         ls /proc/1/fd; for kind in pid net ipc uts cgroup mnt; do \
+         [ $(stat -L -c %i /proc/1/ns/$kind) = $(stat -L -c %i /proc/self/ns/$kind) ] && echo same || echo other; \
+         done; cat /proc/1/net/dev | grep -c eth0; hostname; echo $$",
     );
     spec.init = true;
     spec.capabilities.add = vec!["SYS_PTRACE".into()];
@@ -311,8 +320,72 @@ async fn an_init_is_empty(host: Arc<TestHost>) {
         "Uid:\t65534\t65534\t65534\t65534",
         "CapPrm:\t0000000000000000",
         "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+        "same",
+        "same",
+        "same",
+        "same",
+        "same",
+        // It has no mounts but an empty folder.
+        "other",
+        "1",
+        "web-default-0",
     ];
-    assert_eq!(seen[..4], expected);
-    assert_eq!(seen.len(), 5, "{seen:?}");
-    assert_ne!(seen[4], "1");
+    assert_eq!(seen[..14], expected);
+    assert_eq!(seen.len(), 15, "{seen:?}");
+    assert_ne!(seen[14], "1");
+}
+
+async fn an_init_of_another_runtime_is_empty(host: Arc<TestHost>) {
+    an_init_is_empty(host).await;
+}
+
+/// They lie with the rest of what a replica writes, and not in the memory that all share.
+async fn files_that_name_hosts_are_the_replicas_own(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let spec =
+        host.shell("dd if=/dev/zero of=/etc/resolv.conf bs=1024 count=2048; echo ready; exec sleep 100000");
+    driver
+        .start(&ReplicaStart::new(name(0), Arc::new(spec)))
+        .await
+        .unwrap();
+    host.until_ready(0).await;
+    let replica = std::fs::read_dir(host.dir.join("run"))
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap();
+    let written = std::fs::metadata(replica.path().join("names/resolv.conf")).unwrap();
+    assert_eq!(written.len(), 2 << 20);
+    driver.remove(&name(0)).await.unwrap();
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+/// Opening a device may do something by itself.
+async fn only_regular_files_of_an_image_are_opened(host: Arc<TestHost>) {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Char);
+    header.set_mode(0o644);
+    header.set_size(0);
+    header.set_device_major(1).unwrap();
+    header.set_device_minor(5).unwrap();
+    tar.append_data(&mut header, "etc/passwd", &[][..]).unwrap();
+    let layer = packed(tar.into_inner().unwrap(), Compression::None);
+    let mut image = busybox_image();
+    image.layers.push(layer);
+    let image = TestImage::new(image.layers);
+    write_layout(&host.dir.join("hostile"), &[("latest", &image)]);
+    let mut spec = host.shell("true");
+    let name_of_it = format!("oci:{}:latest", host.dir.join("hostile").display());
+    spec.image = Some(dhow_core::spec::ImageSpec::named(&name_of_it));
+    let start = ReplicaStart::new(name(0), Arc::new(spec));
+    let error = host.driver().start(&start).await.unwrap_err();
+    let text = dhow_driver::driver::error_chain(&error);
+    assert!(
+        text.contains("/etc/passwd") && text.contains("it is a device, not a regular file"),
+        "{text}"
+    );
+    assert_eq!(host.leftovers(), Vec::<String>::new());
 }

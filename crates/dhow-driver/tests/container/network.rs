@@ -13,6 +13,7 @@ crate::tests! {
     two_listen_on_the_same_port: Groups::Any,
     twenty_start_at_once: Groups::Any,
     all_addresses_are_taken: Groups::Any,
+    others_are_not_let_in: Groups::Any,
 }
 
 async fn ask(driver: &ContainerDriver, index: u32) -> String {
@@ -102,4 +103,96 @@ async fn all_addresses_are_taken(host: Arc<TestHost>) {
     for (name, _) in driver.list().await.unwrap() {
         driver.remove(&name).await.unwrap();
     }
+}
+
+/// A neighbour of this host, with a route to the replicas by it.
+struct Neighbour {
+    name: String,
+}
+
+impl Neighbour {
+    const HOST: &str = "10.233.78.1";
+    const ADDRESS: &str = "10.233.78.2";
+
+    fn new(replicas: IpAddr) -> Self {
+        let name = format!("dhn{}", std::process::id());
+        let neighbour = Self { name };
+        let (name, peer) = (&neighbour.name, format!("{}p", neighbour.name));
+        for words in [
+            vec!["netns", "add", name],
+            vec![
+                "link", "add", name, "type", "veth", "peer", "name", &peer, "netns", name,
+            ],
+            vec!["address", "add", "10.233.78.1/30", "dev", name],
+            vec!["link", "set", name, "up"],
+            vec!["-n", name, "address", "add", "10.233.78.2/30", "dev", &peer],
+            vec!["-n", name, "link", "set", &peer, "up"],
+            vec![
+                "-n",
+                name,
+                "route",
+                "add",
+                &replicas.to_string(),
+                "via",
+                Self::HOST,
+            ],
+        ] {
+            let done = std::process::Command::new("ip").args(&words).status().unwrap();
+            assert!(done.success(), "ip {words:?}");
+        }
+        neighbour
+    }
+
+    /// Does something on a thread that is there.
+    fn there<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = std::fs::File::open(format!("/run/netns/{}", self.name)).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        // The namespace takes its end of the pair along, and with it the other.
+        let _ = std::process::Command::new("ip")
+            .args(["netns", "delete", &self.name])
+            .status();
+    }
+}
+
+/// Replicas reach others and are answered; others reach them by endpoints alone.
+async fn others_are_not_let_in(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let text = "mkdir /www; echo here > /www/who; httpd -p 8080 -h /www; echo ready; exec sleep 100000";
+    let start = ReplicaStart::new(name(0), Arc::new(host.shell(text)));
+    driver.start(&start).await.unwrap();
+    host.until_ready(0).await;
+    let address = driver.address(&name(0)).await.unwrap().unwrap();
+    let neighbour = Neighbour::new(address);
+    let answer = neighbour.there(|| {
+        let listener = std::net::TcpListener::bind((Neighbour::ADDRESS, 8081)).unwrap();
+        std::thread::spawn(move || {
+            use std::io::{Read, Write};
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 512];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nanswered\n").unwrap();
+        })
+    });
+    let url = format!("http://{}:8081/", Neighbour::ADDRESS);
+    let seen = host.exec(0, &["wget", "-q", "-O", "-", &url]).await;
+    assert_eq!(String::from_utf8_lossy(&seen.stdout), "answered\n", "{seen:?}");
+    answer.join().unwrap();
+    let refused = neighbour.there(|| {
+        let limit = std::time::Duration::from_secs(1);
+        std::net::TcpStream::connect_timeout(&(address, 8080).into(), limit)
+    });
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    assert_eq!(ask(&driver, 0).await, "here");
+    driver.remove(&name(0)).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! What goes wrong, and what is said about it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 
 use base64::Engine as _;
 use dhow_driver::image::{
@@ -346,7 +346,7 @@ async fn a_disk_that_is_full() {
     for (tag, size_bytes) in [("unpack", 3 << 20), ("download", 8 << 20)] {
         let reference = registry.push("app", tag, &TestImage::new(vec![large_layer("big", size_bytes)]));
         let error = failure(&store, &reference).await;
-        assert!(matches!(error, ImageError::DiskFull { .. }), "{tag}: {error:?}");
+        assert!(matches!(error, ImageError::NoRoom { .. }), "{tag}: {error:?}");
         assert!(error.to_string().contains("dhow image prune"), "{error}");
         assert!(store.names("layers/sha256").is_empty());
     }
@@ -363,6 +363,11 @@ impl SmallDisk {
         let flags = rustix::mount::MountFlags::empty();
         rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str())).unwrap();
         Self(path.to_owned())
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.0).unwrap();
+        (found.f_blocks - found.f_bavail) * found.f_frsize
     }
 }
 
@@ -390,4 +395,51 @@ async fn without_root_it_is_said_at_once() {
         .await
         .unwrap_err();
     assert!(matches!(error, ImageError::NotRoot { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn layers_that_do_not_fit_the_disk() {
+    if !is_root("layers_that_do_not_fit_the_disk") {
+        return;
+    }
+    let registry = TestRegistry::start().await;
+    let store = TestStore::new();
+    let disk = SmallDisk::mount(&store.path(), "16m");
+    // 64 MiB that were compressed to almost nothing, and a layer that is too large as it is.
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(64 << 20);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "zeros", std::io::repeat(0).take(64 << 20))
+        .unwrap();
+    let bomb = TestImage::new(vec![packed(tar.into_inner().unwrap(), Compression::Gzip)]);
+    let large = TestImage::new(vec![large_layer("random", 20 << 20)]);
+    registry.push("bomb", "1", &bomb);
+    registry.push("large", "1", &large);
+    for name in ["bomb", "large"] {
+        let error = failure(&store, &format!("{}/{name}:1", registry.host)).await;
+        let ImageError::NoRoom {
+            needed_bytes,
+            spare_bytes,
+            ..
+        } = error
+        else {
+            panic!("{name}: {error:?}")
+        };
+        assert!(needed_bytes > spare_bytes && spare_bytes > 10 << 20, "{name}");
+        assert!(
+            disk.used_bytes() < 1 << 20,
+            "{name} left {} bytes",
+            disk.used_bytes()
+        );
+    }
+    assert_eq!(
+        registry.requests("GET /v2/large/blobs").len(),
+        1,
+        "only its configuration is fetched"
+    );
+    registry.push("small", "1", &small());
+    pull(&store.open(), &format!("{}/small:1", registry.host))
+        .await
+        .unwrap();
 }

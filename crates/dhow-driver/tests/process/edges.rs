@@ -25,6 +25,7 @@ crate::tests! {
     leftovers_of_an_ended_workload: Groups::Without,
     real_time_signals: Groups::Use,
     a_full_disk: Groups::Without,
+    nothing_gains_rights: Groups::Use,
 }
 
 async fn output(host: &TestHost, start: &ReplicaStart) -> Vec<String> {
@@ -339,4 +340,25 @@ async fn a_full_disk(host: Arc<TestHost>) {
         !tail.is_empty() && tail.iter().all(|line| line.text != "100000"),
         "the disk was not full"
     );
+}
+
+/// A spec from before there was the field keeps what it had.
+async fn nothing_gains_rights(host: Arc<TestHost>) {
+    let start = |setting| {
+        let text = "grep NoNewPrivs /proc/self/status; echo ping: Operation not permitted; exit 3";
+        let mut start = host.shell(0, text);
+        let mut spec = (*start.spec).clone();
+        spec.no_new_privileges = setting;
+        start.spec = Arc::new(spec);
+        start
+    };
+    for (setting, flag) in [(Some(true), "1"), (Some(false), "0"), (None, "0")] {
+        let lines = output(&host, &start(setting)).await;
+        assert_eq!(lines[0], format!("NoNewPrivs:\t{flag}"), "{setting:?}");
+        let hinted = lines
+            .iter()
+            .any(|line| line.contains("`no_new_privileges: false`"));
+        assert_eq!(hinted, setting == Some(true), "{lines:?}");
+        host.driver().remove(&name(0)).await.unwrap();
+    }
 }

@@ -38,7 +38,6 @@ fn spec(lock: &StartLock, workload: Workload, after: Vec<Program>) -> ShimSpec {
     ShimSpec {
         dir: lock.dir.clone(),
         log: LogLimits::default(),
-        before: Vec::new(),
         workload,
         group: None,
         after,
@@ -62,7 +61,8 @@ async fn starter_leaves_a_workload(host: Arc<TestHost>) {
     let workload = Workload::Starter {
         create: shell(&host, &create),
         pid_file: pid_file.clone(),
-        start: Some(start),
+        start: Some(Box::new(start)),
+        init: None,
     };
     let process = host
         .shim
@@ -90,6 +90,7 @@ async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
         create,
         pid_file: lock.dir.join("pid"),
         start: None,
+        init: None,
     };
     let error = host
         .shim
@@ -112,7 +113,7 @@ async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
     assert_eq!(host.leftovers(), Vec::<String>::new());
 }
 
-/// What a shim does to its mounts is seen by its workload and nobody else.
+/// What a workload does to its mounts before its start is seen by nobody else.
 async fn a_mount_is_hidden_from_one_workload(host: Arc<TestHost>) {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
     if !nix::unistd::geteuid().is_root() {
@@ -130,9 +131,9 @@ async fn a_mount_is_hidden_from_one_workload(host: Arc<TestHost>) {
     )
     .unwrap();
     std::fs::write(point.join("inside"), "").unwrap();
-    let list = shell(&host, &format!("ls {} | wc -l", point.display()));
-    let mut spec = spec(&lock, Workload::Program(list), Vec::new());
-    spec.before = vec![SetUp::PrivateMounts, SetUp::Unmount { path: point.clone() }];
+    let mut list = shell(&host, &format!("ls {} | wc -l", point.display()));
+    list.set_up = vec![SetUp::PrivateMounts, SetUp::Unmount { path: point.clone() }];
+    let spec = spec(&lock, Workload::Program(list), Vec::new());
     let started = host.shim.supervise(spec, &lock).await;
     let exit = dirs.wait(&name(0)).await;
     let still_here = point.join("inside").exists();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dhow_core::command::{Command, RequestId};
+use dhow_core::spec::policy::FilePolicy;
 use dhow_wire::token::CaFingerprint;
 use ed25519_dalek::SigningKey;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,8 @@ pub struct Api {
     pub worker_tokens: Option<WorkerTokenKey>,
     /// Where everything durable goes: its disk must have room. None where nothing is kept.
     pub data_dir: Option<PathBuf>,
+    /// What files must not ask for here.
+    pub policy: Arc<FilePolicy>,
 }
 
 /// The API and when it ends: open streams end with the token.

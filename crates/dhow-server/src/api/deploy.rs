@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use dhow_core::command::{Command, DeploymentCommand, Outcome};
 use dhow_core::spec::DeploymentSpec;
 use dhow_wire::api::Deployed;
-use dhow_wire::{ProblemCode, parse_deployment};
+use dhow_wire::{ProblemCode, parse_deployment_under};
 use serde::Deserialize;
 
 use super::caller::Caller;
@@ -50,7 +50,7 @@ pub(super) async fn deploy(
     caller: Caller,
     request: Request,
 ) -> Answer<Json<Deployed>> {
-    let (bytes, mut spec) = read_spec(source, request).await?;
+    let (bytes, mut spec) = read_spec(&context, source, request).await?;
     resolve_digests(
         context.manager().door().as_ref(),
         &context.manager().state(),
@@ -70,6 +70,7 @@ pub(super) async fn deploy(
 
 /// Reads the body as a deployment file. Variables of the client's environment are the client's to resolve.
 pub(super) async fn read_spec(
+    context: &Context,
     source: Source,
     request: Request,
 ) -> Answer<(axum::body::Bytes, DeploymentSpec)> {
@@ -84,7 +85,10 @@ pub(super) async fn read_spec(
         .collect();
     let read = text(&bytes)?.to_owned();
     // A file of a megabyte takes a while to read.
-    let parsed = tokio::task::spawn_blocking(move || parse_deployment(&read, &name, &|_| None));
+    let policy = Arc::clone(&context.api.policy);
+    let parsed = tokio::task::spawn_blocking(move || {
+        parse_deployment_under(&read, &name, &|_| None, &|spec| policy.check(spec))
+    });
     let spec = parsed
         .await
         .map_err(|_| ApiProblem::new(ProblemCode::Internal, "reading the deployment file failed"))??;

@@ -26,7 +26,7 @@ pub(super) async fn plan(
     Query(source): Query<Source>,
     request: Request,
 ) -> Answer<Json<DeploymentPlan>> {
-    let (_, mut spec) = read_spec(source, request).await?;
+    let (_, mut spec) = read_spec(&context, source, request).await?;
     let manager = context.manager().clone();
     resolve_digests(manager.door().as_ref(), &manager.state(), &mut spec).await;
     // A plan of a large cluster is work.

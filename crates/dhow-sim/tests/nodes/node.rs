@@ -75,6 +75,7 @@ impl Node {
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(&session) as Arc<dyn Session>,
+            policy: Default::default(),
         });
         let agent = agent.await.unwrap();
         let agent = tokio::spawn(async move { agent.run(CancellationToken::new()).await.unwrap() });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use dhow_core::spec::{ByteSize, Cpu};
+use dhow_core::spec::{ByteSize, Cpu, Policy};
 use serde::Serialize;
 
 use super::cluster_mode::ClusterMode;
@@ -33,6 +33,8 @@ pub struct DaemonConfig {
     pub labels: BTreeMap<String, String>,
     pub resources: NodeResources,
     pub log: LogConfig,
+    /// What is forbidden on this node, and in files that its API takes.
+    pub policy: Policy,
 }
 
 impl DaemonConfig {

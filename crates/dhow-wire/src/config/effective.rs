@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use dhow_core::spec::Policy;
 use dhow_core::spec::check::SpecFinding;
 
 use super::check;
@@ -42,6 +43,7 @@ pub(super) struct Draft {
     pub labels: BTreeMap<String, String>,
     pub resources: NodeResources,
     pub log: LogConfig,
+    pub policy: Policy,
 }
 
 impl Draft {
@@ -71,6 +73,7 @@ impl Draft {
             labels,
             resources: self.resources,
             log: self.log,
+            policy: self.policy,
         }
     }
 }
@@ -226,6 +229,7 @@ impl Given {
                 level: self.log_level.or(file.log_level).unwrap_or_default(),
                 format: self.log_format.or(file.log_format).unwrap_or_default(),
             },
+            policy: file.policy,
         }
     }
 

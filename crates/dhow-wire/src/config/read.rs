@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use dhow_core::spec::Policy;
+use dhow_core::spec::check::quoted;
+
 use super::cluster_mode::ClusterMode;
 use super::daemon_config::NodeResources;
 use super::log::{LogFormat, LogLevel};
 use super::modes;
 use super::values::{self, Wrong};
-use crate::document::{Decoder, Fields, Kind, Node, cpu, loose_text, size, text, text_map};
+use crate::document::{Decoder, Fields, Kind, Node, cpu, flag, list, loose_text, size, text, text_map};
 
 /// What the file says; what it leaves out stays open.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,7 @@ pub(super) struct ConfigFile {
     pub resources: NodeResources,
     pub log_level: Option<LogLevel>,
     pub log_format: Option<LogFormat>,
+    pub policy: Policy,
 }
 
 pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
@@ -65,6 +69,9 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         resources: fields.optional("resources", resources).unwrap_or_default(),
         log_level: None,
         log_format: None,
+        policy: fields
+            .optional_or_say("policy", ONLY_ABSENT_POLICY, policy)
+            .unwrap_or_default(),
     };
     if let Some((level, format)) = fields.optional("log", log) {
         (file.log_level, file.log_format) = (level, format);
@@ -116,6 +123,53 @@ fn resources(decoder: &mut Decoder, node: &Node) -> Option<NodeResources> {
     };
     fields.close();
     Some(resources)
+}
+
+const ONLY_ABSENT_POLICY: &str =
+    "only an absent `policy` allows everything: remove the line, or write what is forbidden";
+const ONLY_ABSENT_BINDS: &str =
+    "only absent `host_binds` allow every folder: remove the line, or write `[]` to allow none";
+const FOLDERS: &str = "write the folders whose contents may be bound, such as `[/srv, /data]`";
+
+fn folder(decoder: &mut Decoder, node: &Node) -> Option<String> {
+    let folder = path(decoder, node)?;
+    if folder.starts_with('/') && !folder.split('/').any(|part| part == "..") {
+        return Some(folder);
+    }
+    let message = format!("{} is no whole path of a folder", quoted(&folder));
+    decoder.fail(
+        node.span,
+        message,
+        "begin with `/`, and leave `..` out".to_owned(),
+    )
+}
+
+fn policy(decoder: &mut Decoder, node: &Node) -> Option<Policy> {
+    let mut fields = Fields::open(
+        decoder,
+        node,
+        "`policy`",
+        "`{ privileged: false, host_binds: [/srv] }`",
+    )?;
+    fields.elsewhere(&[
+        ("capabilities", "write `added_capabilities: false`"),
+        ("root", "write `root_processes: false`"),
+        ("binds", "write `host_binds: [/srv]`"),
+    ]);
+    let all = Policy::default();
+    let host_binds = fields.optional_or_say("host_binds", ONLY_ABSENT_BINDS, |decoder, node| {
+        let expected = "a list of folders";
+        list(decoder, node, expected, FOLDERS, || "/".into(), folder)
+    });
+    let policy = Policy {
+        root_processes: fields.or("root_processes", all.root_processes, flag),
+        privileged: fields.or("privileged", all.privileged, flag),
+        added_capabilities: fields.or("added_capabilities", all.added_capabilities, flag),
+        devices: fields.or("devices", all.devices, flag),
+        host_binds,
+    };
+    fields.close();
+    Some(policy)
 }
 
 fn log(decoder: &mut Decoder, node: &Node) -> Option<(Option<LogLevel>, Option<LogFormat>)> {

@@ -159,4 +159,6 @@ fn read_host(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     spec.devices = fields.or("devices", Vec::new(), list_of("a list", "such as `[/dev/fuse]`"));
     spec.privileged = fields.or("privileged", false, flag);
     spec.init = fields.or("init", false, flag);
+    let no_new_privileges = fields.optional("no_new_privileges", flag);
+    spec.no_new_privileges = Some(no_new_privileges.unwrap_or(!spec.privileged));
 }

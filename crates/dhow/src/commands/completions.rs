@@ -19,6 +19,6 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "dhow", &mut script);
-    output::stream(&script)?;
+    output::raw_stdout(&script)?;
     Ok(Exit::Done)
 }

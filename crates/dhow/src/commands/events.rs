@@ -128,12 +128,12 @@ impl Printer {
 
     fn print(&mut self, client: &Client, value: Value) -> anyhow::Result<Reader> {
         match (self.json, self.follow) {
-            (true, true) => output::stream(format!("{value}\n").as_bytes()),
+            (true, true) => output::stream(&format!("{value}\n")),
             (true, false) => {
                 self.list.push(value);
                 Ok(Reader::There)
             }
-            (false, _) => output::stream(line(&client.decode(value)?).as_bytes()),
+            (false, _) => output::stream(&line(&client.decode(value)?)),
         }
     }
 

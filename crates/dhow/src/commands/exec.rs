@@ -51,7 +51,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let result = loop {
         match output_side.next().await {
             Ok(Some(ExecServerFrame::Stdout(bytes))) => {
-                if output::stream(&bytes)? == Reader::Gone {
+                if output::raw_stdout(&bytes)? == Reader::Gone {
                     break Ok(Exit::Done);
                 }
             }

@@ -27,7 +27,7 @@ const AWAY_WAIT: Duration = Duration::from_millis(500);
 /// Show what replicas wrote to stdout and stderr
 ///
 /// Lines of several replicas are put together by time. With `-f` a restart of the daemon loses no line and repeats
-/// none.
+/// none. On a terminal escape sequences are shown rather than obeyed, except colours.
 #[derive(clap::Args)]
 pub struct Args {
     /// A deployment, a service or a replica of it; an exact service name wins
@@ -50,6 +50,10 @@ pub struct Args {
     #[arg(long)]
     no_prefix: bool,
 
+    /// Write what replicas wrote as it is: a terminal obeys escape sequences in it
+    #[arg(long)]
+    raw: bool,
+
     /// Print the API's JSON on stdout, a document for each line
     #[arg(long, conflicts_with_all = ["timestamps", "no_prefix"])]
     json: bool,
@@ -60,6 +64,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         timestamps: args.timestamps,
         prefix: !args.no_prefix,
         json: args.json,
+        raw: args.raw,
     };
     let query = LogQuery {
         deployment: args.target.deployment.clone(),

@@ -160,6 +160,7 @@ async fn bring_up(
         timestamps: false,
         prefix: true,
         json: false,
+        ..LogForm::default()
     };
     tokio::select! {
         followed = print_logs(client, &query, form) => followed,

@@ -122,6 +122,7 @@ impl Worker<'_> {
             drivers: host.drivers.clone(),
             balancer: host.balancer.clone(),
             session: Arc::clone(&removable) as _,
+            policy: self.config.policy.clone(),
         });
         let agent = agent.await.context("the agent cannot be started")?;
         let (end, handle) = (CancellationToken::new(), agent.handle());

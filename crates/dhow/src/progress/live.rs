@@ -8,7 +8,7 @@ use dhow_wire::api::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::text::{Phase, words_with_bytes};
-use crate::output::{Paint, Painter, cut, paint_stderr, raw_stderr};
+use crate::output::{Paint, Painter, cut, paint_stderr, raw_stderr, visible};
 
 /// How often a spinner turns.
 const TICK: Duration = Duration::from_millis(120);
@@ -45,10 +45,10 @@ impl Live {
                 line
             });
             let phase = Phase::of(service);
-            let text = cut(&words_with_bytes(service), MESSAGE_CHARS_MAX);
+            let text = cut(&visible(&words_with_bytes(service)), MESSAGE_CHARS_MAX);
             line.set_prefix(
                 self.painter
-                    .apply(&format!("{:width$}", service.name), Paint::Bold),
+                    .apply(&format!("{:width$}", visible(&service.name)), Paint::Bold),
             );
             let mark = match phase {
                 Phase::Healthy => "✔ ",
@@ -66,7 +66,7 @@ impl Live {
 
     pub fn note(&self, text: &str) {
         // A terminal that cannot be written to shows nothing of the rest either.
-        let _ = self.screen.println(text);
+        let _ = self.screen.println(visible(text));
     }
 
     /// Ctrl-C at a terminal leaves `^C` on a line of its own below: that goes first, so that the rest is where it was

@@ -171,6 +171,10 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
         worker_tokens: None,
         data_dir: None,
+        policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {
+            policy: Default::default(),
+            host: dhow_core::spec::policy::WordsOnly { runs_as_root: false },
+        }),
     };
     let key = ClusterKey::generate().unwrap();
     let node = NodeTls::new(&key, NODE, now_unix_secs).unwrap();

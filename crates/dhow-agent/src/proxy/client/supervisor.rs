@@ -246,6 +246,8 @@ impl Supervisor {
             if generation != current && !running.contains(&generation) {
                 let removed = self.dirs.remove(&self.name(generation), None).await;
                 removed.map_err(ProxyError::Record)?;
+                // A proxy that is not root any more cannot remove its own.
+                let _ = socket::remove(self.dir(), &protocol::socket_name(generation));
             }
         }
         Ok(())
@@ -270,7 +272,6 @@ impl Supervisor {
         let spec = ShimSpec {
             dir: lock.dir.clone(),
             log: self.config.log,
-            before: Vec::new(),
             workload: Workload::Program(self.program(generation)),
             group: None,
             after: Vec::new(),

@@ -115,6 +115,10 @@ fn relay(
         // A backend that changes without being asked speaks what nobody here understands.
         let upgrade = upgrade.ok_or(Failed::Lost)?;
         let protocol = response.headers().get(header::UPGRADE).cloned();
+        let is_known = |protocol: &HeaderValue| protocol.to_str().is_ok_and(headers::may_change_to);
+        if protocol.as_ref().is_some_and(|protocol| !is_known(protocol)) {
+            return Err(Failed::Lost);
+        }
         let backend = hyper::upgrade::on(&mut response);
         tunnel::spawn(connection.clone(), upgrade.client, backend, lease);
         let (mut parts, _) = response.into_parts();

@@ -9,6 +9,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
+/// Goes with a wish for `h2c`, which is not passed on.
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
 /// What one connection means and the next does not. `Connection` may name more.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
@@ -55,11 +58,26 @@ pub fn without_port(host: &str) -> &str {
     }
 }
 
-/// The protocol that the client wants to change to, if it does.
+/// The protocols that the client wants to change to, if it does, as far as they are passed on.
 pub fn upgrade(parts: &Parts) -> Option<HeaderValue> {
-    let wanted = parts.headers.get(header::UPGRADE)?;
-    let is_asked = tokens(&parts.headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    (is_asked && parts.version == Version::HTTP_11).then(|| wanted.clone())
+    let is_asked =
+        tokens(&parts.headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    if !is_asked || parts.version != Version::HTTP_11 {
+        return None;
+    }
+    let wanted: Vec<&str> = tokens(&parts.headers, &header::UPGRADE)
+        .filter(|protocol| may_change_to(protocol))
+        .collect();
+    let wanted = HeaderValue::from_str(&wanted.join(", ")).ok()?;
+    (!wanted.is_empty()).then_some(wanted)
+}
+
+/// Another version of HTTP, or TLS, inside a connection that is only copied any more would carry requests past the
+/// routes, the headers that say who asks, and whatever stands in front of this proxy.
+pub fn may_change_to(protocol: &str) -> bool {
+    const NEVER: [&str; 5] = ["", "h2", "h2c", "http", "tls"];
+    let name = protocol.split('/').next().unwrap_or_default().trim();
+    !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
 }
 
 /// Turns a client's request into the backend's.
@@ -73,6 +91,7 @@ pub fn to_backend(
     strip(&mut parts.headers);
     // It was this proxy that the client waited for; the body follows by itself.
     parts.headers.remove(header::EXPECT);
+    parts.headers.remove(HTTP2_SETTINGS);
     if let Some(upgrade) = upgrade {
         keep_upgrade(&mut parts.headers, upgrade);
     }
@@ -145,7 +164,9 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 fn strip(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = tokens(headers).filter_map(|token| token.parse().ok()).collect();
+        let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+            .filter_map(|token| token.parse().ok())
+            .collect();
         for name in named {
             // Without these the message would be another one: nobody may have them taken away.
             if name != header::HOST && name != header::CONTENT_LENGTH {
@@ -158,10 +179,58 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::CONNECTION).iter();
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter();
     values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(headers: &[(&str, &str)]) -> Parts {
+        let mut request = hyper::Request::builder().header("connection", "Upgrade, HTTP2-Settings");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn another_http_inside_the_connection_is_not_passed_on() {
+        for refused in [
+            "h2c",
+            "H2C",
+            " h2c ",
+            "h2",
+            "HTTP/2.0",
+            "TLS/1.0",
+            "h2c, HTTP/2.0",
+            "",
+        ] {
+            assert_eq!(upgrade(&asking(&[("upgrade", refused)])), None, "{refused}");
+        }
+        assert_eq!(
+            upgrade(&asking(&[("upgrade", "websocket")])).unwrap(),
+            "websocket"
+        );
+        assert_eq!(
+            upgrade(&asking(&[("upgrade", "h2c, websocket")])).unwrap(),
+            "websocket"
+        );
+        let twice = asking(&[("upgrade", "websocket"), ("upgrade", "h2c")]);
+        assert_eq!(upgrade(&twice).unwrap(), "websocket");
+        let mut parts = asking(&[("upgrade", "h2c"), ("http2-settings", "AAMAAABk")]);
+        let (host, peer) = (
+            HeaderValue::from_static("h"),
+            HeaderValue::from_static("192.0.2.1"),
+        );
+        to_backend(&mut parts, host, &peer, None).unwrap();
+        for gone in ["upgrade", "http2-settings", "connection"] {
+            assert!(!parts.headers.contains_key(gone), "{gone}");
+        }
+    }
 }

@@ -4,7 +4,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::support::*;
-use crate::proxy::table::{Backend, Protocol};
+use crate::proxy::client::name_owners;
+use crate::proxy::table::{Backend, Protocol, Transport};
 
 #[tokio::test]
 async fn each_direction_of_tcp_ends_by_itself() {
@@ -114,6 +115,9 @@ async fn a_taken_port_names_its_holder_and_is_tried_again() {
     let bench = Bench::new();
     let routes = vec![route(vec![backend("a", server.addr)])];
     let applied = bench.apply(vec![listener(addr, Protocol::Http, routes)]).await;
+    assert_eq!(applied.taken, [(Transport::Stream, addr)]);
+    // As the daemon does it: the proxy may not look.
+    let applied = name_owners(applied).await;
     let [(found, Err(why))] = applied.listeners.as_slice() else {
         panic!("{applied:?}");
     };

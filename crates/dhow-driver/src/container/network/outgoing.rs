@@ -1,5 +1,6 @@
-//! The way out: forwarding and address translation for what replicas send to other networks. Done as well as
-//! the host allows; where it does not, replicas still reach the host and each other, and a notice says so.
+//! The ways between replicas and other networks. Out: forwarding and address translation for what they send. In:
+//! nothing but answers; who routes to the bridge from outside is not let through, since endpoints are served by the
+//! balancer. Done as well as the host allows; where it does not, a notice says so.
 
 use std::fs;
 use std::io::Write;
@@ -9,21 +10,29 @@ use super::Subnet;
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
-/// Switches it on; gives what does not work. Blocks, for some milliseconds, once per daemon.
+/// Lets replicas out and others not in; gives what does not work. Blocks, for some milliseconds, once per daemon.
 pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
     let mut notices = Vec::new();
     let is_on = fs::read_to_string(FORWARD).is_ok_and(|text| text.trim() == "1");
-    if !is_on && let Err(error) = fs::write(FORWARD, "1") {
-        notices.push(format!(
-            "containers cannot reach other networks: {FORWARD} cannot be switched on ({error})"
-        ));
-    }
     if let Err(why) = by_nft(bridge, subnet)
         && let Err(other) = by_iptables(bridge, subnet)
     {
+        let tools = format!("(nft: {why}; iptables: {other}); install nftables");
         notices.push(format!(
-            "containers cannot reach other networks: no address translation (nft: {why}; iptables: {other}); \
-             install nftables"
+            "containers cannot reach other networks: no address translation {tools}"
+        ));
+        if is_on {
+            notices.push(format!(
+                "whoever routes to {subnet} by this host reaches containers, past their endpoints: it forwards, and \
+                 nothing can be dropped {tools}"
+            ));
+        }
+        // A host that forwards nothing keeps containers from outside by itself.
+        return notices;
+    }
+    if !is_on && let Err(error) = fs::write(FORWARD, "1") {
+        notices.push(format!(
+            "containers cannot reach other networks: {FORWARD} cannot be switched on ({error})"
         ));
     }
     let_through(bridge);
@@ -42,20 +51,23 @@ fn let_through(bridge: &str) {
     if !String::from_utf8_lossy(&output.stdout).contains("-P FORWARD DROP") {
         return;
     }
-    for direction in ["-i", "-o"] {
+    for rule in [out_rule, answers_rule] {
         // What fails here is seen by who looks at the host's own rules.
-        let _ = run("iptables", &forward_rule("-C", direction, bridge), None)
-            .or_else(|_| run("iptables", &forward_rule("-I", direction, bridge), None));
+        let _ = run("iptables", &rule("-C", bridge), None)
+            .or_else(|_| run("iptables", &rule("-I", bridge), None));
     }
+    // Versions before this one let everything in.
+    let _ = run("iptables", &in_rule("-D", bridge), None);
 }
 
 /// Takes the rules away; those that are not there are fine.
 pub(super) fn forbid(bridge: &str, subnet: Subnet) {
     let _ = run("nft", &["delete", "table", "ip", bridge], None);
     let _ = run("iptables", &rule("-D", bridge, &subnet.to_string()), None);
-    for direction in ["-i", "-o"] {
-        let _ = run("iptables", &forward_rule("-D", direction, bridge), None);
-    }
+    let _ = run("iptables", &drop_rule("-D", bridge), None);
+    let _ = run("iptables", &out_rule("-D", bridge), None);
+    let _ = run("iptables", &answers_rule("-D", bridge), None);
+    let _ = run("iptables", &in_rule("-D", bridge), None);
 }
 
 /// One table of our own, replaced in one transaction.
@@ -63,13 +75,18 @@ fn by_nft(bridge: &str, subnet: Subnet) -> Result<(), String> {
     let rules = format!(
         "table ip {bridge} {{}}\ndelete table ip {bridge}\ntable ip {bridge} {{\n\
          chain out {{ type nat hook postrouting priority 100; policy accept;\n\
-         ip saddr {subnet} oifname != \"{bridge}\" masquerade\n}}\n}}\n"
+         ip saddr {subnet} oifname != \"{bridge}\" masquerade\n}}\n\
+         chain in {{ type filter hook forward priority 0; policy accept;\n\
+         oifname \"{bridge}\" iifname != \"{bridge}\" ct state established,related accept\n\
+         oifname \"{bridge}\" iifname != \"{bridge}\" drop\n}}\n}}\n"
     );
     run("nft", &["-f", "-"], Some(&rules))
 }
 
 fn by_iptables(bridge: &str, subnet: Subnet) -> Result<(), String> {
     let subnet = subnet.to_string();
+    run("iptables", &drop_rule("-C", bridge), None)
+        .or_else(|_| run("iptables", &drop_rule("-I", bridge), None))?;
     run("iptables", &rule("-C", bridge, &subnet), None)
         .or_else(|_| run("iptables", &rule("-A", bridge, &subnet), None))
 }
@@ -92,8 +109,35 @@ fn rule<'a>(action: &'a str, bridge: &'a str, subnet: &'a str) -> [&'a str; 13] 
     ]
 }
 
-fn forward_rule<'a>(action: &'a str, direction: &'a str, bridge: &'a str) -> [&'a str; 8] {
-    ["-w", "5", action, "FORWARD", direction, bridge, "-j", "ACCEPT"]
+/// What comes from elsewhere and answers nothing.
+fn drop_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
+    let from_outside = ["!", "-i", bridge, "-o", bridge];
+    let new = ["-m", "conntrack", "!", "--ctstate", "ESTABLISHED,RELATED"];
+    forward_rule(action, &[&from_outside[..], &new].concat(), "DROP")
+}
+
+fn out_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
+    forward_rule(action, &["-i", bridge], "ACCEPT")
+}
+
+fn answers_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
+    let state = [
+        "-o",
+        bridge,
+        "-m",
+        "conntrack",
+        "--ctstate",
+        "ESTABLISHED,RELATED",
+    ];
+    forward_rule(action, &state, "ACCEPT")
+}
+
+fn in_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
+    forward_rule(action, &["-o", bridge], "ACCEPT")
+}
+
+fn forward_rule<'a>(action: &'a str, matching: &[&'a str], what: &'a str) -> Vec<&'a str> {
+    [&["-w", "5", action, "FORWARD"], matching, &["-j", what]].concat()
 }
 
 fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<(), String> {

@@ -17,15 +17,21 @@ use crate::image::manifest::{
     Descriptor, MAX_CONFIG_BYTES, MAX_MANIFEST_BYTES, Manifest, OCI_CONFIG, OCI_LAYER, OCI_MANIFEST,
 };
 use crate::image::reference::ArchiveRef;
+use crate::image::room::Room;
 use crate::image::store::{Store, StoreError};
 use crate::image::unpack::{Decompressed, LayerInput};
 use crate::image::work::Work;
+use crate::regular_file;
 
 const MANIFEST_FILE: &str = "manifest.json";
 const LAYOUT_FILE: &str = "oci-layout";
 const INDEX_FILE: &str = "index.json";
 /// A compressed archive is unpacked beside the store first; no image is larger than this.
 const MAX_ARCHIVE_BYTES: u64 = 512 << 30;
+
+const COPY_BUFFER_BYTES: usize = 128 << 10;
+/// How much of it is written before the disk is looked at again.
+const LOOK_AGAIN_BYTES: u64 = 1 << 20;
 
 pub(crate) enum ArchiveSource {
     Layout(LayoutSource),
@@ -65,7 +71,7 @@ impl ArchiveSource {
     pub fn open(reference: &ArchiveRef, store: &Store, subject: Subject) -> Result<Self, ImageError> {
         let (path, tag) = place(reference);
         let path = &path;
-        let file = File::open(path).map_err(|error| subject.unreadable(path, error))?;
+        let file = regular_file::open(path).map_err(|error| subject.unreadable(path, error))?;
         let file = plain(file, store, &subject)?;
         let files = ArchiveFiles::scan(path, file)
             .map_err(|error| subject.bad_source(format!("it is no readable tar file ({error})")))?;
@@ -294,11 +300,22 @@ fn plain(file: File, store: &Store, subject: &Subject) -> Result<File, ImageErro
         .map_err(failed)?;
     std::fs::remove_file(&path).map_err(failed)?;
     let mut limited = stream.take(MAX_ARCHIVE_BYTES);
-    let mut buffer = vec![0; 128 << 10];
+    let room = Room::of(store.tmp_dir());
+    let mut buffer = vec![0; COPY_BUFFER_BYTES];
+    let mut left = 0;
     loop {
+        // How large it becomes is seen at its end only: it is looked at the disk again and again.
+        if left < COPY_BUFFER_BYTES as u64 {
+            room.check(LOOK_AGAIN_BYTES)
+                .map_err(|error| subject.store(error))?;
+            left = LOOK_AGAIN_BYTES;
+        }
         match limited.read(&mut buffer).map_err(bad)? {
             0 => break,
-            count => copy.write_all(&buffer[..count]).map_err(failed)?,
+            count => {
+                copy.write_all(&buffer[..count]).map_err(failed)?;
+                left -= count as u64;
+            }
         }
     }
     copy.rewind().map_err(failed)?;

@@ -1,12 +1,12 @@
 //! The files of an OCI layout, wherever they lie.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::archive_files::ArchiveFiles;
 use crate::image::digest::Digest;
 use crate::image::unpack::LayerInput;
+use crate::regular_file;
 
 /// A directory, or an archive with the same files inside.
 pub(super) enum LayoutFiles {
@@ -19,7 +19,7 @@ impl LayoutFiles {
     pub fn open(&self, name: &str) -> io::Result<(LayerInput, u64)> {
         match self {
             Self::Dir(dir) => {
-                let file = File::open(dir.join(name))?;
+                let file = regular_file::open(&dir.join(name))?;
                 let size_bytes = file.metadata()?.len();
                 Ok((Box::new(file), size_bytes))
             }

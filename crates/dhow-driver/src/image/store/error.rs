@@ -11,6 +11,15 @@ pub enum StoreError {
         "no space is left on the disk of {path}; free some (`dhow image prune` removes unused images) and try again"
     )]
     DiskFull { path: PathBuf },
+    #[error(
+        "the disk of {path} has {spare_bytes} bytes to spare for images and {needed_bytes} are needed; free some \
+         (`dhow image prune` removes unused images) and try again"
+    )]
+    NoRoom {
+        path: PathBuf,
+        needed_bytes: u64,
+        spare_bytes: u64,
+    },
     #[error("could not {doing} {path}")]
     Io {
         doing: &'static str,

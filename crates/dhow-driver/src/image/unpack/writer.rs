@@ -21,6 +21,7 @@ use super::tree::{Present, Tree, parent_refusal};
 use super::{
     DirAttributes, EntryRefusal, LayerMeta, LimitKind, META_VERSION, Privilege, UnpackError, UnpackJob,
 };
+use crate::image::room::Room;
 use crate::image::store::StoreError;
 
 const WHITEOUT_PREFIX: &[u8] = b".wh.";
@@ -28,6 +29,8 @@ const WHITEOUT_PREFIX: &[u8] = b".wh.";
 const WHITEOUT_META_PREFIX: &[u8] = b".wh..wh.";
 const OPAQUE_NAME: &[u8] = b".wh..wh..opq";
 const COPY_BUFFER_BYTES: usize = 128 << 10;
+/// How much is written before the disk is looked at again.
+const LOOK_AGAIN_BYTES: u64 = 64 << 20;
 /// A new file, before its own mode is set.
 const NEW_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -41,6 +44,7 @@ pub(super) struct LayerWriter<'a> {
     dir_times: Vec<(TarPath, (i64, u32))>,
     dir_path_bytes: u64,
     buffer: Vec<u8>,
+    room: Room,
 }
 
 impl<'a> LayerWriter<'a> {
@@ -57,6 +61,7 @@ impl<'a> LayerWriter<'a> {
             dir_times: Vec::new(),
             dir_path_bytes: 0,
             buffer: vec![0; COPY_BUFFER_BYTES],
+            room: Room::of(target),
         })
     }
 
@@ -213,6 +218,8 @@ impl<'a> LayerWriter<'a> {
             });
         }
         self.meta.size_bytes = total;
+        let data = parts.data.iter().map(|(_, length)| *length);
+        self.room.check(data.fold(0, u64::saturating_add))?;
         self.make_way(entry, parent, name)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(parent, name, flags, NEW_FILE_MODE);
@@ -241,7 +248,13 @@ impl<'a> LayerWriter<'a> {
         length: u64,
     ) -> Result<(), UnpackError> {
         let mut left = length;
+        let mut unlooked = 0;
         while left > 0 {
+            if unlooked >= LOOK_AGAIN_BYTES {
+                // Others write to the same disk.
+                self.room.check(left)?;
+                unlooked = 0;
+            }
             let wanted = self.buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let count = archive.read_data(&mut self.buffer[..wanted])?;
             if count == 0 {
@@ -250,6 +263,7 @@ impl<'a> LayerWriter<'a> {
             file.write_all(&self.buffer[..count])
                 .map_err(|error| self.failed_io("write", entry, error))?;
             left -= count as u64;
+            unlooked += count as u64;
         }
         Ok(())
     }
@@ -399,7 +413,7 @@ impl<'a> LayerWriter<'a> {
 
     fn failed_io(&self, doing: &'static str, entry: &TarEntry, error: io::Error) -> UnpackError {
         match StoreError::io(doing, self.tree.path(), error) {
-            full @ StoreError::DiskFull { .. } => UnpackError::Store(full),
+            full @ (StoreError::DiskFull { .. } | StoreError::NoRoom { .. }) => UnpackError::Store(full),
             StoreError::Io { source, .. } => UnpackError::Entry {
                 doing,
                 entry: entry.display_name(),

@@ -71,6 +71,33 @@ async fn json_of_the_spec_means_the_same_as_the_file() {
 }
 
 #[tokio::test]
+async fn a_file_that_the_policy_forbids_names_the_rule() {
+    let policy = dhow_core::spec::Policy {
+        privileged: false,
+        root_processes: false,
+        ..Default::default()
+    };
+    let world = World::new().await.under(policy);
+    let file = "version: v1\ndeployment: shop\nservices:\n  web:\n    image: nginx:1.27\n    privileged: true\n  \
+                job:\n    command: [\"true\"]\n";
+    for path in [
+        "/api/v1/deployments?source=shop.yaml",
+        "/api/v1/plan?source=shop.yaml",
+    ] {
+        let problem = world.post(path, file).await.problem(422);
+        assert_eq!(problem.findings.len(), 2, "{:?}", problem.findings);
+        let told = problem.findings.join("\n");
+        assert!(told.contains("rule `policy.root_processes`"), "{told}");
+        assert!(
+            told.contains("shop.yaml:6:17: ") && told.contains("rule `policy.privileged`"),
+            "{told}"
+        );
+    }
+    assert!(world.state().deployments.is_empty());
+    world.post("/api/v1/deployments", SHOP).await.json::<Deployed>();
+}
+
+#[tokio::test]
 async fn every_finding_is_told() {
     let world = World::new().await;
     let file = "version: v1\ndeployment: shop\nservices:\n  web:\n    imag: nginx\n    scale: { mode: fixd }\n    \

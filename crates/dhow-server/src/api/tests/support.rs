@@ -11,6 +11,7 @@ use dhow_core::amount::Amount;
 use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::replica::ReplicaEvent;
+use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::api::{LogRecord, LogStream};
 use dhow_wire::{ClusterModeName, Problem};
@@ -84,6 +85,10 @@ impl World {
             peers: PeerHttp::new(Arc::new(PlainDialer)),
             worker_tokens: None,
             data_dir: None,
+            policy: Arc::new(FilePolicy {
+                policy: Default::default(),
+                host: WordsOnly { runs_as_root: true },
+            }),
         };
         let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {
@@ -99,6 +104,14 @@ impl World {
         };
         world.register().await;
         world
+    }
+
+    /// The same daemon with a policy.
+    pub fn under(mut self, policy: dhow_core::spec::Policy) -> Self {
+        let host = WordsOnly { runs_as_root: true };
+        self.api.policy = Arc::new(FilePolicy { policy, host });
+        self.router = router(self.api.clone(), Access::new(&self.api, None), self.end.clone());
+        self
     }
 
     async fn register(&self) {

@@ -77,7 +77,7 @@ impl<'a> PullView<'a> {
         let word = output::word(&progress.state);
         match &self.bar {
             Some(bar) => {
-                bar.set_message(format!("{} {word}", self.image));
+                bar.set_message(format!("{} {word}", output::visible(self.image)));
                 if let Some(total) = progress.total_bytes {
                     bar.set_length(total);
                 }

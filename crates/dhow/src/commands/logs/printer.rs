@@ -22,6 +22,8 @@ pub struct LogForm {
     pub prefix: bool,
     /// The API's JSON instead of all this.
     pub json: bool,
+    /// What replicas wrote as it is, on a terminal too.
+    pub raw: bool,
 }
 
 /// As people read it.
@@ -31,6 +33,7 @@ impl Default for LogForm {
             timestamps: false,
             prefix: true,
             json: false,
+            raw: false,
         }
     }
 }
@@ -65,7 +68,7 @@ impl Printer {
 
     pub fn print(&mut self, record: &LogRecord, json: &str) -> anyhow::Result<Reader> {
         if self.form.json {
-            return output::stream(format!("{json}\n").as_bytes());
+            return self.write(&format!("{json}\n"));
         }
         if record.stream == LogStream::Notice {
             output::note(&format!("{}: {}", record.replica, output::one_line(&record.text)));
@@ -84,6 +87,14 @@ impl Printer {
         }
         line += &record.text;
         line.push('\n');
-        output::stream(line.as_bytes())
+        self.write(&line)
+    }
+
+    fn write(&self, text: &str) -> anyhow::Result<Reader> {
+        if self.form.raw {
+            output::raw_stdout(text.as_bytes())
+        } else {
+            output::stream(text)
+        }
     }
 }
