@@ -491,7 +491,7 @@ async fn headers_of_servers_are_taken_off_strangers() {
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let world = World::new().await;
     let router = router(&world, Some(CA));
-    for path in ["/api/v1/deployments", "/api/v1/tokens", "/api/v1/nodes/1/label"] {
+    for path in ["/api/v1/deployments", "/api/v1/tokens", "/api/v1/nodes/1/labels"] {
         let first = futures_util::stream::iter([Ok::<_, std::io::Error>("version: v1\n")]);
         let body = Body::from_stream(first.chain(futures_util::stream::pending()));
         let call = request(Method::POST, path).header("content-type", media_type(path, ""));

@@ -185,7 +185,7 @@ async fn restarts_rollbacks_and_removal() {
     assert_eq!(history[1].images, ["nginx:1.28"]);
     assert_eq!(
         (history[2].author.as_str(), history[2].created_unix_secs),
-        ("local", WALL_UNIX_SECS)
+        ("user root", WALL_UNIX_SECS)
     );
     world
         .call(Method::DELETE, "/api/v1/deployments/shop", "")
