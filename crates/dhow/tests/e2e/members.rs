@@ -216,8 +216,8 @@ fn it_does_not_matter_who_is_asked_to_deploy() {
 fn servers_without_a_key_say_what_to_type_and_go_on_with_what_runs() {
     for mode in ["raft", "static"] {
         let mut cluster = match mode {
-            "raft" => Cluster::raft("keyless", 3, Where::Loopback),
-            _ => Cluster::fixed("keyless-static", 2, Where::Loopback),
+            "raft" => Cluster::raft("no-key", 3, Where::Loopback),
+            _ => Cluster::fixed("no-key-static", 2, Where::Loopback),
         };
         cluster.nodes[0]
             .deploy("fleet", &[("it", Service::sleeper().replicas(3))])
