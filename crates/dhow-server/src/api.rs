@@ -6,6 +6,7 @@
 
 mod access;
 mod barrier;
+mod body;
 mod caller;
 mod cluster;
 mod context;
@@ -41,7 +42,7 @@ pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Peer, Principal};
 pub use context::{Api, WorkerTokenKey};
 pub use openapi::document;
 pub use router::{router, router_with};
-pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with};
+pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with, socket_group};
 pub use worker_api::{WorkerApi, serve_worker};
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub use static_mode::StaticCluster;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub node: NodeId,
-    pub api_addr: SocketAddr,
+    /// None where it answers nobody over TCP, which is alone then.
+    pub api_addr: Option<SocketAddr>,
     /// Where it takes part in consensus, in the modes that have one.
     pub raft_addr: Option<SocketAddr>,
     /// Whether it has a vote; one that is still catching up has none, and nobody has one where there is no consensus.

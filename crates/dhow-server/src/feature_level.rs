@@ -110,7 +110,7 @@ async fn all_know(cluster: &dyn Cluster, peers: &PeerHttp) -> bool {
 async fn ask(peers: &PeerHttp, member: &Member) -> Option<u32> {
     const FIRST: u32 = 1;
     let request = Request::get(FEATURE_LEVEL_PATH).body(Body::empty()).ok()?;
-    let answer = peers.send(member.node, member.api_addr, request).await.ok()?;
+    let answer = peers.send(member.node, member.api_addr?, request).await.ok()?;
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Some(FIRST),

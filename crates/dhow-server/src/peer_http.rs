@@ -1,7 +1,7 @@
 //! HTTP between members: how one server asks another one's API on behalf of a caller, and for what only a node has.
 //!
 //! Called by the API's forwarding and by the door to other nodes. Connections are kept and reused. How a connection is
-//! made, TLS between members or plain loopback, is the [`Dialer`]'s business; it must never connect to anybody but the
+//! made is the [`Dialer`]'s business; it must never connect to anybody but the
 //! node that is meant.
 
 mod tls;
@@ -44,22 +44,14 @@ pub trait Dialer: Send + Sync {
     fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>>;
 }
 
-/// Plain TCP, for clusters on one machine that have no key.
+/// Of a single node, which has nobody to call.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PlainDialer;
+pub struct NoPeers;
 
-impl Dialer for PlainDialer {
-    fn dial(&self, _: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>> {
-        Box::pin(async move {
-            if !addr.ip().is_loopback() {
-                let why = "without a cluster key only loopback is spoken to";
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-            }
-            let stream = tokio::net::TcpStream::connect(addr).await?;
-            // Questions are small and wait for their answer.
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn PeerStream>)
-        })
+impl Dialer for NoPeers {
+    fn dial(&self, _: NodeId, _: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>> {
+        let error = io::Error::new(io::ErrorKind::NotFound, "a single node has no peers");
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 

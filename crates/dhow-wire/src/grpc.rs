@@ -30,10 +30,6 @@ pub use refusal::{LeaderHint, Refusal};
 pub use report::{from_body, to_body};
 pub use usage::{from_usage, to_usage};
 
-/// The metadata with the node id that a caller claims, where connections prove nothing: on loopback without a
-/// cluster key.
-pub const NODE_CLAIM_KEY: &str = "x-dhow-node";
-
 /// The largest message either way. Parts of an assignment are far smaller, but for one spec that is as large as an
 /// entry of the log may be, 8 MiB, whose JSON may escape what its own form does not.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -27,8 +27,8 @@ pub mod worker;
 
 pub use access_token::{AccessToken, MalformedAccessToken};
 pub use config::{
-    ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources, RaftPeer,
-    Setting, StaticPeer, WorkerTierRole, load_config, parse_config,
+    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources,
+    RaftPeer, Setting, StaticPeer, WorkerTierRole, load_config, parse_config,
 };
 pub use deployment::{parse_deployment, parse_deployment_under};
 pub use document::{Finding, Findings};

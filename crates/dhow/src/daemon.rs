@@ -83,7 +83,7 @@ impl Daemon {
         tcp: TcpApi,
         cancel: CancellationToken,
     ) -> anyhow::Result<Self> {
-        let data_dir = DataDir::open(&config.data_dir)?;
+        let data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
         let clock = Arc::new(SystemClock::new());
         let node = own_node(&config.cluster);
         let security = security::read(config, node, clock.as_ref())?;
@@ -99,7 +99,7 @@ impl Daemon {
                 role: WorkerTierRole::Server,
                 peers,
                 ..
-            } => raft::start(config, node, peers, security, Arc::clone(&clock)).await?,
+            } => raft::start(config, node, peers, needed(security)?, Arc::clone(&clock)).await?,
             ClusterMode::WorkerTier {
                 role: WorkerTierRole::Worker,
                 ..
@@ -111,6 +111,7 @@ impl Daemon {
                 ..
             } => {
                 let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
+                let security = needed(security)?;
                 static_mode::start(config, node, peers, timings, security, Arc::clone(&clock)).await?
             }
         };
@@ -127,6 +128,8 @@ impl Daemon {
             plane.view.clone(),
             cancel.clone(),
         ));
+        // What was made since the start.
+        data_dir.close_entries()?;
         tracing::info!(data_dir = %config.data_dir.display(), socket = %config.socket.display(), "the daemon serves");
         Ok(Self {
             cancel,
@@ -204,6 +207,11 @@ impl Daemon {
 #[error(transparent)]
 struct SharedError<E: std::error::Error + Send + Sync + 'static>(Arc<E>);
 
+/// Reading it has failed before where a cluster has none.
+fn needed(security: Option<Security>) -> anyhow::Result<Security> {
+    security.context("a cluster needs a key")
+}
+
 /// The id that the configuration gives this node; 1 where it gives none.
 fn own_node(mode: &ClusterMode) -> NodeId {
     match mode {
@@ -218,10 +226,12 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi, security: Option<&Security>) -
     let tls = tls.transpose().context("TLS cannot be set up")?;
     let listeners = |tcp: Vec<std::net::SocketAddr>| api::Listeners {
         socket: Some(config.socket.clone()),
+        socket_group: api::socket_group(),
         tcp,
         tls: tls.clone(),
     };
-    match (api::bind(&listeners(vec![config.api_addr])).await, tcp) {
+    let wanted: Vec<_> = config.api_addr.addr().into_iter().collect();
+    match (api::bind(&listeners(wanted)).await, tcp) {
         (Ok(bound), _) => Ok(bound),
         (Err(api::BindError::Tcp { .. }), TcpApi::Optional) => {
             tracing::debug!(addr = %config.api_addr, "taken: the API is served on its Unix socket alone");
@@ -297,6 +307,6 @@ fn addr_of(
         let members = cluster.members();
         let member = members.iter().find(|member| member.node == node);
         let told = || view.state().node(node)?.info.api_addr.as_ref()?.parse().ok();
-        member.map(|member| member.api_addr).or_else(told)
+        member.and_then(|member| member.api_addr).or_else(told)
     })
 }

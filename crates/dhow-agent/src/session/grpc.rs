@@ -39,7 +39,7 @@ use link::{Link, Shared};
 use mailbox::Found;
 
 pub use backoff::Backoff;
-pub use connector::{Connector, ConnectorFuture, PlainConnector, ServerConnection};
+pub use connector::{Connector, ConnectorFuture, ServerConnection};
 pub use errand::{Errand, ErrandError, Joining};
 pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};
@@ -74,9 +74,9 @@ impl GrpcSession {
 
     /// A new certificate for the key in the request; the leaf first, as PEM.
     pub async fn renew(&self, csr_pem: String) -> Result<String, SessionError> {
-        let reply = self.call(async |open, shared| {
+        let reply = self.call(async |open| {
             let mut client = open.client.clone();
-            client.renew(shared.request(RenewRequest { csr_pem })).await
+            client.renew(Request::new(RenewRequest { csr_pem })).await
         });
         Ok(reply.await?.certificate_chain_pem)
     }
@@ -89,9 +89,9 @@ impl GrpcSession {
             revision: None,
             body: Some(body),
         };
-        let ack = self.call(async |open, shared| {
+        let ack = self.call(async |open| {
             let mut client = open.client.clone();
-            client.report_status(shared.request(report)).await
+            client.report_status(Request::new(report)).await
         });
         let ack = ack.await?;
         self.shared.pace.send_if_modified(|pace| {
@@ -105,13 +105,13 @@ impl GrpcSession {
     /// Makes a call on the open connection, once there is one; all of it has a deadline.
     async fn call<T>(
         &self,
-        call: impl AsyncFnOnce(&link::Open, &Shared) -> Result<tonic::Response<T>, Status>,
+        call: impl AsyncFnOnce(&link::Open) -> Result<tonic::Response<T>, Status>,
     ) -> Result<T, SessionError> {
         let mut number = None;
         let answered = tokio::time::timeout(CALL_TIMEOUT, async {
             let open = self.shared.opened().await?;
             number = Some(open.number);
-            Some(call(&open, &self.shared).await)
+            Some(call(&open).await)
         });
         match answered.await {
             Ok(Some(Ok(answer))) => Ok(answer.into_inner()),
@@ -190,9 +190,9 @@ impl GrpcSession {
 
     async fn fetch(&self, names: &[String]) -> Result<BTreeMap<String, String>, SessionError> {
         let names = names.to_vec();
-        let reply = self.call(async |open, shared| {
+        let reply = self.call(async |open| {
             let mut client = open.client.clone();
-            client.secrets(shared.request(SecretsRequest { names })).await
+            client.secrets(Request::new(SecretsRequest { names })).await
         });
         let secrets = reply.await?.secrets.into_iter();
         secrets.map(|secret| as_text(secret.name, secret.value)).collect()
@@ -243,19 +243,6 @@ impl Session for GrpcSession {
 impl Drop for GrpcSession {
     fn drop(&mut self) {
         self.link.abort();
-    }
-}
-
-impl Shared {
-    /// A request that says who asks, where the connection does not prove it.
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if self.options.claims_node {
-            request
-                .metadata_mut()
-                .insert(dhow_wire::grpc::NODE_CLAIM_KEY, self.options.node.0.into());
-        }
-        request
     }
 }
 

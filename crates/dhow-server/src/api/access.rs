@@ -1,6 +1,6 @@
-//! Who may call. A Unix socket is guarded by its mode; on loopback without TLS any program of this host may call, but
-//! no web page through its browser. Over TLS a certificate of the cluster says who calls, and everybody else brings a
-//! token.
+//! Who may call. A Unix socket is guarded by its mode. Over TCP, on loopback as anywhere, a certificate of the cluster
+//! says who calls, and everybody else brings a token; nobody is believed for where they come from, and nothing that a
+//! stranger writes into a header says anything about them.
 
 mod browser;
 mod principal;
@@ -22,13 +22,25 @@ use crate::services::ServiceManager;
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
 
 /// Asked by load balancers and other servers before they know anybody.
-const HEALTH: &str = "/health";
+const OPEN: [&str; 2] = ["/health", "/ready"];
 
 /// What servers ask each other.
 const INTERNAL: &str = "/api/v1/internal/";
 
 /// What workers ask. These check by themselves who calls: by the certificate, or by the token in the request.
 const OF_WORKERS: [&str; 2] = ["/api/v1/workers/", "/dhow.v1.Nodes/"];
+
+/// A read, though a file comes with it.
+const PLAN: &str = "/api/v1/plan";
+
+/// Everything that the cluster keeps, values of environments in clear among it.
+const BACKUP: &str = "/api/v1/cluster/backup";
+
+/// Headers that servers write for each other; of anybody else none is heard.
+const OWN_HEADERS: &str = "x-dhow-";
+
+/// The one that is shown instead of taken on trust: what proves a worker that cannot do gRPC.
+const WORKER_TOKEN_HEADER: &str = "x-dhow-internal-token";
 
 /// Decides who is let in.
 #[derive(Clone)]
@@ -92,41 +104,49 @@ impl Access {
     /// that say so are taken off.
     pub(super) fn check(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
         let principal = self.principal(request);
+        let is_member = matches!(
+            request.extensions().get::<Peer>(),
+            Some(Peer::Tls {
+                identity: Some(Identity::Member(_)),
+                ..
+            })
+        );
         let headers = request.headers_mut();
-        headers.remove(PRINCIPAL_HEADER);
-        headers.remove(AUTHOR_HEADER);
+        match is_member {
+            true => {
+                headers.remove(PRINCIPAL_HEADER);
+                headers.remove(AUTHOR_HEADER);
+            }
+            false => strip(headers),
+        }
         principal
     }
 
     fn principal(&self, request: &Request) -> Result<Principal, ApiProblem> {
         let path = request.uri().path();
         let is_internal = path.starts_with(INTERNAL);
+        let is_open = OPEN.contains(&path);
         let is_of_workers = OF_WORKERS.iter().any(|prefix| path.starts_with(prefix));
-        let local = match request.extensions().get::<Peer>() {
-            Some(Peer::Unix { uid }) => Principal::User { uid: *uid },
+        browser::check_site(request.headers())?;
+        match request.extensions().get::<Peer>() {
+            Some(Peer::Unix { .. }) if is_internal && self.ca.is_some() => Err(members_only()),
+            Some(Peer::Unix { uid }) => Ok(Principal::User { uid: *uid }),
+            Some(Peer::Tls { identity, .. }) => match identity {
+                Some(Identity::Member(node)) => Principal::of_member(*node, request.headers()),
+                Some(Identity::Worker(node)) if is_of_workers => Ok(Principal::Worker(*node)),
+                Some(Identity::Worker(_)) if is_open => Ok(Principal::Unknown),
+                Some(Identity::Worker(_)) => Err(forbidden("a worker may only ask for its own work")),
+                None if is_open || is_of_workers => Ok(Principal::Unknown),
+                None => self.bearer(request, is_internal),
+            },
             Some(Peer::Tcp(_)) | None => {
                 browser::check(request)?;
-                // Without a cluster key everything on loopback is believed, the other servers among it.
-                match self.ca {
-                    Some(_) => Principal::Local,
-                    None => Principal::forwarded(request.headers())?.unwrap_or(Principal::Local),
+                match is_open || is_of_workers {
+                    true => Ok(Principal::Unknown),
+                    false => self.bearer(request, is_internal),
                 }
             }
-            Some(Peer::Tls { identity, .. }) => {
-                return match identity {
-                    Some(Identity::Member(node)) => Principal::of_member(*node, request.headers()),
-                    Some(Identity::Worker(node)) if is_of_workers => Ok(Principal::Worker(*node)),
-                    Some(Identity::Worker(_)) | None if path == HEALTH => Ok(Principal::Unknown),
-                    Some(Identity::Worker(_)) => Err(forbidden("a worker may only ask for its own work")),
-                    None if is_of_workers => Ok(Principal::Unknown),
-                    None => self.bearer(request, is_internal),
-                };
-            }
-        };
-        if is_internal && self.ca.is_some() {
-            return Err(members_only());
         }
-        Ok(local)
     }
 
     fn bearer(&self, request: &Request, is_internal: bool) -> Result<Principal, ApiProblem> {
@@ -134,13 +154,13 @@ impl Access {
         if is_internal {
             return Err(members_only());
         }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match principal {
             Principal::Token {
                 role: ApiRole::Read, ..
-            } if !is_read => Err(forbidden(
-                "this token may only read; a change needs one that `dhow token create --role admin` made",
-            )),
+            } => match refused_to_readers(request) {
+                Some(why) => Err(forbidden(why)),
+                None => Ok(principal),
+            },
             principal => Ok(principal),
         }
     }
@@ -152,7 +172,8 @@ impl Access {
             .and_then(|value| value.to_str().ok());
         let Some((scheme, word)) = shown.and_then(|value| value.split_once(' ')) else {
             return refused(
-                "no token came with the request: put one into DHOW_TOKEN; `dhow token create` on a server makes it",
+                "no token came with the request: use the Unix socket, or put a token into DHOW_TOKEN (`Authorization: \
+                 Bearer …`); `dhow token create` on a server makes one",
             );
         };
         let token = AccessToken::parse(word).ok();
@@ -169,6 +190,7 @@ impl Access {
             return refused("the token has expired; `dhow token create` makes a new one");
         }
         Ok(Principal::Token {
+            id: token.id().into(),
             name: known.name.clone(),
             role: known.role,
         })
@@ -186,6 +208,32 @@ fn shown(headers: &HeaderMap) -> Option<AccessToken> {
 /// What runs a command in a replica does not go through the log, where a state that is old would be found out.
 fn is_exec(path: &str) -> bool {
     path.starts_with("/api/v1/deployments/") && path.ends_with("/exec")
+}
+
+/// Why a token that may only read does not get this, where it does not.
+fn refused_to_readers(request: &Request) -> Option<&'static str> {
+    let path = request.uri().path();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if path == BACKUP {
+        return Some(
+            "a backup holds everything, values of environments among it: it needs a token that `dhow token create \
+             --role admin` made",
+        );
+    }
+    let changes = "this token may only read; a change needs one that `dhow token create --role admin` made";
+    let is_plan = *request.method() == Method::POST && path == PLAN;
+    (!is_read && !is_plan).then_some(changes)
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let own = headers.keys().filter(|name| {
+        let name = name.as_str();
+        name.starts_with(OWN_HEADERS) && name != WORKER_TOKEN_HEADER
+    });
+    let own: Vec<_> = own.cloned().collect();
+    for name in own {
+        headers.remove(name);
+    }
 }
 
 fn forbidden(detail: &str) -> ApiProblem {

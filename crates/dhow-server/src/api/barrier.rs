@@ -100,7 +100,8 @@ impl Barrier {
     /// Asks the leader, and waits until its state is here.
     async fn is_reached(&self, leader: NodeId) -> bool {
         let members = self.api.cluster.members();
-        let Some(member) = members.iter().find(|member| member.node == leader) else {
+        let member = members.iter().find(|member| member.node == leader);
+        let Some(api_addr) = member.and_then(|member| member.api_addr) else {
             return false;
         };
         let mut request = Request::new(Body::empty());
@@ -108,7 +109,7 @@ impl Barrier {
         request
             .headers_mut()
             .insert(&FORWARDED, HeaderValue::from_static("1"));
-        let answered = self.api.peers.send(leader, member.api_addr, request).await;
+        let answered = self.api.peers.send(leader, api_addr, request).await;
         let Ok(answer) = answered else { return false };
         if !matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_FOUND) {
             return false;

@@ -46,7 +46,9 @@ pub(super) async fn show(
     }
     let members = members.iter().map(|member| ClusterMember {
         node_id: member.node.0,
-        api_addr: member.api_addr.to_string(),
+        api_addr: member
+            .api_addr
+            .map_or_else(|| "off".to_owned(), |addr| addr.to_string()),
         raft_addr: member.raft_addr.map(|addr| addr.to_string()),
         voter: member.is_voter,
         reachable: member.is_reachable,

@@ -25,8 +25,6 @@ const MEDIA_TYPES: &[&str] = &[
     "application/x-yaml",
     "text/yaml",
     "text/x-yaml",
-    "text/plain",
-    "application/octet-stream",
 ];
 
 /// The longest name of a file that findings repeat.

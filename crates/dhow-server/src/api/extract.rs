@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, header};
 use dhow_wire::ProblemCode;
 use serde::de::DeserializeOwned;
 
+use super::body;
 use super::limits::JSON_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 
@@ -86,7 +87,8 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     })
 }
 
-/// Refuses a body that says to be something else; one that says nothing is read.
+/// Refuses a body that says to be something else. One that says nothing does not get here, and where there is none
+/// nothing has to be said.
 pub(super) fn check_media_type(headers: &HeaderMap, taken: &[&str]) -> Answer<()> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
@@ -113,11 +115,14 @@ pub(super) async fn read(request: Request, bytes_max: usize) -> Answer<Bytes> {
     if announced.is_some_and(|length| length > bytes_max as u64) {
         return Err(too_large());
     }
-    let body = axum::body::to_bytes(request.into_body(), bytes_max).await;
-    body.map_err(|error| {
+    let read = axum::body::to_bytes(request.into_body(), bytes_max).await;
+    read.map_err(|error| {
         let inner = error.into_inner();
         match inner.downcast_ref::<http_body_util::LengthLimitError>() {
             Some(_) => too_large(),
+            None if body::is_late(inner.as_ref()) => {
+                ApiProblem::new(ProblemCode::RequestTimeout, body::Late.to_string())
+            }
             None => ApiProblem::bad_request("the body did not come whole"),
         }
     })

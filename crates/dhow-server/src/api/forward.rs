@@ -189,13 +189,11 @@ async fn here(context: &Context, kept: &Kept, next: Next) -> Attempt {
 
 async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
     let members = context.api.cluster.members();
-    let Some(member) = members.iter().find(|member| member.node == leader) else {
+    let member = members.iter().find(|member| member.node == leader);
+    let Some(api_addr) = member.and_then(|member| member.api_addr) else {
         return Attempt::Again(no_leader(context.api.cluster.mode()).into_response());
     };
-    let asked = context
-        .api
-        .peers
-        .send(leader, member.api_addr, kept.passed_on().await);
+    let asked = context.api.peers.send(leader, api_addr, kept.passed_on().await);
     let is_stream = kept.is_read() && kept.parts.uri.path().ends_with("/progress");
     let late = || PeerHttpError::Broken {
         node: leader,

@@ -91,6 +91,9 @@ pub(super) const WORKER_TOKEN_USES_MAX: u32 = 12_000;
 /// A client that has not sent its header by then is not waited for.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long the body of a request from outside may take: the longest of 1 MiB at 35 KiB a second.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// A long connection of another node is asked this often whether it is still there, and is over when no answer comes:
 /// a link that was cut is noticed within 5 s, which is less than the grace of a lease.
 pub(super) const PING_EVERY: Duration = Duration::from_secs(2);

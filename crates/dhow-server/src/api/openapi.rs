@@ -94,7 +94,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("400", "The request cannot be read"),
     (
         "401",
-        "Over TLS: a valid token is needed, or a certificate of the cluster",
+        "Over TCP: a valid token is needed, or a certificate of the cluster",
     ),
     (
         "403",
@@ -112,8 +112,12 @@ const ALWAYS: &[(&str, &str)] = &[
 
 /// Statuses of calls that have a body.
 const WITH_BODY: &[(&str, &str)] = &[
+    ("408", "The body did not come in time"),
     ("413", "The body is too large"),
-    ("415", "The body is of a kind that is not taken"),
+    (
+        "415",
+        "The body is of a kind that is not taken, or does not say which",
+    ),
     ("422", "The body breaks rules; `findings` says which"),
 ];
 

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::Access;
+use super::access::{Access, Principal};
 use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
-    cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics, nodes,
-    openapi, plan, progress, replicas, secrets, tokens, worker_ca, worker_tokens,
+    body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics,
+    nodes, openapi, plan, progress, replicas, secrets, tokens, worker_ca, worker_tokens,
 };
 
 /// The API as a service. Open streams end with `end`.
@@ -113,10 +113,18 @@ fn refusal(problem: ApiProblem) -> Response {
 
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match access.admit(&mut request).await {
-        Ok(principal) => request.extensions_mut().insert(principal),
+    let principal = match access.admit(&mut request).await {
+        Ok(principal) => principal,
         Err(problem) => return refusal(problem),
     };
+    if let Err(problem) = body::check_kind(&request) {
+        return problem.into_response();
+    }
+    let is_member = matches!(principal, Principal::Member(_) | Principal::Forwarded { .. });
+    if !is_member {
+        request = body::in_time(request);
+    }
+    request.extensions_mut().insert(principal);
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answered.unwrap_or_else(|_| {

@@ -9,9 +9,8 @@ use dhow_wire::api::{SECRET_BYTES_MAX, SecretInfo, WriteDone};
 
 use super::caller::Caller;
 use super::context::Context;
-use super::extract::{Path, read};
+use super::extract::{Path, check_media_type, read};
 use super::problem::{Answer, ApiProblem};
-use crate::secrets::SealError;
 
 /// The names of the secrets.
 #[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets", responses((status = 200, body = Vec<SecretInfo>)))]
@@ -40,6 +39,7 @@ pub(super) async fn set(
     if let Some((message, hint)) = secret_name_problem(&name) {
         return Err(ApiProblem::invalid(format!("{message}; {hint}")));
     }
+    check_media_type(request.headers(), &["application/octet-stream"])?;
     let value = read(request, SECRET_BYTES_MAX).await?;
     if value.is_empty() {
         return Err(ApiProblem::invalid(
@@ -47,15 +47,8 @@ pub(super) async fn set(
         ));
     }
     let secrets = &context.api.secrets;
-    let sealed = secrets.seal(&name, &value).map_err(|error| {
-        let code = match error {
-            SealError::NoKey => ProblemCode::Refused,
-            SealError::NoRandom | SealError::Seal | SealError::Form | SealError::Unseal => {
-                ProblemCode::Internal
-            }
-        };
-        ApiProblem::new(code, error.to_string())
-    })?;
+    let sealed = secrets.seal(&name, &value);
+    let sealed = sealed.map_err(|error| ApiProblem::new(ProblemCode::Internal, error.to_string()))?;
     // The plain hash of a short secret would give it away to whoever reads the log.
     let request = caller.request_id(&secrets.fingerprint(&value));
     let command = ClusterCommand::SetSecret {

@@ -28,11 +28,14 @@ use connection::Server;
 pub use error::BindError;
 pub use tls::ApiTls;
 use unix_socket::SocketFile;
+pub use unix_socket::socket_group;
 
 /// Where the API is reached.
 #[derive(Clone, Debug, Default)]
 pub struct Listeners {
     pub socket: Option<PathBuf>,
+    /// Whose members may use the socket besides its owner.
+    pub socket_group: Option<u32>,
     /// Loopback alone where there is no TLS.
     pub tcp: Vec<SocketAddr>,
     /// On loopback plain HTTP is served beside it, on any other address TLS alone.

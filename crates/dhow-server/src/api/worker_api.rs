@@ -102,10 +102,12 @@ async fn elsewhere(State(api): State<WorkerApi>) -> ApiProblem {
     )
 }
 
-/// Servers get to the door, users of the socket to the images, and everybody who gets here to the rest.
+/// Servers get to the door, users of the socket to the images, both to the rest, and nobody else to anything but how
+/// the worker is.
 async fn guard(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let (is_door, is_image) = (path.starts_with(DOOR), path.starts_with(IMAGES));
+    let is_open = matches!(path, "/health" | "/ready");
     let (is_server, is_user) = match request.extensions().get::<Peer>() {
         Some(Peer::Tls { identity, .. }) => (matches!(identity, Some(Identity::Member(_))), false),
         Some(Peer::Unix { .. }) => (false, true),
@@ -114,6 +116,9 @@ async fn guard(request: Request, next: Next) -> Response {
     let refused = match (is_door, is_image) {
         (true, _) if !is_server => "only servers of the cluster may ask this, with their certificates",
         (_, true) if !is_user => "a worker's images are for the users of its Unix socket",
+        (false, false) if !is_server && !is_user && !is_open => {
+            "a worker answers servers of its cluster, with their certificates, and users of its Unix socket"
+        }
         (_, _) => return next.run(request).await,
     };
     ApiProblem::new(ProblemCode::Forbidden, refused).into_response()
@@ -166,6 +171,9 @@ mod tests {
         for other in others {
             assert_eq!(status(other, Method::GET, PULLS, None).await, 403);
             assert_eq!(status(other, Method::GET, IMAGES, None).await, 403);
+            assert_eq!(status(other, Method::GET, "/api/v1/nodes", None).await, 403);
+            assert_eq!(status(other, Method::GET, "/health", None).await, 200);
+            assert_eq!(status(other, Method::GET, "/ready", None).await, 200);
         }
         assert_eq!(status(unix, Method::GET, PULLS, None).await, 403);
         assert_eq!(status(server, Method::GET, IMAGES, None).await, 403);

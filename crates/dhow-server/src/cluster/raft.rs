@@ -42,7 +42,7 @@ impl RaftCluster {
     fn member(&self, id: u64, addrs: RaftPeerAddrs, is_voter: bool) -> Member {
         Member {
             node: NodeId(id),
-            api_addr: addrs.api_addr,
+            api_addr: Some(addrs.api_addr),
             raft_addr: Some(addrs.raft_addr),
             is_voter,
             is_reachable: self.is_reachable(id),

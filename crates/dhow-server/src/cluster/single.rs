@@ -12,7 +12,7 @@ use super::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 #[derive(Clone, Copy, Debug)]
 pub struct SingleNode {
     pub node: NodeId,
-    pub api_addr: SocketAddr,
+    pub api_addr: Option<SocketAddr>,
 }
 
 const HINT: &str = "give every machine a configuration with `cluster: { mode: raft, … }` to have one";

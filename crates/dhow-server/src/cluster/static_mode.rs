@@ -62,7 +62,7 @@ impl Cluster for StaticCluster {
         let is_reachable = |id: u64| health.iter().any(|peer| peer.node == id && peer.is_reachable);
         let peers = self.peers.iter().map(|(id, api_addr)| Member {
             node: NodeId(*id),
-            api_addr: *api_addr,
+            api_addr: Some(*api_addr),
             raft_addr: None,
             is_voter: false,
             is_reachable: *id == self.node.0 || is_reachable(*id),

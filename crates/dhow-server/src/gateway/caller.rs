@@ -1,14 +1,14 @@
 //! Who calls.
 
 use dhow_core::ids::NodeId;
-use dhow_wire::grpc::{NODE_CLAIM_KEY, Refusal};
+use dhow_wire::grpc::Refusal;
 use tonic::Request;
 
 use super::heard::LastHeard;
 use crate::api::Peer;
 use crate::identity::Identity;
 
-/// A caller whose identity is proved, or believed as far as the server was told to.
+/// A caller whose identity is proved.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub identity: Identity,
@@ -17,15 +17,13 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// From the request's extensions alone; with `trusts_claims` a caller from loopback may say who it is.
-    pub fn of<T>(request: &Request<T>, trusts_claims: bool) -> Result<Self, Refusal> {
+    /// From the request's extensions alone: what somebody says of itself is not heard.
+    pub fn of<T>(request: &Request<T>) -> Result<Self, Refusal> {
         let identity = match request.extensions().get::<Peer>() {
             Some(Peer::Tls {
                 identity: Some(identity),
                 ..
             }) => *identity,
-            Some(Peer::Tcp(addr)) if trusts_claims && addr.ip().is_loopback() => claimed(request)?,
-            Some(Peer::Unix { .. }) if trusts_claims => claimed(request)?,
             Some(Peer::Tls { identity: None, .. } | Peer::Tcp(_) | Peer::Unix { .. }) | None => {
                 return Err(Refusal::Identity(
                     "show a certificate of this cluster: without one nobody is a node".into(),
@@ -53,16 +51,5 @@ impl Caller {
             "the certificate is of node {}, the message speaks for node {node_id}",
             self.node()
         )))
-    }
-}
-
-fn claimed<T>(request: &Request<T>) -> Result<Identity, Refusal> {
-    let claim = request.metadata().get(NODE_CLAIM_KEY);
-    let claim = claim.and_then(|value| value.to_str().ok()?.parse().ok());
-    match claim {
-        Some(node) if node > 0 => Ok(Identity::Member(NodeId(node))),
-        Some(_) | None => Err(Refusal::Identity(format!(
-            "say which node you are in `{NODE_CLAIM_KEY}`"
-        ))),
     }
 }

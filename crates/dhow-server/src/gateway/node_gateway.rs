@@ -152,7 +152,7 @@ impl Inner {
     }
 
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Refusal> {
-        Caller::of(request, self.options.trust_loopback_claims)
+        Caller::of(request)
     }
 
     /// Renews the caller's lease and counts its call. Whoever asks too often lives all the same.

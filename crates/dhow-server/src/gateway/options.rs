@@ -23,9 +23,6 @@ pub struct GatewayOptions {
     pub leases: LeaseKeeper,
     pub secrets: Arc<SecretBox>,
     pub session_address: Arc<SessionAddress>,
-    /// Believes the node id in the metadata of callers from loopback: for a server without a cluster key, which
-    /// binds nothing but loopback.
-    pub trust_loopback_claims: bool,
     /// What it takes to take workers; none where the cluster has no worker tier.
     pub workers: Option<WorkerTier>,
     /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.

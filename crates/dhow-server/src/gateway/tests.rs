@@ -11,7 +11,7 @@ use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, SessionEvent, SessionRequest, StatusAck, StatusReport};
-use dhow_wire::grpc::{LeaderHint, NODE_CLAIM_KEY, Nodes, Refusal, to_body, to_node_info};
+use dhow_wire::grpc::{LeaderHint, Nodes, Refusal, to_body, to_node_info};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
@@ -39,10 +39,10 @@ type Events = BoxStream<'static, Result<SessionEvent, Status>>;
 
 impl Door {
     async fn open(nodes: &[u64]) -> Self {
-        Self::of(TestServer::start(nodes).await, false)
+        Self::of(TestServer::start(nodes).await)
     }
 
-    fn of(server: TestServer, trust_loopback_claims: bool) -> Self {
+    fn of(server: TestServer) -> Self {
         let (dir, end) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let gateway = NodeGateway::new(GatewayOptions {
             view: server.handle.view(),
@@ -51,7 +51,6 @@ impl Door {
             leases: server.leases.clone(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|node| Some(format!("server-{node}:3669"))),
-            trust_loopback_claims,
             workers: None,
             carries_assignments: true,
             end: end.clone(),
@@ -173,26 +172,8 @@ async fn who_shows_no_certificate_is_nobody() {
             Err(Refusal::Identity(_))
         ));
         let mut claims = from(peer, beat(7));
-        claims.metadata_mut().insert(NODE_CLAIM_KEY, 7.into());
+        claims.metadata_mut().insert("x-dhow-node", 7.into());
         let status = door.gateway.report_status(claims).await.unwrap_err();
-        assert_eq!(status.code(), tonic::Code::PermissionDenied);
-    }
-}
-
-#[tokio::test]
-async fn claims_are_believed_from_loopback_alone_and_only_where_that_was_said() {
-    let door = Door::of(TestServer::start(&[7]).await, true);
-    let claim = |peer, node: &'static str| {
-        let mut request = from(Some(peer), beat(0));
-        request
-            .metadata_mut()
-            .insert(NODE_CLAIM_KEY, node.parse().unwrap());
-        door.gateway.report_status(request)
-    };
-    let loopback = Peer::Tcp(([127, 0, 0, 1], 4_000).into());
-    assert!(claim(loopback, "7").await.is_ok());
-    for (peer, node) in [(Peer::Tcp(addr()), "7"), (loopback, "0"), (loopback, "x")] {
-        let status = claim(peer, node).await.unwrap_err();
         assert_eq!(status.code(), tonic::Code::PermissionDenied);
     }
 }
@@ -269,7 +250,7 @@ async fn news_of_a_node_are_written_once_and_a_worker_keeps_its_labels() {
 
 #[tokio::test]
 async fn a_follower_says_who_leads() {
-    let door = Door::of(TestServer::start_following(&[7]).await, false);
+    let door = Door::of(TestServer::start_following(&[7]).await);
     let refused = Refusal::NotLeader {
         leader: Some(LeaderHint {
             node: NodeId(2),

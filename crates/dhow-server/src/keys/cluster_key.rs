@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use base64::Engine;
@@ -75,8 +75,16 @@ impl ClusterKey {
             },
             _ => failed("open")(cause),
         })?;
-        let mode = file.metadata().map_err(failed("look at"))?.permissions().mode();
-        if mode & 0o077 != 0 {
+        let found = file.metadata().map_err(failed("look at"))?;
+        let own = nix::unistd::geteuid().as_raw();
+        if found.uid() != own && found.uid() != 0 {
+            return Err(ClusterKeyError::Owner {
+                path: path.to_owned(),
+                owner: found.uid(),
+                own,
+            });
+        }
+        if found.permissions().mode() & 0o077 != 0 {
             return Err(ClusterKeyError::Open {
                 path: path.to_owned(),
             });

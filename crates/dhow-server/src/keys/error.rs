@@ -20,6 +20,11 @@ pub enum ClusterKeyError {
     },
     #[error("others than its owner may read the cluster key at {path}; run `chmod 600 {path}`", path = path.display())]
     Open { path: PathBuf },
+    #[error(
+        "the cluster key at {path} belongs to user {owner}, who could change it, and this process runs as user {own}; \
+         run `chown {own} {path}`", path = path.display()
+    )]
+    Owner { path: PathBuf, owner: u32, own: u32 },
     #[error("the cluster key at {path} is not usable", path = path.display())]
     File {
         path: PathBuf,

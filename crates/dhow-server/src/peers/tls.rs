@@ -1,4 +1,4 @@
-//! The channel between servers over TCP: TLS between members, or plain on loopback where there is no key.
+//! The channel between servers over TCP, with TLS between members.
 //!
 //! The daemon makes one [`TlsTransport`], which the raft log asks through, and [`listen`]s with the log's handler.
 //! Each (peer, lane) has one connection that carries many questions at once; it is made when it is needed and
@@ -21,7 +21,6 @@ mod transport;
 pub use contacts::PeerCounts;
 pub use error::PeerListenError;
 pub use listener::{Listening, listen};
-pub use security::Security;
 pub use transport::{ClusterIdCell, PeerOptions, TlsTransport};
 
 #[cfg(test)]

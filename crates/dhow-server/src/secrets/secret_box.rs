@@ -14,19 +14,13 @@ const FORM: u8 = 1;
 
 /// See the module.
 pub struct SecretBox {
-    /// None: nothing is sealed here.
-    key: Option<LessSafeKey>,
+    key: LessSafeKey,
     /// Tells equal values apart from others without saying what they are.
     print_key: [u8; KEY_BYTES],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    #[error(
-        "the servers of this cluster share no key, so that what one seals no other could read: make one with `dhow \
-         cluster keygen`, give it to every server as `cluster_key_file`, and start them again"
-    )]
-    NoKey,
     #[error("this host gives no random numbers")]
     NoRandom,
     #[error("the value cannot be sealed")]
@@ -54,35 +48,27 @@ impl SecretBox {
         Self::new(*key.secrets_key())
     }
 
-    /// The box of servers that share no key: a key of one's own would be lost with the server that has it.
-    pub fn without_key() -> Self {
-        Self {
-            key: None,
-            print_key: [0; KEY_BYTES],
-        }
-    }
-
     fn new(key: [u8; KEY_BYTES]) -> Self {
         let print_key = blake3::derive_key("dhow 1 fingerprints of secrets", &key);
         let sealing = blake3::derive_key("dhow 1 sealing of secrets", &key);
         // The key has the length that the algorithm wants, which is the only thing that is checked.
         let unbound = UnboundKey::new(&CHACHA20_POLY1305, &sealing).expect("a key of 32 bytes");
         Self {
-            key: Some(LessSafeKey::new(unbound)),
+            key: LessSafeKey::new(unbound),
             print_key,
         }
     }
 
     /// The name goes in as associated data: a value cannot be passed off as another's.
     pub fn seal(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, SealError> {
-        let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new()
             .fill(&mut nonce)
             .map_err(|_| SealError::NoRandom)?;
         let mut bytes = value.to_vec();
         let aad = Aad::from(name.as_bytes());
-        key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes)
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes)
             .map_err(|_| SealError::Seal)?;
         let mut sealed = Vec::with_capacity(1 + NONCE_LEN + bytes.len());
         sealed.push(FORM);
@@ -92,7 +78,6 @@ impl SecretBox {
     }
 
     pub fn unseal(&self, name: &str, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
-        let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         let (form, rest) = sealed.split_first().ok_or(SealError::Unseal)?;
         if *form != FORM {
             return Err(SealError::Form);
@@ -101,7 +86,7 @@ impl SecretBox {
         let mut bytes = bytes.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let aad = Aad::from(name.as_bytes());
-        let opened = key.open_in_place(nonce, aad, &mut bytes);
+        let opened = self.key.open_in_place(nonce, aad, &mut bytes);
         opened.map(|value| value.to_vec()).map_err(|_| SealError::Unseal)
     }
 

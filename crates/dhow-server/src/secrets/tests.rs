@@ -38,15 +38,6 @@ fn a_value_is_opened_by_its_key_and_its_name_alone() {
 }
 
 #[test]
-fn without_a_key_nothing_is_sealed() {
-    let none = SecretBox::without_key();
-    assert_eq!(none.seal("db-password", b"hunter2"), Err(SealError::NoKey));
-    let dir = TempDir::new().unwrap();
-    let sealed = SecretBox::open(dir.path()).unwrap().seal("a", b"one").unwrap();
-    assert_eq!(none.unseal("a", &sealed), Err(SealError::NoKey));
-}
-
-#[test]
 fn the_key_is_its_owners_alone() {
     let dir = TempDir::new().unwrap();
     SecretBox::open(dir.path()).unwrap();

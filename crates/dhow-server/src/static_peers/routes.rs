@@ -94,20 +94,22 @@ impl From<CopyError> for Refusal {
     }
 }
 
-/// A peer speaks for itself alone. Without a cluster key everything on loopback is believed.
+/// A peer speaks for itself alone, and nobody else is heard.
 fn check(principal: &Principal, node: u64) -> Result<(), Refusal> {
     match principal {
-        Principal::Member(member) if member.0 != node => Err(Refusal(
+        Principal::Member(member) if member.0 == node => Ok(()),
+        Principal::Member(member) => Err(Refusal(
             ProblemCode::Forbidden,
             format!("the certificate is of node {member}, the message speaks for node {node}"),
         )),
-        Principal::Member(_)
-        | Principal::Local
-        | Principal::User { .. }
+        Principal::User { .. }
         | Principal::Forwarded { .. }
         | Principal::Worker(_)
         | Principal::Token { .. }
-        | Principal::Unknown => Ok(()),
+        | Principal::Unknown => Err(Refusal(
+            ProblemCode::Forbidden,
+            "only a peer of the cluster may say this, with its certificate".into(),
+        )),
     }
 }
 

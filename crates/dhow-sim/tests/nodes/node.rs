@@ -58,14 +58,13 @@ pub fn options(cluster: &Cluster, id: u64, zone: &str, relay: &Relay) -> GrpcOpt
             longest: Duration::from_millis(100),
         },
         report_gap: Duration::ZERO,
-        claims_node: true,
         ..GrpcOptions::new(NodeId(id), info(zone), Arc::new(routes), Arc::new(relay.clone()))
     }
 }
 
 impl Node {
     pub async fn start(cluster: &Cluster, id: u64, zone: &str) -> Self {
-        let (host, relay) = (FakeHost::default(), Relay::default());
+        let (host, relay) = (FakeHost::default(), Relay::of(NodeId(id)));
         let dir = tempfile::tempdir().unwrap();
         let session = Arc::new(GrpcSession::start(options(cluster, id, zone, &relay)));
         let agent = Agent::open(AgentOptions {

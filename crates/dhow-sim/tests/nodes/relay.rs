@@ -4,7 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, ServerConnection};
-use tokio::io::copy_bidirectional;
+use dhow_core::ids::NodeId;
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +18,21 @@ struct Inner {
 }
 
 /// See the module; clones are the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Relay {
+    /// Whose connections these are, which it says first of all.
+    node: NodeId,
     inner: Arc<Mutex<Inner>>,
 }
 
 impl Relay {
+    pub fn of(node: NodeId) -> Self {
+        Self {
+            node,
+            inner: Arc::default(),
+        }
+    }
+
     /// Breaks all connections; both ends are told.
     pub fn cut(&self) {
         for (relay, _) in self.inner.lock().unwrap().connections.drain(..) {
@@ -58,6 +68,7 @@ impl Connector for Relay {
                 ));
             }
             let mut server = TcpStream::connect(endpoint.address.as_str()).await?;
+            server.write_u64(self.node.0).await?;
             let (node, mut other) = tokio::io::duplex(64 * 1024);
             let silent = CancellationToken::new();
             let silenced = silent.clone();

@@ -1,12 +1,12 @@
 //! The configuration that a daemon runs with: every value known, defaults filled in.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use dhow_core::spec::{ByteSize, Cpu, Policy};
 use serde::Serialize;
 
+use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
 
@@ -26,7 +26,7 @@ pub struct DaemonConfig {
     pub data_dir: PathBuf,
     /// The API's Unix socket.
     pub socket: PathBuf,
-    pub api_addr: SocketAddr,
+    pub api_addr: ApiAddr,
     pub cluster: ClusterMode,
     pub cluster_key_file: PathBuf,
     /// The node's labels, those of its mode included.

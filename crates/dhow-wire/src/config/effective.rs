@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::SpecFinding;
 
+use super::api_addr::ApiAddr;
 use super::check;
 use super::cluster_mode::ClusterMode;
 use super::daemon_config::{DaemonConfig, NodeResources};
@@ -37,7 +38,7 @@ pub struct ConfigSources<'a> {
 pub(super) struct Draft {
     pub data_dir: String,
     pub socket: Option<String>,
-    pub api_addr: Option<SocketAddr>,
+    pub api_addr: Option<ApiAddr>,
     pub cluster: ClusterMode,
     pub cluster_key_file: Option<String>,
     pub labels: BTreeMap<String, String>,
@@ -62,8 +63,8 @@ impl Draft {
             socket: self.socket_path(),
             api_addr: self
                 .api_addr
-                .or_else(|| self.cluster.own_api_addr())
-                .unwrap_or(default_api),
+                .or_else(|| self.cluster.own_api_addr().map(ApiAddr::At))
+                .unwrap_or(ApiAddr::At(default_api)),
             cluster_key_file: match &self.cluster_key_file {
                 Some(file) => file.into(),
                 None => PathBuf::from(&self.data_dir).join("cluster/cluster.key"),
@@ -153,7 +154,7 @@ struct Given {
     from: BTreeMap<Setting, &'static str>,
     data_dir: Option<String>,
     socket: Option<String>,
-    api_addr: Option<SocketAddr>,
+    api_addr: Option<ApiAddr>,
     cluster_key_file: Option<String>,
     log_level: Option<LogLevel>,
     log_format: Option<LogFormat>,
@@ -200,7 +201,7 @@ impl Given {
         match setting {
             Setting::DataDir => self.data_dir = Some(values::path(text)?),
             Setting::Socket => self.socket = Some(values::path(text)?),
-            Setting::ApiAddr => self.api_addr = Some(values::address(text)?),
+            Setting::ApiAddr => self.api_addr = Some(values::api_addr(text)?),
             Setting::ClusterKeyFile => self.cluster_key_file = Some(values::path(text)?),
             Setting::LogLevel => {
                 let level = values::word(text, values::LEVEL, &LogLevel::ALL, values::LEVEL_SYNONYMS)?;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::quoted;
 
+use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::daemon_config::NodeResources;
 use super::log::{LogFormat, LogLevel};
@@ -18,7 +19,7 @@ use crate::document::{Decoder, Fields, Kind, Node, cpu, flag, list, loose_text, 
 pub(super) struct ConfigFile {
     pub data_dir: Option<String>,
     pub socket: Option<String>,
-    pub api_addr: Option<SocketAddr>,
+    pub api_addr: Option<ApiAddr>,
     pub cluster: Option<ClusterMode>,
     pub cluster_key_file: Option<String>,
     pub labels: BTreeMap<String, String>,
@@ -62,7 +63,7 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
     let mut file = ConfigFile {
         data_dir: fields.optional("data_dir", path),
         socket: fields.optional("socket", path),
-        api_addr: fields.optional("api_addr", address),
+        api_addr: fields.optional("api_addr", api_addr),
         cluster: fields.optional_or_say("cluster", ONLY_ABSENT, modes::cluster),
         cluster_key_file: fields.optional("cluster_key_file", path),
         labels: fields.optional("labels", text_map).unwrap_or_default(),
@@ -103,6 +104,16 @@ pub(super) fn address(decoder: &mut Decoder, node: &Node) -> Option<SocketAddr> 
             decoder.wrong_type(node, "an IP address and a port", hint)
         }
         Kind::Nothing | Kind::Boolean | Kind::Float | Kind::Text => with(decoder, node, values::address),
+    }
+}
+
+/// An address, or `off`, which some programs write as a boolean.
+fn api_addr(decoder: &mut Decoder, node: &Node) -> Option<ApiAddr> {
+    match node.kind() {
+        Kind::Boolean | Kind::Text => with(decoder, node, values::api_addr),
+        Kind::List | Kind::Map | Kind::Integer | Kind::Nothing | Kind::Float => {
+            address(decoder, node).map(ApiAddr::At)
+        }
     }
 }
 

@@ -341,3 +341,36 @@ fn the_effective_configuration_reads_back_as_itself() {
         assert_eq!(parse_config(&written, "written").unwrap(), config, "{written}");
     }
 }
+
+#[test]
+fn tcp_can_be_closed() {
+    let closed = |text: &str| parse_config(text, "dhow.yaml");
+    for text in ["api_addr: off\n", "api_addr: \"off\"\n"] {
+        let config = closed(text).unwrap();
+        assert_eq!(config.api_addr, ApiAddr::Off, "{text}");
+        let written = serde_json::to_string(&config).unwrap();
+        assert_eq!(
+            closed(&written).unwrap(),
+            config,
+            "what is printed means the same"
+        );
+    }
+    let flags = [(Setting::ApiAddr, OsString::from("off"))];
+    let config = load_config(&ConfigSources {
+        file: Some(("dhow.yaml", "api_addr: 127.0.0.1:4000\n")),
+        env: &|_| None,
+        flags: &flags,
+        default_data_dir: "/d",
+    });
+    assert_eq!(config.unwrap().api_addr, ApiAddr::Off);
+    let worker = "api_addr: off\ncluster: { mode: worker-tier, role: worker, servers: [\"https://10.0.0.1:3670\"], \
+                  token_file: /t }\n";
+    assert_eq!(closed(worker).unwrap().api_addr, ApiAddr::Off);
+    let peers = "node_id: 1, peers: [{ id: 1, api_addr: 10.0.0.1:3669 }]";
+    let refused = closed(&format!("api_addr: off\ncluster: {{ mode: static, {peers} }}\n")).unwrap_err();
+    assert!(refused.to_string().contains("it cannot be off"), "{refused}");
+    for text in ["api_addr: no\n", "api_addr: false\n", "api_addr: OFF\n"] {
+        let refused = closed(text).unwrap_err();
+        assert!(refused.to_string().contains("write `off`"), "{refused}");
+    }
+}

@@ -4,8 +4,22 @@ use std::net::{IpAddr, SocketAddr};
 
 use dhow_core::spec::check::{nearest, quoted};
 
+use super::api_addr::{ApiAddr, OFF};
+
 /// What is wrong with a value: what was found, and what to write.
 pub(super) type Wrong = (String, String);
+
+/// An address, or `off`.
+pub(super) fn api_addr(text: &str) -> Result<ApiAddr, Wrong> {
+    match text {
+        OFF => Ok(ApiAddr::Off),
+        "none" | "no" | "false" | "disabled" | "OFF" | "Off" => Err((
+            format!("{} is not an address", quoted(text)),
+            "write `off` to close TCP, or an IP address and a port, such as `127.0.0.1:3669`".into(),
+        )),
+        _ => address(text).map(ApiAddr::At),
+    }
+}
 
 /// `10.0.0.1:3669`: an address that can be bound or dialled as it stands, so no name.
 pub(super) fn address(text: &str) -> Result<SocketAddr, Wrong> {

@@ -80,6 +80,8 @@ problem_codes! {
     /// The body says to be something that this address does not take.
     UnsupportedMediaType, "unsupported_media_type", 415, BadInput, "The body is of a kind that is not taken";
     TooLarge, "too_large", 413, BadInput, "The request is too large";
+    /// The body did not come in time.
+    RequestTimeout, "request_timeout", 408, Failed, "The request took too long to come";
     /// No token, or one that is not valid.
     Unauthorized, "unauthorized", 401, Failed, "A valid token is needed";
     /// Known, but not allowed.

@@ -171,7 +171,9 @@ fn advice(host: &Host, origin: Origin, cause: &reqwest::Error) -> String {
     let is_denied = io_kind(cause) == Some(io::ErrorKind::PermissionDenied);
     let machine = machine_socket();
     match (host, origin) {
-        (Host::Unix(_), _) if is_denied => "run this as the user that the daemon runs as, or as root".into(),
+        (Host::Unix(_), _) if is_denied => "run this as the user that the daemon runs as, as root, or as a member of \
+                                            the group `dhow`"
+            .into(),
         (Host::Unix(path), Origin::DefaultDataDir) if *path != machine && machine.exists() => format!(
             "the machine's own daemon has its socket at {}: run this as root, or start one of your own with `dhow up FILE`",
             machine.display()

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     socket: Option<OsString>,
 
-    /// The address of the API
+    /// The address of the API, or `off`
     #[arg(long, value_name = "IP:PORT")]
     api_addr: Option<OsString>,
 

@@ -1,25 +1,38 @@
-//! The directory of all state: made for its owner alone, and held by one daemon at a time.
+//! The directory of all state: its owner's, passable for the group `dhow` where the host has one so that it reaches the
+//! socket, closed to everybody else, and held by one daemon at a time.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use dhow_server::api::socket_group;
 use rustix::fs::FlockOperation;
+
+/// Of the directory: for its owner alone, and where the group is to get through to the socket.
+const OWN_MODE: u32 = 0o700;
+const SHARED_MODE: u32 = 0o710;
+
+/// What anybody but the owner could do to a file.
+const OF_OTHERS: u32 = 0o077;
 
 /// Held for as long as the daemon lives; the kernel lets go of it when the process ends, however it does.
 pub struct DataDir {
+    path: PathBuf,
+    socket: Option<PathBuf>,
     _lock: File,
 }
 
 impl DataDir {
-    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+    /// Takes the directory. `socket` is the one file in it that others may see.
+    pub fn open(dir: &Path, socket: Option<&Path>) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
+        builder.recursive(true).mode(OWN_MODE);
         builder
             .create(dir)
             .with_context(|| format!("the data directory {} cannot be made", dir.display()))?;
+        secure(dir, socket_group())?;
         let path = dir.join("daemon.lock");
         let mut options = OpenOptions::new();
         options
@@ -47,6 +60,154 @@ impl DataDir {
         let _ = lock.set_len(0);
         let _ = lock.rewind();
         let _ = writeln!(lock, "{}", std::process::id());
-        Ok(Self { _lock: lock })
+        let opened = Self {
+            path: dir.to_owned(),
+            socket: socket.map(Path::to_owned),
+            _lock: lock,
+        };
+        let closed = opened.close_entries()?;
+        if !closed.is_empty() {
+            let dir = dir.display();
+            tracing::warn!(%dir, entries = closed.join(", "), "these could be reached by others and are closed to them");
+        }
+        Ok(opened)
+    }
+
+    /// Closes what lies in the directory to everybody but its owner, and names what was open. What lies deeper cannot be
+    /// reached then.
+    pub fn close_entries(&self) -> anyhow::Result<Vec<String>> {
+        let dir = &self.path;
+        let failed = || format!("what lies in {} cannot be closed to others", dir.display());
+        let mut closed = Vec::new();
+        for entry in fs::read_dir(dir).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let path = entry.path();
+            let found = match fs::symlink_metadata(&path) {
+                Ok(found) => found,
+                // It has gone meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).with_context(failed),
+            };
+            let is_api = found.file_type().is_socket() || self.socket.as_deref() == Some(path.as_path());
+            // A link has no mode; where it leads is its owner's business.
+            if is_api || found.file_type().is_symlink() || found.mode() & OF_OTHERS == 0 {
+                continue;
+            }
+            let mode = Permissions::from_mode(found.mode() & 0o7777 & !OF_OTHERS);
+            fs::set_permissions(&path, mode).with_context(failed)?;
+            closed.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        closed.sort();
+        Ok(closed)
+    }
+}
+
+/// Sees that the directory is this user's, and that nobody else gets in.
+fn secure(dir: &Path, group: Option<u32>) -> anyhow::Result<()> {
+    let shown = dir.display();
+    let found = fs::metadata(dir).with_context(|| format!("{shown} cannot be looked at"))?;
+    let own = rustix::process::geteuid().as_raw();
+    anyhow::ensure!(
+        found.is_dir(),
+        "{shown} is no directory; give --data-dir to use another one"
+    );
+    anyhow::ensure!(
+        found.uid() == own,
+        "the data directory {shown} belongs to user {}, and this daemon runs as user {own}: whoever owns it could change \
+         everything; give it to this user with `chown {own} {shown}`, or give --data-dir to use another one",
+        found.uid()
+    );
+    let mode = match group {
+        Some(_) => SHARED_MODE,
+        None => OWN_MODE,
+    };
+    let failed = || format!("the data directory {shown} cannot be closed to others");
+    if let Some(group) = group.filter(|group| found.gid() != *group) {
+        std::os::unix::fs::chown(dir, None, Some(group)).with_context(failed)?;
+    }
+    let had = found.mode() & 0o7777;
+    if had != mode {
+        fs::set_permissions(dir, Permissions::from_mode(mode)).with_context(failed)?;
+    }
+    if had & !mode != 0 {
+        let (had, now) = (format!("{had:04o}"), format!("{mode:04o}"));
+        tracing::warn!(dir = %shown, had, now, "the data directory was open to others and is closed to them");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn everything_in_it_is_closed_to_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("data");
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+        let (folder, file, link) = (dir.join("agent"), dir.join("daemon.log"), dir.join("link"));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o2755)).unwrap();
+        fs::write(&file, "x").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
+        let outside = parent.path().join("outside");
+        fs::write(&outside, "x").unwrap();
+        fs::set_permissions(&outside, Permissions::from_mode(0o644)).unwrap();
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let socket = dir.join("dhow.sock");
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        fs::set_permissions(&socket, Permissions::from_mode(0o660)).unwrap();
+        let opened = DataDir::open(&dir, Some(&socket)).unwrap();
+        let expected = match socket_group() {
+            Some(_) => SHARED_MODE,
+            None => OWN_MODE,
+        };
+        assert_eq!(mode(&dir), expected);
+        assert_eq!((mode(&folder), mode(&file)), (0o2700, 0o600));
+        assert_eq!(
+            (mode(&outside), mode(&socket)),
+            (0o644, 0o660),
+            "these are not its business"
+        );
+        assert!(opened.close_entries().unwrap().is_empty(), "once is enough");
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(opened.close_entries().unwrap(), ["agent"]);
+    }
+
+    #[test]
+    fn the_group_gets_through_to_the_socket_and_no_further() {
+        let dir = tempfile::tempdir().unwrap();
+        // A group that this user is in, whoever that is.
+        let group = rustix::process::getegid().as_raw();
+        secure(dir.path(), Some(group)).unwrap();
+        assert_eq!(mode(dir.path()), SHARED_MODE);
+        assert_eq!(fs::metadata(dir.path()).unwrap().gid(), group);
+        secure(dir.path(), None).unwrap();
+        assert_eq!(mode(dir.path()), OWN_MODE, "the host has that group no more");
+    }
+
+    #[test]
+    fn somebody_elses_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let somebody = rustix::process::geteuid().as_raw() + 1;
+        let path = match std::os::unix::fs::chown(dir.path(), Some(somebody), None) {
+            Ok(()) => dir.path(),
+            // Only root can give away what it has; there is always something of root's.
+            Err(_) => Path::new("/"),
+        };
+        let refused = match DataDir::open(path, None) {
+            Ok(_) => panic!("it was opened"),
+            Err(refused) => refused.to_string(),
+        };
+        assert!(
+            refused.contains("belongs to user") && refused.contains("chown"),
+            "{refused}"
+        );
+        assert!(!path.join("daemon.lock").exists());
     }
 }

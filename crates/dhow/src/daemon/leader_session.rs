@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dhow_agent::session::grpc::{
-    Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, PlainConnector, Routes, ServerConnection,
+    Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, Routes, ServerConnection,
 };
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
@@ -22,16 +22,11 @@ pub fn start(
     info: NodeInfo,
     view: RuntimeView,
     cluster: Arc<dyn Cluster>,
-    tls: Option<&NodeTls>,
+    tls: &NodeTls,
 ) -> GrpcSession {
     let routes = Arc::new(LeaderRoutes { view, cluster });
-    let connector: Arc<dyn Connector> = match tls {
-        Some(tls) => Arc::new(MemberConnector(TlsDialer::with_alpn(tls.clone(), ALPN))),
-        None => Arc::new(PlainConnector),
-    };
-    let mut options = GrpcOptions::new(node, info, routes, connector);
-    options.claims_node = tls.is_none();
-    GrpcSession::start(options)
+    let connector = Arc::new(MemberConnector(TlsDialer::with_alpn(tls.clone(), ALPN)));
+    GrpcSession::start(GrpcOptions::new(node, info, routes, connector))
 }
 
 /// The leader, as this server knows it.
@@ -49,9 +44,11 @@ impl Routes for LeaderRoutes {
     fn all(&self) -> Vec<Endpoint> {
         let members = self.cluster.members().into_iter();
         members
-            .map(|member| Endpoint {
-                node: Some(member.node),
-                address: member.api_addr.to_string(),
+            .filter_map(|member| {
+                Some(Endpoint {
+                    node: Some(member.node),
+                    address: member.api_addr?.to_string(),
+                })
             })
             .collect()
     }

@@ -36,7 +36,7 @@ pub fn node_info(config: &DaemonConfig, role: NodeRole) -> NodeInfo {
     }
     NodeInfo {
         role,
-        api_addr: Some(config.api_addr.to_string().into()),
+        api_addr: config.api_addr.addr().map(|addr| addr.to_string().into()),
         os: host::OS.into(),
         arch: host::ARCH.into(),
         labels: Arc::new(labels),
@@ -53,7 +53,7 @@ fn worker_addr(config: &DaemonConfig) -> Option<SocketAddr> {
             worker_grpc_addr,
             ..
         } => Some(match worker_grpc_addr.ip().is_unspecified() {
-            true => SocketAddr::new(config.api_addr.ip(), worker_grpc_addr.port()),
+            true => SocketAddr::new(config.api_addr.addr()?.ip(), worker_grpc_addr.port()),
             false => *worker_grpc_addr,
         }),
         ClusterMode::WorkerTier {

@@ -12,7 +12,7 @@ use dhow_server::cluster::{Cluster, RaftCluster};
 use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
 use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
-use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
+use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeHandle, RuntimeView};
 use dhow_server::secrets::SecretBox;
@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::leader_session;
 use super::node_info::node_info;
 use super::plane::Plane;
-use super::security::{self, Security};
+use super::security::Security;
 use super::tier;
 
 /// The log's folder below the data directory.
@@ -34,22 +34,15 @@ pub async fn start(
     config: &DaemonConfig,
     node: NodeId,
     peers: &[RaftPeer],
-    security: Option<Security>,
+    security: Security,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let clock: Arc<dyn Clock> = clock;
-    if security.is_none() {
-        check_addresses(config, peers)?;
-    }
-    let server = Server::open(config, node, peers, security.as_ref(), Arc::clone(&clock)).await?;
+    let server = Server::open(config, node, peers, &security, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
-    let secrets = Arc::new(match &security {
-        Some(security) => SecretBox::from_cluster_key(&security.key),
-        None => SecretBox::without_key(),
-    });
-    let tier = tier::open(config, security.as_ref(), &clock, &view).await?;
+    let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
+    let tier = tier::open(config, &security, &clock, &view).await?;
     let leases = server.leases(config, &clock);
-    let node_tls = security.as_ref().map(|security| security.tls.clone());
     let gateway = NodeGateway::new(GatewayOptions {
         view: view.clone(),
         input: input.clone(),
@@ -57,15 +50,11 @@ pub async fn start(
         leases: leases.clone(),
         secrets: Arc::clone(&secrets),
         session_address: session_address(Arc::clone(&server.cluster)),
-        trust_loopback_claims: node_tls.is_none(),
         workers: tier.as_ref().map(|tier| tier.gate.clone()),
         carries_assignments: true,
         end: end.clone(),
     });
-    let peers = PeerHttp::new(match &node_tls {
-        Some(tls) => Arc::new(TlsDialer::new(tls.clone())) as Arc<dyn Dialer>,
-        None => Arc::new(PlainDialer),
-    });
+    let peers = PeerHttp::new(Arc::new(TlsDialer::new(security.tls.clone())));
     let door = tier
         .as_ref()
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
@@ -82,7 +71,7 @@ pub async fn start(
     tasks.close();
     let info = node_info(config, NodeRole::Server);
     let cluster: Arc<dyn Cluster> = server.cluster;
-    let session = leader_session::start(node, info, view.clone(), Arc::clone(&cluster), node_tls.as_ref());
+    let session = leader_session::start(node, info, view.clone(), Arc::clone(&cluster), &security.tls);
     Ok(Plane {
         node,
         input,
@@ -99,13 +88,6 @@ pub async fn start(
         beside: Some(beside),
         rest: rest(end, tasks, server.listening),
     })
-}
-
-/// Without a key everything stays on this host.
-fn check_addresses(config: &DaemonConfig, peers: &[RaftPeer]) -> anyhow::Result<()> {
-    let peers = peers.iter().flat_map(|peer| [peer.raft_addr, peer.api_addr]);
-    let all: Vec<_> = peers.chain([config.api_addr]).collect();
-    security::check_addresses(config, &all)
 }
 
 /// What is to be ended after the runtime.
@@ -139,7 +121,7 @@ impl Server {
         config: &DaemonConfig,
         node: NodeId,
         peers: &[RaftPeer],
-        security: Option<&Security>,
+        security: &Security,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let own = peers.iter().find(|peer| peer.id == node.0);
@@ -147,10 +129,7 @@ impl Server {
         let cluster_id = ClusterIdCell::default();
         let transport = TlsTransport::new(PeerOptions {
             node,
-            security: match security {
-                Some(security) => tls::Security::Tls(security.tls.clone()),
-                None => tls::Security::PlainLoopback,
-            },
+            tls: security.tls.clone(),
             cluster_id: Arc::clone(&cluster_id),
         });
         let first = peers.iter().map(addrs).collect();
@@ -214,7 +193,7 @@ fn session_address(cluster: Arc<RaftCluster>) -> Arc<dyn Fn(NodeId) -> Option<St
     Arc::new(move |node| {
         let members = cluster.members();
         let member = members.iter().find(|member| member.node == node)?;
-        Some(member.api_addr.to_string())
+        Some(member.api_addr?.to_string())
     })
 }
 

@@ -1,12 +1,13 @@
-//! The cluster's key, and what may be bound without one.
+//! The cluster's key, without which no server of a cluster starts.
 
-use std::net::SocketAddr;
+use std::fmt::Write;
+use std::net::IpAddr;
 
 use anyhow::Context;
 use dhow_core::ids::NodeId;
 use dhow_server::clock::Clock;
 use dhow_server::keys::{ClusterKey, NodeTls};
-use dhow_wire::DaemonConfig;
+use dhow_wire::{ClusterMode, DaemonConfig};
 
 /// What this server proves itself with.
 pub struct Security {
@@ -14,10 +15,11 @@ pub struct Security {
     pub tls: NodeTls,
 }
 
-/// Reads the key; none where there is no file. Without one only loopback addresses are taken.
+/// Reads the key. A single node may have none; servers of a cluster prove with it who they are, on loopback as anywhere.
 pub fn read(config: &DaemonConfig, node: NodeId, clock: &dyn Clock) -> anyhow::Result<Option<Security>> {
-    // The CA of the workers is made of the key, so that a worker tier has one on loopback too.
-    if !config.cluster_key_file.exists() && !config.cluster.is_worker_tier_server() {
+    let is_single = matches!(config.cluster, ClusterMode::SingleNode {});
+    if !config.cluster_key_file.exists() {
+        anyhow::ensure!(is_single, missing(config, node));
         return Ok(None);
     }
     let key = ClusterKey::read_file(&config.cluster_key_file)?;
@@ -26,15 +28,42 @@ pub fn read(config: &DaemonConfig, node: NodeId, clock: &dyn Clock) -> anyhow::R
     Ok(Some(Security { key, tls }))
 }
 
-/// Refuses addresses that others could reach where nothing proves who they are.
-pub fn check_addresses(config: &DaemonConfig, addrs: &[SocketAddr]) -> anyhow::Result<()> {
-    for addr in addrs {
-        anyhow::ensure!(
-            addr.ip().is_loopback(),
-            "{addr} is not a loopback address, and there is no cluster key: make one with `dhow cluster keygen`, put \
-             it into {} on every server with mode 0600, and start again",
-            config.cluster_key_file.display()
-        );
+/// What has to be typed, word for word.
+fn missing(config: &DaemonConfig, node: NodeId) -> String {
+    let file = config.cluster_key_file.display();
+    let folder = config.cluster_key_file.parent();
+    let mut text = format!(
+        "this server has no cluster key at {file}: the servers of a cluster prove with it who they are, on loopback \
+         addresses too. Make one on one server, put the same file on every other one, and start them all again; what \
+         runs keeps running meanwhile.\n"
+    );
+    // Writing into a text cannot fail.
+    if let Some(folder) = folder {
+        let _ = writeln!(text, "  mkdir -p -m 700 {}", folder.display());
     }
-    Ok(())
+    let _ = writeln!(text, "  (umask 077; dhow cluster keygen > {file})");
+    for (id, ip) in others(&config.cluster, node) {
+        let _ = match ip.is_loopback() {
+            true => writeln!(
+                text,
+                "  cp -p {file} KEY_FILE_OF_SERVER_{id}   # where `cluster_key_file` of server {id} says; by default \
+                 its <data_dir>/cluster/cluster.key"
+            ),
+            false => writeln!(text, "  scp -p {file} {ip}:{file}   # server {id}"),
+        };
+    }
+    text.push_str("On a server that has the file already nothing has to be done but to start it again.");
+    text
+}
+
+/// The other servers and where they are.
+fn others(mode: &ClusterMode, node: NodeId) -> Vec<(u64, IpAddr)> {
+    let all: Vec<(u64, IpAddr)> = match mode {
+        ClusterMode::SingleNode {} => Vec::new(),
+        ClusterMode::Raft { peers, .. } | ClusterMode::WorkerTier { peers, .. } => {
+            peers.iter().map(|peer| (peer.id, peer.api_addr.ip())).collect()
+        }
+        ClusterMode::Static { peers, .. } => peers.iter().map(|peer| (peer.id, peer.api_addr.ip())).collect(),
+    };
+    all.into_iter().filter(|(id, _)| *id != node.0).collect()
 }

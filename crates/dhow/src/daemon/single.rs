@@ -11,7 +11,7 @@ use dhow_core::state::{Liveness, NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::SingleNode;
 use dhow_server::log::store::StoreOptions;
-use dhow_server::peer_http::{PeerHttp, PlainDialer};
+use dhow_server::peer_http::{NoPeers, PeerHttp};
 use dhow_server::runtime::{self, HeartbeatIngest, InputSender, OpenedRuntime, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_wire::DaemonConfig;
@@ -42,7 +42,7 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
     let renew = Arc::new(|_: NodeId, _: u64| {});
     let beats = HeartbeatIngest::new(input.clone(), Arc::clone(&clock), renew);
     let session = LocalSession::new(NODE, input.clone(), view.clone(), beats, Arc::clone(&secrets));
-    let peers = PeerHttp::new(Arc::new(PlainDialer));
+    let peers = PeerHttp::new(Arc::new(NoPeers));
     Ok(Plane {
         node: NODE,
         input,
@@ -52,7 +52,7 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
         cancel,
         cluster: Arc::new(SingleNode {
             node: NODE,
-            api_addr: config.api_addr,
+            api_addr: config.api_addr.addr(),
         }),
         door: peers.clone(),
         peers,

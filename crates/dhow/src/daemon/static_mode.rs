@@ -17,7 +17,7 @@ use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
 use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
 use dhow_server::log::store::StoreOptions;
-use dhow_server::peer_http::{Dialer, PeerHttp, PlainDialer, TlsDialer};
+use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::ClusterIdCell;
 use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
 use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
@@ -29,7 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use super::node_info::node_info;
 use super::plane::Plane;
-use super::security::{self, Security};
+use super::security::Security;
 use super::static_session::StaticSession;
 use super::{leader_session, raft};
 
@@ -55,25 +55,13 @@ pub async fn start(
     node: NodeId,
     peers: &[StaticPeer],
     timings: CopiedTimings,
-    security: Option<Security>,
+    security: Security,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let own = peers.iter().find(|peer| peer.id == node.0);
     let own = own.context("`peers` does not name this node")?;
-    if security.is_none() {
-        let all: Vec<_> = peers
-            .iter()
-            .map(|peer| peer.api_addr)
-            .chain([config.api_addr])
-            .collect();
-        security::check_addresses(config, &all)?;
-    }
     let clock: Arc<dyn Clock> = clock;
-    let dialer: Arc<dyn Dialer> = match &security {
-        Some(security) => Arc::new(TlsDialer::new(security.tls.clone())),
-        None => Arc::new(PlainDialer),
-    };
-    let http = PeerHttp::new(dialer);
+    let http = PeerHttp::new(Arc::new(TlsDialer::new(security.tls.clone())));
     let addrs: std::collections::BTreeMap<u64, SocketAddr> =
         peers.iter().map(|peer| (peer.id, peer.api_addr)).collect();
     let of_peer = addrs.clone();
@@ -94,10 +82,7 @@ pub async fn start(
         view: runtime.view(),
         desk: desk.clone(),
     });
-    let secrets = Arc::new(match &security {
-        Some(security) => SecretBox::from_cluster_key(&security.key),
-        None => SecretBox::without_key(),
-    });
+    let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
     let info = NodeInfo {
         os: own.os.as_str().into(),
         ..node_info(config, NodeRole::Peer)
@@ -117,7 +102,7 @@ pub async fn start(
     };
     let tasks = TaskTracker::new();
     tasks.spawn(keeper.run(parts.end.clone()));
-    Ok(parts.plane(&tasks, info, http, security.as_ref()))
+    Ok(parts.plane(&tasks, info, http, &security))
 }
 
 async fn open(
@@ -190,16 +175,10 @@ struct Parts {
 }
 
 impl Parts {
-    fn plane(
-        self,
-        tasks: &TaskTracker,
-        info: NodeInfo,
-        http: PeerHttp,
-        security: Option<&Security>,
-    ) -> Plane {
+    fn plane(self, tasks: &TaskTracker, info: NodeInfo, http: PeerHttp, security: &Security) -> Plane {
         let (input, view) = (self.runtime.input(), self.runtime.view());
         let leases = self.leases();
-        let gateway = self.gateway(leases.clone(), security);
+        let gateway = self.gateway(leases.clone());
         let dispatcher = Dispatcher::new(DispatcherOptions {
             own: self.node,
             nodes: self.cluster.peers.keys().map(|peer| NodeId(*peer)).collect(),
@@ -224,7 +203,7 @@ impl Parts {
         ));
         tasks.close();
         let shared: Arc<dyn Cluster> = self.cluster;
-        let tls = security.map(|security| &security.tls);
+        let tls = &security.tls;
         let leader = leader_session::start(self.node, info, view.clone(), Arc::clone(&shared), tls);
         let routes = static_peers::routes(StaticRoutes {
             log: self.log,
@@ -257,7 +236,7 @@ impl Parts {
     }
 
     /// Where the peers' agents report. What they are to run goes over the scale route instead.
-    fn gateway(&self, leases: LeaseKeeper, security: Option<&Security>) -> NodeGateway {
+    fn gateway(&self, leases: LeaseKeeper) -> NodeGateway {
         let addrs = self.cluster.peers.clone();
         NodeGateway::new(GatewayOptions {
             view: self.runtime.view(),
@@ -266,7 +245,6 @@ impl Parts {
             leases,
             secrets: Arc::clone(&self.secrets),
             session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
-            trust_loopback_claims: security.is_none(),
             workers: None,
             carries_assignments: false,
             end: self.end.clone(),

@@ -43,15 +43,13 @@ pub struct Tier {
 /// Opens the workers' part; none where this cluster has none.
 pub async fn open(
     config: &DaemonConfig,
-    security: Option<&Security>,
+    security: &Security,
     clock: &Arc<dyn Clock>,
     view: &RuntimeView,
 ) -> anyhow::Result<Option<Tier>> {
     let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
         return Ok(None);
     };
-    // Reading the key has failed before where there is none.
-    let security = security.context("a worker tier needs the cluster's key")?;
     let ca = Arc::clone(security.tls.ca());
     let known = view.state().worker_cas.clone();
     let older = known.older(clock.wall_unix_ms().div_euclid(1_000));

@@ -60,12 +60,14 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
     else {
         anyhow::bail!("this is no worker's configuration; this is a bug in Dhow");
     };
-    let _data_dir = DataDir::open(&config.data_dir)?;
+    let _data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
     let dir = IdentityDir::open(config.worker_identity_dir())?;
     let routes = ways::routes(servers);
     let mut info = node_info(config, NodeRole::Worker);
-    let api_addr = address::reachable(config.api_addr, &routes).await;
-    info.api_addr = Some(api_addr.to_string().into());
+    if let Some(configured) = config.api_addr.addr() {
+        let api_addr = address::reachable(configured, &routes).await;
+        info.api_addr = Some(api_addr.to_string().into());
+    }
     loop {
         let known = dir.read()?;
         let identity = match known {
@@ -189,6 +191,7 @@ impl Worker<'_> {
         let tls = ApiTls::of_worker(&self.identity).context("TLS cannot be set up")?;
         let listeners = api::Listeners {
             socket: Some(self.config.socket.clone()),
+            socket_group: api::socket_group(),
             tcp: addr.into_iter().collect(),
             tls: Some(tls),
         };

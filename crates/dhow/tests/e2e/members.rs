@@ -211,23 +211,55 @@ fn it_does_not_matter_who_is_asked_to_deploy() {
     cluster.finish();
 }
 
-/// Each server would seal with a key of its own, and the next leader could read nothing.
+/// Also on loopback. What runs goes on, and what the error says to type is enough.
 #[test]
-fn servers_without_a_key_keep_no_secrets() {
-    let mut cluster = Cluster::prepare("keyless", 3, Where::Loopback, "raft", &json!({}));
-    for node in &mut cluster.nodes {
-        let mut config = settings(node);
-        config.as_object_mut().unwrap().remove("cluster_key_file");
-        node.config = Some(config.to_string());
-        node.restart();
+fn servers_without_a_key_say_what_to_type_and_go_on_with_what_runs() {
+    for mode in ["raft", "static"] {
+        let mut cluster = match mode {
+            "raft" => Cluster::raft("no-key", 3, Where::Loopback),
+            _ => Cluster::fixed("no-key-static", 2, Where::Loopback),
+        };
+        cluster.nodes[0]
+            .deploy("fleet", &[("it", Service::sleeper().replicas(3))])
+            .ends_with(0);
+        let pids = |cluster: &Cluster| {
+            let mut pids: Vec<_> = cluster.nodes.iter().flat_map(|node| node.workloads()).collect();
+            pids.sort_unstable();
+            pids
+        };
+        let before = pids(&cluster);
+        assert_eq!(before.len(), 3);
+        let key_file = |cluster: &Cluster, node: usize| cluster.nodes[node].scratch.path.join("cluster.key");
+        for node in 0..cluster.nodes.len() {
+            assert_eq!(cluster.nodes[node].term().code(), Some(0));
+            std::fs::remove_file(key_file(&cluster, node)).unwrap();
+        }
+        cluster.nodes[0].begin();
+        assert_eq!(cluster.nodes[0].ended().code(), Some(1));
+        let said = cluster.nodes[0].said();
+        let said = &said[said.find("has no cluster key").expect("it says what is missing")..];
+        for line in said.lines().filter(|line| line.starts_with("  ")) {
+            let mut line = line.to_owned();
+            for node in 1..cluster.nodes.len() {
+                let file = key_file(&cluster, node).display().to_string();
+                line = line.replace(&format!("KEY_FILE_OF_SERVER_{}", node + 1), &file);
+            }
+            let line = line.replace("dhow cluster", &format!("{} cluster", env!("CARGO_BIN_EXE_dhow")));
+            let typed = std::process::Command::new("sh")
+                .args(["-c", &line])
+                .output()
+                .unwrap();
+            assert!(
+                typed.status.success(),
+                "{line}: {}",
+                String::from_utf8_lossy(&typed.stderr)
+            );
+        }
+        for node in &mut cluster.nodes {
+            node.restart();
+        }
+        cluster.until_complete();
+        assert_eq!(pids(&cluster), before, "{mode}");
+        cluster.finish();
     }
-    cluster.until_complete();
-    for node in &cluster.nodes {
-        let refused = node.dhow_with_stdin(&["secret", "set", "word"], b"sesame");
-        refused.ends_with(4).says(&["cluster keygen", "cluster_key_file"]);
-    }
-    cluster.nodes[0]
-        .deploy("fleet", &[("it", Service::sleeper().replicas(3))])
-        .ends_with(0);
-    cluster.finish();
 }

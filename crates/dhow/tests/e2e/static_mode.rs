@@ -313,21 +313,24 @@ fn post(node: &Daemon, body: &Value) -> (u16, Value) {
 
 #[test]
 fn the_scale_route_does_what_it_says() {
-    let cluster = Cluster::fixed_without_key("route", 2);
-    let node = &cluster.nodes[1];
-    let (status, refused) = post(node, &json!({ "service": "by-hand", "replicas": 1 }));
+    let cluster = Cluster::fixed_with("route", 2, Where::Loopback, 12);
+    let ask = |method: &str, path: &str, body: &Value| {
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let reply = cluster.ask_as_member(1, method, path, body.as_bytes());
+        (reply.status, reply.json())
+    };
+    let post = |body: &Value| ask("POST", "/api/v1/internal/scale", body);
+    let (status, refused) = self::post(&cluster.nodes[1], &json!({ "service": "by-hand", "replicas": 1 }));
+    assert_eq!(status, 403, "a user of the host is no server: {refused}");
+    let (status, refused) = post(&json!({ "service": "by-hand", "replicas": 1 }));
     assert_eq!(status, 409, "nobody has told it the spec: {refused}");
     let spec = json!({ "command": { "args": ["sh", "-c", "exec sleep 3600"] } });
-    let (status, taken) = post(
-        node,
-        &json!({ "service": "by-hand", "replicas": 2, "spec": spec }),
-    );
+    let (status, taken) = post(&json!({ "service": "by-hand", "replicas": 2, "spec": spec }));
     assert_eq!(status, 200, "{taken}");
-    let state = || {
-        node.get("/api/v1/internal/services/by-hand/state")
-            .unwrap()
-            .json()
-    };
+    let state = || ask("GET", "/api/v1/internal/services/by-hand/state", &Value::Null).1;
     until("both run and are healthy", || {
         let state = state();
         (state["running"] == 2 && state["healthy"] == true).then_some(())
@@ -341,7 +344,7 @@ fn the_scale_route_does_what_it_says() {
     assert_eq!(ids.len(), 2);
     assert!(ids.contains("\"by-hand-default-0\""), "{ids:?}");
     let assignments = json!([{ "role": "default", "indices": [1] }]);
-    let (status, _) = post(node, &json!({ "service": "by-hand", "assignments": assignments }));
+    let (status, _) = post(&json!({ "service": "by-hand", "assignments": assignments }));
     assert_eq!(status, 200);
     until("just that one is left", || {
         let state = state();
@@ -351,13 +354,13 @@ fn the_scale_route_does_what_it_says() {
     thread::sleep(Duration::from_secs(2));
     assert_eq!(state()["running"], 1);
     let late = json!({ "service": "by-hand", "replicas": 0, "epoch": 0 });
-    let (status, refused) = post(node, &late);
+    let (status, refused) = post(&late);
     assert_eq!(status, 409, "{refused}");
     assert!(
         refused["detail"].as_str().unwrap().contains("leads no more"),
         "{refused}"
     );
-    let (status, _) = post(node, &json!({ "service": "by-hand", "replicas": 0 }));
+    let (status, _) = post(&json!({ "service": "by-hand", "replicas": 0 }));
     assert_eq!(status, 200);
     until("none is left", || (state()["running"] == 0).then_some(()));
     assert_eq!(state()["healthy"], true);

@@ -43,7 +43,7 @@ fn an_admin_deploys_and_a_reader_looks() {
     let history = daemon
         .run_from_afar(&reader, &["history", "shop", "--json"])
         .json();
-    assert_eq!(history[0]["author"], "alice");
+    assert_eq!(history[0]["author"], "token alice");
     daemon.door.set_exec(ScriptedExec {
         stdout: b"inside".to_vec(),
         exit: ExecExit::Code(3),

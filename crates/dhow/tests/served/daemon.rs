@@ -166,9 +166,9 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         secrets: Arc::new(SecretBox::open(folder).unwrap()),
         cluster: Arc::new(dhow_server::cluster::SingleNode {
             node: NodeId(1),
-            api_addr: ([127, 0, 0, 1], 3669).into(),
+            api_addr: Some(([127, 0, 0, 1], 3669).into()),
         }),
-        peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::PlainDialer)),
+        peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::NoPeers)),
         worker_tokens: None,
         data_dir: None,
         policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {
@@ -181,6 +181,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
     let tls = ApiTls::new(&node, &[]).unwrap();
     let listeners = Listeners {
         socket: Some(folder.join("dhow.sock")),
+        socket_group: None,
         tcp: vec!["127.0.0.1:0".parse().unwrap()],
         tls: Some(tls),
     };

@@ -5,7 +5,6 @@ use std::io;
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use super::routes::Endpoint;
 
@@ -20,19 +19,4 @@ pub type ConnectorFuture<'a> =
 /// Makes connections. A call may be dropped at any time.
 pub trait Connector: Send + Sync + 'static {
     fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> ConnectorFuture<'a>;
-}
-
-/// Connections in clear, for a cluster on loopback without a key.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PlainConnector;
-
-impl Connector for PlainConnector {
-    fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> ConnectorFuture<'a> {
-        Box::pin(async move {
-            let stream = TcpStream::connect(endpoint.address.as_str()).await?;
-            // Small messages go out at once; where that cannot be set they are only slower.
-            let _ = stream.set_nodelay(true);
-            Ok(Box::new(stream) as Box<dyn ServerConnection>)
-        })
-    }
 }

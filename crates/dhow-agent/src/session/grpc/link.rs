@@ -12,7 +12,7 @@ use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
 use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tonic::Streaming;
+use tonic::{Request, Streaming};
 
 use super::heard::Heard;
 use super::mailbox::Mailbox;
@@ -174,7 +174,7 @@ impl Link {
             };
         let last = shared.mailbox.begin();
         let highest = shared.highest.borrow().clone();
-        let request = shared.request(SessionRequest {
+        let request = Request::new(SessionRequest {
             node_id: shared.options.node.0,
             last_revision: last.map(|last| last.0),
             instance: std::process::id().into(),

@@ -23,8 +23,6 @@ pub struct GrpcOptions {
     pub keep_alive: KeepAlive,
     /// The least time between two reports of changes; a second unless there is a reason.
     pub report_gap: Duration,
-    /// Says in the metadata which node it is, where connections prove nothing.
-    pub claims_node: bool,
     /// The cluster that the node belongs to, where it knows: a session with another one is not taken.
     pub cluster_id: Option<String>,
 }
@@ -40,7 +38,6 @@ impl GrpcOptions {
             backoff: Backoff::default(),
             keep_alive: KeepAlive::OFTEN,
             report_gap: Duration::from_secs(1),
-            claims_node: false,
             cluster_id: None,
         }
     }

@@ -1,13 +1,26 @@
-//! Keeps web pages out where no token is asked for: a request with an `Origin`, or with a `Host` that is no loopback
-//! name, comes from a page in a browser of this host.
+//! Keeps web pages out: what a browser says to come from another site is refused at every door, and on plain loopback
+//! also a request with an `Origin`, or with a `Host` that is no loopback name.
 
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use dhow_wire::ProblemCode;
 
 use crate::api::problem::ApiProblem;
+
+/// Written by browsers alone, and by no page.
+const SITE: &str = "sec-fetch-site";
+
+/// A page of another site, or of another name of this host, may not call.
+pub(super) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
+    let mut said = headers.get_all(SITE).iter();
+    if said.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) {
+        return Ok(());
+    }
+    let detail = "pages of other sites may not call this API: `Sec-Fetch-Site` names one";
+    Err(ApiProblem::new(ProblemCode::Forbidden, detail))
+}
 
 pub(super) fn check(request: &Request) -> Result<(), ApiProblem> {
     let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Forbidden, detail));
@@ -49,6 +62,24 @@ fn is_port(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_of_another_site_does_not_pass() {
+        let sent = |sites: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for site in sites {
+                headers.append(SITE, axum::http::HeaderValue::from_static(site));
+            }
+            check_site(&headers).is_ok()
+        };
+        for site in [&[] as &[_], &["same-origin"], &["none"]] {
+            assert!(sent(site), "{site:?}");
+        }
+        for site in ["cross-site", "same-site", "", "Same-Origin", "same-origin, none"] {
+            assert!(!sent(&[site]), "{site}");
+        }
+        assert!(!sent(&["none", "cross-site"]), "the second counts too");
+    }
 
     #[test]
     fn only_loopback_names_pass() {

@@ -15,14 +15,12 @@ pub const AUTHOR_HEADER: &str = "x-dhow-author";
 /// The longest name in such a header: that of a token with its kind, and room.
 const NAME_CHARS_MAX: usize = 128;
 
-/// Whom an unnamed caller of this host is.
-const LOCAL: &str = "local";
+/// Whom somebody is called who was not asked.
+const UNKNOWN: &str = "unknown";
 
 /// See the module. Every request that was let in carries one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// Some program of this host.
-    Local,
     /// A user of this host, on the Unix socket.
     User {
         uid: u32,
@@ -36,6 +34,7 @@ pub enum Principal {
     },
     Worker(NodeId),
     Token {
+        id: Arc<str>,
         name: Arc<str>,
         role: ApiRole,
     },
@@ -47,22 +46,24 @@ impl Principal {
     /// What a retried request is known by, together with its key.
     pub fn text(&self) -> Arc<str> {
         match self {
-            Self::Local | Self::Unknown => LOCAL.into(),
+            Self::Unknown => UNKNOWN.into(),
             Self::User { uid } => format!("uid {uid}").into(),
             Self::Member(node) => format!("node {node}").into(),
             Self::Worker(node) => format!("worker {node}").into(),
             Self::Forwarded { principal, .. } => Arc::clone(principal),
-            Self::Token { name, .. } => format!("token {name}").into(),
+            // Names of tokens may be given twice, ids are not.
+            Self::Token { id, .. } => format!("token {id}").into(),
         }
     }
 
-    /// For people: the name of the one who called, where it is known.
+    /// For people: the name of the one who called, where it is known, after the kind of what it showed, so that no
+    /// name can be taken for somebody or something else.
     pub async fn author(&self) -> Arc<str> {
         match self {
             Self::User { uid } => user_name(*uid).await,
             Self::Forwarded { author, .. } => Arc::clone(author),
-            Self::Token { name, .. } => Arc::clone(name),
-            Self::Local | Self::Unknown | Self::Member(_) | Self::Worker(_) => self.text(),
+            Self::Token { name, .. } => format!("token {name}").into(),
+            Self::Unknown | Self::Member(_) | Self::Worker(_) => self.text(),
         }
     }
 
@@ -86,7 +87,7 @@ impl Principal {
     }
 
     /// The one that a server speaks for, where it names one.
-    pub(super) fn forwarded(headers: &HeaderMap) -> Result<Option<Self>, ApiProblem> {
+    fn forwarded(headers: &HeaderMap) -> Result<Option<Self>, ApiProblem> {
         let Some(principal) = read(headers, PRINCIPAL_HEADER)? else {
             return Ok(None);
         };
@@ -112,6 +113,8 @@ async fn user_name(uid: u32) -> Arc<str> {
         let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
         user.ok().flatten().map(|user| user.name)
     });
-    let name = looked_up.await.ok().flatten();
-    name.unwrap_or_else(|| format!("uid {uid}")).into()
+    match looked_up.await.ok().flatten() {
+        Some(name) => format!("user {name}").into(),
+        None => format!("uid {uid}").into(),
+    }
 }

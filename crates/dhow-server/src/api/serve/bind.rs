@@ -17,7 +17,7 @@ pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
         tcp.push(bound.map_err(|cause| BindError::Tcp { addr: *addr, cause })?);
     }
     let unix = match &listeners.socket {
-        Some(path) => Some(unix_socket::bind(path).await?),
+        Some(path) => Some(unix_socket::bind(path, listeners.socket_group).await?),
         None => None,
     };
     let tls = listeners.tls.clone();

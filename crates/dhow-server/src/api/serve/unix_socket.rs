@@ -1,4 +1,4 @@
-//! The Unix socket: its owner's alone, never two daemons on one, and a stale one is no obstacle.
+//! The Unix socket: its owner's alone, or also a group's, never two daemons on one, and a stale one is no obstacle.
 
 use std::fs::Permissions;
 use std::io;
@@ -8,6 +8,18 @@ use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::error::BindError;
+
+/// Whose members may use the socket of root's daemon, which makes them as mighty as root.
+const GROUP: &str = "dhow";
+
+/// That group, where this host has it. Only root hands its socket to others.
+pub fn socket_group() -> Option<u32> {
+    if !nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let group = nix::unistd::Group::from_name(GROUP).ok().flatten()?;
+    Some(group.gid.as_raw())
+}
 
 /// The socket's file, removed with this unless somebody else has put another there.
 #[derive(Debug)]
@@ -32,7 +44,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindEr
 }
 
 /// Made beside its place with its mode and then renamed, so that nobody else can connect at any moment.
-pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
+pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFile), BindError> {
     check_place(path).await?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -42,7 +54,14 @@ pub(super) async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), Bind
         Ok(()) | Err(_) => {}
     }
     let listener = UnixListener::bind(&beside).map_err(failed("make", path))?;
+    let mode = match group {
+        Some(_) => 0o660,
+        None => 0o600,
+    };
+    // The owner's alone until it is the right group's.
     let made = std::fs::set_permissions(&beside, Permissions::from_mode(0o600))
+        .and_then(|()| std::os::unix::fs::chown(&beside, None, group))
+        .and_then(|()| std::fs::set_permissions(&beside, Permissions::from_mode(mode)))
         .and_then(|()| std::fs::symlink_metadata(&beside))
         .and_then(|found| std::fs::rename(&beside, path).map(|()| found.ino()));
     let inode = made.map_err(failed("make", path))?;

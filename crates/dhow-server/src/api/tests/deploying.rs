@@ -7,7 +7,7 @@ use dhow_core::ids::DeploymentName;
 use dhow_wire::api::{Deployed, HistoryEntry, RevisionState, WriteDone};
 use dhow_wire::{DeploymentState, DeploymentStatus};
 
-use super::support::{Reply, SHOP, WALL_UNIX_SECS, World, digest, request};
+use super::support::{Reply, SHOP, WALL_UNIX_SECS, World, digest, media_type, request};
 
 fn image_digest(world: &World) -> Option<String> {
     let state = world.state();
@@ -18,7 +18,9 @@ fn image_digest(world: &World) -> Option<String> {
 }
 
 async fn keyed(world: &World, key: &str, path: &str, body: &str) -> Reply {
-    let builder = request(Method::POST, path).header("idempotency-key", key);
+    let builder = request(Method::POST, path)
+        .header("idempotency-key", key)
+        .header("content-type", media_type(path, body));
     world
         .send(builder.body(Body::from(body.to_owned())).unwrap())
         .await
@@ -210,7 +212,7 @@ async fn restarts_rollbacks_and_removal() {
     assert_eq!(history[1].images, ["nginx:1.28"]);
     assert_eq!(
         (history[2].author.as_str(), history[2].created_unix_secs),
-        ("local", WALL_UNIX_SECS)
+        ("user root", WALL_UNIX_SECS)
     );
     world
         .call(Method::DELETE, "/api/v1/deployments/shop", "")

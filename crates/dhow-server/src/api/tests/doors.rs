@@ -34,6 +34,7 @@ struct Door {
 async fn open(world: &World, tls: &NodeTls, addr: &str) -> Door {
     let listeners = Listeners {
         socket: None,
+        socket_group: None,
         tcp: vec![addr.parse().unwrap()],
         tls: Some(ApiTls::new(tls, &[]).unwrap()),
     };
@@ -167,16 +168,20 @@ async fn loopback_speaks_both() {
     let one = node(&ClusterKey::generate().unwrap(), 1);
     let door = open(&world, &one, "127.0.0.1:0").await;
     let local = "GET /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\n";
-    assert_eq!(status(door.plain().await, local).await.as_deref(), OK);
-    let pinned = client_config_pinned(one.fingerprint()).unwrap();
-    let refused = door.status(pinned, local).await;
-    assert_eq!(
-        refused.as_deref(),
-        Some("HTTP/1.1 401 Unauthorized"),
-        "TLS asks for a token here too"
+    let refused = Some("HTTP/1.1 401 Unauthorized");
+    assert_eq!(status(door.plain().await, local).await.as_deref(), refused);
+    let pinned = || client_config_pinned(one.fingerprint()).unwrap();
+    assert_eq!(door.status(pinned(), local).await.as_deref(), refused);
+    let created = world.post("/api/v1/tokens", r#"{"role":"admin"}"#).await;
+    let token = created.json::<TokenCreated>().token;
+    let local = format!("{local}authorization: Bearer {token}\r\n");
+    assert_eq!(status(door.plain().await, &local).await.as_deref(), OK);
+    assert_eq!(door.status(pinned(), &local).await.as_deref(), OK);
+    let internal = format!(
+        "POST /api/v1/internal/scale HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\
+         authorization: Bearer {token}\r\n"
     );
-    let internal = "POST /api/v1/internal/scale HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n";
-    let refused = status(door.plain().await, internal).await;
+    let refused = status(door.plain().await, &internal).await;
     assert_eq!(refused.as_deref(), Some("HTTP/1.1 403 Forbidden"));
     door.close().await;
 }

@@ -70,6 +70,7 @@ async fn a_pull_tells_how_far_it_is_and_how_it_ended() {
     let pull = |image: &str| {
         let body = format!(r#"{{"image":"{image}"}}"#);
         request(Method::POST, "/api/v1/images/pull")
+            .header("content-type", "application/json")
             .body(Body::from(body))
             .unwrap()
     };
@@ -97,7 +98,9 @@ async fn secrets_come_in_and_only_names_go_out() {
     let world = World::new().await;
     let value = vec![0, 159, 146, 150];
     let set = |name: &str, key: &str, value: &[u8]| {
-        let builder = request(Method::PUT, &format!("/api/v1/secrets/{name}")).header("idempotency-key", key);
+        let builder = request(Method::PUT, &format!("/api/v1/secrets/{name}"))
+            .header("content-type", "application/octet-stream")
+            .header("idempotency-key", key);
         builder.body(Body::from(value.to_vec())).unwrap()
     };
     world

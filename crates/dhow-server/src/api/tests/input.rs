@@ -45,19 +45,20 @@ async fn bodies_that_are_too_long_or_no_text() {
         .send(announced.body(Body::empty()).unwrap())
         .await
         .problem(413);
-    let call = request(Method::PUT, "/api/v1/secrets/a");
+    let kind = ("content-type", "application/octet-stream");
+    let call = request(Method::PUT, "/api/v1/secrets/a").header(kind.0, kind.1);
     world
         .send(call.body(Body::from(vec![0; 64 * 1024 + 1])).unwrap())
         .await
         .problem(413);
-    let call = request(Method::POST, "/api/v1/deployments");
+    let call = request(Method::POST, "/api/v1/deployments").header("content-type", "application/yaml");
     let problem = world
         .send(call.body(Body::from(vec![b'a', 0xff])).unwrap())
         .await
         .problem(400);
     assert!(problem.detail.contains("byte 1"), "{}", problem.detail);
     let broken = futures_util::stream::iter([Err::<&[u8], _>(std::io::Error::other("cut"))]);
-    let call = request(Method::POST, "/api/v1/deployments");
+    let call = request(Method::POST, "/api/v1/deployments").header("content-type", "application/yaml");
     world
         .send(call.body(Body::from_stream(broken)).unwrap())
         .await
@@ -115,10 +116,13 @@ async fn parameters_that_cannot_be_read() {
 #[tokio::test]
 async fn web_pages_are_kept_out() {
     let world = World::new().await;
+    let created = world.post("/api/v1/tokens", r#"{"role":"admin"}"#).await;
+    let token = created.json::<dhow_wire::api::TokenCreated>().token;
     let call = |host: &str| {
         axum::http::Request::builder()
             .uri("/api/v1/nodes")
             .header("host", host)
+            .header("authorization", format!("Bearer {token}"))
     };
     for host in ["example.com", "192.0.2.1:3669", ""] {
         let reply = world.send(call(host).body(Body::empty()).unwrap()).await;

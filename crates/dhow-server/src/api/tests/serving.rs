@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use dhow_wire::api::{ExecClientFrame, ExecExit, ExecServerFrame, HistoryEntry};
+use dhow_wire::api::{ExecClientFrame, ExecExit, ExecServerFrame, HistoryEntry, TokenCreated};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -17,12 +17,14 @@ use crate::node_door::ScriptedExec;
 fn listeners(dir: &Path) -> Listeners {
     Listeners {
         socket: Some(dir.join("dhow.sock")),
+        socket_group: None,
         tcp: vec!["127.0.0.1:0".parse().unwrap()],
         tls: None,
     }
 }
 
 struct Serving {
+    socket: std::path::PathBuf,
     addr: std::net::SocketAddr,
     cancel: CancellationToken,
     task: JoinHandle<()>,
@@ -33,7 +35,13 @@ async fn start(world: &World, dir: &Path) -> Serving {
     let addr = bound.tcp_addrs()[0];
     let cancel = CancellationToken::new();
     let task = tokio::spawn(serve(world.api.clone(), bound, cancel.clone()));
-    Serving { addr, cancel, task }
+    let socket = dir.join("dhow.sock");
+    Serving {
+        socket,
+        addr,
+        cancel,
+        task,
+    }
 }
 
 /// Sends a request and reads until the end.
@@ -58,7 +66,8 @@ async fn the_socket_is_its_owners_and_says_who_called() {
         Err(BindError::Served { .. })
     ));
     let call = format!(
-        "POST /api/v1/deployments HTTP/1.1\r\nhost: anything\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{SHOP}",
+        "POST /api/v1/deployments HTTP/1.1\r\nhost: anything\r\nconnection: close\r\n\
+         content-type: application/yaml\r\ncontent-length: {}\r\n\r\n{SHOP}",
         SHOP.len()
     );
     let answer = exchange(UnixStream::connect(&path).await.unwrap(), &call).await;
@@ -67,7 +76,7 @@ async fn the_socket_is_its_owners_and_says_who_called() {
     let own = nix::unistd::User::from_uid(nix::unistd::Uid::current()).unwrap();
     let own = own.map_or_else(
         || format!("uid {}", nix::unistd::Uid::current()),
-        |user| user.name,
+        |user| format!("user {}", user.name),
     );
     assert_eq!(history[0].author, own);
     serving.cancel.cancel();
@@ -80,6 +89,7 @@ async fn the_socket_is_its_owners_and_says_who_called() {
     ));
     let open = Listeners {
         socket: None,
+        socket_group: None,
         tcp: vec!["0.0.0.0:0".parse().unwrap()],
         tls: None,
     };
@@ -97,8 +107,15 @@ async fn loopback_keeps_web_pages_out_and_open_streams_end_with_the_server() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let answer = exchange(connect().await, &call("rebound.example")).await;
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    let nobody = "GET /api/v1/nodes HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = exchange(connect().await, nobody).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let created = world.post("/api/v1/tokens", r#"{"role":"read"}"#).await;
+    let token = created.json::<TokenCreated>().token;
     let mut stream = connect().await;
-    let follow = "GET /api/v1/events?follow=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let follow = format!(
+        "GET /api/v1/events?follow=true HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n"
+    );
     stream.write_all(follow.as_bytes()).await.unwrap();
     let mut first = [0; 12];
     stream.read_exact(&mut first).await.unwrap();
@@ -110,8 +127,8 @@ async fn loopback_keeps_web_pages_out_and_open_streams_end_with_the_server() {
     assert!(TcpStream::connect(serving.addr).await.is_err());
 }
 
-async fn upgraded(addr: std::net::SocketAddr, path: &str) -> (String, TcpStream) {
-    let mut io = TcpStream::connect(addr).await.unwrap();
+async fn upgraded(serving: &Serving, path: &str) -> (String, UnixStream) {
+    let mut io = UnixStream::connect(&serving.socket).await.unwrap();
     let call = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: dhow-exec/1\r\n\
          content-length: 0\r\n\r\n"
@@ -124,7 +141,7 @@ async fn upgraded(addr: std::net::SocketAddr, path: &str) -> (String, TcpStream)
     (String::from_utf8(head).unwrap(), io)
 }
 
-async fn frame(io: &mut TcpStream) -> ExecServerFrame {
+async fn frame(io: &mut UnixStream) -> ExecServerFrame {
     let mut bytes = Vec::new();
     loop {
         if let Some((frame, _)) = ExecServerFrame::decode(&bytes).unwrap() {
@@ -145,7 +162,7 @@ async fn a_command_runs_in_a_replica() {
     let dir = TempDir::new().unwrap();
     let serving = start(&world, dir.path()).await;
     let path = "/api/v1/deployments/shop/replicas/web-default-0/exec";
-    let (head, mut io) = upgraded(serving.addr, &format!("{path}?command=sh&command=-c&stdin=true")).await;
+    let (head, mut io) = upgraded(&serving, &format!("{path}?command=sh&command=-c&stdin=true")).await;
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     assert_eq!(frame(&mut io).await, ExecServerFrame::Stdout(b"hello".to_vec()));
     io.write_all(&ExecClientFrame::Stdin(b"typed".to_vec()).encode())
@@ -160,14 +177,14 @@ async fn a_command_runs_in_a_replica() {
         "the exit is the last frame"
     );
 
-    let (_, mut io) = upgraded(serving.addr, &format!("{path}?command=sh&stdin=true")).await;
+    let (_, mut io) = upgraded(&serving, &format!("{path}?command=sh&stdin=true")).await;
     frame(&mut io).await;
     io.write_all(&[9, 0, 0, 0, 0]).await.unwrap();
     assert!(matches!(
         frame(&mut io).await,
         ExecServerFrame::Exit(ExecExit::Error(_))
     ));
-    let (_, mut io) = upgraded(serving.addr, &format!("{path}?command=sh&stdin=true")).await;
+    let (_, mut io) = upgraded(&serving, &format!("{path}?command=sh&stdin=true")).await;
     frame(&mut io).await;
     serving.cancel.cancel();
     assert!(matches!(

@@ -22,11 +22,11 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::api::{Access, Api, router};
+use crate::api::{Access, Api, Peer, router};
 use crate::clock::FakeClock;
 use crate::cluster::SingleNode;
 use crate::node_door::ScriptedDoor;
-use crate::peer_http::{PeerHttp, PlainDialer};
+use crate::peer_http::{NoPeers, PeerHttp};
 use crate::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
 use crate::secrets::SecretBox;
 use crate::services::{ClusterIdentity, ServiceManager};
@@ -80,9 +80,9 @@ impl World {
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             cluster: Arc::new(SingleNode {
                 node: NodeId(1),
-                api_addr: ([127, 0, 0, 1], 3669).into(),
+                api_addr: Some(([127, 0, 0, 1], 3669).into()),
             }),
-            peers: PeerHttp::new(Arc::new(PlainDialer)),
+            peers: PeerHttp::new(Arc::new(NoPeers)),
             worker_tokens: None,
             data_dir: None,
             policy: Arc::new(FilePolicy {
@@ -192,8 +192,9 @@ impl World {
     }
 
     pub async fn call(&self, method: Method, path: &str, body: &str) -> Reply {
-        self.send(request(method, path).body(Body::from(body.to_owned())).unwrap())
-            .await
+        let kind = media_type(path, body);
+        let call = request(method, path).header("content-type", kind);
+        self.send(call.body(Body::from(body.to_owned())).unwrap()).await
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -253,8 +254,21 @@ pub fn start_events() -> [ReplicaEvent; 4] {
     ]
 }
 
+/// What a body is sent as.
+pub fn media_type(path: &str, body: &str) -> &'static str {
+    if path.starts_with("/api/v1/secrets/") {
+        "application/octet-stream"
+    } else if matches!(path, "/api/v1/deployments" | "/api/v1/plan") && !body.starts_with('{') {
+        "application/yaml"
+    } else {
+        "application/json"
+    }
+}
+
+/// As root on the Unix socket, unless something else is said.
 pub fn request(method: Method, path: &str) -> axum::http::request::Builder {
     Request::builder()
+        .extension(Peer::Unix { uid: 0 })
         .method(method)
         .uri(path)
         .header("host", "localhost")

@@ -65,6 +65,7 @@ async fn with_a_cluster_key_it_names_the_ca() {
         CancellationToken::new(),
     );
     let asked = request(Method::POST, "/api/v1/tokens")
+        .header("content-type", "application/json")
         .body(Body::from(r#"{"role":"admin"}"#))
         .unwrap();
     let response = router.oneshot(asked).await.unwrap();

@@ -70,7 +70,7 @@ impl Inner {
             }
             return Ok(expired.node);
         }
-        match Caller::of(request, false)?.identity {
+        match Caller::of(request)?.identity {
             Identity::Worker(node) => Ok(node),
             Identity::Member(_) => {
                 let why = "servers make their own certificates; only workers renew theirs here";

@@ -74,7 +74,6 @@ impl Harbour {
             leases: server.leases.clone(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|_| None),
-            trust_loopback_claims: false,
             carries_assignments: true,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),

@@ -35,18 +35,14 @@ pub struct Listening {
     pub task: JoinHandle<()>,
 }
 
-/// Answers members until `cancel` is cancelled. Without a key any address but loopback is refused.
+/// Answers members until `cancel` is cancelled.
 pub async fn listen(
     transport: &TlsTransport,
     addr: SocketAddr,
     handler: Arc<dyn PeerHandler>,
     cancel: CancellationToken,
 ) -> Result<Listening, PeerListenError> {
-    let security = &transport.0.options.security;
-    if !security.allows(addr.ip()) {
-        return Err(PeerListenError::NeedsKey { addr });
-    }
-    let doorman = security.doorman().map_err(PeerListenError::Tls)?;
+    let doorman = Doorman::new(&transport.0.options.tls).map_err(PeerListenError::Tls)?;
     let bound = TcpListener::bind(addr).await;
     let listener = bound.map_err(|cause| PeerListenError::Bind { addr, cause })?;
     let addr = listener
@@ -182,7 +178,7 @@ impl Door {
         let frame = frame::read(&mut stream, HELLO_BYTES_MAX).await.map_err(failed)?;
         let hello: Hello = hello::decode(&frame).map_err(|unread| unread.to_string())?;
         let own = &self.transport.0;
-        let refusal = if proved.is_some_and(|node| node != hello.from) {
+        let refusal = if proved != hello.from {
             Some(Refusal::Identity)
         } else if !hello::is_same_cluster(own.cluster_id(), hello.cluster_id.as_deref()) {
             Some(Refusal::Cluster)

@@ -1,6 +1,5 @@
-//! What stands between a socket and its frames.
+//! What stands between a socket and its frames: TLS between members.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
@@ -12,76 +11,39 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::identity::Identity;
 use crate::keys::{ALPN_PEERS, NodeTls, identity_of, node_dns_name, tls_refusal};
 
-/// How servers know each other.
-#[derive(Clone, Debug)]
-pub enum Security {
-    /// By certificates of the cluster key.
-    Tls(NodeTls),
-    /// Not at all: everything on this host is believed, and nothing else is spoken to.
-    PlainLoopback,
-}
-
 /// A connection, whatever it is made of.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
+/// Proves to the other end who this is, and that it is the node that is meant.
+pub(super) async fn connect(tls: &NodeTls, stream: TcpStream, node: u64) -> Result<Box<dyn Io>, String> {
+    let node = NodeId(node);
+    let config = tls.client_config_member(node, &ALPN_PEERS);
+    let config = config.map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(node_dns_name(node)).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(Arc::new(config));
+    let stream = connector.connect(name, stream).await;
+    Ok(Box::new(stream.map_err(|error| tls_refusal(&error))?))
+}
+
 /// The side that listens.
-pub(super) enum Doorman {
-    Tls(TlsAcceptor),
-    PlainLoopback,
-}
-
-impl Security {
-    /// Whether an address may be used.
-    pub(super) fn allows(&self, ip: IpAddr) -> bool {
-        match self {
-            Self::Tls(_) => true,
-            Self::PlainLoopback => ip.is_loopback(),
-        }
-    }
-
-    /// Proves to the other end who this is, and that it is the node that is meant.
-    pub(super) async fn connect(&self, stream: TcpStream, node: u64) -> Result<Box<dyn Io>, String> {
-        match self {
-            Self::Tls(tls) => {
-                let node = NodeId(node);
-                let config = tls.client_config_member(node, &ALPN_PEERS);
-                let config = config.map_err(|error| error.to_string())?;
-                let name = ServerName::try_from(node_dns_name(node)).map_err(|error| error.to_string())?;
-                let connector = TlsConnector::from(Arc::new(config));
-                let stream = connector.connect(name, stream).await;
-                Ok(Box::new(stream.map_err(|error| tls_refusal(&error))?))
-            }
-            Self::PlainLoopback => Ok(Box::new(stream)),
-        }
-    }
-
-    pub(super) fn doorman(&self) -> Result<Doorman, rustls::Error> {
-        match self {
-            Self::Tls(tls) => {
-                let config = Arc::new(tls.server_config_members()?);
-                Ok(Doorman::Tls(TlsAcceptor::from(config)))
-            }
-            Self::PlainLoopback => Ok(Doorman::PlainLoopback),
-        }
-    }
-}
+pub(super) struct Doorman(TlsAcceptor);
 
 impl Doorman {
-    /// The caller's node, where it is proved.
-    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Io>, Option<u64>), String> {
-        match self {
-            Self::Tls(acceptor) => {
-                let stream = acceptor.accept(stream).await;
-                let stream = stream.map_err(|error| tls_refusal(&error))?;
-                let shown = stream.get_ref().1.peer_certificates();
-                match shown.and_then(|chain| identity_of(chain.first()?)) {
-                    Some(Identity::Member(node)) => Ok((Box::new(stream), Some(node.0))),
-                    Some(Identity::Worker(_)) | None => Err("its certificate is no server's".into()),
-                }
-            }
-            Self::PlainLoopback => Ok((Box::new(stream), None)),
+    pub fn new(tls: &NodeTls) -> Result<Self, rustls::Error> {
+        let config = Arc::new(tls.server_config_members()?);
+        Ok(Self(TlsAcceptor::from(config)))
+    }
+
+    /// The caller's node, which it has proved.
+    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Io>, u64), String> {
+        let stream = self.0.accept(stream).await;
+        let stream = stream.map_err(|error| tls_refusal(&error))?;
+        let shown = stream.get_ref().1.peer_certificates();
+        match shown.and_then(|chain| identity_of(chain.first()?)) {
+            Some(Identity::Member(node)) => Ok((Box::new(stream), node.0)),
+            Some(Identity::Worker(_)) | None => Err("its certificate is no server's".into()),
         }
     }
 }

@@ -18,7 +18,8 @@ use super::hello::{self, Hello, Reply};
 use super::limits::{CONNECT_TIMEOUT, HELLO_BYTES_MAX};
 use super::link::Link;
 use super::refusals::Refusals;
-use super::security::Security;
+use super::security;
+use crate::keys::NodeTls;
 use crate::peers::{FRAME_BYTES_MAX, Lane, PeerError, PeerTransport};
 use crate::tcp;
 
@@ -29,7 +30,7 @@ pub type ClusterIdCell = Arc<OnceLock<Arc<str>>>;
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     pub node: NodeId,
-    pub security: Security,
+    pub tls: NodeTls,
     pub cluster_id: ClusterIdCell,
 }
 
@@ -129,13 +130,13 @@ impl Inner {
             cluster_id: self.cluster_id().map(str::to_owned),
             incarnation: self.incarnation,
         };
-        let security = self.options.security.clone();
+        let tls = self.options.tls.clone();
         let (contacts, end) = (Arc::clone(&self.contacts), self.end.clone());
         let rejections = Arc::clone(&self.rejections);
         async move {
             let connecting = async {
-                let stream = reach(&security, addr).await?;
-                let opened = open(security, stream, hello, contacts, &end).await;
+                let stream = reach(addr).await?;
+                let opened = open(&tls, stream, hello, contacts, &end).await;
                 opened.inspect_err(|why| rejections.tell_of_reached(addr.ip(), why))
             };
             let connected = tokio::select! {
@@ -183,10 +184,7 @@ impl Inner {
     }
 }
 
-async fn reach(security: &Security, addr: SocketAddr) -> Result<TcpStream, String> {
-    if !security.allows(addr.ip()) {
-        return Err("without a cluster key only servers of this host are spoken to".into());
-    }
+async fn reach(addr: SocketAddr) -> Result<TcpStream, String> {
     let stream = TcpStream::connect(addr)
         .await
         .map_err(|error| error.to_string())?;
@@ -196,14 +194,14 @@ async fn reach(security: &Security, addr: SocketAddr) -> Result<TcpStream, Strin
 
 /// Proves who this is and hears who the other is.
 async fn open(
-    security: Security,
+    tls: &NodeTls,
     stream: TcpStream,
     hello: Hello,
     contacts: Arc<Contacts>,
     end: &CancellationToken,
 ) -> Result<Connection, String> {
     let node = hello.to;
-    let mut stream = security.connect(stream, node).await?;
+    let mut stream = security::connect(tls, stream, node).await?;
     let failed = |error: std::io::Error| crate::keys::tls_refusal(&error);
     frame::write(&mut stream, &hello::encode(&hello))
         .await

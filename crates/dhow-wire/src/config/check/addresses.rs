@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use dhow_core::spec::check::{FieldPath, SpecFinding};
 
+use super::super::api_addr::ApiAddr;
 use super::super::effective::Draft;
 use super::super::peer::{RaftPeer, StaticPeer};
 
@@ -103,7 +104,9 @@ pub(super) fn check_own_raft(
     peers: &[RaftPeer],
     findings: &mut Vec<SpecFinding>,
 ) {
-    let Some(api_addr) = draft.api_addr else { return };
+    let Some(ApiAddr::At(api_addr)) = draft.api_addr else {
+        return;
+    };
     let Some(position) = peers.iter().position(|peer| peer.id == own) else {
         return;
     };

@@ -4,6 +4,7 @@ use dhow_core::spec::ByteSize;
 use dhow_core::spec::check::limits::MEMORY_MIN_BYTES;
 use dhow_core::spec::check::{FieldPath, SpecFinding};
 
+use super::super::api_addr::ApiAddr;
 use super::super::cluster_mode::ClusterMode;
 use super::super::effective::Draft;
 use super::check_labels;
@@ -51,8 +52,24 @@ fn check_socket(draft: &Draft, findings: &mut Vec<SpecFinding>) {
 }
 
 fn check_api_addr(draft: &Draft, findings: &mut Vec<SpecFinding>) {
-    let Some(addr) = draft.api_addr else { return };
     let at = FieldPath::of("api_addr");
+    let addr = match draft.api_addr {
+        None => return,
+        Some(ApiAddr::At(addr)) => addr,
+        Some(ApiAddr::Off) => {
+            if draft.cluster.own_api_addr().is_some() {
+                findings.push(
+                    SpecFinding::at(
+                        at,
+                        "the other servers reach this one's API over TCP: it cannot be off",
+                    )
+                    .because(FieldPath::of("cluster"))
+                    .hint("leave `api_addr` out: it is that of the own entry in `peers`"),
+                );
+            }
+            return;
+        }
+    };
     if addr.port() == 0 {
         findings.push(
             SpecFinding::at(

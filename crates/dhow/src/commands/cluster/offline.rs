@@ -88,7 +88,7 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     let mut state = read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))?;
     let now_unix_secs = now_unix_secs()?;
     begin_anew(&mut state);
-    let _lock = DataDir::open(&config.data_dir)?;
+    let _lock = DataDir::open(&config.data_dir, None)?;
     write(&config, &state, now_unix_secs)?;
     output::note(&format!(
         "{} begins at revision {} with {} deployments; start the daemon",
@@ -206,7 +206,7 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
         ));
         return Ok(Exit::BadInput);
     }
-    let _lock = DataDir::open(&config.data_dir)?;
+    let _lock = DataDir::open(&config.data_dir, None)?;
     let dir = config.data_dir.join(RAFT_DIR);
     let log = OfflineRaft::open(&dir, StoreOptions::default(), node_id)?;
     let kept = log.read()?;

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use dhow_core::ids::NodeId;
+use dhow_server::keys::{ClusterKey, NodeTls};
+use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Daemon, Network, Scratch, free_port, host, until};
+use super::{Daemon, Network, Reply, Scratch, free_port, host, until};
 
 /// Where the nodes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +55,6 @@ impl Cluster {
         let extra = json!({ "heartbeat_interval": 1, "failure_threshold": threshold_secs });
         let mut cluster = Self::prepare(name, count, place, "static", &extra);
         for node in &mut cluster.nodes {
-            node.restart();
-        }
-        cluster.until_complete();
-        cluster
-    }
-
-    /// The same without a key, on loopback: every program of the host is believed to be a peer.
-    pub fn fixed_without_key(name: &str, count: usize) -> Self {
-        let extra = json!({ "heartbeat_interval": 1, "failure_threshold": 12 });
-        let mut cluster = Self::prepare(name, count, Where::Loopback, "static", &extra);
-        for node in &mut cluster.nodes {
-            std::fs::remove_file(node.scratch.path.join("cluster.key")).unwrap();
             node.restart();
         }
         cluster.until_complete();
@@ -142,6 +134,33 @@ impl Cluster {
             name: name.to_owned(),
             worker_addrs,
         }
+    }
+
+    /// Asks a node's API as a server of the cluster does, with a certificate that the cluster's key has signed.
+    pub fn ask_as_member(&self, node: usize, method: &str, path: &str, body: &[u8]) -> Reply {
+        let key = ClusterKey::read_file(&self.nodes[node].scratch.path.join("cluster.key")).unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = i64::try_from(now.unwrap().as_secs()).unwrap();
+        // Any of them: the one that calls itself will do.
+        let id = NodeId(node as u64 + 1);
+        let peers = PeerHttp::new(Arc::new(TlsDialer::new(NodeTls::new(&key, id, now).unwrap())));
+        let request = axum::http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(body.to_vec()))
+            .unwrap();
+        let addr = format!("127.0.0.1:{}", self.nodes[node].api_port)
+            .parse()
+            .unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let response = peers.send(id, addr, request).await.unwrap();
+            let status = response.status().as_u16();
+            let body = axum::body::Body::new(response.into_body());
+            let body = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
+            Reply { status, body }
+        })
     }
 
     /// Servers of a worker tier, and so many workers that have joined them.

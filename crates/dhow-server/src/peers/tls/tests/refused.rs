@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 
-use super::support::{Echo, Server, ask, expired, greet, hello, key, raw, tls, transport, why};
+use super::support::{Server, ask, expired, greet, hello, key, raw, tls, transport, why};
 use crate::keys::{ClusterKey, client_config_pinned};
 use crate::peers::tls::hello::{Refusal, Reply};
 use crate::peers::tls::limits::STRANGERS_PER_ADDRESS_MAX;
-use crate::peers::tls::{PeerListenError, Security, frame, hello as form, listen};
+use crate::peers::tls::{frame, hello as form};
 
 /// The server has refused so many, its handler heard nothing, and it still answers a member.
 async fn goes_on(server: &Server, key: &ClusterKey, refused: u64) {
@@ -45,9 +44,7 @@ async fn another_clusters_key() {
 async fn another_clusters_certificate_of_a_caller_that_believes_anything() {
     let (own, other) = (key(), key());
     let server = Server::start(2, tls(&own, 2)).await;
-    let (Security::Tls(own_tls), Security::Tls(other_tls)) = (tls(&own, 1), tls(&other, 1)) else {
-        unreachable!("both have keys");
-    };
+    let (own_tls, other_tls) = (tls(&own, 1), tls(&other, 1));
     let mut config = client_config_pinned(own_tls.fingerprint()).unwrap();
     config.alpn_protocols = vec![b"dhow-peer/1".to_vec()];
     config.client_auth_cert_resolver = Arc::clone(other_tls.cert()) as _;
@@ -94,11 +91,6 @@ async fn a_server_that_is_not_the_one_meant() {
     let one = transport(1, tls(&key, 1));
     assert!(why(ask(&one, 3, server.addr, "hello").await).contains("another node"));
     goes_on(&server, &key, 1).await;
-    let plain = Server::start(2, Security::PlainLoopback).await;
-    let one = transport(1, Security::PlainLoopback);
-    assert!(why(ask(&one, 3, plain.addr, "hello").await).contains("another node"));
-    plain.has_refused(1).await;
-    assert_eq!(plain.heard(), 0);
 }
 
 #[tokio::test]
@@ -165,8 +157,9 @@ async fn bytes_without_tls() {
     let mut io = TcpStream::connect(server.addr).await.unwrap();
     io.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     closed(&mut io).await;
-    let plain = transport(1, Security::PlainLoopback);
-    why(ask(&plain, 2, server.addr, "hello").await);
+    let mut io = TcpStream::connect(server.addr).await.unwrap();
+    frame::write(&mut io, &form::encode(&hello(1, 2))).await.unwrap();
+    closed(&mut io).await;
     goes_on(&server, &key, 2).await;
 }
 
@@ -223,20 +216,4 @@ async fn many_that_do_not_say_who_they_are() {
     drop(silent);
     server.has_refused(1 + STRANGERS_PER_ADDRESS_MAX as u64).await;
     goes_on(&server, &key, 1 + STRANGERS_PER_ADDRESS_MAX as u64).await;
-}
-
-#[tokio::test]
-async fn an_open_address_without_a_key_is_not_bound() {
-    let transport = transport(1, Security::PlainLoopback);
-    let addr = "0.0.0.0:0".parse().unwrap();
-    let refused = listen(
-        &transport,
-        addr,
-        Arc::new(Echo::default()),
-        CancellationToken::new(),
-    )
-    .await;
-    let refused = refused.unwrap_err();
-    assert!(matches!(refused, PeerListenError::NeedsKey { .. }));
-    assert!(refused.to_string().contains("dhow cluster keygen"), "{refused}");
 }

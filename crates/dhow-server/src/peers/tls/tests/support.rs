@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::keys::{ClusterCa, ClusterKey, NODE_CERT_LIFETIME, NodeCert, NodeTls};
 use crate::peers::tls::frame;
 use crate::peers::tls::hello::{self, Hello, Reply};
-use crate::peers::tls::security::Io;
-use crate::peers::tls::{Listening, PeerOptions, Security, TlsTransport, listen};
+use crate::peers::tls::security::{self, Io};
+use crate::peers::tls::{Listening, PeerOptions, TlsTransport, listen};
 use crate::peers::{Lane, PeerError, PeerHandler, PeerTransport};
 
 /// Far longer than anything here takes.
@@ -62,33 +62,33 @@ pub fn key() -> ClusterKey {
     ClusterKey::generate().unwrap()
 }
 
-pub fn tls(key: &ClusterKey, node: u64) -> Security {
-    Security::Tls(NodeTls::new(key, NodeId(node), now()).unwrap())
+pub fn tls(key: &ClusterKey, node: u64) -> NodeTls {
+    NodeTls::new(key, NodeId(node), now()).unwrap()
 }
 
 /// With a certificate whose time is over.
-pub fn expired(key: &ClusterKey, node: u64) -> Security {
+pub fn expired(key: &ClusterKey, node: u64) -> NodeTls {
     let ca = Arc::new(ClusterCa::new(key).unwrap());
     let made = now() - i64::try_from(NODE_CERT_LIFETIME.as_secs()).unwrap() - 60;
     let cert = NodeCert::new(Arc::clone(&ca), NodeId(node), made, NODE_CERT_LIFETIME).unwrap();
-    Security::Tls(NodeTls::with(ca, Arc::new(cert)))
+    NodeTls::with(ca, Arc::new(cert))
 }
 
-pub fn transport(node: u64, security: Security) -> TlsTransport {
+pub fn transport(node: u64, tls: NodeTls) -> TlsTransport {
     TlsTransport::new(PeerOptions {
         node: NodeId(node),
-        security,
+        tls,
         cluster_id: Arc::default(),
     })
 }
 
 impl Server {
-    pub async fn start(node: u64, security: Security) -> Self {
-        Self::start_at(node, security, "127.0.0.1:0".parse().unwrap()).await
+    pub async fn start(node: u64, tls: NodeTls) -> Self {
+        Self::start_at(node, tls, "127.0.0.1:0".parse().unwrap()).await
     }
 
-    pub async fn start_at(node: u64, security: Security, addr: SocketAddr) -> Self {
-        let transport = transport(node, security);
+    pub async fn start_at(node: u64, tls: NodeTls, addr: SocketAddr) -> Self {
+        let transport = transport(node, tls);
         let (echo, cancel) = (Arc::new(Echo::default()), CancellationToken::new());
         let handler = Arc::clone(&echo) as Arc<dyn PeerHandler>;
         let listening = listen(&transport, addr, handler, cancel.clone()).await.unwrap();
@@ -148,9 +148,9 @@ pub fn why(result: Result<String, PeerError>) -> String {
 }
 
 /// A connection of a server that says what the test wants.
-pub async fn raw(security: &Security, to: u64, addr: SocketAddr) -> Box<dyn Io> {
+pub async fn raw(tls: &NodeTls, to: u64, addr: SocketAddr) -> Box<dyn Io> {
     let stream = TcpStream::connect(addr).await.unwrap();
-    security.connect(stream, to).await.unwrap()
+    security::connect(tls, stream, to).await.unwrap()
 }
 
 pub fn hello(from: u64, to: u64) -> Hello {
