@@ -77,7 +77,26 @@ pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Res
         why: error.to_string(),
     })?;
     let request = Request::post(&["deployments"]).query("source", source).json(body);
-    client.fetch_as(request).await
+    let deployed = client.fetch_as(request).await;
+    deployed.map_err(|error| without_positions(source, error))
+}
+
+/// What only the daemon finds it finds in what was sent, which has no lines: the place in the file is the path alone.
+pub fn without_positions(source: &str, error: ClientError) -> ClientError {
+    let ClientError::Problem(mut problem) = error else {
+        return error;
+    };
+    for finding in &mut problem.findings {
+        let position = finding.strip_prefix(source).and_then(|rest| {
+            let rest = rest.strip_prefix(':')?.split_once(": ")?;
+            let is_position = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+            is_position(rest.0).then_some(rest.1)
+        });
+        if let Some(rest) = position {
+            *finding = format!("{source}: {rest}");
+        }
+    }
+    ClientError::Problem(problem)
 }
 
 /// Hands a deployment over, says so, and watches it with progress on stderr until the result or Ctrl-C. What the
@@ -124,4 +143,34 @@ fn as_json(deployed: &Deployed, watched: &Watched) -> anyhow::Result<Value> {
         document.extend(result);
     }
     Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use dhow_wire::{Problem, ProblemCode};
+
+    use super::*;
+
+    #[test]
+    fn a_finding_of_the_daemon_names_no_line_that_the_file_does_not_have() {
+        let findings = [
+            "a.yaml:1:825: services.web.privileged: no",
+            "a.yaml: services.web: no",
+            "other:1:2: no",
+        ];
+        let problem = Problem::new(ProblemCode::InvalidSpec, "3 problems");
+        let problem = problem.with_findings(findings.map(str::to_owned).to_vec());
+        let shown = without_positions("a.yaml", ClientError::Problem(Box::new(problem)));
+        let ClientError::Problem(shown) = shown else {
+            panic!("{shown:?}")
+        };
+        assert_eq!(
+            shown.findings,
+            [
+                "a.yaml: services.web.privileged: no",
+                "a.yaml: services.web: no",
+                "other:1:2: no"
+            ]
+        );
+    }
 }

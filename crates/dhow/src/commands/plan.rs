@@ -38,7 +38,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         }
     };
     let request = Request::post(&["plan"])
-        .query("source", source)
+        .query("source", &source)
         .json(serde_json::to_value(&spec)?);
     let value = match client.fetch(request).await {
         Ok(value) => value,
@@ -52,7 +52,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
                 }
             }
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(deploy::without_positions(&source, error).into()),
     };
     if args.json {
         output::json(&value)?;
