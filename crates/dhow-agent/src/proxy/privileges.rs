@@ -57,127 +57,144 @@ fn user_of(dir: &Path) -> u32 {
     FIRST_USER + u32::try_from(hash % USERS).unwrap_or(0)
 }
 
+const SOCKETS: &[libc::c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+];
+
+/// Descriptors, and waiting for them.
+const WAITING: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+    libc::SYS_pipe2,
+    libc::SYS_eventfd2,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_splice,
+];
+
+/// Files below the folder that it holds, and what everybody may read.
+const FILES: &[libc::c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_lseek,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+];
+
+const MEMORY: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+];
+
+/// Threads, signals, time.
+const THREADS: &[libc::c_long] = &[
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+];
+
+/// What it knows of itself, and its end.
+const ITSELF: &[libc::c_long] = &[
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_prlimit64,
+    libc::SYS_prctl,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_tgkill,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// The same under older numbers, where the architecture has them.
+#[cfg(target_arch = "x86_64")]
+const OLDER: &[libc::c_long] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_wait,
+    libc::SYS_dup2,
+    libc::SYS_arch_prctl,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER: &[libc::c_long] = &[];
+
 /// What waiting, moving bytes, memory, threads and the saved table take. All else is answered as if the kernel did
 /// not have it, so that libraries fall back to what is here.
 fn calls() -> Vec<Call> {
-    const ANY: &[libc::c_long] = &[
-        // Sockets.
-        libc::SYS_socket,
-        libc::SYS_socketpair,
-        libc::SYS_bind,
-        libc::SYS_listen,
-        libc::SYS_accept,
-        libc::SYS_accept4,
-        libc::SYS_connect,
-        libc::SYS_shutdown,
-        libc::SYS_getsockname,
-        libc::SYS_getpeername,
-        libc::SYS_getsockopt,
-        libc::SYS_setsockopt,
-        libc::SYS_sendto,
-        libc::SYS_sendmsg,
-        libc::SYS_sendmmsg,
-        libc::SYS_recvfrom,
-        libc::SYS_recvmsg,
-        libc::SYS_recvmmsg,
-        // Descriptors and waiting.
-        libc::SYS_read,
-        libc::SYS_write,
-        libc::SYS_readv,
-        libc::SYS_writev,
-        libc::SYS_pread64,
-        libc::SYS_pwrite64,
-        libc::SYS_close,
-        libc::SYS_dup,
-        libc::SYS_dup3,
-        libc::SYS_fcntl,
-        libc::SYS_ioctl,
-        libc::SYS_pipe2,
-        libc::SYS_eventfd2,
-        libc::SYS_epoll_create1,
-        libc::SYS_epoll_ctl,
-        libc::SYS_epoll_pwait,
-        libc::SYS_epoll_pwait2,
-        libc::SYS_ppoll,
-        libc::SYS_pselect6,
-        libc::SYS_splice,
-        // Files: those below the folder that it holds, and what everybody may read.
-        libc::SYS_openat,
-        libc::SYS_newfstatat,
-        libc::SYS_fstat,
-        libc::SYS_statx,
-        libc::SYS_lseek,
-        libc::SYS_getdents64,
-        libc::SYS_readlinkat,
-        libc::SYS_faccessat,
-        libc::SYS_unlinkat,
-        libc::SYS_renameat,
-        libc::SYS_renameat2,
-        libc::SYS_fsync,
-        libc::SYS_fdatasync,
-        libc::SYS_ftruncate,
-        // Memory.
-        libc::SYS_brk,
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mremap,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        libc::SYS_membarrier,
-        // Threads, signals, time.
-        libc::SYS_futex,
-        libc::SYS_set_robust_list,
-        libc::SYS_get_robust_list,
-        libc::SYS_set_tid_address,
-        libc::SYS_rseq,
-        libc::SYS_sched_yield,
-        libc::SYS_sched_getaffinity,
-        libc::SYS_getcpu,
-        libc::SYS_rt_sigaction,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_rt_sigreturn,
-        libc::SYS_sigaltstack,
-        libc::SYS_restart_syscall,
-        libc::SYS_clock_gettime,
-        libc::SYS_clock_getres,
-        libc::SYS_clock_nanosleep,
-        libc::SYS_nanosleep,
-        libc::SYS_gettimeofday,
-        libc::SYS_getrandom,
-        // Itself.
-        libc::SYS_getpid,
-        libc::SYS_gettid,
-        libc::SYS_getuid,
-        libc::SYS_geteuid,
-        libc::SYS_getgid,
-        libc::SYS_getegid,
-        libc::SYS_prlimit64,
-        libc::SYS_prctl,
-        libc::SYS_uname,
-        libc::SYS_sysinfo,
-        libc::SYS_tgkill,
-        libc::SYS_exit,
-        libc::SYS_exit_group,
-    ];
-    #[cfg(target_arch = "x86_64")]
-    const OLDER: &[libc::c_long] = &[
-        libc::SYS_open,
-        libc::SYS_stat,
-        libc::SYS_lstat,
-        libc::SYS_access,
-        libc::SYS_readlink,
-        libc::SYS_rename,
-        libc::SYS_unlink,
-        libc::SYS_poll,
-        libc::SYS_select,
-        libc::SYS_epoll_wait,
-        libc::SYS_dup2,
-        libc::SYS_arch_prctl,
-        libc::SYS_time,
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    const OLDER: &[libc::c_long] = &[];
-    let mut calls: Vec<Call> = ANY.iter().chain(OLDER).copied().map(Call::Any).collect();
+    let any = [SOCKETS, WAITING, FILES, MEMORY, THREADS, ITSELF, OLDER].concat();
+    let mut calls: Vec<Call> = any.into_iter().map(Call::Any).collect();
     calls.push(Call::Without(libc::SYS_clone, NAMESPACES));
     calls
 }
