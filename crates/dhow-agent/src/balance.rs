@@ -2,6 +2,7 @@
 //! listeners are open before a replica starts, a replica is admitted once it is healthy and withdrawn before it is
 //! asked to end.
 
+mod no_balancer;
 mod node;
 mod routes;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 
+pub use no_balancer::NoBalancer;
 pub use node::NodeBalancer;
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -47,29 +49,4 @@ pub trait Balancer: Send + Sync + 'static {
 
     /// The service has gone from this node: its ports are given up.
     fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()>;
-}
-
-/// Nobody listens: replicas are reached on their own ports alone.
-pub struct NoBalancer;
-
-impl Balancer for NoBalancer {
-    fn open<'a>(&'a self, _: &'a ReplicaName, _: &'a ServiceSpec) -> BalancerFuture<'a, Result<(), String>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn admit<'a>(&'a self, _: &'a ReplicaName, _: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn withdraw<'a>(&'a self, _: &'a ReplicaName, _: Duration) -> BalancerFuture<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn retain<'a>(&'a self, _: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn close<'a>(&'a self, _: &'a ServiceKey) -> BalancerFuture<'a, ()> {
-        Box::pin(async {})
-    }
 }

@@ -114,11 +114,6 @@ impl Ledger {
         self.account.durable_seq
     }
 
-    /// The number that the next event gets.
-    pub fn next_seq(&self) -> u64 {
-        self.account.seq.saturating_add(1)
-    }
-
     /// Writes records and takes them into the account. Blocks.
     pub fn append(&mut self, records: Vec<Record>) -> Result<(), LedgerError> {
         self.file.append(&records)?;

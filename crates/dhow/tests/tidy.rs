@@ -31,5 +31,7 @@ mod sizes;
 mod tokens;
 #[path = "tidy/tree.rs"]
 mod tree;
+#[path = "tidy/unused.rs"]
+mod unused;
 #[path = "tidy/words.rs"]
 mod words;

@@ -134,16 +134,6 @@ impl Node {
         self.is_ready() && !self.is_draining() && self.info.runs_replicas
     }
 
-    /// The word that status documents use.
-    pub fn status_word(&self) -> &'static str {
-        match (self.liveness, self.drain) {
-            (Liveness::Unreachable { .. }, _) => "unreachable",
-            (Liveness::Ready, Drain::No) => "ready",
-            (Liveness::Ready, Drain::Draining { .. }) => "draining",
-            (Liveness::Ready, Drain::Drained { .. }) => "drained",
-        }
-    }
-
     /// Every replica that the state has on this node.
     pub fn replica_keys(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
         let key = |service: ServiceId, slot: Slot, generation| ReplicaKey {

@@ -158,10 +158,6 @@ impl Rootfs {
         &self.state.reference
     }
 
-    pub fn is_read_only(&self) -> bool {
-        self.state.read_only
-    }
-
     /// Whether it is mounted at present: after a reboot it is not.
     pub fn is_mounted(&self) -> Result<bool, RootfsError> {
         is_mount_point(&self.path())

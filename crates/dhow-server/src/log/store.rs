@@ -181,11 +181,6 @@ impl SegmentStore {
         }
     }
 
-    /// The term of an entry that the log holds.
-    pub fn term_of(&self, index: u64) -> Option<u64> {
-        self.inner.shared.view().log.slot(index).map(|slot| slot.term)
-    }
-
     /// The durable value of a metadata key.
     pub fn meta(&self, key: MetaKey) -> Option<Bytes> {
         self.inner.shared.view().log.metas.get(&key).cloned()

@@ -45,12 +45,6 @@ impl FieldPath {
     pub fn parts(&self) -> &[PathPart] {
         &self.0
     }
-
-    /// Whether one of the two holds the other, or they are the same place.
-    pub fn touches(&self, other: &FieldPath) -> bool {
-        let shorter = self.0.len().min(other.0.len());
-        self.0[..shorter] == other.0[..shorter]
-    }
 }
 
 impl fmt::Display for FieldPath {
@@ -118,11 +112,6 @@ impl SpecFinding {
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
-        self
-    }
-
-    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
-        self.hint = hint;
         self
     }
 

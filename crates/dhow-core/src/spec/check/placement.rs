@@ -24,11 +24,6 @@ const OTHER_NAMES: [(&str, &str); 11] = [
     ("armv8", "aarch64"),
 ];
 
-/// The names of operating systems that placement knows.
-pub fn operating_systems() -> &'static [&'static str] {
-    &OPERATING_SYSTEMS
-}
-
 /// The names of architectures that placement knows.
 pub fn architectures() -> &'static [&'static str] {
     &ARCHITECTURES
