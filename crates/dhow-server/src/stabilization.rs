@@ -100,12 +100,12 @@ fn observe(state: &State, spec: &DeploymentSpec) -> Vec<ServiceObservation> {
     let services = spec.services.iter();
     let observed = services.map(|(name, wanted)| {
         let Some(service) = state.service_named(&spec.deployment, name) else {
-            return ServiceObservation::from_nodes(
-                name.as_str(),
-                wanted,
-                wanted.desired_total_at_first(),
-                [],
-            );
+            let desired = wanted.desired_total_at_first();
+            return ServiceObservation {
+                // Nothing runs of it: nobody has said that it is healthy.
+                healthy: desired == 0,
+                ..ServiceObservation::from_nodes(name.as_str(), wanted, desired, [])
+            };
         };
         let sum = ServiceSum::of(state, service);
         let desired = desired(wanted, sum.desired);

@@ -109,7 +109,7 @@ impl ServiceSum {
             name: summary.name,
             desired,
             running: summary.running,
-            healthy: self.healthy && self.outdated == 0,
+            healthy: summary.healthy && self.outdated == 0,
             endpoints: summary.endpoints,
         }
     }

@@ -49,8 +49,7 @@ pub struct Evaluation {
 /// Looks at every service once.
 pub fn evaluate(observations: impl IntoIterator<Item = ServiceObservation>) -> Evaluation {
     let summary = |seen: ServiceObservation| ServiceHealthSummary {
-        // Where nothing runs of what should, nobody has said that it is healthy.
-        healthy: seen.desired == 0 || (seen.healthy && seen.running > 0),
+        healthy: seen.desired == 0 || seen.healthy,
         name: seen.name,
         running: seen.running,
         desired: seen.desired,
