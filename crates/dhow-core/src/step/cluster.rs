@@ -8,6 +8,7 @@ use super::{api_tokens, worker_cas};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
+use crate::spec::TimeSpan;
 use crate::state::{ClockMark, NodeInfo, Secret, State, Token};
 
 /// Notes what the wall clock says at this time. Servers before level 2 do not.
@@ -38,7 +39,10 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
                 });
             }
             state.term = term;
-            if let Some(wall_unix_ms) = *wall_unix_ms {
+            if let Some(wall_unix_ms) = wall_unix_ms.filter(|_| state.feature_level >= 2) {
+                // A new term begins after all that was before it, also where no time has passed for the cluster: the
+                // wall clock may have gone on for hours.
+                state.time = state.time.after(TimeSpan::from_millis(1));
                 mark_clock(state, wall_unix_ms);
             }
         }

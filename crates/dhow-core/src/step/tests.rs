@@ -136,7 +136,7 @@ impl Cluster {
 
 #[test]
 fn a_revert_has_its_own_time() {
-    for (level, expected) in [(2, WALL / 1_000 + 600), (1, 5)] {
+    for (level, expected) in [(2, WALL / 1_000 + 599), (1, 5)] {
         let mut cluster = Cluster::new(level);
         cluster.deploy("a:1", 5);
         cluster.apply(Command::Plan(PlanCommand::MarkStable {
@@ -167,20 +167,20 @@ fn a_start_is_known_after_the_node_was_lost_and_the_leader_restarted() {
         let then = cluster.replica().1.started.unwrap();
         cluster.state.clock_marks.wall_unix_ms(then)
     };
-    assert_eq!(started(&cluster), Some(WALL + 60_000));
+    assert_eq!(started(&cluster), Some(WALL + 59_999));
     // An hour in which nobody leads: the cluster's time stands still.
     cluster.begin_term(2, WALL + 3_600_000);
     cluster.time = 70_000;
     cluster.apply(Command::Node(NodeCommand::Lost { node: NODE }));
     cluster.time = 80_000;
     cluster.happens(&[ReplicaEvent::Adopted { pid: 7 }]);
-    assert_eq!(started(&cluster), Some(WALL + 60_000));
+    assert_eq!(started(&cluster), Some(WALL + 59_999));
     let ended = ReplicaEvent::Ended {
         exit: Exit::Code(1),
         oom: false,
     };
     cluster.happens(&[ended, ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 8 }]);
-    assert_eq!(started(&cluster), Some(WALL + 3_600_000 + 20_000));
+    assert_eq!(started(&cluster), Some(WALL + 3_600_000 + 19_999));
 }
 
 #[test]
