@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod identity;
 pub mod keys;
 pub mod leases;
+mod lobby;
 pub mod log;
 pub mod node_door;
 pub mod peer_http;

@@ -6,6 +6,7 @@ mod browser;
 mod principal;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
@@ -63,6 +64,22 @@ pub enum Peer {
         addr: SocketAddr,
         identity: Option<Identity>,
     },
+}
+
+impl Peer {
+    /// By what name the caller is known already, where its certificate says it.
+    pub(crate) fn proved(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Tls {
+                identity: Some(identity),
+                ..
+            } => Some(match identity {
+                Identity::Member(node) => Principal::Member(*node).text(),
+                Identity::Worker(node) => Principal::Worker(*node).text(),
+            }),
+            Self::Tls { identity: None, .. } | Self::Tcp(_) | Self::Unix { .. } => None,
+        }
+    }
 }
 
 impl Access {
@@ -126,7 +143,7 @@ impl Access {
         let path = request.uri().path();
         let is_internal = path.starts_with(INTERNAL);
         let is_open = OPEN.contains(&path);
-        let is_of_workers = OF_WORKERS.iter().any(|prefix| path.starts_with(prefix));
+        let is_of_workers = is_of_workers(path);
         browser::check_site(request.headers())?;
         match request.extensions().get::<Peer>() {
             Some(Peer::Unix { .. }) if is_internal && self.ca.is_some() => Err(members_only()),
@@ -234,6 +251,11 @@ fn strip(headers: &mut HeaderMap) {
     for name in own {
         headers.remove(name);
     }
+}
+
+/// Routes that look by themselves who calls.
+pub(super) fn is_of_workers(path: &str) -> bool {
+    OF_WORKERS.iter().any(|prefix| path.starts_with(prefix))
 }
 
 fn forbidden(detail: &str) -> ApiProblem {

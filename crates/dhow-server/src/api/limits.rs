@@ -69,12 +69,19 @@ pub(super) const EXEC_COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// The longest path or name of an image.
 pub(super) const IMAGE_TEXT_BYTES_MAX: usize = 4_096;
 
-/// Connections of one listener: each has buffers of some 20 KiB, so that these are 20 MiB. Each listener has its own,
-/// so that strangers on an open address never lock out the users of the host.
+/// Connections of the Unix socket: each has buffers of some 20 KiB, so that these are 20 MiB. Those over TCP have a lobby
+/// of their own, so that strangers never lock out the users of the host.
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 
-/// TLS handshakes at the same time: each costs some 100 microseconds of a core and 10 KiB.
-pub(super) const HANDSHAKES_MAX: usize = 64;
+/// Callers of one TCP address that have not shown yet who they are: a half-open handshake has some 10 KiB, so that these
+/// are 40 MiB.
+pub(super) const GUESTS_MAX: usize = 4_096;
+
+/// Connections of one server, worker or token: a server has one for each log that is followed on another one.
+pub(super) const PER_CALLER_MAX: usize = 1_024;
+
+/// How long a connection whose place somebody else has, has to finish what it is at.
+pub(super) const PARTING: Duration = Duration::from_secs(1);
 
 /// A caller that has not proved who it is by then is not waited for.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,7 +96,7 @@ pub(super) const WORKER_TOKEN_TTL_SECS_MAX: u64 = 30 * 86_400;
 pub(super) const WORKER_TOKEN_USES_MAX: u32 = 12_000;
 
 /// A client that has not sent its header by then is not waited for.
-pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the body of a request from outside may take: the longest of 1 MiB at 35 KiB a second.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);

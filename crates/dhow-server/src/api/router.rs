@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{Access, Principal};
+use super::access::{self, Access, Principal};
 use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
     body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics,
     nodes, openapi, plan, progress, replicas, secrets, tokens, worker_ca, worker_tokens,
 };
+use crate::lobby::Visit;
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
@@ -124,9 +125,22 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
     if !is_member {
         request = body::in_time(request);
     }
+    let visit = request.extensions().get::<Visit>().cloned();
+    let is_unknown = principal == Principal::Unknown;
+    if let Some(visit) = visit.as_ref().filter(|_| !is_unknown) {
+        visit.prove(Some(&principal.text()));
+    }
+    let looks_itself = is_unknown && access::is_of_workers(request.uri().path());
     request.extensions_mut().insert(principal);
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    // A route that looks at its own token has found it good.
+    if let (Some(visit), Ok(response)) = (visit, &answered)
+        && looks_itself
+        && response.status().is_success()
+    {
+        visit.prove(None);
+    }
     answered.unwrap_or_else(|_| {
         tracing::error!(
             path,

@@ -19,9 +19,10 @@ use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Peer};
 use super::context::Api;
-use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE};
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX};
 use super::router::router_with;
 use crate::clock::Clock;
+use crate::lobby::{Lobby, LobbyLimits};
 
 pub use bind::bind;
 use connection::Server;
@@ -96,7 +97,7 @@ pub(super) async fn serve_router(
         listening.spawn(async move { accept_unix(listener, server).await });
     }
     for listener in bound.tcp {
-        let (server, tls) = (server.with_own_room(), bound.tls.clone());
+        let (server, tls) = (server.clone(), bound.tls.clone());
         listening.spawn(async move { accept_tcp(listener, tls, server).await });
     }
     listening.close();
@@ -122,7 +123,7 @@ async fn accept_unix(listener: UnixListener, server: Server) {
         };
         match accepted {
             Ok((stream, _)) => match stream.peer_cred() {
-                Ok(peer) => server.start(stream, Peer::Unix { uid: peer.uid() }, room),
+                Ok(peer) => server.start(stream, Peer::Unix { uid: peer.uid() }, room.into()),
                 Err(error) => tracing::debug!(%error, "a client has gone before it was known"),
             },
             Err(error) => server.rest(&error).await,
@@ -132,18 +133,23 @@ async fn accept_unix(listener: UnixListener, server: Server) {
 
 async fn accept_tcp(listener: TcpListener, tls: Option<ApiTls>, server: Server) {
     let is_loopback = listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback());
-    while let Some(room) = server.room().await {
+    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_CALLER_MAX));
+    loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = server.cancel.cancelled() => return,
         };
         match accepted {
             Ok((stream, peer)) => {
+                // One that finds no room is closed, and tries again.
+                let Some(visit) = lobby.enter(peer).await else {
+                    continue;
+                };
                 // Small answers go out at once; where that cannot be set they are only slower.
                 let _ = stream.set_nodelay(true);
                 match &tls {
-                    Some(tls) => server.open(tls.clone(), stream, peer, is_loopback, room),
-                    None => server.start(stream, Peer::Tcp(peer), room),
+                    Some(tls) => server.open(tls.clone(), stream, peer, is_loopback, visit),
+                    None => server.start(stream, Peer::Tcp(peer), visit.into()),
                 }
             }
             Err(error) => server.rest(&error).await,

@@ -30,16 +30,15 @@ pub const CONNECTIONS_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 /// 1.5 thousandths of a core. Those that come when there are more are asked less often.
 pub const ASKED_OFTEN_MAX: usize = 100;
 
-/// TLS handshakes of workers at the same time: each costs some 300 microseconds of a core and 10 KiB. Those that come
-/// together after an election wait for their turn.
-pub const HANDSHAKES_MAX: usize = 128;
+/// Callers of the workers' port that have not proved yet who they are: as many as a cluster may have workers, because all
+/// of them may come together after an election. A handshake costs some 300 microseconds of a core and 10 KiB.
+pub const GUESTS_MAX: usize = dhow_core::state::State::NODES_MAX;
+
+/// Connections of one worker: the one that it has, and those that are being replaced.
+pub const PER_WORKER_MAX: usize = 8;
 
 /// A worker that has not proved who it is by then, from its turn on, is not waited for.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long the connection of somebody without a certificate may last: it joins, or renews, and goes. So strangers
-/// cannot hold the places of workers for good.
-pub const STRANGER_MAX_MS: u64 = 60_000;
 
 /// Calls under way on one connection: one session, one report, one heartbeat and the secrets of replicas that start
 /// together. More wait at the node.

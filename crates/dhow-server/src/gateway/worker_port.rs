@@ -9,14 +9,11 @@ use axum::Router;
 use dhow_wire::grpc::KeepAlive;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::limits::{
-    ASKED_OFTEN_MAX, CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, STRANGER_MAX_MS,
-};
+use super::limits::{ASKED_OFTEN_MAX, DRAIN_DEADLINE_MS, GUESTS_MAX, HANDSHAKE_TIMEOUT, PER_WORKER_MAX};
 use super::node_gateway::{NodeGateway, routes};
 use super::serve::{Connected, serve_stream};
 use super::workers::ExpiredIdentity;
@@ -24,6 +21,7 @@ use crate::api::Peer;
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::keys::{NodeTls, Validity, WorkerCas, identity_of, tls_refusal, worker_cluster_of};
+use crate::lobby::{Lobby, LobbyLimits, Visit};
 use crate::runtime::RuntimeView;
 use crate::tcp;
 
@@ -89,28 +87,27 @@ impl WorkerPort {
     /// Serves until `end`: then nothing new is taken, sessions are told, and connections have a moment to end.
     pub async fn serve(self, gateway: NodeGateway, end: CancellationToken) {
         let (router, connections) = (routes(gateway), TaskTracker::new());
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_WORKER_MAX));
         let abort = CancellationToken::new();
         let port = Arc::new(self);
         loop {
-            let (place, stream, addr) = tokio::select! {
+            let (visit, stream, addr) = tokio::select! {
                 () = end.cancelled() => break,
-                next = port.next(&room) => match next {
+                next = port.next(&lobby) => match next {
                     Some(next) => next,
                     None => continue,
                 },
             };
-            let (port, router, handshakes) = (Arc::clone(&port), router.clone(), Arc::clone(&handshakes));
+            let (port, router) = (Arc::clone(&port), router.clone());
             let (end, abort) = (end.clone(), abort.clone());
-            let keep_alive = match CONNECTIONS_MAX - room.available_permits() <= ASKED_OFTEN_MAX {
+            let keep_alive = match lobby.known() <= ASKED_OFTEN_MAX {
                 true => KeepAlive::OFTEN,
                 false => KeepAlive::SELDOM,
             };
             connections.spawn(async move {
-                let _place = place;
                 tokio::select! {
-                    () = port.receive((stream, addr), keep_alive, router, &handshakes, end) => {}
+                    () = port.receive((stream, addr), &visit, keep_alive, router, end) => {}
+                    () = visit.over() => {}
                     () = abort.cancelled() => {}
                 }
             });
@@ -124,11 +121,10 @@ impl WorkerPort {
         connections.wait().await;
     }
 
-    /// The next connection, once there is room for it.
-    async fn next(&self, room: &Arc<Semaphore>) -> Option<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
-        let place = Arc::clone(room).acquire_owned().await.ok()?;
+    /// The next connection that finds room; one that finds none is closed, and tries again.
+    async fn next(&self, lobby: &Lobby) -> Option<(Visit, TcpStream, SocketAddr)> {
         match self.listener.accept().await {
-            Ok((stream, addr)) => Some((place, stream, addr)),
+            Ok((stream, addr)) => Some((lobby.enter(addr).await?, stream, addr)),
             Err(error) => {
                 tracing::warn!(%error, "a connection of a worker cannot be accepted");
                 tokio::time::sleep(REST).await;
@@ -140,17 +136,16 @@ impl WorkerPort {
     async fn receive(
         &self,
         (stream, addr): (TcpStream, SocketAddr),
+        visit: &Visit,
         keep_alive: KeepAlive,
         router: Router,
-        handshakes: &Semaphore,
         end: CancellationToken,
     ) {
         tcp::prepare(&stream);
         let handshake = async {
             // Waiting for its turn is no fault of the caller's, and costs it nothing of its time.
-            let turn = handshakes.acquire().await.map_err(std::io::Error::other)?;
+            visit.turn().await;
             let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
-            drop(turn);
             accepted.map_err(|_| std::io::Error::other("it took too long to say who it is"))?
         };
         let stream = tokio::select! {
@@ -176,26 +171,17 @@ impl WorkerPort {
             addr,
             identity: shown.identity,
         };
+        // A worker stays for as long as it likes; anybody else joins, or renews, and goes.
+        if let Some(name) = peer.proved() {
+            visit.prove(Some(&name));
+        }
         let connected = Connected {
             stream: Box::new(stream),
             peer,
             expired: shown.expired,
             keep_alive,
         };
-        let serving = serve_stream(router, connected, Arc::clone(&self.clock), end);
-        self.in_its_time(shown, serving).await;
-    }
-
-    /// A worker stays for as long as it likes, anybody else for a while.
-    async fn in_its_time(&self, shown: Shown, serving: impl Future<Output = ()>) {
-        if shown.identity.is_some() {
-            return serving.await;
-        }
-        let until_ms = self.clock.monotonic_ms().saturating_add(STRANGER_MAX_MS);
-        tokio::select! {
-            () = serving => {}
-            () = self.clock.sleep_until_monotonic(until_ms) => {}
-        }
+        serve_stream(router, connected, Arc::clone(&self.clock), end).await;
     }
 
     /// Nobody, where the certificate is no worker's of this very cluster: another one may have had the same key.
@@ -256,26 +242,6 @@ mod tests {
         let tls = NodeTls::new(&key, OWN, now_unix_secs).unwrap();
         let cas = WorkerCas::new(&key, Arc::clone(tls.ca()), 1, &[]).unwrap();
         (tls, Arc::new(cas))
-    }
-
-    #[tokio::test]
-    async fn somebody_without_a_certificate_has_a_minute() {
-        const MOMENT: Duration = Duration::from_millis(100);
-        let server = TestServer::start(&[OWN.0]).await;
-        let (tls, cas) = tls_of(server.clock.wall_unix_ms() / 1_000);
-        let port = open(&server, &tls, &cas).await;
-        let worker = Shown {
-            identity: Some(Identity::Worker(NodeId(40))),
-            expired: None,
-        };
-        let mut stays = std::pin::pin!(port.in_its_time(worker, std::future::pending()));
-        let mut goes = std::pin::pin!(port.in_its_time(Shown::default(), std::future::pending()));
-        let is_over = tokio::time::timeout(MOMENT, &mut goes).await.is_ok();
-        assert!(!is_over, "it has time");
-        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
-        server.clock.advance(STRANGER_MAX_MS);
-        goes.await;
-        assert!(tokio::time::timeout(MOMENT, &mut stays).await.is_err());
     }
 
     #[tokio::test]

@@ -22,12 +22,47 @@ use tower::ServiceExt;
 use super::tls::{ApiTls, Opened};
 use super::unread::UnreadBody;
 use crate::api::access::Peer;
-use crate::api::limits::{CONNECTIONS_MAX, HEADER_TIMEOUT, PING_EVERY, PING_TIMEOUT};
+use crate::api::limits::{CONNECTIONS_MAX, HEADER_TIMEOUT, PARTING, PING_EVERY, PING_TIMEOUT};
 use crate::clock::Clock;
 use crate::gateway::HeardStream;
+use crate::lobby::Visit;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
+
+/// What a connection has for as long as it lives.
+pub(super) struct Place {
+    _room: Option<OwnedSemaphorePermit>,
+    visit: Option<Visit>,
+}
+
+impl From<OwnedSemaphorePermit> for Place {
+    fn from(room: OwnedSemaphorePermit) -> Self {
+        Self {
+            _room: Some(room),
+            visit: None,
+        }
+    }
+}
+
+impl From<Visit> for Place {
+    fn from(visit: Visit) -> Self {
+        Self {
+            _room: None,
+            visit: Some(visit),
+        }
+    }
+}
+
+impl Place {
+    /// Resolves where the connection has to end because somebody else needs its place.
+    async fn over(&self) {
+        match &self.visit {
+            None => std::future::pending().await,
+            Some(visit) => visit.over().await,
+        }
+    }
+}
 
 /// What every connection needs.
 #[derive(Clone)]
@@ -65,16 +100,19 @@ impl Server {
     }
 
     /// Serves a connection in a task of its own.
-    pub fn start<S>(&self, stream: S, peer: Peer, room: OwnedSemaphorePermit)
+    pub fn start<S>(&self, stream: S, peer: Peer, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (router, cancel, abort) = (self.router.clone(), self.cancel.clone(), self.abort.clone());
         let (clock, bodies) = (Arc::clone(&self.clock), self.connections.clone());
         self.connections.spawn(async move {
-            let _room = room;
             tokio::select! {
+<<<<<<< HEAD
                 () = run(stream, peer, router, clock, bodies, cancel) => {}
+=======
+                () = run(stream, peer, router, clock, cancel, place) => {}
+>>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
                 () = abort.cancelled() => {}
             }
         });
@@ -87,17 +125,27 @@ impl Server {
         stream: TcpStream,
         addr: SocketAddr,
         is_plain_served: bool,
-        room: OwnedSemaphorePermit,
+        visit: Visit,
     ) {
         let server = self.clone();
         self.connections.spawn(async move {
+            let opening = async {
+                visit.turn().await;
+                tls.open(stream, addr, is_plain_served).await
+            };
             let opened = tokio::select! {
-                opened = tls.open(stream, addr, is_plain_served) => opened,
+                opened = opening => opened,
+                () = visit.over() => Err("others needed its place".into()),
                 () = server.cancel.cancelled() => return,
             };
             match opened {
-                Ok(Opened::Tls(stream, peer)) => server.start(*stream, peer, room),
-                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), room),
+                Ok(Opened::Tls(stream, peer)) => {
+                    if let Some(name) = peer.proved() {
+                        visit.prove(Some(&name));
+                    }
+                    server.start(*stream, peer, visit.into());
+                }
+                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), visit.into()),
                 // Anybody can cause this as often as they like, so that it stays out of the log.
                 Err(why) => tracing::debug!(%addr, why, "a caller is refused"),
             }
@@ -110,20 +158,34 @@ async fn run<S>(
     peer: Peer,
     router: Router,
     clock: Arc<dyn Clock>,
+<<<<<<< HEAD
     bodies: TaskTracker,
     cancel: CancellationToken,
+=======
+    cancel: CancellationToken,
+    place: Place,
+>>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let visit = place.visit.clone();
     let stream = HeardStream::new(stream, clock);
     let heard = stream.last_heard();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
         // The nodes' sessions are judged by it.
         request.extensions_mut().insert(heard.clone());
+<<<<<<< HEAD
         let version = request.version();
         let request = request.map(|body| Body::new(UnreadBody::new(version, body, &bodies)));
         router.clone().oneshot(request)
+=======
+        // Whoever finds out who calls says so there.
+        if let Some(visit) = &visit {
+            request.extensions_mut().insert(visit.clone());
+        }
+        router.clone().oneshot(request.map(Body::new))
+>>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -141,6 +203,10 @@ async fn run<S>(
         () = cancel.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = place.over() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::time::timeout(PARTING, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {

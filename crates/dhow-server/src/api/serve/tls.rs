@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use dhow_wire::token::CaFingerprint;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::api::access::Peer;
-use crate::api::limits::{HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, HEADER_TIMEOUT};
+use crate::api::limits::{HANDSHAKE_TIMEOUT, HEADER_TIMEOUT};
 use crate::keys::{IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, tls_refusal};
 
 /// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
@@ -23,7 +22,6 @@ const TLS_FIRST_BYTE: u8 = 0x16;
 pub struct ApiTls {
     acceptor: TlsAcceptor,
     fingerprint: CaFingerprint,
-    handshakes: Arc<Semaphore>,
 }
 
 impl fmt::Debug for ApiTls {
@@ -44,7 +42,6 @@ impl ApiTls {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(tls.server_config_api(workers)?)),
             fingerprint: tls.fingerprint(),
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
         })
     }
 
@@ -53,7 +50,6 @@ impl ApiTls {
         Ok(Self {
             acceptor: TlsAcceptor::from(Arc::new(identity.door_config()?)),
             fingerprint: identity.fingerprint(),
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
         })
     }
 
@@ -77,11 +73,7 @@ impl ApiTls {
                 false => Err("plain HTTP is not served on this address; use https://".into()),
             };
         }
-        let handshake = async {
-            let _room = self.handshakes.acquire().await.map_err(std::io::Error::other)?;
-            self.acceptor.accept(stream).await
-        };
-        let stream = within(HANDSHAKE_TIMEOUT, handshake).await?;
+        let stream = within(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await?;
         let shown = stream
             .get_ref()
             .1

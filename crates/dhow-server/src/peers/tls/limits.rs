@@ -15,12 +15,11 @@ pub(super) const QUEUE_MAX: usize = 32;
 /// and with those that the log sends, below 1 MiB, 16 MiB.
 pub(super) const ANSWERING_MAX: usize = 16;
 
-/// Connections that are open to this server: 7 members with 2 lanes each, twice while they are made anew, and as
-/// many again for those that are being added.
-pub(super) const CONNECTIONS_MAX: usize = 64;
+/// Callers that have not said who they are: a half-open handshake has some 10 KiB, so that these are 40 MiB.
+pub(super) const GUESTS_MAX: usize = 4_096;
 
-/// Connections of one address that have not said who they are: all lanes of all members, where they share a host.
-pub(super) const STRANGERS_PER_ADDRESS_MAX: usize = 16;
+/// Connections of one member: 2 lanes, and those that are being made anew.
+pub(super) const PER_MEMBER_MAX: usize = 16;
 
 /// How long a caller has to prove who it is.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

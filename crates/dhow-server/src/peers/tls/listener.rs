@@ -1,12 +1,10 @@
 //! Listens to other servers.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,12 +12,11 @@ use tokio_util::task::TaskTracker;
 use super::error::PeerListenError;
 use super::frame;
 use super::hello::{self, Hello, Refusal, Reply};
-use super::limits::{
-    CONNECTIONS_MAX, DRAIN_DEADLINE, HANDSHAKE_TIMEOUT, HELLO_BYTES_MAX, STRANGERS_PER_ADDRESS_MAX,
-};
+use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, HANDSHAKE_TIMEOUT, HELLO_BYTES_MAX, PER_MEMBER_MAX};
 use super::security::{Doorman, Io};
 use super::serving::serve;
 use super::transport::TlsTransport;
+use crate::lobby::{Lobby, LobbyLimits, Visit};
 use crate::peers::PeerHandler;
 use crate::tcp;
 
@@ -53,7 +50,6 @@ pub async fn listen(
         doorman,
         handler,
         cancel,
-        strangers: Mutex::default(),
         tasks: TaskTracker::new(),
     });
     let task = tokio::spawn(accept(listener, door));
@@ -66,13 +62,11 @@ struct Door {
     doorman: Doorman,
     handler: Arc<dyn PeerHandler>,
     cancel: CancellationToken,
-    /// Connections by address that have not said who they are.
-    strangers: Mutex<BTreeMap<IpAddr, usize>>,
     tasks: TaskTracker,
 }
 
 async fn accept(listener: TcpListener, door: Arc<Door>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_MEMBER_MAX));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -87,19 +81,15 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
             }
         };
         // Whoever comes when all places are taken is sent away rather than kept waiting: it tries again.
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            door.refuse(addr, "too many connections are open");
-            continue;
-        };
-        let Some(stranger) = Stranger::enter(&door, addr.ip()) else {
-            door.refuse(addr, "too many of its connections have not said who they are");
+        let Some(visit) = lobby.enter(addr).await else {
+            door.refuse(addr, "too many connections have not said who they are");
             continue;
         };
         let serving = Arc::clone(&door);
         door.tasks.spawn(async move {
-            let _place = place;
             tokio::select! {
-                () = serving.receive(stream, addr, stranger) => {}
+                () = serving.receive(stream, addr, &visit) => {}
+                () = visit.over() => serving.refuse(addr, "others needed the place of its connection"),
                 () = serving.cancel.cancelled() => {}
             }
         });
@@ -117,51 +107,21 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
     }
 }
 
-/// Counts one connection whose caller is not known yet.
-struct Stranger {
-    door: Arc<Door>,
-    ip: IpAddr,
-}
-
-impl Stranger {
-    fn enter(door: &Arc<Door>, ip: IpAddr) -> Option<Self> {
-        let mut strangers = door.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = strangers.entry(ip).or_default();
-        if *count >= STRANGERS_PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        let door = Arc::clone(door);
-        Some(Self { door, ip })
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let mut strangers = self.door.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = strangers.get_mut(&self.ip) {
-            *count -= 1;
-            if *count == 0 {
-                strangers.remove(&self.ip);
-            }
-        }
-    }
-}
-
 impl Door {
     fn refuse(&self, addr: SocketAddr, why: &str) {
         self.transport.0.refusals.tell(addr.ip(), why);
     }
 
-    async fn receive(&self, stream: TcpStream, addr: SocketAddr, stranger: Stranger) {
+    async fn receive(&self, stream: TcpStream, addr: SocketAddr, visit: &Visit) {
         tcp::prepare(&stream);
+        visit.turn().await;
         let known = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.greet(stream)).await;
-        drop(stranger);
         let known = known.unwrap_or_else(|_| Err("it did not say in time who it is".into()));
         let (stream, hello) = match known {
             Ok(known) => known,
             Err(why) => return self.refuse(addr, &why),
         };
+        visit.prove(Some(&format!("node {}", hello.from).into()));
         self.transport.meet(hello.from, hello.incarnation);
         let contacts = Arc::clone(&self.transport.0.contacts);
         contacts.heard(hello.from);

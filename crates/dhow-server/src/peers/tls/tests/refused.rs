@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use dhow_core::ids::NodeId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::support::{Server, ask, expired, greet, hello, key, raw, tls, transport, why};
 use crate::keys::{ClusterKey, client_config_pinned};
 use crate::peers::tls::hello::{Refusal, Reply};
-use crate::peers::tls::limits::STRANGERS_PER_ADDRESS_MAX;
+use crate::peers::tls::limits::PER_MEMBER_MAX;
 use crate::peers::tls::{frame, hello as form};
 
 /// The server has refused so many, its handler heard nothing, and it still answers a member.
@@ -202,18 +203,41 @@ async fn replayed_bytes() {
     assert_eq!(server.heard(), 1, "a question was heard twice");
 }
 
+/// From the member's own address, and none of them ever says a word.
 #[tokio::test]
 async fn many_that_do_not_say_who_they_are() {
+    const SILENT: usize = 100;
     let key = key();
     let server = Server::start(2, tls(&key, 2)).await;
     let mut silent = Vec::new();
-    for _ in 0..STRANGERS_PER_ADDRESS_MAX {
+    for _ in 0..SILENT {
         silent.push(TcpStream::connect(server.addr).await.unwrap());
     }
-    let mut one_more = TcpStream::connect(server.addr).await.unwrap();
-    closed(&mut one_more).await;
-    server.has_refused(1).await;
+    let member = transport(1, tls(&key, 1));
+    let answer = ask(&member, 2, server.addr, "let me in").await;
+    assert_eq!(answer.unwrap(), "1: let me in");
     drop(silent);
-    server.has_refused(1 + STRANGERS_PER_ADDRESS_MAX as u64).await;
-    goes_on(&server, &key, 1 + STRANGERS_PER_ADDRESS_MAX as u64).await;
+    server.has_refused(SILENT as u64).await;
+}
+
+/// A member has its place for as long as it likes, but not those of others.
+#[tokio::test]
+async fn a_member_that_connects_for_ever_loses_its_oldest_connections() {
+    let key = key();
+    let server = Server::start(2, tls(&key, 2)).await;
+    let other = transport(3, tls(&key, 3));
+    ask(&other, 2, server.addr, "hello").await.unwrap();
+    let mut connections = Vec::new();
+    for _ in 0..=PER_MEMBER_MAX {
+        let mut io = raw(&tls(&key, 1), 2, server.addr).await;
+        let welcome = greet(&mut io, &hello(1, 2)).await;
+        assert!(matches!(welcome, Reply::Welcome { .. }));
+        connections.push(io);
+    }
+    closed(&mut connections[0]).await;
+    assert_eq!(
+        ask(&other, 2, server.addr, "still there?").await.unwrap(),
+        "3: still there?"
+    );
+    assert_eq!(other.counts(NodeId(2)).connected, 1);
 }

@@ -1,0 +1,151 @@
+//! Where callers of a port wait who have not proved yet who they are, apart from those who have: however many strangers
+//! come, and from wherever, members get in.
+//!
+//! Used by every port that others can reach: the API, the servers' channel, the workers' port. A caller that comes is a
+//! guest of its address, an IPv6 address by its /64. Of one address so many are served at a time, and more wait for their
+//! turn; where a place is wanted, the guest that has had its own for longest goes, so that half-open connections hold
+//! nothing for long and newcomers always get in. Who proves itself leaves the account, and has a seat by its name from
+//! then on. The lobby decides nothing but who goes; a connection's own task closes it.
+
+mod rooms;
+mod seats;
+mod visit;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use rooms::{Admission, Rooms};
+use seats::Seats;
+pub use visit::Visit;
+
+/// How long a guest has its place to itself, whoever else wants one: a handshake takes milliseconds, and in a rush of
+/// thousands half a second.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long somebody may stay a guest where nobody wants its place.
+pub(crate) const STAY_MAX: Duration = Duration::from_secs(60);
+
+/// How often one that waits for its turn looks whether somebody has stayed too long.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Guests prove themselves one after the other: then a newcomer is worth a short wait, and is not sent away.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+/// The part of the process's files that guests of one port may have: an eighth, for there are three ports, and files and
+/// members need the rest.
+const FILES_PART: u64 = 8;
+
+/// The fewest guests that a port has room for, however few files there are.
+const GUESTS_MIN: usize = 64;
+
+/// How many a port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LobbyLimits {
+    /// Guests in all, those that wait for their turn among them.
+    pub guests: usize,
+    /// Guests of one address that are served at a time.
+    pub per_address: usize,
+    /// Connections of one that has proved who it is.
+    pub per_known: usize,
+}
+
+impl LobbyLimits {
+    /// So many guests, or as many as this process has files for; three quarters of the places for one address.
+    pub fn of_host(guests: usize, per_known: usize) -> Self {
+        let files = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+        let files = files.map_or(1_024, |(soft, _)| soft);
+        let room = usize::try_from(files / FILES_PART).unwrap_or(usize::MAX);
+        let guests = guests.min(room).max(GUESTS_MIN);
+        Self {
+            guests,
+            per_address: guests / 4 * 3,
+            per_known,
+        }
+    }
+}
+
+/// See the module; clones are the same lobby.
+#[derive(Clone, Debug)]
+pub(crate) struct Lobby(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rooms: Mutex<Rooms>,
+    seats: Mutex<Seats>,
+    /// Somebody has left.
+    left: Notify,
+}
+
+impl Lobby {
+    pub fn new(limits: LobbyLimits) -> Self {
+        Self(Arc::new(Inner {
+            rooms: Mutex::new(Rooms::new(limits)),
+            seats: Mutex::new(Seats::new(limits.per_known)),
+            left: Notify::new(),
+        }))
+    }
+
+    /// Takes a newcomer in; none where it has to go away, because everybody else came just now as well.
+    pub async fn enter(&self, addr: SocketAddr) -> Option<Visit> {
+        loop {
+            let left = self.0.left.notified();
+            let asked = self.rooms().enter(Account::of(addr.ip()), Instant::now());
+            match asked {
+                Admission::In(guest) => return Some(Visit::new(self.clone(), guest)),
+                Admission::Full { progresses: false } => return None,
+                Admission::Full { progresses: true } => {
+                    let _ = tokio::time::timeout(PROGRESS, left).await;
+                }
+            }
+        }
+    }
+
+    /// How many have proved who they are.
+    pub fn known(&self) -> usize {
+        self.seats().len()
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+        self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose guests are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Account(IpAddr);
+
+impl Account {
+    /// A host has a whole /64 of IPv6 addresses to itself, and an IPv4 address may come in the clothes of IPv6.
+    fn of(ip: IpAddr) -> Self {
+        Self(match ip.to_canonical() {
+            IpAddr::V4(ip) => ip.into(),
+            IpAddr::V6(ip) => {
+                let [a, b, c, d, ..] = ip.segments();
+                std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+        })
+    }
+}
+
+/// A guest as it was taken in.
+#[derive(Debug)]
+struct Guest {
+    account: Account,
+    number: u64,
+    /// Resolves when it is its turn; none where it is at once.
+    turn: Option<tokio::sync::oneshot::Receiver<()>>,
+    /// Cancelled where it has to go.
+    gone: CancellationToken,
+}
+
+#[cfg(test)]
+mod tests;
