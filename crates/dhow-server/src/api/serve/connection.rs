@@ -108,11 +108,7 @@ impl Server {
         let (clock, bodies) = (Arc::clone(&self.clock), self.connections.clone());
         self.connections.spawn(async move {
             tokio::select! {
-<<<<<<< HEAD
-                () = run(stream, peer, router, clock, bodies, cancel) => {}
-=======
-                () = run(stream, peer, router, clock, cancel, place) => {}
->>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
+                () = run(stream, peer, router, clock, bodies, cancel, place) => {}
                 () = abort.cancelled() => {}
             }
         });
@@ -158,13 +154,9 @@ async fn run<S>(
     peer: Peer,
     router: Router,
     clock: Arc<dyn Clock>,
-<<<<<<< HEAD
     bodies: TaskTracker,
     cancel: CancellationToken,
-=======
-    cancel: CancellationToken,
     place: Place,
->>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -175,17 +167,13 @@ async fn run<S>(
         request.extensions_mut().insert(peer);
         // The nodes' sessions are judged by it.
         request.extensions_mut().insert(heard.clone());
-<<<<<<< HEAD
-        let version = request.version();
-        let request = request.map(|body| Body::new(UnreadBody::new(version, body, &bodies)));
-        router.clone().oneshot(request)
-=======
         // Whoever finds out who calls says so there.
         if let Some(visit) = &visit {
             request.extensions_mut().insert(visit.clone());
         }
-        router.clone().oneshot(request.map(Body::new))
->>>>>>> 6db9b03 (Strangers do not lock members out: every port has a lobby)
+        let version = request.version();
+        let request = request.map(|body| Body::new(UnreadBody::new(version, body, &bodies)));
+        router.clone().oneshot(request)
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
