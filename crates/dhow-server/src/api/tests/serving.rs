@@ -235,7 +235,9 @@ async fn a_body_that_nobody_wants_is_taken_to_its_end() {
         let chunk = sent.recv().await?;
         Some((Ok::<_, std::io::Error>(chunk), sent))
     });
-    let request = hyper::Request::post("http://localhost/api/v1/nothing").body(Body::from_stream(sent));
+    let request =
+        hyper::Request::post("http://localhost/api/v1/nothing").header("content-type", "application/json");
+    let request = request.body(Body::from_stream(sent));
     let answer = sender.send_request(request.unwrap()).await.unwrap();
     assert_eq!(answer.status(), 404);
     // Far more than a stream may have on its way: it is read at the other end.
