@@ -75,6 +75,9 @@ pub enum ClusterCommand {
         now_unix_secs: i64,
         wish: Option<NodeId>,
         info: Arc<NodeInfo>,
+        /// It speaks the protocol in its plain form.
+        #[serde(default)]
+        is_plain: bool,
     },
     SetSecret {
         name: Arc<str>,
@@ -98,6 +101,10 @@ pub enum ClusterCommand {
     /// Every server of the cluster knows this feature level now.
     RaiseFeatureLevel {
         level: u32,
+    },
+    /// Keeps ids for servers that are configured or taken in, so that no worker is given one.
+    KeepServerIds {
+        nodes: Vec<NodeId>,
     },
 }
 
@@ -124,6 +131,10 @@ pub enum NodeCommand {
         unset: Vec<String>,
     },
     Remove {
+        node: NodeId,
+    },
+    /// A worker in the plain form has told generations of a replica apart.
+    TellsGenerations {
         node: NodeId,
     },
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::amount::Amount;
 use crate::ids::{NodeId, ReplicaKey, ServiceId, Slot};
 use crate::spec::NodeMode;
-use crate::state::{AssignedReplica, Node, Replica, Service, State, Wanted};
+use crate::state::{AssignedReplica, Node, NodeRole, Replica, Service, State, Wanted};
 
 /// A broken invariant, with the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,8 +126,13 @@ fn check_nodes(state: &State, found: &mut Found) {
                 .is_some_and(|replica| replica.node == *id);
             found.expect(known, || format!("node {id} has {key:?}, which is not there"));
         }
-        found.expect(*id <= state.last_node_id, || {
-            format!("node {id} is above the last id")
+        found.expect(
+            state.last_node_id >= *id || state.node_ids.used.contains(id),
+            || format!("the id of node {id} could be given again"),
+        );
+        let is_server_id = state.node_ids.servers.contains(id);
+        found.expect(!(is_server_id && node.info.role == NodeRole::Worker), || {
+            format!("worker {id} has an id that is kept for a server")
         });
         check_tenants(state, node, found);
     }

@@ -13,9 +13,6 @@ use crate::state::State;
 /// every second would take twelve days to come so far after the state was saved.
 pub const STRIDE: u64 = 1 << 20;
 
-/// No id of a node is above this: it is exact in every JSON reader.
-const NODE_ID_MAX: u64 = 1 << 53;
-
 /// The term that a beginning has, which is the same wherever the same state is begun anew.
 pub fn term_above(known: Term) -> Term {
     Term(known.0.saturating_add(STRIDE))
@@ -31,8 +28,8 @@ pub fn first_term(known: Term, now_unix_secs: i64) -> Term {
 /// Makes a state one to begin anew from. The same state gives the same: each server of a cluster does it for itself.
 pub fn begin_anew(state: &mut State) {
     let last = state.last_node_id.0;
-    let raised = last.saturating_add(STRIDE).min(NODE_ID_MAX);
-    state.last_node_id = NodeId(raised.max(last));
+    let raised = last.saturating_add(STRIDE).min(NodeId::MAX.0);
+    state.skip_node_ids(NodeId(raised.max(last)));
     let nonces: Vec<_> = state.tokens.keys().cloned().collect();
     for nonce in nonces {
         if let Some(token) = state.tokens.get_mut(&nonce) {
@@ -81,9 +78,9 @@ mod tests {
         assert_eq!(state.last_node_id, NodeId(9 + STRIDE));
         assert!(state.tokens.values().all(|token| token.revoked));
         assert!(invariants::check(&state).is_empty());
-        state.last_node_id = NodeId(NODE_ID_MAX - 1);
+        state.last_node_id = NodeId(NodeId::MAX.0 - 1);
         begin_anew(&mut state);
-        assert_eq!(state.last_node_id, NodeId(NODE_ID_MAX));
+        assert_eq!(state.last_node_id, NodeId::MAX);
         state.last_node_id = NodeId(u64::MAX);
         begin_anew(&mut state);
         assert_eq!(state.last_node_id, NodeId(u64::MAX), "it never goes back");

@@ -10,6 +10,7 @@ mod ended;
 mod hash;
 mod lookup;
 mod node;
+mod node_ids;
 mod registry;
 mod replica;
 mod service;
@@ -27,6 +28,7 @@ pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use hash::StateHash;
 pub use node::{Drain, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
+pub use node_ids::NodeIds;
 pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Token};
 pub use replica::{Replica, Wanted};
 pub use service::{GenerationInfo, Service};
@@ -47,7 +49,7 @@ pub struct State {
     pub term: Term,
     #[serde(deserialize_with = "crate::maps::read")]
     pub nodes: OrdMap<NodeId, Arc<Node>>,
-    /// The highest id that any node has had: a removed node's id is not given again.
+    /// The last id that was given in turn: none up to it is given again. See [`NodeIds`].
     pub last_node_id: NodeId,
     #[serde(deserialize_with = "crate::maps::read")]
     pub deployments: OrdMap<DeploymentName, Arc<Deployment>>,
@@ -79,6 +81,8 @@ pub struct State {
     /// What the wall clock said when each term began; for people, nothing is decided by it.
     #[serde(default)]
     pub clock_marks: ClockMarks,
+    #[serde(default)]
+    pub node_ids: NodeIds,
 }
 
 impl State {

@@ -59,6 +59,15 @@ fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
     }
 }
 
+/// Commands about ids of nodes are refused by every server alike until the cluster has that level.
+fn needs_node_ids(state: &State) -> Result<(), Refused> {
+    let (needed, has) = (State::KEEPS_NODE_IDS, state.feature_level);
+    match has >= needed {
+        true => Ok(()),
+        false => Err(Refused::FeatureLevel { needed, has }),
+    }
+}
+
 /// Whether somebody asked for it, rather than the cluster itself.
 fn is_edit(command: &Command) -> bool {
     match command {
@@ -66,6 +75,7 @@ fn is_edit(command: &Command) -> bool {
             ClusterCommand::Bootstrap { .. }
             | ClusterCommand::TermBegan { .. }
             | ClusterCommand::RaiseFeatureLevel { .. }
+            | ClusterCommand::KeepServerIds { .. }
             | ClusterCommand::UseToken { .. } => false,
             ClusterCommand::IssueToken { .. }
             | ClusterCommand::RevokeToken { .. }
@@ -76,7 +86,10 @@ fn is_edit(command: &Command) -> bool {
             | ClusterCommand::RotateWorkerCa { .. } => true,
         },
         Command::Node(command) => match command {
-            NodeCommand::Register { .. } | NodeCommand::Lost { .. } | NodeCommand::Back { .. } => false,
+            NodeCommand::Register { .. }
+            | NodeCommand::Lost { .. }
+            | NodeCommand::Back { .. }
+            | NodeCommand::TellsGenerations { .. } => false,
             NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } | NodeCommand::Remove { .. } => true,
         },
         Command::Deployment(command) => match command {

@@ -85,13 +85,16 @@ impl Form {
 
 /// Structs that have grown since form 1, by name, with the number of fields that they had. Names of types are
 /// unique among all that is stored.
-const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[("Replica", 6), ("State", 20)];
+const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[("Replica", 6), ("State", 20), ("Node", 12)];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
-const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[("ClusterCommand", "TermBegan", 1)];
+const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[
+    ("ClusterCommand", "TermBegan", 1),
+    ("ClusterCommand", "UseToken", 5),
+];
 
 /// Enums that have grown since form 1, with the number of cases that they had.
-const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[("ClusterCommand", 10)];
+const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[("ClusterCommand", 10), ("NodeCommand", 6)];
 
 impl State {
     /// The form in which this state is stored and hashed.

@@ -25,12 +25,12 @@ mod workers;
 
 pub use heard::{HeardStream, LastHeard};
 pub use node_gateway::{NodeGateway, routes};
-pub use options::GatewayOptions;
+pub use options::{GatewayOptions, ServerIds};
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
-    CertificateError, EXPIRED_RENEWABLE_SECS, ExpiredIdentity, InternalTokens, WorkerCertificates,
-    WorkerTier, worker_routes,
+    CertificateError, EXPIRED_RENEWABLE_SECS, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX,
+    WorkerCertificates, WorkerRoutes, WorkerTier, worker_routes,
 };
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod register;
 mod report;
 
 pub use dhow_core::lease::{AdaptiveTtlConfig, WorkerLease, WorkerProfile};
-pub use event::WorkerAssignmentEvent;
+pub use event::{RoleSpecs, WorkerAssignmentEvent};
 pub use poll::{WORKER_POLL_WAIT_MAX_SECS, WorkerPollRequest, WorkerPollResponse};
 pub use register::{WorkerRegisterRequest, WorkerRegisterResponse};
 pub use report::{

@@ -102,8 +102,16 @@ pub enum Refused {
     TooManyNodes { max: usize },
     #[error("node {0} still has replicas; drain it first")]
     NodeInUse(NodeId),
-    #[error("node {0} was removed; its id is not given again")]
+    #[error("the id {0} was given to a node before, which may have been removed, and no id is given twice")]
     NodeIdUsed(NodeId),
+    #[error("an id of a node is a number from 1 to {max}, {0} is none", max = NodeId::MAX)]
+    NodeIdRange(NodeId),
+    #[error(
+        "node {0} has another role, and a node never changes its role: choose another id for the new one"
+    )]
+    NodeRole(NodeId),
+    #[error("all ids of nodes up to {max} have been given, and none is given twice", max = NodeId::MAX)]
+    NoNodeIds,
     #[error("this token has been used up: it was good for {0} worker{s}", s = if *.0 == 1 { "" } else { "s" })]
     TokenUsedUp(u32),
     #[error("this token has expired")]

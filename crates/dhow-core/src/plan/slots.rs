@@ -60,6 +60,8 @@ struct Budget {
     failing: u32,
     /// Available slots that may be given up.
     down: u32,
+    /// Slots that nothing serves at the moment.
+    empty: u32,
 }
 
 impl Budget {
@@ -78,11 +80,16 @@ impl Budget {
         let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
         let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
         let failing = wanted.iter().filter(|slot| slot.is_failing()).count();
+        let empty = wanted
+            .iter()
+            .filter(|slot| slot.fresh.is_empty() && slot.old.is_empty())
+            .count();
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self {
             surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
             failing: clamp(failing),
             down: clamp(available.saturating_sub(promised)),
+            empty: clamp(empty),
         }
     }
 }
@@ -105,7 +112,7 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
         }
         match (seen.fresh.as_slice(), seen.old.as_slice()) {
             ([], []) if view.service.is_done(*slot) => {}
-            ([], []) => open_slot(view, *slot, seen, &mut decisions),
+            ([], []) => open_slot(state, view, *slot, seen, &mut decisions),
             ([], [_, ..]) => turns.push((*slot, seen)),
             ([..], _) => served(state, view, *slot, seen, &mut decisions),
         }
@@ -120,13 +127,12 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
 }
 
 /// Nothing serves the slot.
-fn open_slot(view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
+fn open_slot(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decisions: &mut Decisions) {
     decisions.settled = false;
     let one_at_a_time = view.spec().max_surge() == 0;
-    let in_the_way = seen
-        .stopping
-        .iter()
-        .find(|stopping| one_at_a_time || stopping.key.generation == view.service.target);
+    let in_the_way = seen.stopping.iter().find(|stopping| {
+        one_at_a_time || stopping.key.generation == view.service.target || is_on_plain(state, stopping)
+    });
     match in_the_way {
         Some(stopping) => decisions.wait(
             slot,
@@ -239,6 +245,22 @@ fn replace(
     }
     let keys = || seen.old.iter().map(|old| old.key);
     let serving = seen.is_available();
+    let is_on_draining_node = seen.old.iter().any(|old| is_on_draining(state, old));
+    // A node that drains gets no new one, so that no two of the slot are ever there at once.
+    if serving && !is_on_draining_node && seen.old.iter().any(|old| is_on_plain(state, old)) {
+        // Nothing is doubled there: one slot is given up where another service would double one.
+        let allowed = budget.surge.saturating_add(budget.down);
+        if allowed > budget.failing.saturating_add(budget.empty) {
+            match budget.surge {
+                0 => budget.down = budget.down.saturating_sub(1),
+                _ => budget.surge -= 1,
+            }
+            decisions.replaced.extend(keys());
+        } else {
+            decisions.wait(slot, Why::TurnToCome);
+        }
+        return;
+    }
     if serving && budget.surge > budget.failing {
         if seen
             .old
@@ -264,7 +286,7 @@ fn replace(
         true => StopReason::Draining,
         false => StopReason::Replaced,
     };
-    match seen.old.iter().any(|old| is_on_draining(state, old)) {
+    match is_on_draining_node {
         // What it has there does not come free for the next one.
         true => decisions.leaving.push(Leaving {
             slot,
@@ -273,6 +295,11 @@ fn replace(
         }),
         false => decisions.replaced.extend(keys()),
     }
+}
+
+/// Its node would not tell the next replica of the slot from it.
+fn is_on_plain(state: &State, seen: &Seen<'_>) -> bool {
+    state.node(seen.replica.node).is_some_and(|node| node.is_plain)
 }
 
 /// It has to go for its node's sake, not for its template's.

@@ -87,6 +87,10 @@ pub struct Node {
     /// Replicas that are no longer assigned and have not ended yet.
     pub stopping: OrdSet<ReplicaKey>,
     pub session: Session,
+    /// It speaks the protocol in its plain form, and has not told two generations of a replica apart: the old one has to
+    /// go before the new one comes.
+    #[serde(default)]
+    pub is_plain: bool,
 }
 
 impl Node {
@@ -104,6 +108,7 @@ impl Node {
             assignments: Assignments::default(),
             stopping: OrdSet::new(),
             session: Session::default(),
+            is_plain: false,
         }
     }
 

@@ -63,8 +63,10 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             now_unix_secs,
             wish,
             info,
+            is_plain,
         } => {
-            return use_token(state, nonce, key_hash, *now_unix_secs, *wish, info);
+            let node = use_token(state, (nonce, key_hash), *now_unix_secs, *wish, (info, *is_plain))?;
+            return Ok(Outcome::Registered { node });
         }
         ClusterCommand::SetSecret { name, sealed } => set_secret(state, name, sealed),
         ClusterCommand::RemoveSecret { name } => {
@@ -80,6 +82,10 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             believed_until_unix_secs,
         } => worker_cas::rotate(state, *now_unix_secs, *believed_until_unix_secs)?,
         ClusterCommand::RaiseFeatureLevel { level } => raise_feature_level(state, *level)?,
+        ClusterCommand::KeepServerIds { nodes } => {
+            super::needs_node_ids(state)?;
+            state.keep_server_ids(nodes)?;
+        }
     }
     Ok(Outcome::Done)
 }
@@ -147,19 +153,18 @@ fn raise_feature_level(state: &mut State, level: u32) -> Result<(), Refused> {
 /// One use registers one worker: the same key asking again gets the same node.
 fn use_token(
     state: &mut State,
-    nonce: &Arc<str>,
-    key_hash: &Arc<str>,
+    (nonce, key_hash): (&Arc<str>, &Arc<str>),
     now_unix_secs: i64,
     wish: Option<NodeId>,
-    info: &Arc<NodeInfo>,
-) -> Result<Outcome, Refused> {
+    (info, is_plain): (&Arc<NodeInfo>, bool),
+) -> Result<NodeId, Refused> {
     let token = state.tokens.get(nonce).ok_or(Missing::Token)?.clone();
     if token.revoked {
         return Err(Refused::TokenRevoked);
     }
     if let Some(node) = token.uses.get(key_hash) {
         super::node::register(state, *node, info)?;
-        return Ok(Outcome::Registered { node: *node });
+        return Ok(*node);
     }
     if now_unix_secs > token.expires_unix_secs {
         return Err(Refused::TokenExpired);
@@ -167,11 +172,25 @@ fn use_token(
     if token.uses.len() >= token.uses_allowed as usize {
         return Err(Refused::TokenUsedUp(token.uses_allowed));
     }
-    let fresh = state.last_node_id.next();
-    let node = wish.filter(|wish| *wish >= fresh).unwrap_or(fresh);
+    let node = match state.keeps_node_ids() {
+        true => match wish.filter(|wish| state.is_node_id_free(*wish)) {
+            Some(granted) => granted,
+            None => state.fresh_node_id()?,
+        },
+        false => {
+            let fresh = state.last_node_id.next();
+            wish.filter(|wish| *wish >= fresh).unwrap_or(fresh)
+        }
+    };
     super::node::register(state, node, info)?;
+    if is_plain
+        && state.keeps_node_ids()
+        && let Some(node) = super::replicas::node_mut(state, node)
+    {
+        node.is_plain = true;
+    }
     if let Some(token) = state.tokens.get_mut(nonce) {
         Arc::make_mut(token).uses.insert(key_hash.clone(), node);
     }
-    Ok(Outcome::Registered { node })
+    Ok(node)
 }

@@ -7,7 +7,7 @@ use super::replicas;
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
-use crate::state::{Drain, Liveness, Node, NodeInfo, State, Wanted};
+use crate::state::{Drain, Liveness, Node, NodeInfo, NodeRole, State, Wanted};
 
 pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome, Refused> {
     match command {
@@ -34,6 +34,12 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
         }
         NodeCommand::Label { node, set, unset } => label(state, *node, set, unset)?,
         NodeCommand::Remove { node } => remove(state, *node)?,
+        NodeCommand::TellsGenerations { node } => {
+            super::needs_node_ids(state)?;
+            replicas::node_mut(state, *node)
+                .ok_or(Missing::Node(*node))?
+                .is_plain = false;
+        }
     }
     Ok(Outcome::Done)
 }
@@ -41,15 +47,22 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
 /// A new node, or a known one with what it says of itself now.
 pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> Result<(), Refused> {
     let revision = state.revision;
+    let keeps_ids = state.keeps_node_ids();
     if let Some(node) = replicas::node_mut(state, id) {
+        let was_worker = node.info.role == NodeRole::Worker;
+        if keeps_ids && was_worker != (info.role == NodeRole::Worker) {
+            return Err(Refused::NodeRole(id));
+        }
         if node.info != *info {
             node.info = info.clone();
             node.eligibility = revision;
         }
         return Ok(());
     }
-    // Fixed peers of raft and static clusters choose their ids; only ids of removed nodes are gone for good.
-    if id <= state.last_node_id && info.role == crate::state::NodeRole::Worker {
+    if keeps_ids {
+        state.check_new_node(id, info.role)?;
+    } else if id <= state.last_node_id && info.role == NodeRole::Worker {
+        // Fixed peers of raft and static clusters choose their ids; only ids of removed nodes are gone for good.
         return Err(Refused::NodeIdUsed(id));
     }
     if state.nodes.len() >= State::NODES_MAX {
@@ -57,7 +70,8 @@ pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> R
             max: State::NODES_MAX,
         });
     }
-    state.last_node_id = state.last_node_id.max(id);
+    let in_turn = !keeps_ids || state.fresh_node_id().is_ok_and(|fresh| fresh == id);
+    state.give_node_id(id, in_turn);
     state
         .nodes
         .insert(id, Arc::new(Node::new(id, info.clone(), revision)));
@@ -143,6 +157,7 @@ fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
         }
     }
     state.nodes.remove(&id);
+    state.forget_server_id(id);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! What the log keeps for people: times that a restart does not move, and why a replica had to go.
 
+mod who;
+
 use std::sync::Arc;
 
 use super::step;

@@ -5,10 +5,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use dhow_core::command::{ClusterCommand, Command, Refused};
 use dhow_core::ids::NodeId;
+use dhow_core::state::NodeRole;
 use dhow_wire::api::{MemberAddRequest, WriteDone};
 use dhow_wire::backup::write_backup;
-use dhow_wire::{ClusterMember, ClusterStatus, Problem, ProblemCode};
+use dhow_wire::{ClusterMember, ClusterModeName, ClusterStatus, Problem, ProblemCode};
 use serde::Deserialize;
 
 use super::context::Context;
@@ -75,17 +77,42 @@ pub(super) async fn add(
     State(context): State<Context>,
     body: extract::Json<MemberAddRequest>,
 ) -> Answer<Json<WriteDone>> {
-    if body.value.node_id == 0 {
-        return Err(ApiProblem::invalid("ids of nodes begin at 1"));
+    let node = NodeId(body.value.node_id);
+    if !node.is_in_range() {
+        return Err(ApiProblem::invalid(Refused::NodeIdRange(node).to_string()));
     }
+    keep_id(&context, node).await?;
     let newcomer = Newcomer {
-        node: NodeId(body.value.node_id),
+        node,
         raft_addr: body.value.raft_addr,
         api_addr: body.value.api_addr,
     };
     let added = context.api.cluster.add(newcomer).await;
     added.map_err(Problem::from)?;
     Ok(done(&context))
+}
+
+/// An id names one node for good: a worker's, or one that was removed, is nobody else's.
+async fn keep_id(context: &Context, node: NodeId) -> Answer<()> {
+    match context.api.cluster.mode() {
+        ClusterModeName::Raft | ClusterModeName::WorkerTier => {}
+        // These say themselves that they take nobody in.
+        ClusterModeName::SingleNode | ClusterModeName::Static => return Ok(()),
+    }
+    let state = context.manager().state();
+    if state.keeps_node_ids() {
+        let keep = ClusterCommand::KeepServerIds { nodes: vec![node] };
+        context.write(Command::Cluster(keep), None).await?;
+        return Ok(());
+    }
+    let role = state.node(node).map(|node| node.info.role);
+    match role == Some(NodeRole::Worker) {
+        true => Err(ApiProblem::new(
+            ProblemCode::Refused,
+            Refused::NodeRole(node).to_string(),
+        )),
+        false => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]

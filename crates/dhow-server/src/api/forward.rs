@@ -22,12 +22,17 @@ use super::limits::{
     DEPLOYMENT_BYTES_MAX, FOLLOW_WAIT, LEADER_WAIT, PROBLEM_BYTES_MAX, RETRY_PAUSE, WRITE_TIMEOUT,
 };
 use super::problem::ApiProblem;
+use crate::gateway::WORKER_BODY_BYTES_MAX;
 use crate::peer_http::PeerHttpError;
 
 /// Marks a request that another server has passed on: it is not passed on again.
 pub(super) static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwarded");
 /// The revision of the state that an answer was made from.
 pub(super) static REVISION: HeaderName = HeaderName::from_static("x-dhow-revision");
+
+/// The routes of workers that speak JSON, and the one among them that waits.
+const OF_WORKERS: &str = "/api/v1/workers/";
+const WORKER_POLL: &str = "/api/v1/workers/poll";
 
 /// Headers that belong to one connection and are not passed on.
 const HOP_HEADERS: [HeaderName; 6] = [
@@ -70,10 +75,8 @@ fn place(request: &Request) -> Place {
     let is_stale = is_read && query.split('&').any(|pair| pair == "consistency=stale");
     // Logs, commands and images come from nodes, through this server's own door to them; events and the status are
     // told as this server knows them, also where there is no leader.
-    let is_own = matches!(
-        first,
-        "internal" | "openapi.json" | "events" | "logs" | "images" | "workers"
-    ) || (path == "cluster" && is_read)
+    let is_own = matches!(first, "internal" | "openapi.json" | "events" | "logs" | "images")
+        || (path == "cluster" && is_read)
         || path.ends_with("/exec");
     match is_own || is_stale {
         true => Place::Here,
@@ -91,7 +94,11 @@ impl Kept {
     async fn of(request: Request) -> Result<Self, ApiProblem> {
         let (parts, body) = request.into_parts();
         let bare = Request::from_parts(parts.clone(), body);
-        let body = read(bare, DEPLOYMENT_BYTES_MAX).await?;
+        let bytes_max = match parts.uri.path().starts_with(OF_WORKERS) {
+            true => WORKER_BODY_BYTES_MAX,
+            false => DEPLOYMENT_BYTES_MAX,
+        };
+        let body = read(bare, bytes_max).await?;
         Ok(Self { parts, body })
     }
 
@@ -105,7 +112,12 @@ impl Kept {
 
     /// Whether doing it twice is doing it once.
     fn is_repeatable(&self) -> bool {
-        self.is_read() || self.parts.headers.contains_key(KEY_HEADER)
+        self.is_read() || self.parts.headers.contains_key(KEY_HEADER) || self.is_of_worker()
+    }
+
+    /// What workers say in the JSON form: the same worker saying the same again is known.
+    fn is_of_worker(&self) -> bool {
+        self.parts.uri.path().starts_with(OF_WORKERS)
     }
 
     /// The same request for another server.
@@ -194,7 +206,9 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
         return Attempt::Again(no_leader(context.api.cluster.mode()).into_response());
     };
     let asked = context.api.peers.send(leader, api_addr, kept.passed_on().await);
-    let is_stream = kept.is_read() && kept.parts.uri.path().ends_with("/progress");
+    let path = kept.parts.uri.path();
+    // A worker's poll waits for as long as it says, a minute at most.
+    let is_stream = (kept.is_read() && path.ends_with("/progress")) || path == WORKER_POLL;
     let late = || PeerHttpError::Broken {
         node: leader,
         why: "it takes too long".into(),

@@ -6,8 +6,8 @@ use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::spec::check::{FieldPath, label_finding};
 use dhow_core::state::Drain;
-use dhow_wire::NodeStatus;
 use dhow_wire::api::{NodeDrainRequest, NodeLabelRequest, WriteDone};
+use dhow_wire::{ClusterModeName, NodeStatus, ProblemCode};
 use serde::Deserialize;
 
 use super::caller::Caller;
@@ -122,6 +122,26 @@ pub(super) async fn label(
     .await
 }
 
+/// A server that takes part in consensus would be back at once, and then without its id.
+fn check_no_member(context: &Context, node: NodeId) -> Answer<()> {
+    let cluster = &context.api.cluster;
+    let has_votes = match cluster.mode() {
+        ClusterModeName::Raft | ClusterModeName::WorkerTier => true,
+        ClusterModeName::SingleNode | ClusterModeName::Static => false,
+    };
+    let is_member = has_votes && cluster.members().iter().any(|member| member.node == node);
+    match is_member {
+        false => Ok(()),
+        true => Err(ApiProblem::new(
+            ProblemCode::Refused,
+            format!(
+                "node {node} is a server that the cluster counts on: take its vote away first with \
+                 `dhow cluster remove {node}`"
+            ),
+        )),
+    }
+}
+
 #[derive(Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]
@@ -144,6 +164,7 @@ pub(super) async fn remove(
     caller: Caller,
 ) -> Answer<Json<WriteDone>> {
     let node = NodeId(id);
+    check_no_member(&context, node)?;
     if removal.force
         && context
             .manager()

@@ -19,6 +19,7 @@ use utoipa::openapi::{
 use utoipa::{OpenApi, ToSchema};
 
 use super::limits::KEY_CHARS_MAX;
+use crate::gateway::WorkerRoutes;
 
 /// A deployment file. Whatever breaks its rules is answered with 422 and all findings.
 #[derive(Serialize, ToSchema)]
@@ -86,7 +87,9 @@ pub(super) async fn describe() -> impl IntoResponse {
 
 /// The whole document.
 pub fn document() -> Document {
-    complete(super::router::described().into_openapi())
+    let mut document = super::router::described().into_openapi();
+    document.merge(WorkerRoutes::openapi());
+    complete(document)
 }
 
 /// Statuses that any call may be answered with.
@@ -179,7 +182,8 @@ fn complete_operation(path: &str, method: HttpMethod, operation: &mut Operation)
         && !path.contains("/images")
         && !path.ends_with("/plan")
         && !path.ends_with("/exec")
-        && !path.contains("/members");
+        && !path.contains("/members")
+        && !path.contains("/workers/");
     if keyed {
         operation
             .parameters

@@ -35,14 +35,16 @@ pub fn router_with(api: Api, more: Router, access: Access, end: CancellationToke
         end,
         ca: access.ca(),
     };
+    // Theirs would answer for what nobody has. Workers that speak JSON are passed on to the leader, as everybody is.
+    let passes_on = middleware::from_fn_with_state(context.clone(), forward::route);
+    let more = more.reset_fallback().layer(passes_on);
     routes
         .merge(internal::routes())
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(context.clone(), forward::route))
         .with_state(context)
-        // Theirs would answer for what nobody has.
-        .merge(more.reset_fallback())
+        .merge(more)
         .layer(middleware::from_fn_with_state(access, guard))
 }
 

@@ -58,7 +58,8 @@ pub(super) async fn create(
         uses: value.uses,
         nonce: nonce(&context, request.as_ref()),
         ca_fingerprint,
-        allowed_labels: allowed_labels(value.allowed_labels)?,
+        allowed_labels: allowed_labels(value.allowed_labels, value.any_label)?,
+        allowed_node_ids: value.node_ids,
     };
     let (id, expires_unix_secs) = (claims.nonce.to_string(), claims.expires_unix_secs);
     let token = WorkerBootstrapToken::issue(key, claims);
@@ -109,9 +110,15 @@ fn nonce(context: &Context, request: Option<&RequestId>) -> TokenNonce {
 
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
-fn allowed_labels(asked: Option<Labels>) -> Answer<Option<Labels>> {
-    let Some(labels) = asked else {
-        return Ok(None);
+/// Without a word about labels a token allows none; whoever has it must not choose where services go.
+fn allowed_labels(asked: Option<Labels>, any: bool) -> Answer<Option<Labels>> {
+    let labels = match (asked, any) {
+        (None, true) => return Ok(None),
+        (Some(_), true) => {
+            let detail = "`any_label` and `allowed_labels` exclude each other: any label, or these";
+            return Err(ApiProblem::invalid(detail));
+        }
+        (asked, false) => asked.unwrap_or_default(),
     };
     if labels.len() > LABELS_MAX {
         return Err(ApiProblem::invalid(format!(

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, NodeCommand, Refused};
-use dhow_core::state::{NodeInfo, NodeRole, State};
+use dhow_core::state::{Node, NodeInfo, NodeRole, State};
 use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
 use super::caller::Caller;
+use super::limits::INFO_BYTES;
 use super::node_gateway::Inner;
 use crate::identity::Identity;
 use crate::runtime::WriteError;
@@ -37,12 +38,37 @@ impl Inner {
             (Identity::Worker(_), None, _) => return Err(Refusal::UnknownNode),
         };
         let Some(info) = info else { return Ok(()) };
+        let is_worker = matches!(caller.identity, Identity::Worker(_));
+        let now_ms = self.options.clock.monotonic_ms();
+        if is_worker && !self.rates.allow_bytes(node, INFO_BYTES, now_ms) {
+            return Err(Refusal::TooOften);
+        }
         let register = NodeCommand::Register {
             node,
             info: Arc::new(info),
         };
         let written = self.options.input.write(Command::Node(register), None).await;
         written.map(drop).map_err(|error| self.refusal(error))
+    }
+
+    /// A node never changes its role: a certificate of a worker is no server's, and the other way round.
+    pub(super) fn check_role(&self, identity: Identity) -> Result<(), Refusal> {
+        let (node, may_be_worker) = match identity {
+            Identity::Member(node) => (node, false),
+            Identity::Worker(node) => (node, true),
+        };
+        let state = self.options.view.state();
+        let is_worker = |node: &Node| node.info.role == NodeRole::Worker;
+        match state
+            .node(node)
+            .is_none_or(|node| is_worker(node) == may_be_worker)
+        {
+            true => Ok(()),
+            false => Err(Refusal::Identity(format!(
+                "node {node} is {} of this cluster: two nodes have the same id, and one of them needs another",
+                if may_be_worker { "a server" } else { "a worker" }
+            ))),
+        }
     }
 
     /// What the runtime says, as this protocol says it.

@@ -25,8 +25,13 @@ impl Bucket {
 
     /// Takes a token, where there is one.
     pub fn take(&mut self, now_ms: u64) -> bool {
+        self.take_many(1, now_ms)
+    }
+
+    /// Takes so many, where they are there; never more than fit into it.
+    pub fn take_many(&mut self, count: u32, now_ms: u64) -> bool {
         self.refill(now_ms);
-        match self.units.checked_sub(TOKEN) {
+        match self.units.checked_sub(u64::from(count.min(self.burst)) * TOKEN) {
             Some(rest) => {
                 self.units = rest;
                 true

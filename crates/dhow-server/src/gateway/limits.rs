@@ -12,6 +12,18 @@ pub const CALLS_BURST: u32 = 100;
 pub const JOINS_PER_SECOND: u32 = 1_000;
 pub const JOINS_BURST: u32 = 2_000;
 
+/// What of one worker's reports may be written into the log. A report of one change is some hundred bytes, so that a
+/// worker whose replicas change 200 times a second for good is heard; a whole account of the largest worker fits in at any
+/// time, twice. More than this would fill the servers' disks faster than old entries are dropped.
+pub const REPORT_BYTES_PER_SECOND: u32 = 64 * 1024;
+pub const REPORT_BYTES_BURST: u32 = 16 * 1024 * 1024;
+
+/// What a change of a node's account of itself counts as: a handful of short texts.
+pub const INFO_BYTES: u32 = 1_024;
+
+/// What is kept of a message that a node sends: as much as an agent keeps itself.
+pub const MESSAGE_CHARS_MAX: usize = 400;
+
 /// Secrets are asked for at every start of a replica: a node that begins with 500 replicas asks 500 times.
 pub const SECRETS_PER_SECOND: u32 = 100;
 pub const SECRETS_BURST: u32 = 1_000;

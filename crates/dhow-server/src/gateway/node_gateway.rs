@@ -166,6 +166,7 @@ impl Inner {
 
     /// The same for one whose connection notes when it was heard.
     fn hear_caller(&self, caller: &Caller, kind: Kind) -> Result<u32, Refusal> {
+        self.check_role(caller.identity)?;
         let heard = self.hear(caller.node(), kind);
         if let Some(connection) = &caller.heard {
             connection.renewed_at(self.options.clock.monotonic_ms());

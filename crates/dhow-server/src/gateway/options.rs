@@ -1,5 +1,6 @@
 //! What a gateway is made with.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
@@ -14,6 +15,9 @@ use crate::secrets::SecretBox;
 /// Where a server takes sessions, for those who came to the wrong one.
 pub type SessionAddress = dyn Fn(NodeId) -> Option<String> + Send + Sync;
 
+/// Which ids are servers'.
+pub type ServerIds = dyn Fn() -> BTreeSet<NodeId> + Send + Sync;
+
 /// See the module.
 #[derive(Clone)]
 pub struct GatewayOptions {
@@ -23,6 +27,8 @@ pub struct GatewayOptions {
     pub leases: LeaseKeeper,
     pub secrets: Arc<SecretBox>,
     pub session_address: Arc<SessionAddress>,
+    /// The servers that are configured or taken in, whether they have come yet or not: no worker is given their ids.
+    pub server_ids: Arc<ServerIds>,
     /// What it takes to take workers; none where the cluster has no worker tier.
     pub workers: Option<WorkerTier>,
     /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.

@@ -7,8 +7,8 @@ use dhow_core::ids::NodeId;
 
 use super::bucket::Bucket;
 use super::limits::{
-    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, SECRETS_BURST,
-    SECRETS_PER_SECOND,
+    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, REPORT_BYTES_BURST,
+    REPORT_BYTES_PER_SECOND, SECRETS_BURST, SECRETS_PER_SECOND,
 };
 
 /// What is counted apart.
@@ -22,6 +22,26 @@ pub(super) enum Kind {
 struct Rates {
     calls: Bucket,
     secrets: Bucket,
+    report_bytes: Bucket,
+    /// It has called, and was not only spoken of.
+    has_asked: bool,
+}
+
+impl Rates {
+    fn new(now_ms: u64) -> Self {
+        Self {
+            calls: Bucket::new(CALLS_PER_SECOND, CALLS_BURST, now_ms),
+            secrets: Bucket::new(SECRETS_PER_SECOND, SECRETS_BURST, now_ms),
+            report_bytes: Bucket::new(REPORT_BYTES_PER_SECOND, REPORT_BYTES_BURST, now_ms),
+            has_asked: false,
+        }
+    }
+
+    /// Nothing would be lost by making it anew.
+    fn is_quiet(&mut self, now_ms: u64) -> bool {
+        let buckets = [&mut self.calls, &mut self.secrets, &mut self.report_bytes];
+        buckets.into_iter().all(|bucket| bucket.is_full(now_ms))
+    }
 }
 
 /// See the module.
@@ -33,22 +53,36 @@ pub(super) struct NodeRates {
 impl NodeRates {
     /// Whether the node may ask now.
     pub fn allow(&self, node: NodeId, kind: Kind, now_ms: u64) -> bool {
+        self.with(node, now_ms, |rates| {
+            rates.has_asked = true;
+            match kind {
+                Kind::Call => rates.calls.take(now_ms),
+                Kind::Secrets => rates.secrets.take(now_ms),
+            }
+        })
+    }
+
+    /// Whether so much of what the node says may be written now.
+    pub fn allow_bytes(&self, node: NodeId, bytes: u32, now_ms: u64) -> bool {
+        self.with(node, now_ms, |rates| rates.report_bytes.take_many(bytes, now_ms))
+    }
+
+    /// Whether the node has called this server, as far as that is remembered.
+    pub fn has_asked(&self, node: NodeId) -> bool {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(&node).is_some_and(|rates| rates.has_asked)
+    }
+
+    fn with(&self, node: NodeId, now_ms: u64, take: impl FnOnce(&mut Rates) -> bool) -> bool {
         // Each bucket is whole at any time, so one left by a panic is sound.
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.len() >= RATES_MAX && !nodes.contains_key(&node) {
-            nodes.retain(|_, rates| !(rates.calls.is_full(now_ms) && rates.secrets.is_full(now_ms)));
+            nodes.retain(|_, rates| !rates.is_quiet(now_ms));
             if nodes.len() >= RATES_MAX {
                 return false;
             }
         }
-        let rates = nodes.entry(node).or_insert_with(|| Rates {
-            calls: Bucket::new(CALLS_PER_SECOND, CALLS_BURST, now_ms),
-            secrets: Bucket::new(SECRETS_PER_SECOND, SECRETS_BURST, now_ms),
-        });
-        match kind {
-            Kind::Call => rates.calls.take(now_ms),
-            Kind::Secrets => rates.secrets.take(now_ms),
-        }
+        take(nodes.entry(node).or_insert_with(|| Rates::new(now_ms)))
     }
 }
 
@@ -78,6 +112,24 @@ mod tests {
         assert_eq!(allowed(1, Kind::Call), CALLS_BURST as usize);
         assert_eq!(allowed(1, Kind::Secrets), SECRETS_BURST as usize);
         assert_eq!(allowed(2, Kind::Call), CALLS_BURST as usize);
+    }
+
+    #[test]
+    fn a_worker_writes_its_burst_and_then_at_its_rate() {
+        let rates = NodeRates::default();
+        let node = NodeId(1);
+        assert!(!rates.has_asked(node));
+        assert!(
+            rates.allow_bytes(node, u32::MAX, 0),
+            "the largest report always gets its turn"
+        );
+        assert!(!rates.allow_bytes(node, 1, 0));
+        assert!(rates.allow_bytes(node, REPORT_BYTES_PER_SECOND, 1_000));
+        assert!(!rates.allow_bytes(node, 1_000, 1_000));
+        assert!(rates.allow_bytes(NodeId(2), 1_000, 1_000), "each has its own");
+        assert!(!rates.has_asked(node), "being spoken of is not asking");
+        rates.allow(node, Kind::Call, 1_000);
+        assert!(rates.has_asked(node));
     }
 
     #[test]

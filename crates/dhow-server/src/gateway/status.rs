@@ -1,13 +1,16 @@
 //! What nodes report. A lease is renewed before this: a full inbox never costs one.
 
+use std::sync::Arc;
+
 use dhow_core::command::{Command, NodeCommand, Refused};
 use dhow_core::ids::NodeId;
-use dhow_core::state::State;
+use dhow_core::replica::ReplicaEvent;
+use dhow_core::state::{NodeRole, State};
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{OpenRollout, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, from_body, from_usage};
 
-use super::limits::REPORT_ANSWER_MAX_MS;
+use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
 use super::node_gateway::Inner;
 use crate::runtime::{ReportAck, ReportBody, WriteError};
 
@@ -25,12 +28,14 @@ impl Inner {
             .body
             .ok_or_else(|| Refusal::Malformed("the report says nothing".into()))?;
         let told = from_body(&body).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let told = told.map(short);
         let state = self.state_with(node).await?;
         let is_ready = state.node(node).ok_or(Refusal::UnknownNode)?.is_ready();
         let ack = StatusAck {
             next_ttl_secs: ttl_secs,
             ..StatusAck::default()
         };
+        let bytes = bytes_of(&body);
         match (body, told) {
             (Body::Heartbeat(beat), _) => {
                 if let Some(usage) = &beat.usage {
@@ -40,7 +45,8 @@ impl Inner {
             }
             (Body::Events(_) | Body::Inventory(_), Some(told)) => {
                 let incarnation = report.incarnation.unwrap_or_default();
-                self.take_report(&state, node, incarnation, told, ack).await
+                self.take_report(&state, node, incarnation, (told, bytes), ack)
+                    .await
             }
             (Body::Events(_) | Body::Inventory(_), None) => {
                 Err(Refusal::Malformed("the report says nothing".into()))
@@ -73,12 +79,13 @@ impl Inner {
         })
     }
 
+    /// Takes what a node says, of which so many bytes would be written.
     pub(super) async fn take_report(
         &self,
         state: &State,
         node: NodeId,
         incarnation: u64,
-        body: ReportBody,
+        (body, bytes): (ReportBody, usize),
         ack: StatusAck,
     ) -> Result<StatusAck, Refusal> {
         let is_inventory = matches!(body, ReportBody::Inventory { .. });
@@ -90,7 +97,10 @@ impl Inner {
         }
         let taken = match known(state, node, incarnation, &body) {
             Some(taken) => Ok(taken),
-            None => self.hand_in(node, incarnation, body).await,
+            None => {
+                self.allow_bytes(state, node, bytes)?;
+                self.hand_in(node, incarnation, body).await
+            }
         };
         let taken = match taken {
             Ok(taken) => taken,
@@ -124,6 +134,19 @@ impl Inner {
         })
     }
 
+    /// A worker may write so much and no more; servers, whose disks these are, as much as they like.
+    fn allow_bytes(&self, state: &State, node: NodeId, bytes: usize) -> Result<(), Refusal> {
+        let is_worker = state
+            .node(node)
+            .is_some_and(|node| node.info.role == NodeRole::Worker);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let now_ms = self.options.clock.monotonic_ms();
+        match !is_worker || self.rates.allow_bytes(node, bytes, now_ms) {
+            true => Ok(()),
+            false => Err(Refusal::TooOften),
+        }
+    }
+
     /// Waits for a report to be durable, and not longer than its node waits for the answer: one that finds its server
     /// silent leaves it, and thousands that do so at once would be taken for dead. Sending it again does no harm.
     async fn hand_in(
@@ -148,6 +171,60 @@ impl Inner {
         written.map_err(|error| self.refusal(error))?;
         tracing::info!(%node, "a node that was given up is back");
         Ok(())
+    }
+}
+
+fn bytes_of(body: &Body) -> usize {
+    match body {
+        Body::Heartbeat(_) => 0,
+        Body::Events(told) => told.events.len(),
+        Body::Inventory(told) => told.replicas.len(),
+    }
+}
+
+/// The same with messages of a length that is kept.
+fn short(body: ReportBody) -> ReportBody {
+    match body {
+        ReportBody::Events { first_seq, events } => {
+            let events = events.into_iter();
+            ReportBody::Events {
+                first_seq,
+                events: events.map(|(name, event)| (name, short_event(event))).collect(),
+            }
+        }
+        ReportBody::Inventory { seq, mut replicas } => {
+            for (_, machine) in &mut replicas {
+                machine.message = machine.message.take().map(short_message);
+            }
+            ReportBody::Inventory { seq, replicas }
+        }
+    }
+}
+
+fn short_event(event: ReplicaEvent) -> ReplicaEvent {
+    match event {
+        ReplicaEvent::BecameUnhealthy { message } => ReplicaEvent::BecameUnhealthy {
+            message: short_message(message),
+        },
+        ReplicaEvent::CouldNotStart { message } => ReplicaEvent::CouldNotStart {
+            message: short_message(message),
+        },
+        ReplicaEvent::PullBegan
+        | ReplicaEvent::StartBegan
+        | ReplicaEvent::Started { .. }
+        | ReplicaEvent::BecameHealthy
+        | ReplicaEvent::RanSteadily
+        | ReplicaEvent::Ended { .. }
+        | ReplicaEvent::StopBegan
+        | ReplicaEvent::Adopted { .. }
+        | ReplicaEvent::NodeLost => event,
+    }
+}
+
+pub(super) fn short_message(message: Arc<str>) -> Arc<str> {
+    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        None => message,
+        Some((end, _)) => message[..end].into(),
     }
 }
 

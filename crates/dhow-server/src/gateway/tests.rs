@@ -1,5 +1,6 @@
 //! The service, called as the network would call it: every refusal, and what sessions tell.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -42,6 +43,16 @@ impl Door {
         Self::of(TestServer::start(nodes).await)
     }
 
+    /// In a cluster that does not keep ids of servers yet, a node is what it says.
+    async fn make_worker(&self, node: u64) {
+        let info = Arc::new(info(NodeRole::Worker));
+        let register = NodeCommand::Register {
+            node: NodeId(node),
+            info,
+        };
+        self.server.write(Command::Node(register)).await;
+    }
+
     fn of(server: TestServer) -> Self {
         let (dir, end) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let gateway = NodeGateway::new(GatewayOptions {
@@ -52,6 +63,7 @@ impl Door {
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|node| Some(format!("server-{node}:3669"))),
             workers: None,
+            server_ids: Arc::new(BTreeSet::new),
             carries_assignments: true,
             end: end.clone(),
         });
@@ -180,8 +192,11 @@ async fn who_shows_no_certificate_is_nobody() {
 
 #[tokio::test]
 async fn a_number_in_a_message_is_no_identity() {
-    let door = Door::open(&[7, 8]).await;
     for peer in [member(7), worker(7)] {
+        let door = Door::open(&[7, 8]).await;
+        if peer == worker(7) {
+            door.make_worker(7).await;
+        }
         assert!(matches!(
             door.session(peer, hello(8)).await,
             Err(Refusal::Identity(_))
@@ -238,14 +253,15 @@ async fn news_of_a_node_are_written_once_and_a_worker_keeps_its_labels() {
         info: Some(to_node_info(&larger)),
         ..hello(7)
     };
-    drop(door.session(worker(7), request()).await.unwrap());
-    let known = door.info_of(7);
-    assert_eq!(known.capacity.cpu_milli, 9_000);
-    assert!(known.labels.is_empty() && known.role == NodeRole::Server);
     drop(door.session(member(7), request()).await.unwrap());
     let known = door.info_of(7);
     assert_eq!(known.labels["zone"], "gold");
     assert_eq!(known.role, NodeRole::Server, "a member is no worker");
+    door.make_worker(7).await;
+    drop(door.session(worker(7), request()).await.unwrap());
+    let known = door.info_of(7);
+    assert_eq!(known.capacity.cpu_milli, 9_000);
+    assert!(known.labels.is_empty() && known.role == NodeRole::Worker);
 }
 
 #[tokio::test]
@@ -404,6 +420,7 @@ async fn a_server_that_ends_says_so_and_blames_nobody() {
 #[tokio::test]
 async fn a_node_that_is_removed_is_told() {
     let door = Door::open(&[7]).await;
+    door.make_worker(7).await;
     let mut events = door.session(worker(7), hello(7)).await.unwrap();
     greeted(&mut events).await;
     door.server

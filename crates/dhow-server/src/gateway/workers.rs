@@ -4,11 +4,12 @@
 mod http;
 mod internal_token;
 mod join_error;
+mod join_key;
 mod register;
 mod renew;
 mod tier;
 
-pub use http::worker_routes;
+pub use http::{WORKER_BODY_BYTES_MAX, WorkerRoutes, worker_routes};
 pub use internal_token::InternalTokens;
 pub use renew::{EXPIRED_RENEWABLE_SECS, ExpiredIdentity};
 pub use tier::{CertificateError, WorkerCertificates, WorkerTier};

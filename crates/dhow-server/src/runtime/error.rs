@@ -111,6 +111,9 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::TooManyNodes { .. }
         | Refused::NodeInUse(_)
         | Refused::NodeIdUsed(_)
+        | Refused::NodeIdRange(_)
+        | Refused::NodeRole(_)
+        | Refused::NoNodeIds
         | Refused::TokenKnown
         | Refused::TooManyApiTokens { .. }
         | Refused::Gap { .. }

@@ -23,6 +23,10 @@ use super::held::{Held, HeldListing, HeldService};
 /// here lately; at some kilobytes each 256 are below a megabyte.
 const IDLE_SERVICES_MAX: usize = 256;
 
+/// How far a request's epoch may be ahead of what this node has heard: a cluster that was restored begins 2^20 above what
+/// it knew, and every new leader takes the next few. One request further ahead would shut the real leader out for good.
+const EPOCH_JUMP_MAX: u64 = 1 << 21;
+
 /// Finds the newest generation and spec of a service that the cluster knows.
 pub type KnownSpec = dyn Fn(&ServiceKey) -> Option<(u32, Arc<ServiceSpec>)> + Send + Sync;
 
@@ -40,6 +44,11 @@ pub struct DeskOptions {
 pub enum ScaleRefused {
     #[error("epoch {epoch} is over: this node has heard of epoch {seen}. Whoever sent this leads no more")]
     OldEpoch { epoch: u64, seen: u64 },
+    #[error(
+        "epoch {epoch} is too far ahead of epoch {seen}, the last one that this node has heard of: the leader tells \
+         every node of its epoch before it sends anything"
+    )]
+    FarEpoch { epoch: u64, seen: u64 },
     #[error("nobody has told this node what {service} is; send its `spec`")]
     NoSpec { service: ServiceKey },
     #[error("the request came without the spec of generation {generation} of {service}")]
@@ -122,6 +131,12 @@ impl ScaleDesk {
         let seen = self.told().epoch.max((self.inner.options.promised)());
         if let Some(epoch) = request.epoch.filter(|epoch| *epoch < seen) {
             return Err(ScaleRefused::OldEpoch { epoch, seen });
+        }
+        if let Some(epoch) = request
+            .epoch
+            .filter(|epoch| *epoch > seen.saturating_add(EPOCH_JUMP_MAX))
+        {
+            return Err(ScaleRefused::FarEpoch { epoch, seen });
         }
         let known = self.told().services.get(&key).cloned();
         let mut held = self.held(&key, &request, known.as_ref())?;

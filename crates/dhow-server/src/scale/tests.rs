@@ -118,6 +118,29 @@ async fn an_older_epoch_is_refused() {
     bench.desk().take(request(8)).await.unwrap();
 }
 
+/// One request must not shut the real leader out.
+#[tokio::test]
+async fn an_epoch_far_ahead_is_refused_until_the_node_has_heard_of_it() {
+    let mut bench = Bench::new();
+    let request = |epoch| {
+        InternalScaleRequest::new("web", 1)
+            .with_spec(spec("web:1"))
+            .with_epoch(epoch)
+    };
+    bench.desk().take(request(5)).await.unwrap();
+    for epoch in [u64::MAX, 5 + (1 << 21) + 1] {
+        let far = bench.desk().take(request(epoch)).await;
+        assert!(
+            matches!(far, Err(ScaleRefused::FarEpoch { seen: 5, .. })),
+            "{far:?}"
+        );
+    }
+    bench.desk().take(request(6)).await.unwrap();
+    bench.desk().take(request(6 + (1 << 20))).await.unwrap();
+    bench.promised = 1_800_000_000;
+    bench.desk().take(request(1_800_000_001)).await.unwrap();
+}
+
 #[tokio::test]
 async fn one_generation_with_two_meanings_is_replaced() {
     let bench = Bench::new();

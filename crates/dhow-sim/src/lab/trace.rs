@@ -106,7 +106,8 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::IssueApiToken { .. }
         | ClusterCommand::RevokeApiToken { .. }
         | ClusterCommand::RotateWorkerCa { .. }
-        | ClusterCommand::RaiseFeatureLevel { .. } => None,
+        | ClusterCommand::RaiseFeatureLevel { .. }
+        | ClusterCommand::KeepServerIds { .. } => None,
     }
 }
 
@@ -115,7 +116,10 @@ fn node(command: &NodeCommand) -> Option<String> {
         NodeCommand::Lost { node } => Some(format!("node {node} is lost")),
         NodeCommand::Back { node } => Some(format!("node {node} is back")),
         NodeCommand::Remove { node } => Some(format!("node {node} is removed")),
-        NodeCommand::Register { .. } | NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } => None,
+        NodeCommand::Register { .. }
+        | NodeCommand::SetDrain { .. }
+        | NodeCommand::Label { .. }
+        | NodeCommand::TellsGenerations { .. } => None,
     }
 }
 

@@ -16,7 +16,7 @@ use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::spec::{
     Cpu, DeploymentSpec, ImageSpec, NodeMode, ScaleSpec, ServiceSpec, SpecVersion, Storage,
 };
-use dhow_core::state::{Drain, NodeInfo, NodeRole, Request};
+use dhow_core::state::{Drain, NodeInfo, NodeRole, Request, State};
 use dhow_core::time::ClusterTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -114,9 +114,11 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
 fn cluster() -> impl Strategy<Value = ClusterCommand> {
     let nonce = || prop_oneof![Just(Arc::<str>::from("n1")), Just(Arc::<str>::from("n2"))];
     prop_oneof![
-        any::<u32>().prop_map(|feature_level| ClusterCommand::Bootstrap {
-            cluster_id: "c".into(),
-            feature_level
+        prop_oneof![Just(1), Just(State::FEATURE_LEVEL), any::<u32>()].prop_map(|feature_level| {
+            ClusterCommand::Bootstrap {
+                cluster_id: "c".into(),
+                feature_level,
+            }
         }),
         node().prop_map(|leader| ClusterCommand::TermBegan {
             leader,
@@ -130,15 +132,24 @@ fn cluster() -> impl Strategy<Value = ClusterCommand> {
             }
         }),
         nonce().prop_map(|nonce| ClusterCommand::RevokeToken { nonce }),
-        (nonce(), 0..3u8, any::<i64>(), prop::option::of(node()), info()).prop_map(
-            |(nonce, key, now_unix_secs, wish, info)| ClusterCommand::UseToken {
-                nonce,
-                key_hash: format!("key{key}").into(),
-                now_unix_secs,
-                wish,
-                info,
-            }
-        ),
+        (
+            nonce(),
+            0..3u8,
+            any::<i64>(),
+            prop::option::of(node()),
+            (info(), any::<bool>())
+        )
+            .prop_map(|(nonce, key, now_unix_secs, wish, (info, is_plain))| {
+                ClusterCommand::UseToken {
+                    nonce,
+                    key_hash: format!("key{key}").into(),
+                    now_unix_secs,
+                    wish,
+                    info,
+                    is_plain,
+                }
+            }),
+        prop::collection::vec(node(), 0..4).prop_map(|nodes| ClusterCommand::KeepServerIds { nodes }),
     ]
 }
 
@@ -150,6 +161,7 @@ fn nodes() -> impl Strategy<Value = NodeCommand> {
         1 => (node(), any::<bool>()).prop_map(|(node, shutdown)| NodeCommand::SetDrain { node, drain: Drain::Draining { shutdown } }),
         1 => node().prop_map(|node| NodeCommand::SetDrain { node, drain: Drain::No }),
         1 => node().prop_map(|node| NodeCommand::Remove { node }),
+        1 => node().prop_map(|node| NodeCommand::TellsGenerations { node }),
     ]
 }
 

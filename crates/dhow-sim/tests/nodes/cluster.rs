@@ -1,6 +1,7 @@
 //! Servers of a test.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,6 +183,7 @@ impl Server {
             secrets: Arc::clone(secrets),
             session_address: Arc::new(move |node| addresses.get(&node).cloned()),
             workers: None,
+            server_ids: Arc::new(BTreeSet::new),
             carries_assignments: true,
             end: end.clone(),
         });

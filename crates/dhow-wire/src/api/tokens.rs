@@ -59,10 +59,16 @@ pub struct WorkerTokenCreateRequest {
     #[serde(default = "WorkerTokenCreateRequest::default_uses")]
     #[schema(minimum = 1, maximum = 12_000)]
     pub uses: u32,
-    /// The labels that its workers may carry, with the values that each may have (none: any value). Left out: any
+    /// The labels that its workers may carry, with the values that each may have (none: any value). Left out: no
     /// labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_labels: Option<BTreeMap<String, BTreeSet<String>>>,
+    /// Its workers may carry any labels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_label: bool,
+    /// The node ids that its workers may have, where they are free. Others are given theirs in turn.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub node_ids: BTreeSet<u64>,
 }
 
 impl WorkerTokenCreateRequest {

@@ -7,6 +7,7 @@ mod worker_tier;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dhow_core::ids::NodeId;
 use dhow_core::spec::check::{FieldPath, SpecFinding, label_finding, os_hint, quoted};
 
 use super::cluster_mode::ClusterMode;
@@ -47,6 +48,18 @@ fn check_own(at: &FieldPath, own: u64, ids: impl Iterator<Item = u64>, findings:
     let list = at.key("peers");
     let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
     for (position, id) in ids.enumerate() {
+        if !NodeId(id).is_in_range() {
+            findings.push(
+                SpecFinding::at(
+                    list.index(position).key("id"),
+                    format!(
+                        "an id of a node is a number from 1 to {}, {id} is none",
+                        NodeId::MAX
+                    ),
+                )
+                .hint("give each peer a small number of its own, such as 1, 2 and 3"),
+            );
+        }
         if let Some(first) = seen.get(&id) {
             findings.push(
                 SpecFinding::at(

@@ -1,9 +1,10 @@
 //! Which replicas of a role a node is to have.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The replicas `{service}-{role}-{index}` for each index.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScaleAssignment {
     pub role: String,
     pub indices: Vec<u32>,

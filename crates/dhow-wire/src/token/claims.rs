@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dhow_core::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
 use super::error::{MalformedToken, TokenError};
@@ -35,6 +36,9 @@ pub struct TokenClaims {
     /// any value). Absent: any labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_labels: Option<BTreeMap<String, BTreeSet<String>>>,
+    /// The node ids that its workers may have, where they are free. Others are given theirs in turn.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub allowed_node_ids: BTreeSet<u64>,
 }
 
 impl TokenClaims {
@@ -49,6 +53,9 @@ impl TokenClaims {
         }
         if self.expires_unix_secs <= self.issued_unix_secs {
             return wrong("it would expire at once: give it a longer time to live");
+        }
+        if !self.allowed_node_ids.iter().all(|id| NodeId(*id).is_in_range()) {
+            return wrong("an id of a node is a number from 1 to 2^53");
         }
         Ok(())
     }

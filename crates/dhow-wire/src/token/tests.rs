@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dhow_core::ids::NodeId;
 use proptest::prelude::*;
 
 use super::*;
@@ -22,6 +23,7 @@ fn claims() -> TokenClaims {
         nonce: TokenNonce([9; 16]),
         ca_fingerprint: CaFingerprint([0xab; 32]),
         allowed_labels: None,
+        allowed_node_ids: BTreeSet::new(),
     }
 }
 
@@ -274,8 +276,37 @@ fn labels_are_checked_where_the_token_names_them() {
 }
 
 #[test]
+fn node_ids_are_those_that_the_token_names() {
+    let ids = |claims: TokenClaims, wish: Option<u64>| -> Vec<u64> {
+        let token = WorkerBootstrapToken::issue(&key(), claims).unwrap();
+        let token = verify(&token.reveal()).unwrap();
+        token.node_ids(wish.map(NodeId)).map(|id| id.0).collect()
+    };
+    assert_eq!(
+        ids(claims(), Some(40)),
+        [0; 0],
+        "a token that names none allows none"
+    );
+    let named = TokenClaims {
+        allowed_node_ids: BTreeSet::from([40, 41]),
+        ..claims()
+    };
+    assert_eq!(ids(named.clone(), Some(41)), [41]);
+    assert_eq!(ids(named.clone(), Some(42)), [0; 0]);
+    assert_eq!(ids(named, None), [40, 41]);
+}
+
+#[test]
 fn a_useless_token_is_not_issued() {
     for wrong in [
+        TokenClaims {
+            allowed_node_ids: BTreeSet::from([0]),
+            ..claims()
+        },
+        TokenClaims {
+            allowed_node_ids: BTreeSet::from([NodeId::MAX.0 + 1]),
+            ..claims()
+        },
         TokenClaims { uses: 0, ..claims() },
         TokenClaims {
             expires_unix_secs: NOW,
@@ -334,6 +365,7 @@ proptest! {
         (cluster_id, issued_unix_secs, ttl_secs, uses) in ("[a-z0-9-]{1,40}", -1_000_i64..1_000_000, 1..u32::MAX, 1..u32::MAX),
         (nonce, ca) in any::<([u8; 16], [u8; 32])>(),
         allowed_labels in proptest::option::of(proptest::collection::btree_map("[a-z]{1,9}", proptest::collection::btree_set("[a-z]{1,9}", 0..3), 0..4)),
+        allowed_node_ids in proptest::collection::btree_set(1..=NodeId::MAX.0, 0..3),
         seed in any::<[u8; 32]>(),
     ) {
         let claims = TokenClaims {
@@ -344,6 +376,7 @@ proptest! {
             nonce: TokenNonce(nonce),
             ca_fingerprint: CaFingerprint(ca),
             allowed_labels,
+            allowed_node_ids,
         };
         let key = SigningKey::from_bytes(&seed);
         let line = WorkerBootstrapToken::issue(&key, claims.clone()).unwrap().reveal();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dhow_core::ids::NodeId;
+
 use super::claims::{TokenClaims, TokenNonce};
 use super::error::TokenError;
 
@@ -27,6 +29,13 @@ impl VerifiedToken {
     /// How many workers may join with it.
     pub fn uses(&self) -> u32 {
         self.claims.uses
+    }
+
+    /// The ids that a worker with this token may have, beside the next one in turn: the one that it wishes for where the
+    /// token allows that, and without a wish any that the token names.
+    pub fn node_ids(&self, wish: Option<NodeId>) -> impl Iterator<Item = NodeId> + '_ {
+        let allowed = self.claims.allowed_node_ids.iter().copied().map(NodeId);
+        allowed.filter(move |id| wish.is_none_or(|wish| wish == *id))
     }
 
     /// Whether a worker with this token may carry these labels.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use dhow_core::ids::ServiceKey;
 use dhow_core::spec::ServiceSpec;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::names::{WireNameError, service_key};
 use crate::scale::{ScaleAssignment, specs_by_generation};
 
 /// One change of a worker's assignment, with the revision that it belongs to. Specs are shared, because one
 /// spec goes out to thousands of workers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WorkerAssignmentEvent {
     /// Replaces all that the worker has of that service.
@@ -24,6 +25,7 @@ pub enum WorkerAssignmentEvent {
         deployment: Option<String>,
         /// What to run; without it the last known spec. With several generations it belongs to the newest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Object>)]
         spec: Option<Arc<ServiceSpec>>,
         /// The specs of several generations, while a rollout has old and new side by side.
         #[serde(
@@ -31,7 +33,15 @@ pub enum WorkerAssignmentEvent {
             skip_serializing_if = "BTreeMap::is_empty",
             with = "specs_by_generation"
         )]
+        #[schema(value_type = BTreeMap<String, Object>)]
         specs: BTreeMap<u32, Arc<ServiceSpec>>,
+        /// What each role runs, by generation, where there are several roles: then `spec` and `specs` are of the first
+        /// one.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        role_specs: BTreeMap<String, RoleSpecs>,
+        /// The answer that begins with this event names everything: services that it does not name are to go.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        whole: bool,
     },
     /// Removes the service from the worker entirely.
     Delete {
@@ -43,6 +53,12 @@ pub enum WorkerAssignmentEvent {
     /// Take no new work, and end the process with 0 once the last replica has gone.
     Drain { revision: u64 },
 }
+
+/// What the replicas of one role run, by generation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = BTreeMap<String, Object>)]
+pub struct RoleSpecs(#[serde(with = "specs_by_generation")] pub BTreeMap<u32, Arc<ServiceSpec>>);
 
 impl WorkerAssignmentEvent {
     pub fn revision(&self) -> u64 {

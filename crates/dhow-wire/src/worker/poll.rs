@@ -1,6 +1,7 @@
 //! The long poll for assignments.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::WorkerAssignmentEvent;
 
@@ -8,7 +9,7 @@ use super::WorkerAssignmentEvent;
 /// common proxies, and short enough that a worker notices a dead server.
 pub const WORKER_POLL_WAIT_MAX_SECS: u32 = 60;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerPollRequest {
     pub node_id: u64,
     /// The newest revision that the worker has recorded; 0 asks for everything.
@@ -40,11 +41,14 @@ impl WorkerPollRequest {
 
 /// The events above the revision asked for, ascending; none after a time-out. The worker records `revision`
 /// either way.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerPollResponse {
     pub revision: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<WorkerAssignmentEvent>,
+    /// The events are everything that the worker is to run: services that they do not name are to go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl WorkerPollResponse {
@@ -57,12 +61,34 @@ impl WorkerPollResponse {
         Self {
             revision: revision.max(newest),
             events,
+            whole: false,
+        }
+    }
+
+    /// Everything that the worker is to run, whatever it had: it records the revision, also where that is below its own.
+    pub fn whole(revision: u64, mut events: Vec<WorkerAssignmentEvent>) -> Self {
+        events.sort_by_key(WorkerAssignmentEvent::revision);
+        let newest = events.last().map_or(revision, WorkerAssignmentEvent::revision);
+        let first = events.iter_mut().find_map(|event| match event {
+            WorkerAssignmentEvent::Set { whole, .. } => Some(whole),
+            WorkerAssignmentEvent::Delete { .. } | WorkerAssignmentEvent::Drain { .. } => None,
+        });
+        if let Some(whole) = first {
+            *whole = true;
+        }
+        Self {
+            revision: revision.max(newest),
+            events,
+            whole: true,
         }
     }
 
     /// The events in the order in which a worker applies them, without those it already has: a careless
     /// server costs nothing.
     pub fn into_events_above(self, last_revision: u64) -> Vec<WorkerAssignmentEvent> {
+        if self.whole {
+            return self.events;
+        }
         Self::above(last_revision, self.revision, self.events).events
     }
 }

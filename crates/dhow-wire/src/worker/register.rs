@@ -3,23 +3,49 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::WorkerProfile;
 
 /// What stands in place of a secret when a message is printed.
 const HIDDEN: &str = "(hidden)";
 
+/// How a [`WorkerProfile`] is described: the type itself is made where no descriptions are.
+#[derive(ToSchema)]
+#[schema(as = WorkerProfile)]
+#[expect(dead_code, reason = "it is only described")]
+struct ProfileSchema {
+    /// Where the servers reach the worker.
+    #[schema(examples("10.0.0.5:3669"))]
+    api_addr: String,
+    /// `linux`, `windows` or `darwin`.
+    os: String,
+    /// `x86_64` or `aarch64`.
+    arch: String,
+    #[schema(default = json!({}))]
+    labels: std::collections::BTreeMap<String, String>,
+    /// Whole cores; 0 where the worker does not say.
+    #[schema(default = 0)]
+    cpu_total: u32,
+    #[schema(default = 0)]
+    memory_total_bytes: u64,
+}
+
 /// A worker asks to join: its bootstrap token, what it is, and the key it wants certified.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRegisterRequest {
     pub token: String,
     /// A wish; the leader gives the id and may give another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_node_id: Option<u64>,
+    #[schema(value_type = ProfileSchema)]
     pub profile: WorkerProfile,
     /// The certificate signing request; a client that cannot do mutual TLS sends none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
+    /// Chosen at random and kept by a client that sends no CSR: with it the same worker asking again is known for sure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
 }
 
 impl fmt::Debug for WorkerRegisterRequest {
@@ -29,12 +55,13 @@ impl fmt::Debug for WorkerRegisterRequest {
             .field("desired_node_id", &self.desired_node_id)
             .field("profile", &self.profile)
             .field("csr_pem", &self.csr_pem)
+            .field("client_id", &self.client_id.as_ref().map(|_| HIDDEN))
             .finish()
     }
 }
 
 /// The answer: who the worker is from now on, and its first time to live.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRegisterResponse {
     pub node_id: u64,
     /// A worker refuses an answer from a cluster that is not its own.

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 
 use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
 
 use crate::names::{WireNameError, role_name, service_key};
 use crate::status::ReplicaStateName;
 
 /// A heartbeat: all that the worker runs, and what it uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerStatusReport {
     pub node_id: u64,
     /// Unix nanoseconds on the worker's clock, for display only.
@@ -29,7 +30,7 @@ pub struct WorkerStatusReport {
 }
 
 /// One replica as its worker sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerContainerStatus {
     pub service: String,
     pub role: String,
@@ -37,6 +38,7 @@ pub struct WorkerContainerStatus {
     /// A [`ReplicaStateName`] in lower case; text, so that a newer worker's state is still readable.
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub overlay_ip: Option<IpAddr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
@@ -84,7 +86,7 @@ impl TryFrom<&WorkerContainerStatus> for ReplicaName {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerResourceUsage {
     /// Cores in use. What is not a number is written as 0, because JSON has no other way to say it.
     #[serde(serialize_with = "finite")]
@@ -98,7 +100,7 @@ fn finite<S: Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// The answer to a report.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerStatusAck {
     /// The worker reports again within this time.
     pub next_ttl_secs: u32,
@@ -114,7 +116,7 @@ pub struct WorkerStatusAck {
 }
 
 /// An open rollout, handed to a worker that does not name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BootstrapRollout {
     pub rollout_id: String,
     pub service: String,

@@ -58,6 +58,7 @@ fn registration() {
         desired_node_id: None,
         profile: profile(),
         csr_pem: None,
+        client_id: None,
     };
     check_golden(
         &request,
@@ -130,7 +131,11 @@ fn a_poll_gives_what_is_above_ascending() {
         "events of one revision keep their order"
     );
     assert_eq!(response.revision, 7, "never below an event in it");
-    let careless = WorkerPollResponse { revision: 7, events };
+    let careless = WorkerPollResponse {
+        revision: 7,
+        events,
+        whole: false,
+    };
     assert_eq!(careless.into_events_above(3), [delete("c", 7), delete("b", 7)]);
     assert_eq!(
         WorkerPollResponse::above(u64::MAX, 1, vec![delete("a", u64::MAX)]).events,
@@ -147,6 +152,8 @@ fn assignment_events() {
         deployment: deployment.map(Into::into),
         spec,
         specs: BTreeMap::new(),
+        role_specs: BTreeMap::new(),
+        whole: false,
     };
     let old =
         r#"{"kind":"set","service":"web","assignments":[{"role":"default","indices":[0,2]}],"revision":4}"#;
@@ -176,6 +183,32 @@ fn assignment_events() {
     assert_eq!(key(&delete("web", 1)).as_deref(), Some("default/web"));
     assert_eq!(key(&WorkerAssignmentEvent::Drain { revision: 1 }), None);
     assert!(delete("Not A Name", 1).service_key().is_err());
+}
+
+/// Each role runs its own; a whole answer says so in its first event and beside them.
+#[test]
+fn specs_of_several_roles_and_whole_answers() {
+    let plain = serde_json::to_string(&ServiceSpec::default()).unwrap();
+    let text = format!(
+        r#"{{"kind":"set","service":"web","assignments":[],"revision":4,"role_specs":{{"a":{{"7":{plain}}},"b":{{"7":{plain},"8":{plain}}}}}}}"#
+    );
+    let event: WorkerAssignmentEvent = serde_json::from_str(&text).unwrap();
+    check_golden(&event, &text);
+    let whole = WorkerPollResponse::whole(3, vec![event.clone(), delete("a", 4)]);
+    assert_eq!(whole.revision, 4);
+    let marked = format!("{},\"whole\":true}}", text.strip_suffix('}').unwrap());
+    let events = whole.clone().into_events_above(u64::MAX);
+    assert_eq!(events.len(), 2, "whatever the worker has");
+    check_golden(&events[0], &marked);
+    assert!(
+        serde_json::to_string(&whole)
+            .unwrap()
+            .ends_with(r#","whole":true}"#)
+    );
+    check_golden(
+        &WorkerPollResponse::whole(3, vec![]),
+        r#"{"revision":3,"whole":true}"#,
+    );
 }
 
 /// Several generations side by side; the keys of JSON are text, and must still be numbers.
@@ -347,18 +380,23 @@ fn some_event() -> impl Strategy<Value = WorkerAssignmentEvent> {
             any::<u64>(),
             deployment(),
             spec,
-            some_specs()
+            some_specs(),
+            (some_specs(), any::<bool>()),
         )
-            .prop_map(|(service, assignments, revision, deployment, spec, specs)| {
-                WorkerAssignmentEvent::Set {
-                    service,
-                    assignments,
-                    revision,
-                    deployment,
-                    spec,
-                    specs,
+            .prop_map(
+                |(service, assignments, revision, deployment, spec, specs, (roles, whole))| {
+                    WorkerAssignmentEvent::Set {
+                        service,
+                        assignments,
+                        revision,
+                        deployment,
+                        spec,
+                        specs,
+                        role_specs: BTreeMap::from([("a".to_owned(), RoleSpecs(roles))]),
+                        whole,
+                    }
                 }
-            }),
+            ),
         (text(), any::<u64>(), deployment()).prop_map(|(service, revision, deployment)| {
             WorkerAssignmentEvent::Delete {
                 service,
@@ -423,7 +461,7 @@ proptest! {
             ttl_secs: ttl,
             grace_secs: grace,
         });
-        check_round_trip(&WorkerRegisterRequest { token: token.clone(), desired_node_id, profile, csr_pem });
+        check_round_trip(&WorkerRegisterRequest { token: token.clone(), desired_node_id, profile, csr_pem: csr_pem.clone(), client_id: csr_pem });
         check_round_trip(&WorkerRegisterResponse {
             node_id,
             cluster_id,
@@ -442,7 +480,7 @@ proptest! {
         let request = WorkerPollRequest { node_id, last_revision, max_wait_secs };
         prop_assert!(request.wait_secs() <= 60);
         check_round_trip(&request);
-        let response = WorkerPollResponse { revision, events };
+        let response = WorkerPollResponse { revision, events, whole: false };
         check_round_trip(&response);
         let answer = WorkerPollResponse::above(last_revision, revision, response.events.clone());
         prop_assert!(answer.events.is_sorted_by_key(WorkerAssignmentEvent::revision));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Subcommand, ValueEnum};
+use dhow_core::ids::NodeId;
 use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole, WorkerTokenCreateRequest};
 
@@ -50,9 +51,17 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 1)]
         uses: u32,
 
-        /// A label that its workers may carry, and no others; with the key alone any value. May be repeated
-        #[arg(long = "label", value_name = "KEY[=VALUE]")]
+        /// A label that its workers may carry; with the key alone any value. May be repeated. Without it they carry none
+        #[arg(long = "label", value_name = "KEY[=VALUE]", conflicts_with = "any_label")]
         labels: Vec<String>,
+
+        /// Its workers may carry any labels
+        #[arg(long)]
+        any_label: bool,
+
+        /// A node id that one of its workers gets, where it is free. May be repeated. Others get the next one in turn
+        #[arg(long = "node-id", value_name = "ID", value_parser = clap::value_parser!(u64).range(1..=NodeId::MAX.0))]
+        node_ids: Vec<u64>,
     },
     /// List the tokens, without what they prove themselves with
     Ls {
@@ -79,7 +88,22 @@ enum Role {
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Create { role, name, ttl } => create(client, *role, name.clone(), *ttl).await,
-        Command::CreateWorker { ttl, uses, labels } => create_worker(client, *ttl, *uses, labels).await,
+        Command::CreateWorker {
+            ttl,
+            uses,
+            labels,
+            any_label,
+            node_ids,
+        } => {
+            let asked = WorkerTokenCreateRequest {
+                ttl_secs: ttl.to_std().as_secs(),
+                uses: *uses,
+                allowed_labels: allowed(labels),
+                any_label: *any_label,
+                node_ids: node_ids.iter().copied().collect(),
+            };
+            create_worker(client, asked).await
+        }
         Command::Ls { json } => list(client, *json).await,
         Command::Revoke { id } => {
             client.fetch(Request::delete(&["tokens", id])).await?;
@@ -111,7 +135,7 @@ async fn create(
     Ok(Exit::Done)
 }
 
-async fn create_worker(client: &Client, ttl: TimeSpan, uses: u32, labels: &[String]) -> anyhow::Result<Exit> {
+fn allowed(labels: &[String]) -> Option<BTreeMap<String, BTreeSet<String>>> {
     let mut allowed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for label in labels {
         match label.split_once('=') {
@@ -123,11 +147,11 @@ async fn create_worker(client: &Client, ttl: TimeSpan, uses: u32, labels: &[Stri
             }
         }
     }
-    let asked = WorkerTokenCreateRequest {
-        ttl_secs: ttl.to_std().as_secs(),
-        uses,
-        allowed_labels: Some(allowed).filter(|allowed| !allowed.is_empty()),
-    };
+    Some(allowed).filter(|allowed| !allowed.is_empty())
+}
+
+async fn create_worker(client: &Client, asked: WorkerTokenCreateRequest) -> anyhow::Result<Exit> {
+    let uses = asked.uses;
     let asked = Request::post(&["tokens", "workers"]).json(serde_json::to_value(asked)?);
     let created: TokenCreated = client.fetch_as(asked).await?;
     output::data(&format!("{}\n", created.token))?;

@@ -1,7 +1,9 @@
 //! The plane of a server of a raft cluster, or of a worker tier: its part of the log, the channel to the other servers, the door for the
 //! nodes' sessions, and their leases while it leads.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command};
@@ -9,7 +11,7 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::{Cluster, RaftCluster};
-use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
+use dhow_server::gateway::{self, GatewayOptions, NodeGateway, ServerIds};
 use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{PeerHttp, TlsDialer};
@@ -25,6 +27,9 @@ use super::node_info::node_info;
 use super::plane::Plane;
 use super::security::Security;
 use super::tier;
+
+/// After that time the servers' ids are tried to be kept again: the log was busy.
+const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// The log's folder below the data directory.
 pub const RAFT_DIR: &str = "raft";
@@ -51,6 +56,7 @@ pub async fn start(
         secrets: Arc::clone(&secrets),
         session_address: session_address(Arc::clone(&server.cluster)),
         workers: tier.as_ref().map(|tier| tier.gate.clone()),
+        server_ids: server_ids(Arc::clone(&server.cluster)),
         carries_assignments: true,
         end: end.clone(),
     });
@@ -67,6 +73,13 @@ pub async fn start(
     }
     tasks.spawn(leases.run(end.clone()));
     tasks.spawn(found(input.clone(), view.clone(), server.cluster_id, end.clone()));
+    let server_ids = server_ids(Arc::clone(&server.cluster));
+    tasks.spawn(keep_server_ids(
+        input.clone(),
+        view.clone(),
+        server_ids,
+        end.clone(),
+    ));
     tasks.spawn(hand_over_when_drained(Arc::clone(&server.cluster), end.clone()));
     tasks.close();
     let info = node_info(config, NodeRole::Server);
@@ -195,6 +208,78 @@ fn session_address(cluster: Arc<RaftCluster>) -> Arc<dyn Fn(NodeId) -> Option<St
         let member = members.iter().find(|member| member.node == node)?;
         Some(member.api_addr?.to_string())
     })
+}
+
+/// The servers of the configuration, started or not, and those that were taken in since.
+fn server_ids(cluster: Arc<RaftCluster>) -> Arc<ServerIds> {
+    Arc::new(move || {
+        let first = cluster.first.keys().copied().map(NodeId);
+        let members = cluster.members().into_iter().map(|member| member.node);
+        first.chain(members).collect()
+    })
+}
+
+/// Has the cluster keep the ids of its servers where this one leads, so that a server that has not started yet finds its
+/// own when it does.
+async fn keep_server_ids(
+    input: InputSender,
+    view: RuntimeView,
+    server_ids: Arc<ServerIds>,
+    end: CancellationToken,
+) {
+    let (mut leaderships, mut states) = (view.leaderships(), view.states());
+    loop {
+        let leadership = *leaderships.borrow_and_update();
+        let state = states.borrow_and_update().clone();
+        let leads = leadership.is_here && state.term.0 == leadership.term && state.keeps_node_ids();
+        let missing = if leads {
+            unkept(&state, server_ids())
+        } else {
+            Vec::new()
+        };
+        let mut again = None;
+        if !missing.is_empty() {
+            let keep = ClusterCommand::KeepServerIds { nodes: missing };
+            if let Err(error) = input.write(Command::Cluster(keep), None).await {
+                tracing::warn!(%error, "the ids of the servers are not kept yet");
+                again = Some(KEEP_AGAIN);
+            }
+        }
+        let news = tokio::select! {
+            () = end.cancelled() => return,
+            news = leaderships.changed() => news,
+            // A busy cluster changes its state many times a second, and this one part of it hardly ever.
+            news = states.wait_for(|now| {
+                now.term != state.term || now.feature_level != state.feature_level
+            }), if again.is_none() => news.map(drop),
+            () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => Ok(()),
+        };
+        if news.is_err() {
+            return;
+        }
+    }
+}
+
+/// The servers' ids that the state does not keep yet and can keep.
+fn unkept(state: &State, servers: BTreeSet<NodeId>) -> Vec<NodeId> {
+    let is_first = state.node_ids.servers.is_empty();
+    let missing = servers.into_iter().filter(|id| {
+        let role = state.node(*id).map(|node| node.info.role);
+        match role {
+            _ if state.node_ids.servers.contains(id) => false,
+            Some(NodeRole::Worker) => {
+                tracing::error!(
+                    node = %id,
+                    "a server is configured with the id of a worker: it cannot take part; give the server another id"
+                );
+                false
+            }
+            Some(NodeRole::Server | NodeRole::Peer) => true,
+            // One that was removed is still in the configuration, and stays removed.
+            None => is_first || !state.is_node_id_known(*id),
+        }
+    });
+    missing.collect()
 }
 
 /// What the channel between servers knows of them.

@@ -1,6 +1,7 @@
 //! The plane of a peer of a static cluster: its copy of the log, heartbeats and copies over HTTP, the desk that takes
 //! what the leader wants here, and, while it leads, the dispatch to all peers and their leases.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -246,6 +247,7 @@ impl Parts {
             secrets: Arc::clone(&self.secrets),
             session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
             workers: None,
+            server_ids: Arc::new(BTreeSet::new),
             carries_assignments: false,
             end: self.end.clone(),
         })

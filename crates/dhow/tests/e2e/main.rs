@@ -29,4 +29,5 @@ mod verbs;
 mod web;
 mod worker_certificates;
 mod worker_doors;
+mod worker_ids;
 mod worker_tier;

@@ -58,7 +58,7 @@ fn desk(context: &Context) -> Answer<&ScaleDesk> {
 fn problem(refused: ScaleRefused) -> ApiProblem {
     let detail = refused.to_string();
     match refused {
-        ScaleRefused::OldEpoch { .. } | ScaleRefused::NoSpec { .. } => {
+        ScaleRefused::OldEpoch { .. } | ScaleRefused::FarEpoch { .. } | ScaleRefused::NoSpec { .. } => {
             ApiProblem::new(ProblemCode::Refused, detail)
         }
         ScaleRefused::NoGeneration { .. }

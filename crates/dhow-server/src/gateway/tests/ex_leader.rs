@@ -26,10 +26,11 @@ async fn an_ex_leader_calls_nobody_unknown() {
 
 #[tokio::test]
 async fn an_ex_leader_opens_no_session() {
-    let door = Door::open(&[7]).await;
+    let door = Door::open(&[7, 8]).await;
+    door.make_worker(7).await;
     door.server.log.depose();
-    for peer in [worker(7), member(7)] {
-        let refused = door.session(peer, hello(7)).await.err().unwrap();
+    for (peer, node) in [(worker(7), 7), (member(8), 8)] {
+        let refused = door.session(peer, hello(node)).await.err().unwrap();
         assert!(is_sent_on(&refused), "{refused}");
     }
     assert!(
@@ -41,6 +42,7 @@ async fn an_ex_leader_opens_no_session() {
 #[tokio::test]
 async fn an_ex_leader_gives_no_secret() {
     let door = Door::open(&[7]).await;
+    door.make_worker(7).await;
     let asked = || from(worker(7), proto::SecretsRequest::default());
     assert!(door.gateway.secrets(asked()).await.is_ok());
     door.server.log.depose();
@@ -51,6 +53,8 @@ async fn an_ex_leader_gives_no_secret() {
 #[tokio::test]
 async fn that_a_node_was_removed_is_confirmed_before_its_session_is_told() {
     let door = Door::open(&[7, 8]).await;
+    door.make_worker(7).await;
+    door.make_worker(8).await;
     let mut events = door.session(worker(7), hello(7)).await.unwrap();
     let mut others = door.session(worker(8), hello(8)).await.unwrap();
     greeted(&mut events).await;
@@ -66,6 +70,7 @@ async fn that_a_node_was_removed_is_confirmed_before_its_session_is_told() {
 #[tokio::test]
 async fn a_node_that_has_followed_a_higher_term_is_told_of_and_not_served() {
     let door = Door::open(&[7]).await;
+    door.make_worker(7).await;
     door.server
         .write(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "one".into(),
@@ -98,6 +103,7 @@ async fn a_node_that_has_followed_a_higher_term_is_told_of_and_not_served() {
 #[tokio::test]
 async fn assignments_carry_the_term_of_their_state() {
     let door = Door::open(&[7]).await;
+    door.make_worker(7).await;
     let mut events = door.session(worker(7), hello(7)).await.unwrap();
     let Some(Event::Opened(opened)) = next(&mut events).await else {
         panic!("it is not opened");

@@ -10,11 +10,17 @@ mod status;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
+use utoipa::OpenApi;
 
 use crate::gateway::node_gateway::NodeGateway;
 
+/// What the API's description says of these routes.
+#[derive(OpenApi)]
+#[openapi(paths(register::register, poll::poll, status::status))]
+pub struct WorkerRoutes;
+
 /// The largest body: a status of a node with some thousand replicas at 300 bytes each is below 1 MiB.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const WORKER_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The routes below `/api/v1/workers`, to be merged into the API.
 pub fn worker_routes(gateway: NodeGateway) -> Router {
@@ -22,6 +28,6 @@ pub fn worker_routes(gateway: NodeGateway) -> Router {
         .route("/api/v1/workers/register", post(register::register))
         .route("/api/v1/workers/poll", post(poll::poll))
         .route("/api/v1/workers/status", post(status::status))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(WORKER_BODY_BYTES_MAX))
         .with_state(gateway)
 }

@@ -1,14 +1,42 @@
-//! The token that a worker over HTTP shows with each request: its id, signed with a key that the servers share. Nothing
-//! of it is stored; a node that was removed is unknown to the state, whatever it shows.
+//! The token that a worker over HTTP shows with each request: its id and the end of its life, signed with a key that the
+//! servers share. Nothing of it is stored; a node that was removed is unknown to the state, whatever it shows.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dhow_core::ids::NodeId;
 
-/// The bytes of a node id before its signature.
-const ID_BYTES: usize = 8;
-/// The longest text that is looked at: forty bytes in base64 are 54 characters.
+const DAY_SECS: i64 = 24 * 60 * 60;
+/// How long a token is good: as long as an expired certificate can be renewed.
+const LIFE_SECS: i64 = 7 * DAY_SECS;
+/// From this age on the next one is handed over with every answer, so that a worker that was away for almost a week
+/// still has a good one.
+const RENEW_AFTER_SECS: i64 = DAY_SECS;
+
+/// The bytes of a node id, and of a time.
+const NUMBER_BYTES: usize = 8;
+/// The longest text that is looked at: 48 bytes in base64 are 64 characters.
 const TEXT_CHARS_MAX: usize = 128;
+
+/// What a token says, once it is proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownToken {
+    pub node: NodeId,
+    /// None for one that was made before tokens had an end: it is good until its node is removed, and its worker is
+    /// handed one of the new kind with each answer.
+    pub expires_unix_secs: Option<i64>,
+}
+
+impl ShownToken {
+    pub fn is_expired(&self, now_unix_secs: i64) -> bool {
+        self.expires_unix_secs.is_some_and(|end| now_unix_secs >= end)
+    }
+
+    /// Whether its worker should be handed the next one.
+    pub fn is_due(&self, now_unix_secs: i64) -> bool {
+        let due = |end: i64| now_unix_secs >= end.saturating_sub(LIFE_SECS - RENEW_AFTER_SECS);
+        self.expires_unix_secs.is_none_or(due)
+    }
+}
 
 /// Makes and checks internal tokens. It shows none of its key.
 #[derive(Clone)]
@@ -22,29 +50,50 @@ impl InternalTokens {
         Self { key }
     }
 
-    pub fn issue(&self, cluster_id: &str, node: NodeId) -> String {
+    pub fn issue(&self, cluster_id: &str, node: NodeId, now_unix_secs: i64) -> String {
+        let expires = now_unix_secs.saturating_add(LIFE_SECS);
         let mut bytes = node.0.to_be_bytes().to_vec();
-        bytes.extend_from_slice(self.sign(cluster_id, node).as_bytes());
+        bytes.extend_from_slice(&expires.to_be_bytes());
+        bytes.extend_from_slice(self.sign(cluster_id, node, Some(expires)).as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The node that a token was made for; none where it was not made here.
-    pub fn node_of(&self, cluster_id: &str, text: &str) -> Option<NodeId> {
+    /// What a token says; none where it was not made here. Whether its time is over is for the caller to look.
+    pub fn read(&self, cluster_id: &str, text: &str) -> Option<ShownToken> {
         if text.len() > TEXT_CHARS_MAX {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (id, signature) = bytes.split_first_chunk::<ID_BYTES>()?;
+        let (id, rest) = bytes.split_first_chunk::<NUMBER_BYTES>()?;
+        let (end, signature) = match rest.len() {
+            blake3::OUT_LEN => (None, rest),
+            _ => {
+                let (end, signature) = rest.split_first_chunk::<NUMBER_BYTES>()?;
+                (Some(i64::from_be_bytes(*end)), signature)
+            }
+        };
         let node = NodeId(u64::from_be_bytes(*id));
         let signature = blake3::Hash::from_slice(signature).ok()?;
         // Hashes are compared in constant time.
-        (self.sign(cluster_id, node) == signature).then_some(node)
+        (self.sign(cluster_id, node, end) == signature).then_some(ShownToken {
+            node,
+            expires_unix_secs: end,
+        })
     }
 
-    fn sign(&self, cluster_id: &str, node: NodeId) -> blake3::Hash {
+    fn sign(&self, cluster_id: &str, node: NodeId, expires_unix_secs: Option<i64>) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(b"dhow 1 internal token of a worker\n");
-        hasher.update(&node.0.to_be_bytes());
+        match expires_unix_secs {
+            None => {
+                hasher.update(b"dhow 1 internal token of a worker\n");
+                hasher.update(&node.0.to_be_bytes());
+            }
+            Some(end) => {
+                hasher.update(b"dhow 2 internal token of a worker\n");
+                hasher.update(&node.0.to_be_bytes());
+                hasher.update(&end.to_be_bytes());
+            }
+        }
         hasher.update(cluster_id.as_bytes());
         hasher.finalize()
     }
@@ -54,25 +103,46 @@ impl InternalTokens {
 mod tests {
     use super::*;
 
+    const NOW: i64 = 1_800_000_000;
+
     #[test]
     fn only_what_was_made_here_for_this_cluster_counts() {
         let tokens = InternalTokens::new([7; 32]);
-        let token = tokens.issue("one", NodeId(9));
-        assert_eq!(tokens.node_of("one", &token), Some(NodeId(9)));
-        assert_eq!(tokens.node_of("two", &token), None);
-        assert_eq!(InternalTokens::new([8; 32]).node_of("one", &token), None);
+        let token = tokens.issue("one", NodeId(9), NOW);
+        assert_eq!(
+            tokens.read("one", &token).map(|shown| shown.node),
+            Some(NodeId(9))
+        );
+        assert_eq!(tokens.read("two", &token), None);
+        assert_eq!(InternalTokens::new([8; 32]).read("one", &token), None);
         let mut bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
-            assert_eq!(
-                tokens.node_of("one", &URL_SAFE_NO_PAD.encode(&bytes)),
-                None,
-                "byte {at}"
-            );
+            let changed = URL_SAFE_NO_PAD.encode(&bytes);
+            assert_eq!(tokens.read("one", &changed), None, "byte {at}");
             bytes[at] ^= 1;
         }
         for text in ["", "x", "====", &"A".repeat(10_000), &token[..20]] {
-            assert_eq!(tokens.node_of("one", text), None);
+            assert_eq!(tokens.read("one", text), None);
         }
+    }
+
+    #[test]
+    fn a_token_ends_and_is_replaced_long_before() {
+        let tokens = InternalTokens::new([7; 32]);
+        let shown = tokens.read("one", &tokens.issue("one", NodeId(9), NOW)).unwrap();
+        assert!(!shown.is_due(NOW) && !shown.is_due(NOW + DAY_SECS - 1));
+        assert!(shown.is_due(NOW + DAY_SECS) && !shown.is_expired(NOW + LIFE_SECS - 1));
+        assert!(shown.is_expired(NOW + LIFE_SECS));
+    }
+
+    #[test]
+    fn one_without_an_end_is_still_read_and_due() {
+        let tokens = InternalTokens::new([7; 32]);
+        let mut bytes = NodeId(9).0.to_be_bytes().to_vec();
+        bytes.extend_from_slice(tokens.sign("one", NodeId(9), None).as_bytes());
+        let shown = tokens.read("one", &URL_SAFE_NO_PAD.encode(bytes)).unwrap();
+        assert_eq!((shown.node, shown.expires_unix_secs), (NodeId(9), None));
+        assert!(shown.is_due(0) && !shown.is_expired(i64::MAX));
     }
 }

@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use dhow_core::command::{ClusterCommand, Command, Outcome};
+use dhow_core::command::{ClusterCommand, Command, Outcome, Refused};
 use dhow_core::ids::NodeId;
-use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::grpc::proto::{RegisterReply, RegisterRequest};
 use dhow_wire::grpc::{Refusal, from_node_info};
+use dhow_wire::token::VerifiedToken;
 use dhow_wire::{WorkerBootstrapToken, WorkerRegisterResponse};
-use rcgen::{CertificateSigningRequestParams, PublicKeyData};
 
 use super::join_error::JoinError;
-use super::tier::{CertificateError, WorkerTier};
+use super::join_key;
+use super::tier::WorkerTier;
+use crate::gateway::limits::INFO_BYTES;
 use crate::gateway::node_gateway::Inner;
 use crate::runtime::WriteError;
 
-/// The longest request for a certificate: one with a large key is below 3 KiB.
-const CSR_BYTES_MAX: usize = 16 * 1024;
+/// The longest name that a client makes up for itself.
+const CLIENT_ID_BYTES_MAX: usize = 128;
 
 /// What a worker asks with.
 pub(super) struct Joining {
@@ -24,6 +26,9 @@ pub(super) struct Joining {
     pub wish: Option<NodeId>,
     pub info: NodeInfo,
     pub csr_pem: Option<String>,
+    pub client_id: Option<String>,
+    /// It speaks the JSON form.
+    pub is_plain: bool,
 }
 
 impl Inner {
@@ -34,6 +39,10 @@ impl Inner {
     /// The cluster's id, once there is one.
     pub(super) fn cluster_id(&self) -> Result<Arc<str>, Refusal> {
         self.options.view.state().cluster_id.clone().ok_or(Refusal::Busy)
+    }
+
+    pub(super) fn now_unix_secs(&self) -> i64 {
+        self.options.clock.wall_unix_ms().div_euclid(1_000)
     }
 
     /// The call.
@@ -50,6 +59,8 @@ impl Inner {
             wish: request.desired_node_id.map(NodeId),
             info,
             csr_pem: request.csr_pem,
+            client_id: None,
+            is_plain: false,
         });
         let joined = joined.await?;
         Ok(RegisterReply {
@@ -70,23 +81,39 @@ impl Inner {
             return Err(Refusal::Busy.into());
         }
         let cluster_id = self.cluster_id()?;
-        let now_unix_secs = self.options.clock.wall_unix_ms().div_euclid(1_000);
+        let now_unix_secs = self.now_unix_secs();
         let token = WorkerBootstrapToken::parse(&joining.token)?;
         let token = token.verify(&tier.token_key, &cluster_id, now_unix_secs)?;
         token.check_labels(&joining.info.labels)?;
-        let key_hash = match &joining.csr_pem {
-            Some(csr_pem) => key_hash(csr_pem)?,
-            // Without a key nobody can prove to be the one who asked before: each request is a use.
-            None => format!("none-{:032x}", rand::random::<u128>()),
+        let state = self.options.view.state();
+        let info = Arc::new(of_worker(joining.info));
+        let nonce: Arc<str> = token.nonce().to_string().into();
+        let key_hash: Arc<str> = match (&joining.csr_pem, &joining.client_id) {
+            (Some(csr_pem), _) => join_key::of_csr(csr_pem)?,
+            (None, Some(id)) if id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX => {
+                let why = format!("a `client_id` has 1 to {CLIENT_ID_BYTES_MAX} bytes");
+                return Err(Refusal::Malformed(why).into());
+            }
+            (None, Some(client_id)) => join_key::of_client(&nonce, client_id),
+            (None, None) => join_key::of_plain(&state, &nonce, &info, joining.wish, |node| {
+                self.rates.has_asked(node)
+            }),
+        }
+        .into();
+        let (node, ttl_secs) = match self.joined(&state, &nonce, &key_hash, &info)? {
+            Some(joined) => joined,
+            None => {
+                let use_token = ClusterCommand::UseToken {
+                    wish: self.granted(&state, &token, joining.wish)?,
+                    nonce,
+                    key_hash,
+                    now_unix_secs,
+                    info,
+                    is_plain: joining.is_plain,
+                };
+                self.write_join(use_token).await?
+            }
         };
-        let use_token = ClusterCommand::UseToken {
-            nonce: token.nonce().to_string().into(),
-            key_hash: key_hash.into(),
-            now_unix_secs,
-            wish: joining.wish,
-            info: Arc::new(of_worker(joining.info)),
-        };
-        let (node, ttl_secs) = self.write_join(use_token).await?;
         let chain = joining
             .csr_pem
             .map(|csr_pem| tier.certificates.issue(&csr_pem, node));
@@ -95,10 +122,70 @@ impl Inner {
             node_id: node.0,
             heartbeat_ttl_secs: ttl_secs,
             heartbeat_grace_secs: self.options.leases.grace_secs(),
-            internal_token: tier.internal_tokens.issue(&cluster_id, node),
+            internal_token: tier.internal_tokens.issue(&cluster_id, node, now_unix_secs),
             certificate_chain_pem: chain.transpose().map_err(JoinError::Csr)?,
             cluster_id: cluster_id.to_string(),
         })
+    }
+
+    /// The answer to somebody of whom the state knows enough: asking again and again writes nothing. What it says here
+    /// stays so, because uses are never given back and a revoked token stays one.
+    fn joined(
+        &self,
+        state: &State,
+        nonce: &str,
+        key_hash: &str,
+        info: &Arc<NodeInfo>,
+    ) -> Result<Option<(NodeId, u32)>, JoinError> {
+        let Some(token) = state.tokens.get(nonce) else {
+            return Ok(None);
+        };
+        if token.revoked {
+            return Err(JoinError::State(Refused::TokenRevoked));
+        }
+        let Some(node) = token.uses.get(key_hash).copied() else {
+            return match token.uses.len() >= token.uses_allowed as usize {
+                true => Err(JoinError::State(Refused::TokenUsedUp(token.uses_allowed))),
+                false => Ok(None),
+            };
+        };
+        let known = state
+            .node(node)
+            .ok_or(JoinError::State(Refused::NodeIdUsed(node)))?;
+        if known.info != *info {
+            let now_ms = self.options.clock.monotonic_ms();
+            return match self.rates.allow_bytes(node, INFO_BYTES, now_ms) {
+                true => Ok(None),
+                false => Err(Refusal::TooOften.into()),
+            };
+        }
+        let ttl_secs = self.options.leases.renew(node).ok_or_else(|| self.not_leader())?;
+        Ok(Some((node, ttl_secs)))
+    }
+
+    /// The id that a new worker is given out of turn, where it wishes for one and its token allows that.
+    fn granted(
+        &self,
+        state: &State,
+        token: &VerifiedToken,
+        wish: Option<NodeId>,
+    ) -> Result<Option<NodeId>, Refusal> {
+        let servers = (self.options.server_ids)();
+        if state.keeps_node_ids() {
+            // Before they are, a server that has not started yet could lose its id to a worker.
+            return match state.node_ids.servers.is_empty() && !servers.is_empty() {
+                true => Err(Refusal::Busy),
+                false => Ok(token.node_ids(wish).find(|id| state.is_node_id_free(*id))),
+            };
+        }
+        // At the level before, ids are given above the highest one that there was, or as it is said here.
+        let above = servers
+            .into_iter()
+            .chain([state.last_node_id])
+            .max()
+            .unwrap_or_default();
+        let allowed = token.node_ids(wish).find(|id| *id > above && id.is_in_range());
+        Ok(allowed.or_else(|| Some(above.next()).filter(|_| above > state.last_node_id)))
     }
 }
 
@@ -125,18 +212,6 @@ impl Inner {
             Ok(Err(error)) => Err(self.refusal(error).into()),
         }
     }
-}
-
-/// What State knows a key by. The request must be signed with its own key: nobody asks for another's.
-pub(super) fn key_hash(csr_pem: &str) -> Result<String, JoinError> {
-    let wrong = |why: &str| JoinError::Csr(CertificateError(why.to_owned()));
-    if csr_pem.len() > CSR_BYTES_MAX {
-        return Err(wrong("it is longer than any request for a certificate"));
-    }
-    let request = CertificateSigningRequestParams::from_pem(csr_pem);
-    let request = request.map_err(|error| wrong(&error.to_string()))?;
-    let hash = blake3::hash(&request.public_key.subject_public_key_info());
-    Ok(hash.to_hex().to_string())
 }
 
 /// A worker is a worker that runs replicas, whatever it says.

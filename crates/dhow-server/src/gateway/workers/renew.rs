@@ -6,14 +6,14 @@ use dhow_wire::grpc::proto::{RenewReply, RenewRequest};
 use tonic::Request;
 
 use super::join_error::JoinError;
-use super::register::key_hash;
+use super::join_key;
 use crate::gateway::caller::Caller;
 use crate::gateway::node_gateway::Inner;
 use crate::gateway::rates::Kind;
 use crate::identity::Identity;
 
 /// How long an expired certificate can still be renewed, where its node was not removed.
-const RENEWABLE_DAYS: i64 = 30;
+const RENEWABLE_DAYS: i64 = 7;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
 /// The same in seconds.
@@ -51,17 +51,21 @@ impl Inner {
         {
             return Err(Refusal::TooOften.into());
         }
-        key_hash(csr_pem)?;
+        join_key::of_csr(csr_pem)?;
         if self.confirmed_state().await?.node(node).is_none() {
             return Err(Refusal::UnknownNode.into());
+        }
+        self.check_role(Identity::Worker(node))?;
+        if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
+            let ago_secs = self.now_unix_secs().saturating_sub(expired.expired_unix_secs);
+            tracing::warn!(%node, ago_secs, "a worker renews a certificate that has expired");
         }
         tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)
     }
 
     fn renewing<T>(&self, request: &Request<T>) -> Result<NodeId, JoinError> {
         if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
-            let now_unix_secs = self.options.clock.wall_unix_ms().div_euclid(1_000);
-            let ago_secs = now_unix_secs.saturating_sub(expired.expired_unix_secs);
+            let ago_secs = self.now_unix_secs().saturating_sub(expired.expired_unix_secs);
             if ago_secs > RENEWABLE_DAYS * DAY_SECS {
                 return Err(JoinError::TooOld {
                     ago_days: ago_secs / DAY_SECS,

@@ -1,10 +1,13 @@
 //! Joining, renewing, and the JSON form.
 
+mod limits;
+mod plain;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{Request as HttpRequest, StatusCode, header};
+use axum::http::{HeaderMap, Request as HttpRequest, StatusCode, header};
 use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
 use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
 use dhow_core::replica::ReplicaState;
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::api::Peer;
 use crate::clock::Clock;
-use crate::gateway::{GatewayOptions, NodeGateway};
+use crate::gateway::{GatewayOptions, NodeGateway, ServerIds};
 use crate::identity::Identity;
 use crate::leases::tests::support::{OWN, TestServer, info};
 use crate::secrets::SecretBox;
@@ -59,11 +62,19 @@ fn csr() -> String {
 
 impl Harbour {
     async fn open() -> Self {
+        Self::open_with(Arc::new(BTreeSet::new)).await
+    }
+
+    async fn open_with(server_ids: Arc<ServerIds>) -> Self {
+        Self::at_level(State::FEATURE_LEVEL, server_ids).await
+    }
+
+    async fn at_level(feature_level: u32, server_ids: Arc<ServerIds>) -> Self {
         let server = TestServer::start(&[OWN.0]).await;
         server
             .write(Command::Cluster(ClusterCommand::Bootstrap {
                 cluster_id: CLUSTER.into(),
-                feature_level: State::FEATURE_LEVEL,
+                feature_level,
             }))
             .await;
         let (dir, key) = (tempfile::tempdir().unwrap(), SigningKey::from_bytes(&[5; 32]));
@@ -74,6 +85,7 @@ impl Harbour {
             leases: server.leases.clone(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|_| None),
+            server_ids,
             carries_assignments: true,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),
@@ -107,6 +119,7 @@ impl Harbour {
             nonce: TokenNonce([nonce; 16]),
             ca_fingerprint: CaFingerprint([1; 32]),
             allowed_labels: None,
+            allowed_node_ids: BTreeSet::new(),
         }
     }
 
@@ -165,15 +178,16 @@ impl Harbour {
             request = request.header("X-Dhow-Internal-Token", token);
         }
         let request = request.body(Body::from(body)).unwrap();
-        let response = worker_routes(self.gateway.clone())
-            .oneshot(request)
-            .await
-            .unwrap();
-        let status = response.status();
-        (
-            status,
-            response.into_body().collect().await.unwrap().to_bytes().to_vec(),
-        )
+        let (status, _, bytes) = self.send(request).await;
+        (status, bytes)
+    }
+
+    async fn send(&self, request: HttpRequest<Body>) -> (StatusCode, HeaderMap, Vec<u8>) {
+        let routes = worker_routes(self.gateway.clone());
+        let response = routes.oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+        (head.status, head.headers, bytes)
     }
 }
 
@@ -223,10 +237,79 @@ async fn a_worker_joins_and_joins_again_with_the_same_key() {
 async fn a_wish_is_a_wish() {
     let harbour = Harbour::open().await;
     let token = harbour.token(harbour.claims(1, 5)).await;
-    let wished = harbour.register_as(&token, &csr(), &[], Some(40)).await.unwrap();
-    assert_eq!(wished.node_id, 40);
-    let taken = harbour.register_as(&token, &csr(), &[], Some(40)).await.unwrap();
-    assert_eq!(taken.node_id, 41);
+    let given = async |token: &str, wish| {
+        let joined = harbour.register_as(token, &csr(), &[], wish).await;
+        joined.unwrap().node_id
+    };
+    for (wish, id) in [(Some(40), 2), (Some(u64::MAX), 3), (Some(u64::MAX), 4), (None, 5)] {
+        assert_eq!(given(&token, wish).await, id, "the token names no id");
+    }
+    let named = harbour.token(TokenClaims {
+        allowed_node_ids: BTreeSet::from([40, 50]),
+        ..harbour.claims(2, 5)
+    });
+    let named = named.await;
+    for (wish, id) in [
+        (Some(40), 40),
+        (Some(40), 6),
+        (Some(41), 7),
+        (None, 50),
+        (None, 8),
+    ] {
+        assert_eq!(given(&named, wish).await, id, "{wish:?}");
+    }
+}
+
+/// The servers' ids are kept before anybody is given one.
+#[tokio::test]
+async fn a_worker_waits_until_the_ids_of_servers_are_kept() {
+    let harbour = Harbour::open_with(Arc::new(|| (1..=3).map(NodeId).collect())).await;
+    let token = harbour.token(harbour.claims(1, 5)).await;
+    assert_eq!(harbour.register(&token, &csr()).await, Err(Refusal::Busy));
+    let keep = ClusterCommand::KeepServerIds {
+        nodes: (1..=3).map(NodeId).collect(),
+    };
+    harbour.server.write(Command::Cluster(keep)).await;
+    assert_eq!(harbour.register(&token, &csr()).await.unwrap().node_id, 4);
+    assert_eq!(
+        harbour.server.state().tokens.values().next().unwrap().uses.len(),
+        1
+    );
+}
+
+/// Servers of the version before count ids upwards from the last one: they are told one that is no server's.
+#[tokio::test]
+async fn below_the_level_of_kept_ids_a_worker_gets_none_of_a_server() {
+    let harbour = Harbour::at_level(1, Arc::new(|| (1..=3).map(NodeId).collect())).await;
+    let token = harbour.token(harbour.claims(1, 5)).await;
+    assert_eq!(harbour.register(&token, &csr()).await.unwrap().node_id, 4);
+    assert_eq!(harbour.register(&token, &csr()).await.unwrap().node_id, 5);
+}
+
+/// A certificate of a worker says nothing about a server of the same id, and the other way round.
+#[tokio::test]
+async fn a_certificate_is_of_one_role() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let node = NodeId(harbour.register(&token, &csr()).await.unwrap().node_id);
+    let renewed = harbour.renew(proved(Identity::Worker(OWN))).await;
+    assert!(matches!(renewed, Err(Refusal::Identity(_))), "{renewed:?}");
+    assert!(harbour.gateway.inner.check_role(Identity::Worker(node)).is_ok());
+    for wrong in [Identity::Member(node), Identity::Worker(OWN)] {
+        assert!(harbour.gateway.inner.check_role(wrong).is_err());
+    }
+}
+
+/// Whoever asks again and again writes nothing.
+#[tokio::test]
+async fn asking_again_costs_the_servers_no_disk() {
+    let harbour = Harbour::open().await;
+    let (token, key) = (harbour.token(harbour.claims(1, 1)).await, csr());
+    harbour.register(&token, &key).await.unwrap();
+    let revision = harbour.server.state().revision;
+    harbour.register(&token, &key).await.unwrap();
+    why(harbour.register(&token, &csr()).await);
+    assert_eq!(harbour.server.state().revision, revision);
 }
 
 #[tokio::test]
@@ -363,8 +446,8 @@ async fn a_worker_renews_with_what_it_has() {
             });
         })
     };
-    assert!(expired(30).await.is_ok());
-    assert!(matches!(expired(31).await, Err(Refusal::Credential(why)) if why.contains("31 days")));
+    assert!(expired(7).await.is_ok());
+    assert!(matches!(expired(8).await, Err(Refusal::Credential(why)) if why.contains("8 days")));
     let lost = NodeCommand::Lost { node };
     harbour.server.write(Command::Node(lost)).await;
     harbour

@@ -16,7 +16,8 @@ use super::{Event, EventKind};
 pub(in crate::runtime) struct Before {
     /// A retried request that has its answer already: applying it changes nothing.
     is_repeat: bool,
-    last_node_id: NodeId,
+    /// Where a worker joins: the nodes that there are.
+    nodes: usize,
     node_is_known: bool,
     node_is_ready: bool,
     /// The last event of the node that was applied.
@@ -30,7 +31,7 @@ impl Before {
         let request = entry.request.as_ref();
         let mut before = Self {
             is_repeat: request.is_some_and(|id| state.requests.contains_key(&id.request)),
-            last_node_id: state.last_node_id,
+            nodes: state.nodes.len(),
             ..Self::default()
         };
         if let Some(node) = node_of(&entry.command).and_then(|node| state.node(node)) {
@@ -56,7 +57,7 @@ impl Before {
             return Vec::new();
         }
         match &entry.command {
-            Command::Cluster(command) => self.cluster(command, outcome).into_iter().collect(),
+            Command::Cluster(command) => self.cluster(state, command, outcome).into_iter().collect(),
             Command::Node(command) => self.node(state, command).into_iter().collect(),
             Command::Deployment(command) => vec![deployment(command, outcome)],
             Command::Plan(command) => plan(state, command, outcome),
@@ -64,7 +65,7 @@ impl Before {
         }
     }
 
-    fn cluster(&self, command: &ClusterCommand, outcome: &Outcome) -> Option<Event> {
+    fn cluster(&self, state: &State, command: &ClusterCommand, outcome: &Outcome) -> Option<Event> {
         let event = match command {
             ClusterCommand::Bootstrap { cluster_id, .. } => {
                 Event::new(EventKind::ClusterCreated).with_message(format!("cluster {cluster_id}"))
@@ -77,7 +78,7 @@ impl Before {
             }
             ClusterCommand::RevokeToken { .. } => Event::new(EventKind::TokenRevoked),
             ClusterCommand::UseToken { .. } => match outcome {
-                Outcome::Registered { node } if *node > self.last_node_id => {
+                Outcome::Registered { node } if state.nodes.len() > self.nodes => {
                     Event::new(EventKind::NodeJoined).with_node(*node)
                 }
                 Outcome::Registered { .. }
@@ -102,6 +103,7 @@ impl Before {
             ClusterCommand::RaiseFeatureLevel { level } => {
                 Event::new(EventKind::FeatureLevelRaised).with_message(format!("level {level}"))
             }
+            ClusterCommand::KeepServerIds { .. } => return None,
         };
         Some(event)
     }
@@ -111,9 +113,10 @@ impl Before {
             NodeCommand::Register { node, .. } if !self.node_is_known => (EventKind::NodeJoined, node),
             NodeCommand::Lost { node } if self.node_is_ready => (EventKind::NodeLost, node),
             NodeCommand::Back { node } if !self.node_is_ready => (EventKind::NodeBack, node),
-            NodeCommand::Register { .. } | NodeCommand::Lost { .. } | NodeCommand::Back { .. } => {
-                return None;
-            }
+            NodeCommand::Register { .. }
+            | NodeCommand::Lost { .. }
+            | NodeCommand::Back { .. }
+            | NodeCommand::TellsGenerations { .. } => return None,
             NodeCommand::SetDrain { node, .. } => match state.node(*node)?.drain {
                 Drain::No => (EventKind::NodeUndrained, node),
                 Drain::Draining { .. } => (EventKind::NodeDraining, node),
@@ -165,7 +168,8 @@ fn node_of(command: &Command) -> Option<NodeId> {
             | NodeCommand::Back { node }
             | NodeCommand::SetDrain { node, .. }
             | NodeCommand::Label { node, .. }
-            | NodeCommand::Remove { node },
+            | NodeCommand::Remove { node }
+            | NodeCommand::TellsGenerations { node },
         )
         | Command::Agent(AgentCommand::Report { node, .. } | AgentCommand::Inventory { node, .. }) => {
             Some(*node)

@@ -175,6 +175,7 @@ impl Runner {
                 key_hash: key.as_str().into(),
                 now_unix_secs,
                 wish: None,
+                is_plain: false,
                 info: Arc::new(worker()),
             },
         };

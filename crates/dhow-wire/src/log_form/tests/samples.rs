@@ -34,8 +34,8 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel);
-variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds);
+variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
@@ -185,6 +185,7 @@ fn cluster() -> Vec<ClusterCommand> {
             now_unix_secs: 1_700_000_000,
             wish: Some(NodeId(9)),
             info: info(),
+            is_plain: false,
         },
         ClusterCommand::SetSecret {
             name: "db-password".into(),
@@ -203,6 +204,9 @@ fn cluster() -> Vec<ClusterCommand> {
             believed_until_unix_secs: 1_700_086_400,
         },
         ClusterCommand::RaiseFeatureLevel { level: 2 },
+        ClusterCommand::KeepServerIds {
+            nodes: vec![NodeId(1), NodeId(300)],
+        },
     ]
 }
 
@@ -222,6 +226,7 @@ fn node() -> Vec<NodeCommand> {
             unset: vec!["zone".into()],
         },
         NodeCommand::Remove { node },
+        NodeCommand::TellsGenerations { node },
     ]
 }
 

@@ -195,8 +195,11 @@ impl Cluster {
 
     /// A token with which workers join.
     pub fn worker_token(&self, args: &[&str]) -> String {
-        let all = ["token", "create-worker"].into_iter().chain(args.iter().copied());
-        let all: Vec<&str> = all.collect();
+        let mut all = [&["token", "create-worker"], args].concat();
+        // The workers of a test carry the label that they are found by.
+        if !args.contains(&"--label") {
+            all.push("--any-label");
+        }
         let answer = self.nodes[self.until_leader()].dhow(&all).ends_with(0);
         answer.stdout.trim().to_owned()
     }

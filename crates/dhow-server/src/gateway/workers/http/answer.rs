@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::gateway::node_gateway::Inner;
 use crate::gateway::workers::join_error::{JoinError, problem_of};
+use crate::identity::Identity;
 
 /// The header with the token that registration gave.
 const TOKEN_HEADER: &str = "x-dhow-internal-token";
@@ -50,6 +51,10 @@ impl IntoResponse for Wrong {
         if let Some(secs) = self.0.retry_after_secs {
             response.headers_mut().insert(header::RETRY_AFTER, secs.into());
         }
+        if let Some(code) = ProblemCode::from_text(&self.0.code) {
+            // Whoever passes requests on looks at this.
+            response.extensions_mut().insert(code);
+        }
         response
     }
 }
@@ -67,6 +72,29 @@ pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> 
         .map_err(|error| Problem::new(ProblemCode::BadRequest, error.to_string()).into())
 }
 
+/// Who asks.
+pub(super) struct Shown {
+    pub node: NodeId,
+    /// The token that it shows from now on, where the one that it has grows old.
+    next: Option<String>,
+}
+
+impl Shown {
+    /// An answer that also hands over the next token.
+    pub fn answer<T: Serialize>(&self, value: &T) -> Answer {
+        let mut response = json(value)?;
+        // Base64 is always a header's text.
+        if let Some(next) = self
+            .next
+            .as_deref()
+            .and_then(|next| HeaderValue::from_str(next).ok())
+        {
+            response.headers_mut().insert(TOKEN_HEADER, next);
+        }
+        Ok(response)
+    }
+}
+
 pub(super) fn json<T: Serialize>(value: &T) -> Answer {
     // Our own messages have no keys but texts, so they can be written.
     let body =
@@ -77,19 +105,31 @@ pub(super) fn json<T: Serialize>(value: &T) -> Answer {
 
 impl Inner {
     /// Who shows the token in the header; a number in the body must be its own.
-    pub(super) fn shown(&self, headers: &HeaderMap, named: u64) -> Result<NodeId, Wrong> {
+    pub(super) fn shown(&self, headers: &HeaderMap, named: u64) -> Result<Shown, Wrong> {
         let tier = self.tier()?;
         let cluster_id = self.cluster_id()?;
         let text = headers.get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
-        let node = text.and_then(|text| tier.internal_tokens.node_of(&cluster_id, text));
-        let node = node.ok_or_else(|| {
+        let shown = text.and_then(|text| tier.internal_tokens.read(&cluster_id, text));
+        let shown = shown.ok_or_else(|| {
             let detail = "send the token that registration gave in `X-Dhow-Internal-Token`";
             Problem::new(ProblemCode::Unauthorized, detail)
         })?;
+        let (node, now_unix_secs) = (shown.node, self.now_unix_secs());
+        if shown.is_expired(now_unix_secs) {
+            let detail = format!(
+                "the internal token of node {node} has expired: answers hand over the next one in \
+                 `X-Dhow-Internal-Token` long before; register again, with a new bootstrap token"
+            );
+            return Err(Problem::new(ProblemCode::TokenExpired, detail).into());
+        }
         if node.0 != named {
             let detail = format!("the token is of node {node}, the message speaks for node {named}");
             return Err(Problem::new(ProblemCode::Forbidden, detail).into());
         }
-        Ok(node)
+        self.check_role(Identity::Worker(node))?;
+        let next = shown
+            .is_due(now_unix_secs)
+            .then(|| tier.internal_tokens.issue(&cluster_id, node, now_unix_secs));
+        Ok(Shown { node, next })
     }
 }

@@ -6,27 +6,42 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use dhow_core::dispatch::dispatch_since;
 use dhow_core::ids::Revision;
-use dhow_core::state::Drain;
+use dhow_core::state::{Drain, Node, State as ClusterState};
 use dhow_wire::grpc::Refusal;
 use dhow_wire::{WorkerAssignmentEvent, WorkerPollRequest, WorkerPollResponse};
 
-use super::answer::{Answer, json, read};
+use super::answer::{Answer, read};
 use super::events::events_of;
 use crate::gateway::node_gateway::NodeGateway;
 use crate::gateway::rates::Kind;
 
-pub(super) async fn poll(
+/// What a worker of the JSON form is to run, once it differs from what it has recorded.
+#[utoipa::path(
+    post, path = "/api/v1/workers/poll", tag = "workers", request_body = WorkerPollRequest,
+    params(("X-Dhow-Internal-Token" = String, Header, description = "The token that registration gave")),
+    responses((status = 200, body = WorkerPollResponse))
+)]
+pub(in crate::gateway) async fn poll(
     State(gateway): State<NodeGateway>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let request: WorkerPollRequest = read(body)?;
     let inner = &gateway.inner;
-    let node = inner.shown(&headers, request.node_id)?;
+    let shown = inner.shown(&headers, request.node_id)?;
+    let node = shown.node;
     let term = inner.leading_term().await?;
     inner.state_with(node).await?;
     inner.hear(node, Kind::Call)?;
     let (view, clock) = (&inner.options.view, &inner.options.clock);
+    let is_ahead = |state: &ClusterState| {
+        let node = state.node(node);
+        node.is_some_and(|node| request.last_revision > newest(node).0)
+    };
+    if is_ahead(&view.state()) {
+        // A server that has just been elected may be behind; one that is not gives everything.
+        inner.confirmed_state().await?;
+    }
     let mut changes = view.node_changes(node);
     let mut terms = inner.options.leases.terms();
     let wait_ms = u64::from(request.wait_secs()) * 1_000;
@@ -35,25 +50,48 @@ pub(super) async fn poll(
         changes.borrow_and_update();
         let state = inner.state_with(node).await?;
         let known = state.node(node).ok_or(Refusal::UnknownNode)?;
-        let last = Some(Revision(request.last_revision)).filter(|last| last.0 > 0);
-        let mut events = match dispatch_since(&state, node, last) {
-            Some(dispatch) => events_of(&dispatch),
-            None => Vec::new(),
-        };
-        if let Drain::Draining { shutdown: true } | Drain::Drained { shutdown: true } = known.drain {
-            let revision = known.eligibility.0;
-            events.push(WorkerAssignmentEvent::Drain { revision });
-        }
-        let response = WorkerPollResponse::above(request.last_revision, known.assignments.revision.0, events);
-        if !response.events.is_empty() {
-            return json(&response);
+        let response = news(&state, known, request.last_revision);
+        let is_told = response.whole && request.last_revision > 0;
+        if is_told || !response.events.is_empty() {
+            return shown.answer(&response);
         }
         tokio::select! {
             biased;
             () = inner.options.end.cancelled() => return Err(Refusal::ShuttingDown.into()),
             _ = terms.wait_for(|now| *now != Some(term)) => return Err(inner.not_leader().into()),
-            () = clock.sleep_until_monotonic(until_ms) => return json(&response),
+            () = clock.sleep_until_monotonic(until_ms) => return shown.answer(&response),
             changed = changes.changed() => changed.map_err(|_| Refusal::ShuttingDown)?,
         }
+    }
+}
+
+/// The highest revision that a worker can have been told: that of its assignment, or of its drain.
+fn newest(node: &Node) -> Revision {
+    node.assignments.revision.max(node.eligibility)
+}
+
+/// What a worker has to be told that has recorded `last`; everything, where it has nothing, was away for too long, or
+/// has recorded what this cluster has not said.
+fn news(state: &ClusterState, node: &Node, last: u64) -> WorkerPollResponse {
+    let assigned = node.assignments.revision;
+    let is_ahead = last > newest(node).0;
+    // A drain has a revision of its own, which is no part of the assignment.
+    let since = match last > 0 && !is_ahead {
+        true => Some(Revision(last).min(assigned)),
+        false => None,
+    };
+    let dispatch = dispatch_since(state, node.id, since);
+    let is_whole = dispatch.as_ref().is_some_and(|dispatch| dispatch.whole);
+    let mut events = dispatch.as_ref().map(events_of).unwrap_or_default();
+    if let Drain::Draining { shutdown: true } | Drain::Drained { shutdown: true } = node.drain {
+        let revision = node.eligibility.0;
+        if is_whole || revision > last {
+            events.push(WorkerAssignmentEvent::Drain { revision });
+        }
+    }
+    match is_whole {
+        true => WorkerPollResponse::whole(assigned.0, events),
+        // What it has recorded of a drain stays recorded.
+        false => WorkerPollResponse::above(0, assigned.0.max(last), events),
     }
 }

@@ -8,24 +8,36 @@ use axum::extract::rejection::BytesRejection;
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
 use dhow_core::state::{NodeInfo, NodeRole};
-use dhow_wire::{WorkerProfile, WorkerRegisterRequest};
+use dhow_wire::grpc::{Refusal, from_node_info, to_node_info};
+use dhow_wire::{WorkerProfile, WorkerRegisterRequest, WorkerRegisterResponse};
 
 use super::answer::{Answer, json, read};
 use crate::gateway::node_gateway::NodeGateway;
 use crate::gateway::workers::register::Joining;
 
-pub(super) async fn register(
+/// A worker of the JSON form joins.
+#[utoipa::path(
+    post, path = "/api/v1/workers/register", tag = "workers", request_body = WorkerRegisterRequest,
+    responses((status = 200, body = WorkerRegisterResponse))
+)]
+pub(in crate::gateway) async fn register(
     State(gateway): State<NodeGateway>,
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
     let request: WorkerRegisterRequest = read(body)?;
+    // The same limits as in the other form of the protocol.
+    let info = from_node_info(to_node_info(&info_of(request.profile)));
+    let info = info.map_err(|error| Refusal::Malformed(error.to_string()))?;
     let joined = gateway.inner.join(Joining {
         token: request.token,
         wish: request.desired_node_id.map(NodeId),
-        info: info_of(request.profile),
+        info,
         csr_pem: request.csr_pem,
+        client_id: request.client_id,
+        is_plain: true,
     });
-    json(&joined.await?)
+    let joined: WorkerRegisterResponse = joined.await?;
+    json(&joined)
 }
 
 fn info_of(profile: WorkerProfile) -> NodeInfo {

@@ -1,13 +1,16 @@
 //! `POST /api/v1/workers/status`: a worker that keeps no ledger says all that it runs, each time. It is written only
 //! where it differs from the mirror.
 
+use std::collections::BTreeMap;
+
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
-use dhow_core::ids::{NodeId, ReplicaName};
-use dhow_core::mirror::{digest, digest_of};
+use dhow_core::command::{Command, NodeCommand};
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName};
 use dhow_core::replica::{Exit, Machine, ReplicaState};
+use dhow_core::state::{Node, Replica, State as ClusterState, Wanted};
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::Refusal;
 use dhow_wire::grpc::proto::StatusAck;
@@ -15,29 +18,34 @@ use dhow_wire::{
     ReplicaStateName, WorkerContainerStatus, WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
 };
 
-use super::answer::{Answer, json, read};
+use super::answer::{Answer, read};
 use crate::gateway::node_gateway::{Inner, NodeGateway};
 use crate::gateway::rates::Kind;
+use crate::gateway::status::short_message;
 use crate::runtime::ReportBody;
 
-/// What is kept of a message: as much as an agent's own.
-const MESSAGE_CHARS_MAX: usize = 400;
-
-pub(super) async fn status(
+/// What a worker of the JSON form runs: renews its lease.
+#[utoipa::path(
+    post, path = "/api/v1/workers/status", tag = "workers", request_body = WorkerStatusReport,
+    params(("X-Dhow-Internal-Token" = String, Header, description = "The token that registration gave")),
+    responses((status = 200, body = WorkerStatusAck))
+)]
+pub(in crate::gateway) async fn status(
     State(gateway): State<NodeGateway>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Answer {
+    let bytes = body.as_ref().map_or(0, Bytes::len);
     let report: WorkerStatusReport = read(body)?;
     let inner = &gateway.inner;
-    let node = inner.shown(&headers, report.node_id)?;
+    let shown = inner.shown(&headers, report.node_id)?;
     inner.leading_term().await?;
-    let state = inner.state_with(node).await?;
-    let next_ttl_secs = inner.hear(node, Kind::Call)?;
+    let state = inner.state_with(shown.node).await?;
+    let next_ttl_secs = inner.hear(shown.node, Kind::Call)?;
     let usage = usage_of(&report.resources);
-    inner.options.view.observed().used(&state, node, usage);
-    let durable_seq = inner.take_inventory(node, &report).await?;
-    json(&WorkerStatusAck {
+    inner.options.view.observed().used(&state, shown.node, usage);
+    let durable_seq = inner.take_inventory(shown.node, &report, bytes).await?;
+    shown.answer(&WorkerStatusAck {
         next_ttl_secs,
         durable_seq,
         ..WorkerStatusAck::default()
@@ -59,36 +67,145 @@ impl Inner {
         &self,
         node: NodeId,
         report: &WorkerStatusReport,
+        bytes: usize,
     ) -> Result<Option<u64>, Refusal> {
-        let mut replicas = Vec::with_capacity(report.containers.len());
-        for container in &report.containers {
-            let name =
-                ReplicaName::try_from(container).map_err(|error| Refusal::Malformed(error.to_string()))?;
-            if let Some(machine) = machine_of(container) {
-                replicas.push((name, machine));
-            }
-        }
         let state = self.state_with(node).await?;
         let known = state.node(node).ok_or(Refusal::UnknownNode)?;
-        let told = digest_of(replicas.iter().map(|(name, machine)| (name.clone(), machine)));
-        if known.is_ready() && told == digest(&state, node) {
+        let tells_generations = report.containers.iter().any(|told| told.generation.is_some());
+        if known.is_plain && tells_generations {
+            let told = NodeCommand::TellsGenerations { node };
+            let written = self.options.input.write(Command::Node(told), None).await;
+            written.map_err(|error| self.refusal(error))?;
+        }
+        let own = Own::of(&state, known);
+        let told = own.told(&report.containers)?;
+        if known.is_ready() && !own.differs(&told) {
             return Ok(report.seq);
         }
         let incarnation = report.incarnation.unwrap_or_default();
         let body = ReportBody::Inventory {
             seq: report.seq.unwrap_or_default(),
-            replicas,
+            replicas: told.into_iter().collect(),
         };
         let ack = self
-            .take_report(&state, node, incarnation, body, StatusAck::default())
+            .take_report(&state, node, incarnation, (body, bytes), StatusAck::default())
             .await?;
         Ok(report.seq.and(ack.durable_seq))
     }
 }
 
-/// None for a state that this version does not know: of that replica it says nothing.
-fn machine_of(container: &WorkerContainerStatus) -> Option<Machine> {
-    let state = match container.known_state()? {
+/// What the state has on a node, by name: assigned, or still to end.
+struct Own<'a>(BTreeMap<ReplicaName, &'a Replica>);
+
+impl<'a> Own<'a> {
+    fn of(state: &'a ClusterState, node: &Node) -> Self {
+        let replicas = node.replica_keys().filter_map(|key| {
+            let replica = state.replicas.get(&key)?;
+            Some((state.replica_name(&key)?, replica.as_ref()))
+        });
+        Self(replicas.collect())
+    }
+
+    /// What a report means, of those that are the node's: what it runs beside that is nobody's business here.
+    fn told(&self, containers: &[WorkerContainerStatus]) -> Result<BTreeMap<ReplicaName, Machine>, Refusal> {
+        let mut told = BTreeMap::new();
+        for container in containers {
+            let name =
+                ReplicaName::try_from(container).map_err(|error| Refusal::Malformed(error.to_string()))?;
+            let Some(name) = self.meant(name, container, &told) else {
+                continue;
+            };
+            if let Some(replica) = self.0.get(&name) {
+                let machine = machine_of(container, &replica.machine);
+                told.insert(name, machine);
+            }
+        }
+        Ok(told)
+    }
+
+    /// Without a generation a status is that of a plain worker: it means what the node was assigned. Where two
+    /// deployments have a service of that name there, the first line means the first of them.
+    fn meant(
+        &self,
+        name: ReplicaName,
+        container: &WorkerContainerStatus,
+        told: &BTreeMap<ReplicaName, Machine>,
+    ) -> Option<ReplicaName> {
+        if container.generation.is_some() {
+            return Some(name);
+        }
+        let any_deployment = container.deployment.is_none();
+        let is_meant = |own: &&ReplicaName| {
+            (any_deployment || own.deployment == name.deployment)
+                && own.service == name.service
+                && own.role == name.role
+                && own.index == name.index
+                && !told.contains_key(*own)
+        };
+        // Rather the deployment that is meant where none is said, then what is to run, then the newest.
+        let rank = |own: &&ReplicaName| {
+            let is_stopping = self
+                .0
+                .get(*own)
+                .is_none_or(|replica| replica.wanted == Wanted::Stop);
+            let is_named = own.deployment != DeploymentName::fallback();
+            let age = Generation(u32::MAX - own.generation.0);
+            (is_named, own.deployment.clone(), is_stopping, age)
+        };
+        self.0.keys().filter(is_meant).min_by_key(rank).cloned()
+    }
+
+    /// Whether the report says anything that the state does not have.
+    fn differs(&self, told: &BTreeMap<ReplicaName, Machine>) -> bool {
+        self.0.iter().any(|(name, replica)| {
+            let known = &replica.machine;
+            match told.get(name) {
+                Some(machine) => {
+                    machine != known || (replica.wanted == Wanted::Stop && known.state.is_ended())
+                }
+                None if replica.wanted == Wanted::Stop => true,
+                None => known.state != ReplicaState::Pending && !known.state.is_ended(),
+            }
+        })
+    }
+}
+
+/// What is not said is as it was known; a state that this version does not know says nothing.
+fn machine_of(container: &WorkerContainerStatus, known: &Machine) -> Machine {
+    let Some(state) = container.known_state().map(state_of) else {
+        return known.clone();
+    };
+    let is_running = state == ReplicaState::Running;
+    let message = container.message.as_deref();
+    let exit = match state {
+        // One that has ended and does not say how has ended as its state says.
+        ReplicaState::Exited => Some(Exit::Code(0)),
+        ReplicaState::Failed => Some(Exit::Unknown),
+        ReplicaState::Pending
+        | ReplicaState::Pulling
+        | ReplicaState::Starting
+        | ReplicaState::Running
+        | ReplicaState::Backoff
+        | ReplicaState::Stopping
+        | ReplicaState::Lost => known.exit,
+    };
+    Machine {
+        state,
+        // One that says nothing of health has no check.
+        healthy: is_running && container.healthy.unwrap_or(true),
+        pid: container.pid.or(known.pid.filter(|_| is_running)),
+        restarts: container.restarts.unwrap_or(known.restarts),
+        failures: known.failures,
+        exit: container.exit_code.map(Exit::Code).or(exit),
+        oom: known.oom,
+        message: message
+            .map(|text| short_message(text.into()))
+            .or_else(|| known.message.clone()),
+    }
+}
+
+fn state_of(name: ReplicaStateName) -> ReplicaState {
+    match name {
         ReplicaStateName::Pending => ReplicaState::Pending,
         ReplicaStateName::Pulling => ReplicaState::Pulling,
         ReplicaStateName::Starting => ReplicaState::Starting,
@@ -97,17 +214,5 @@ fn machine_of(container: &WorkerContainerStatus) -> Option<Machine> {
         ReplicaStateName::Exited => ReplicaState::Exited,
         ReplicaStateName::Failed => ReplicaState::Failed,
         ReplicaStateName::Lost => ReplicaState::Lost,
-    };
-    let is_running = state == ReplicaState::Running;
-    let message = container.message.as_deref();
-    Some(Machine {
-        state,
-        // One that says nothing of health has no check.
-        healthy: is_running && container.healthy.unwrap_or(true),
-        pid: container.pid,
-        restarts: container.restarts.unwrap_or_default(),
-        exit: container.exit_code.map(Exit::Code),
-        message: message.map(|text| text.chars().take(MESSAGE_CHARS_MAX).collect::<String>().into()),
-        ..Machine::default()
-    })
+    }
 }

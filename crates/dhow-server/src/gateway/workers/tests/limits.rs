@@ -1,0 +1,102 @@
+//! What one worker may cost the servers.
+
+use dhow_core::ids::{Generation, ReplicaName, RoleName};
+use dhow_core::replica::{Machine, ReplicaEvent};
+use dhow_wire::grpc::proto::StatusReport;
+use dhow_wire::grpc::to_body;
+
+use super::*;
+use crate::gateway::limits::{MESSAGE_CHARS_MAX, REPORT_BYTES_BURST};
+use crate::runtime::ReportBody;
+
+impl Harbour {
+    async fn joined(&self) -> NodeId {
+        let token = self.token(self.claims(1, 1)).await;
+        NodeId(self.register(&token, &csr()).await.unwrap().node_id)
+    }
+
+    async fn report(&self, node: NodeId, body: &ReportBody) -> Result<(), Refusal> {
+        let report = StatusReport {
+            node_id: node.0,
+            incarnation: Some(1),
+            body: Some(to_body(body).unwrap()),
+            ..StatusReport::default()
+        };
+        let mut request = Request::new(report);
+        request.extensions_mut().insert(Peer::Tls {
+            addr: ([10, 0, 0, 1], 1).into(),
+            identity: Some(Identity::Worker(node)),
+        });
+        let answered = self.gateway.report_status(request).await;
+        answered
+            .map(drop)
+            .map_err(|status| Refusal::from_status(&status).unwrap())
+    }
+}
+
+fn web(index: u32) -> ReplicaName {
+    ReplicaName {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new("web").unwrap(),
+        role: RoleName::fallback(),
+        index,
+        generation: Generation(1),
+    }
+}
+
+#[tokio::test]
+async fn messages_have_the_same_length_in_both_forms() {
+    let harbour = Harbour::open().await;
+    let node = harbour.joined().await;
+    deploy_web(&harbour).await;
+    harbour.server.write(place(&harbour.server.state(), node)).await;
+    let long: Arc<str> = "ä".repeat(100_000).into();
+    let kept = |harbour: &Harbour| {
+        let state = harbour.server.state();
+        let message = state.replicas.values().next().unwrap().machine.message.clone();
+        message.unwrap().chars().count()
+    };
+    let machine = Machine {
+        message: Some(Arc::clone(&long)),
+        ..Machine::default()
+    };
+    let whole = ReportBody::Inventory {
+        seq: 0,
+        replicas: vec![(web(0), machine)],
+    };
+    harbour.report(node, &whole).await.unwrap();
+    assert_eq!(kept(&harbour), MESSAGE_CHARS_MAX);
+    let events = [
+        ReplicaEvent::StartBegan,
+        ReplicaEvent::CouldNotStart { message: long },
+    ];
+    let events = ReportBody::Events {
+        first_seq: 1,
+        events: events.into_iter().map(|event| (web(0), event)).collect(),
+    };
+    harbour.report(node, &events).await.unwrap();
+    assert_eq!(kept(&harbour), MESSAGE_CHARS_MAX);
+}
+
+#[tokio::test]
+async fn a_worker_cannot_write_faster_than_old_entries_are_dropped() {
+    let harbour = Harbour::open().await;
+    let node = harbour.joined().await;
+    let machine = Machine {
+        message: Some("x".repeat(7 << 20).into()),
+        ..Machine::default()
+    };
+    let whole = ReportBody::Inventory {
+        seq: 0,
+        replicas: vec![(web(0), machine)],
+    };
+    let mut taken = 0;
+    while harbour.report(node, &whole).await.is_ok() {
+        taken += 7 << 20;
+        assert!(taken <= REPORT_BYTES_BURST, "{taken}");
+    }
+    assert!(taken > REPORT_BYTES_BURST / 2);
+    assert_eq!(harbour.report(node, &whole).await, Err(Refusal::TooOften));
+    harbour.server.clock.advance(3_600_000);
+    harbour.report(node, &whole).await.unwrap();
+}
