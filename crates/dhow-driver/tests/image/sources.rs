@@ -196,10 +196,10 @@ async fn an_import_has_its_own_name_or_those_of_its_source() {
     let named = |text: &str| parse(text);
     let from = parse(&reference("docker-archive", &file, ":shop:1"));
 
-    let imported = images.import(&from, Some(named("mine:dev"))).await.unwrap();
-    assert_eq!(imported.names, [named("mine:dev")]);
+    let first = images.import(&from, Some(named("mine:dev"))).await.unwrap();
+    assert_eq!(first.names, [named("mine:dev")]);
     let found = images.find(&named("mine:dev")).await.unwrap().unwrap();
-    assert_eq!(found.digest(), imported.image.digest());
+    assert_eq!(found.digest(), first.image.digest());
     assert!(
         images.find(&from).await.unwrap().is_none(),
         "the path is no second name"
@@ -208,7 +208,7 @@ async fn an_import_has_its_own_name_or_those_of_its_source() {
 
     let imported = images.import(&from, None).await.unwrap();
     assert_eq!(imported.names, [named("shop:1"), named("reg.local:5000/shop:1")]);
-    drop((imported, found));
+    drop((first, imported, found));
 
     // Each name that goes is told; the image goes with its last one, and with what pins it.
     let nobody = std::collections::BTreeSet::new();
