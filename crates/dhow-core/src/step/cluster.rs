@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{api_tokens, worker_cas};
+use super::{api_tokens, sources, worker_cas};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
@@ -80,6 +80,8 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             believed_until_unix_secs,
         } => worker_cas::rotate(state, *now_unix_secs, *believed_until_unix_secs)?,
         ClusterCommand::RaiseFeatureLevel { level } => raise_feature_level(state, *level)?,
+        ClusterCommand::SetSource { name, settings } => sources::set(state, name, settings)?,
+        ClusterCommand::RemoveSource { name } => sources::remove(state, name)?,
     }
     Ok(Outcome::Done)
 }

@@ -106,7 +106,9 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::IssueApiToken { .. }
         | ClusterCommand::RevokeApiToken { .. }
         | ClusterCommand::RotateWorkerCa { .. }
-        | ClusterCommand::RaiseFeatureLevel { .. } => None,
+        | ClusterCommand::RaiseFeatureLevel { .. }
+        | ClusterCommand::SetSource { .. }
+        | ClusterCommand::RemoveSource { .. } => None,
     }
 }
 
@@ -115,7 +117,10 @@ fn node(command: &NodeCommand) -> Option<String> {
         NodeCommand::Lost { node } => Some(format!("node {node} is lost")),
         NodeCommand::Back { node } => Some(format!("node {node} is back")),
         NodeCommand::Remove { node } => Some(format!("node {node} is removed")),
-        NodeCommand::Register { .. } | NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } => None,
+        NodeCommand::Register { .. }
+        | NodeCommand::SetDrain { .. }
+        | NodeCommand::Drain { .. }
+        | NodeCommand::Label { .. } => None,
     }
 }
 
@@ -219,6 +224,7 @@ fn reason(state: &State, why: &StopReason) -> String {
         StopReason::Displaced { by } => format!("displaced by {}", service(state, *by)),
         StopReason::NodeUnfit => "its node no longer fits".into(),
         StopReason::NodeLost => "its node is lost".into(),
+        StopReason::FailsThere => "it keeps failing there".into(),
     }
 }
 

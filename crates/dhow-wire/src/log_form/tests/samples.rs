@@ -34,8 +34,8 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel);
-variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, SetSource, RemoveSource);
+variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove, Drain);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
@@ -203,6 +203,14 @@ fn cluster() -> Vec<ClusterCommand> {
             believed_until_unix_secs: 1_700_086_400,
         },
         ClusterCommand::RaiseFeatureLevel { level: 2 },
+        ClusterCommand::SetSource {
+            name: "shop".into(),
+            settings: dhow_core::state::SourceSettings {
+                dir: "/srv/dhow/shop".into(),
+                keys: [[7; 32]].into(),
+            },
+        },
+        ClusterCommand::RemoveSource { name: "shop".into() },
     ]
 }
 
@@ -222,6 +230,12 @@ fn node() -> Vec<NodeCommand> {
             unset: vec!["zone".into()],
         },
         NodeCommand::Remove { node },
+        NodeCommand::Drain {
+            node,
+            shutdown: false,
+            deadline_ms: Some(600_000),
+            ignore_system: true,
+        },
     ]
 }
 
@@ -259,6 +273,7 @@ fn deployment() -> Vec<DeploymentCommand> {
             },
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
+            source: None,
         },
         DeploymentCommand::RecordConflicted {
             spec: spec(),
