@@ -10,6 +10,7 @@ mod plan;
 mod replicas;
 mod rollout;
 mod service;
+mod sources;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -61,10 +62,14 @@ fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
 
 /// Commands about ids of nodes are refused by every server alike until the cluster has that level.
 fn needs_node_ids(state: &State) -> Result<(), Refused> {
-    let (needed, has) = (State::KEEPS_NODE_IDS, state.feature_level);
-    match has >= needed {
-        true => Ok(()),
-        false => Err(Refused::FeatureLevel { needed, has }),
+    needs_level(state, State::KEEPS_NODE_IDS)
+}
+
+/// Refuses what servers of an older version in the same cluster do not know.
+fn needs_level(state: &State, needed: u32) -> Result<(), Refused> {
+    match state.feature_level {
+        has if has < needed => Err(Refused::FeatureLevel { needed, has }),
+        _ => Ok(()),
     }
 }
 
@@ -83,14 +88,19 @@ fn is_edit(command: &Command) -> bool {
             | ClusterCommand::RemoveSecret { .. }
             | ClusterCommand::IssueApiToken { .. }
             | ClusterCommand::RevokeApiToken { .. }
-            | ClusterCommand::RotateWorkerCa { .. } => true,
+            | ClusterCommand::RotateWorkerCa { .. }
+            | ClusterCommand::SetSource { .. }
+            | ClusterCommand::RemoveSource { .. } => true,
         },
         Command::Node(command) => match command {
             NodeCommand::Register { .. }
             | NodeCommand::Lost { .. }
             | NodeCommand::Back { .. }
             | NodeCommand::TellsGenerations { .. } => false,
-            NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } | NodeCommand::Remove { .. } => true,
+            NodeCommand::SetDrain { .. }
+            | NodeCommand::Drain { .. }
+            | NodeCommand::Label { .. }
+            | NodeCommand::Remove { .. } => true,
         },
         Command::Deployment(command) => match command {
             DeploymentCommand::Deploy { .. }
