@@ -15,6 +15,7 @@ use super::observed::Observed;
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
 use crate::log::{Leadership, Log};
+use crate::storage::Storage;
 
 /// A reader's handle; cheap to clone.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ pub struct RuntimeView {
     wakeups: NodeWakeups,
     events: Events,
     observed: Observed,
+    storage: Storage,
 }
 
 /// Where events are read.
@@ -70,7 +72,13 @@ impl Publisher {
         }
     }
 
-    pub fn view(&self, log: &Arc<dyn Log>, wakeups: NodeWakeups, events: Events) -> RuntimeView {
+    pub fn view(
+        &self,
+        log: &Arc<dyn Log>,
+        wakeups: NodeWakeups,
+        events: Events,
+        storage: Storage,
+    ) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
             applied_index: self.applied_index.subscribe(),
@@ -80,6 +88,7 @@ impl Publisher {
             wakeups,
             events,
             observed: self.observed.clone(),
+            storage,
         }
     }
 
@@ -110,6 +119,11 @@ impl Publisher {
 }
 
 impl RuntimeView {
+    /// Whether what is written can be kept.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
     /// The newest applied state.
     pub fn state(&self) -> Arc<State> {
         self.state.borrow().clone()

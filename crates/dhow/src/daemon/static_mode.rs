@@ -23,6 +23,7 @@ use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
 use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
 use dhow_server::secrets::SecretBox;
 use dhow_server::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
+use dhow_server::storage::Storage;
 use dhow_wire::{DaemonConfig, StaticPeer};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -56,6 +57,7 @@ pub async fn start(
     peers: &[StaticPeer],
     timings: CopiedTimings,
     security: Security,
+    storage: Storage,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let own = peers.iter().find(|peer| peer.id == node.0);
@@ -69,10 +71,11 @@ pub async fn start(
     let opened = open(config, node, &addrs, timings, &network, &clock).await?;
     let cancel = CancellationToken::new();
     let OpenedCopied {
-        runtime: opened,
+        runtime: mut opened,
         log,
         keeper,
     } = opened;
+    opened.options.storage = storage;
     let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
     let desk = open_desk(&config.data_dir, &runtime.view(), &log).await?;
     let cluster = Arc::new(StaticCluster {
@@ -137,11 +140,12 @@ async fn open(
 
 async fn open_desk(data_dir: &Path, view: &RuntimeView, log: &CopiedLog) -> anyhow::Result<ScaleDesk> {
     let path = data_dir.join(STATIC_DIR).join("assignments.json");
-    let (view, log) = (view.clone(), log.clone());
+    let (storage, view, log) = (view.storage().clone(), view.clone(), log.clone());
     let options = DeskOptions {
         path: path.clone(),
         known_spec: Arc::new(move |key| known_spec(&view, key)),
         promised: Arc::new(move || log.promised()),
+        storage,
     };
     let opened = tokio::task::spawn_blocking(move || ScaleDesk::open(options));
     opened.await?.with_context(|| {
