@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::balance::Balancer;
 use crate::drivers::{Drivers, Found};
 use crate::highest::HighestFile;
-use crate::keeper::{Ask, Incoming, Keeper, Memory};
+use crate::keeper::{Ask, Incoming, Keeper, Memory, Told};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
@@ -24,6 +24,16 @@ use crate::pulls::{PullState, Pulls};
 use crate::runner::Context;
 use crate::session::Session;
 use crate::usage::Meter;
+
+/// What a restart of the host means for what the node was running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returning {
+    /// Nobody else can have taken anything over: all of it is started again.
+    Alone,
+    /// Others may run it by now: after a start of the host that has another id, what is not sure to be this node's
+    /// waits until a server has confirmed it.
+    Confirmed { boot_id: String },
+}
 
 /// What an agent is made with.
 pub struct AgentOptions {
@@ -36,6 +46,7 @@ pub struct AgentOptions {
     pub session: Arc<dyn Session>,
     /// What must not be started here, whoever asks for it.
     pub policy: Policy,
+    pub returning: Returning,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +124,7 @@ impl Agent {
         };
         Ok(Self {
             meter,
-            keeper: Keeper::new(context, memory, names, settled),
+            keeper: Keeper::new(context, memory, options.returning, Told { names, settled }),
             found,
             incoming: Incoming {
                 happenings,

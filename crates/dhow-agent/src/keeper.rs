@@ -4,6 +4,7 @@
 //! Runners and the session only send; nothing but the keeper writes the ledger.
 
 mod beat;
+mod confirmation;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::AgentError;
+use crate::agent::{AgentError, Returning};
 use crate::drivers::Found;
 use crate::highest::{HighestFile, Verdict};
 use crate::ledger::{Ledger, Record};
@@ -25,6 +26,7 @@ use crate::limits::HAPPENINGS_MAX;
 use crate::present::PresentReplica;
 use crate::runner::{Beginning, Context, Happening, Runner, Wish};
 use beat::Beat;
+use confirmation::Confirmation;
 use reporting::{Poll, Reporting};
 
 /// Somebody wants to know what is here.
@@ -47,6 +49,12 @@ struct RunnerHandle {
     task: JoinHandle<()>,
 }
 
+/// What the keeper says of itself.
+pub struct Told {
+    pub names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
+    pub settled: watch::Sender<bool>,
+}
+
 /// See the module.
 pub struct Keeper {
     context: Arc<Context>,
@@ -58,21 +66,19 @@ pub struct Keeper {
     assigned: BTreeMap<ReplicaName, Arc<ServiceSpec>>,
     reporting: Reporting,
     poll: Poll,
-    names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
-    settled: watch::Sender<bool>,
+    told: Told,
+    confirmation: Confirmation,
+    /// What starts once a server has confirmed it.
+    waiting: BTreeSet<ReplicaName>,
     /// Whether it has heard its assignment since it began.
     is_assigned: bool,
 }
 
 impl Keeper {
-    pub fn new(
-        context: Arc<Context>,
-        memory: Memory,
-        names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
-        settled: watch::Sender<bool>,
-    ) -> Self {
+    pub fn new(context: Arc<Context>, memory: Memory, returning: Returning, told: Told) -> Self {
         context.session.acted_on(memory.highest.highest());
         Self {
+            confirmation: Confirmation::new(returning, context.session.confirmed()),
             reporting: Reporting::new(Arc::clone(&context.session)),
             poll: Poll::new(Arc::clone(&context.session)),
             context,
@@ -80,8 +86,8 @@ impl Keeper {
             highest: Some(memory.highest),
             runners: BTreeMap::new(),
             assigned: BTreeMap::new(),
-            names,
-            settled,
+            told,
+            waiting: BTreeSet::new(),
             is_assigned: false,
         }
     }
@@ -101,25 +107,27 @@ impl Keeper {
         let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
         self.context.balancer.retain(&kept).await;
         let mut beat = Beat::new(self.context.node, self.context.session.pace());
-        let mut told = Vec::new();
+        let mut news = Vec::new();
         let outcome = loop {
             let Some(ledger) = self.ledger.as_ref() else {
                 break Err(AgentError::LedgerLost);
             };
             let has_nothing = self.is_assigned && self.runners.is_empty();
             let is_settled = has_nothing && ledger.seq() == ledger.durable_seq();
-            self.settled
+            self.told
+                .settled
                 .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
             self.reporting.go_on(ledger);
-            self.poll.go_on(self.reporting.is_known());
+            self.poll
+                .go_on(self.reporting.is_known() && self.confirmation.may_listen());
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Ok(()),
-                count = happenings.recv_many(&mut told, HAPPENINGS_MAX) => {
+                count = happenings.recv_many(&mut news, HAPPENINGS_MAX) => {
                     if count == 0 {
                         break Ok(());
                     }
-                    if let Err(error) = self.take_happenings(std::mem::take(&mut told)).await {
+                    if let Err(error) = self.take_happenings(std::mem::take(&mut news)).await {
                         break Err(error);
                     }
                 }
@@ -138,6 +146,7 @@ impl Keeper {
                         break Err(error);
                     }
                 }
+                () = self.confirmation.looked_at() => {}
                 Some(ask) = asks.recv() => {
                     // Whoever asked may have gone.
                     let _ = ask.send(self.present());
@@ -162,8 +171,16 @@ impl Keeper {
             .collect();
         let known = self.ledger.iter().flat_map(|ledger| ledger.replicas().clone());
         let known: Vec<_> = known.collect();
+        let confirmed = self.ledger.as_ref().and_then(Ledger::confirmed_boot);
+        self.confirmation.begin(confirmed, found.values());
         for (name, tracked) in known {
             let wish = match &tracked.spec {
+                Some(spec) if self.confirmation.is_needed_for(spec) => {
+                    if !tracked.machine.state.is_ended() {
+                        self.waiting.insert(name.clone());
+                    }
+                    Wish::Confirmed(Arc::clone(spec))
+                }
                 Some(spec) => Wish::Run(Arc::clone(spec)),
                 None => Wish::Undecided,
             };
@@ -191,7 +208,38 @@ impl Keeper {
                 found: Some((found.driver, found.status)),
             });
         }
+        if !self.waiting.is_empty() {
+            tracing::warn!(
+                replicas = self.waiting.len(),
+                "this host was started again: what may run elsewhere by now waits until a server has confirmed it"
+            );
+        }
         self.publish_names();
+    }
+
+    /// A server has said what this node is to run: from now on a restart of the daemon asks nobody.
+    async fn confirm(&mut self) -> Result<(), AgentError> {
+        self.waiting.clear();
+        let Some(boot_id) = self.confirmation.confirm() else {
+            return Ok(());
+        };
+        let mut ledger = self.ledger.take().ok_or(AgentError::LedgerLost)?;
+        if ledger.confirmed_boot() == Some(&boot_id) {
+            self.ledger = Some(ledger);
+            return Ok(());
+        }
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = ledger.confirm_boot(&boot_id);
+            (ledger, outcome)
+        });
+        let (ledger, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
+        self.ledger = Some(ledger);
+        if let Err(error) = outcome {
+            // The next daemon asks once more, which is safe.
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "that a server has confirmed this node is not on disk");
+        }
+        Ok(())
     }
 
     fn begin(
@@ -315,7 +363,7 @@ impl Keeper {
         self.poll.taken(update.revision);
         self.is_assigned = true;
         self.take_assignment(update).await;
-        Ok(())
+        self.confirm().await
     }
 
     async fn take_assignment(&mut self, update: Dispatch) {
@@ -372,8 +420,8 @@ impl Keeper {
 
     fn publish_names(&self) {
         let names: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
-        if **self.names.borrow() != names {
-            self.names.send_replace(Arc::new(names));
+        if **self.told.names.borrow() != names {
+            self.told.names.send_replace(Arc::new(names));
         }
     }
 
@@ -387,6 +435,7 @@ impl Keeper {
                 name: name.clone(),
                 machine: tracked.machine.clone(),
                 image: image.map(|image| image.name.clone()),
+                waits: self.waiting.contains(name) && !tracked.machine.state.is_ended(),
             }
         });
         present.collect()
@@ -414,7 +463,7 @@ fn take_wish(wish: &mut Wish, spec: &Arc<ServiceSpec>) -> bool {
     match wish {
         Wish::Stop => false,
         Wish::Run(known) if Arc::ptr_eq(known, spec) || *known == *spec => false,
-        Wish::Run(_) | Wish::Undecided => {
+        Wish::Run(_) | Wish::Confirmed(_) | Wish::Undecided => {
             *wish = Wish::Run(Arc::clone(spec));
             true
         }

@@ -47,6 +47,7 @@ struct Account {
     incarnation: u64,
     seq: u64,
     durable_seq: u64,
+    boot_id: Option<String>,
     replicas: BTreeMap<ReplicaName, Tracked>,
     pending: VecDeque<PendingEvent>,
 }
@@ -79,6 +80,21 @@ impl Ledger {
     /// Which life of the node's memory this is.
     pub fn incarnation(&self) -> u64 {
         self.account.incarnation
+    }
+
+    /// The start of the host in which a server last confirmed what this node runs.
+    pub fn confirmed_boot(&self) -> Option<&str> {
+        self.account.boot_id.as_deref()
+    }
+
+    /// A server has confirmed what this node runs since this start of the host. Blocks.
+    pub fn confirm_boot(&mut self, boot_id: &str) -> Result<(), LedgerError> {
+        let before = self.account.boot_id.replace(boot_id.to_owned());
+        let written = self.rewrite();
+        if written.is_err() {
+            self.account.boot_id = before;
+        }
+        written
     }
 
     /// The number of the last event.
@@ -147,8 +163,10 @@ impl Account {
                 incarnation,
                 seq,
                 durable_seq,
+                boot_id,
             } => {
                 (self.incarnation, self.seq, self.durable_seq) = (incarnation, seq, durable_seq);
+                self.boot_id = boot_id;
             }
             Record::Track {
                 name,
@@ -198,6 +216,7 @@ impl Account {
             incarnation: self.incarnation,
             seq: before_pending,
             durable_seq: self.durable_seq,
+            boot_id: self.boot_id.clone(),
         };
         let tracked = self.replicas.iter().map(|(name, tracked)| Record::Track {
             name: name.clone(),

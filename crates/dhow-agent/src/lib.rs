@@ -24,7 +24,7 @@ mod runner;
 pub mod session;
 mod usage;
 
-pub use agent::{Agent, AgentError, AgentHandle, AgentOptions};
+pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
 pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};
 pub use drivers::Drivers;
 pub use highest::Highest;

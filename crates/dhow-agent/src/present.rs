@@ -9,4 +9,6 @@ pub struct PresentReplica {
     pub name: ReplicaName,
     pub machine: Machine,
     pub image: Option<String>,
+    /// It starts once a server has confirmed that it is still this node's.
+    pub waits: bool,
 }

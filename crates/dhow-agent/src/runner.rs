@@ -66,6 +66,8 @@ pub enum Wish {
     /// It was found, and nobody has said yet what is to become of it: watch it, and start nothing.
     Undecided,
     Run(Arc<ServiceSpec>),
+    /// It ran before the host was started again, and may run elsewhere by now: start it once that is known.
+    Confirmed(Arc<ServiceSpec>),
     /// For good: the name is not used again.
     Stop,
 }
@@ -129,6 +131,13 @@ impl Runner {
             match wish {
                 Wish::Stop => return self.end_for_good().await,
                 Wish::Run(spec) => self.spec = Some(spec),
+                Wish::Confirmed(spec) => {
+                    self.spec = Some(spec);
+                    if !matches!(self.machine.state, ReplicaState::Running | ReplicaState::Stopping) {
+                        self.wish_changed().await;
+                        continue;
+                    }
+                }
                 Wish::Undecided => {}
             }
             match self.machine.state {
@@ -170,7 +179,7 @@ impl Runner {
     /// Makes the machine agree with what the host has, after a daemon before this one.
     async fn resume(&mut self, found: Option<ReplicaStatus>) {
         let found = match found {
-            Some(ReplicaStatus::Starting) => self.settled().await,
+            Some(ReplicaStatus::Starting) => settled(&*self.driver, &self.name).await,
             other => other,
         };
         let state = self.machine.state;
@@ -201,18 +210,6 @@ impl Runner {
         }
     }
 
-    /// Waits for a start that a daemon before this one began.
-    async fn settled(&self) -> Option<ReplicaStatus> {
-        const PAUSE: Duration = Duration::from_millis(20);
-        loop {
-            match self.driver.inspect(&self.name).await {
-                Ok(ReplicaStatus::Starting) => tokio::time::sleep(PAUSE).await,
-                Ok(status) => return Some(status),
-                Err(_) => return None,
-            }
-        }
-    }
-
     /// Moves the machine, and tells the keeper.
     async fn happen(&mut self, event: ReplicaEvent) {
         let rule = self
@@ -235,6 +232,18 @@ impl Runner {
     async fn tell(&self, happening: Happening) {
         // The keeper is gone only when the daemon ends.
         let _ = self.context.happenings.send(happening).await;
+    }
+}
+
+/// What a replica does once no start of it is under way any more; none where there is nothing of it.
+async fn settled(driver: &dyn Driver, name: &ReplicaName) -> Option<ReplicaStatus> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    loop {
+        match driver.inspect(name).await {
+            Ok(ReplicaStatus::Starting) => tokio::time::sleep(PAUSE).await,
+            Ok(status) => return Some(status),
+            Err(_) => return None,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Re
 pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};
 pub use scale::{Condition, Dependency, OnTimeout, ReplicaGroup, ScaleSpec, ScaleTargets};
-pub use service::{Capabilities, RType, ServiceSpec, Ulimit};
+pub use service::{Capabilities, Offline, RType, ServiceSpec, Ulimit};
 pub use storage::Storage;
 pub use units::{ByteSize, Cpu, TimeSpan, UnitError};
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `FAKE_PREPARE_ERROR`, `FAKE_PREPARE_DELAY_MS` | preparing fails with this text, or takes this long |
 //! | `FAKE_START_ERROR`, `FAKE_START_DELAY_MS` | the same for starting |
+//! | `FAKE_START_SILENT` | it starts, and takes longer to say so than anybody waits |
 //! | `FAKE_EXIT_CODE` / `FAKE_EXIT_SIGNAL`, `FAKE_EXIT_AFTER_MS` | ends so, this long after its start |
 //! | `FAKE_OOM` | that end is one for want of memory |
 //! | `FAKE_STOP_CODE`, `FAKE_STOP_DELAY_MS` | how and how long after a stop signal it ends; else by the signal, at once |

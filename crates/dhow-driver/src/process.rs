@@ -20,15 +20,16 @@ use std::sync::Arc;
 use dhow_core::ids::ReplicaName;
 use tokio::net::TcpStream;
 
-use crate::cgroup::{CgroupHost, Group, Limits, Usage};
+use crate::cgroup::{CgroupError, CgroupHost, Group, Limits, Usage};
 use crate::driver::{
     Capabilities, Cause, Connection, Driver, DriverResult, ExecRequest, ExecSession, Exit, LogSource,
     Pending, Preparation, Prepared, Progress, ProgressSink, ReplicaStart, ReplicaStatus, Running, Stage,
     StartRecord, StopRequest,
 };
 use crate::shim::protocol::{ShimSpec, Workload};
-use crate::shim::replica_dirs::dir_name;
+use crate::shim::replica_dirs::{dir_name, parse_dir_name};
 use crate::shim::stop::blocking;
+use crate::shim::strays;
 use crate::shim::{ReplicaDirs, ShimClient, ShimError, SignalTarget, StartLock};
 
 pub struct ProcessConfig {
@@ -57,11 +58,27 @@ struct Ready {
 impl ProcessDriver {
     pub fn open(config: ProcessConfig) -> DriverResult<Self> {
         let dirs = ReplicaDirs::open(&config.run_dir).map_err(|cause| cause.at_host(Stage::Open))?;
-        Ok(Self {
+        let driver = Self {
             dirs,
             shim: config.shim,
             cgroups: config.cgroups,
-        })
+        };
+        let swept = driver.sweep().map_err(Cause::Cgroup);
+        swept.map_err(|cause| cause.at_host(Stage::Open))?;
+        Ok(driver)
+    }
+
+    /// Ends what earlier lives of the data directory left running, and tells what may be somebody's. Blocks.
+    fn sweep(&self) -> Result<(), CgroupError> {
+        for leaf in self.cgroups.leaves() {
+            let Some(name) = parse_dir_name(&leaf) else {
+                continue;
+            };
+            if !self.dirs.exists(&name) {
+                strays::clear(&self.cgroups.group(&leaf), &leaf)?;
+            }
+        }
+        Ok(())
     }
 
     /// The group that a replica was started in; for one without a record, the one it would get.
@@ -74,6 +91,18 @@ impl ProcessDriver {
         Ok(self.dirs.spec(name)?.map_or_else(usual, |record| record.group))
     }
 
+    /// Processes that a run before this one left, and its counters, are not this one's to carry.
+    fn make_way(&self, before: Option<Group>, lock: &StartLock) -> Result<(), Cause> {
+        let Some(before) = before else { return Ok(()) };
+        match strays::make_way(&before) {
+            Ok(()) => before.remove().map_err(Cause::Cgroup),
+            Err(cause) => {
+                undo(lock, None)?;
+                Err(cause)
+            }
+        }
+    }
+
     /// Folder, record, group, command line: everything up to the start itself. Blocks.
     fn ready(&self, start: &ReplicaStart) -> Result<Ready, Cause> {
         support::check(&start.spec)?;
@@ -81,11 +110,7 @@ impl ProcessDriver {
         let built = program::build(&record, &start.secret_env, &self.cgroups)?;
         let before = self.group(&start.name)?;
         let lock = self.dirs.lock_for_start(&start.name)?;
-        if let Some(before) = before {
-            // Processes that a run before this one left, and its counters, are not this one's to carry.
-            let removed = before.kill_and_wait().and_then(|()| before.remove());
-            removed.map_err(Cause::Cgroup)?;
-        }
+        self.make_way(before, &lock)?;
         let set_up = self.make_group(start).and_then(|group| {
             record.group = group.clone();
             self.dirs.write_spec(&lock, &record).map(|()| group)

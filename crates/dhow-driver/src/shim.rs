@@ -29,6 +29,7 @@ mod run;
 mod running;
 mod spawn;
 pub(crate) mod stop;
+pub mod strays;
 mod supervise;
 mod transport;
 mod unchecked;

@@ -22,6 +22,8 @@ mod sizes;
 mod starter;
 #[path = "process/test_host.rs"]
 mod test_host;
+#[path = "process/wiped.rs"]
+mod wiped;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
             killed::TESTS,
             edges::TESTS,
             starter::TESTS,
+            wiped::TESTS,
             sizes::TESTS,
         ]),
     }

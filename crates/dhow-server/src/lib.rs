@@ -23,4 +23,5 @@ pub mod secrets;
 pub mod services;
 pub mod stabilization;
 pub mod static_peers;
+pub mod storage;
 pub mod tcp;

@@ -103,6 +103,8 @@ pub struct NodeReplica {
     pub name: ReplicaName,
     pub machine: Machine,
     pub image: Option<String>,
+    /// It starts once a server has confirmed that it is still this node's.
+    pub waits: bool,
 }
 
 /// See the module.

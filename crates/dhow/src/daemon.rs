@@ -26,9 +26,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use dhow_agent::{Agent, AgentHandle, AgentOptions};
+use dhow_agent::{Agent, AgentHandle, AgentOptions, Returning};
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
+use dhow_driver::shim::identity::boot_id;
 use dhow_server::api::{self, Api};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::Cluster;
@@ -38,6 +39,7 @@ use dhow_server::keys::keep_renewed;
 use dhow_server::node_door::ClusterDoor;
 use dhow_server::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::services::{ClusterIdentity, ServiceManager};
+use dhow_server::storage::Storage;
 use dhow_wire::{ClusterMode, DaemonConfig, WorkerTierRole};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -84,6 +86,8 @@ impl Daemon {
         cancel: CancellationToken,
     ) -> anyhow::Result<Self> {
         let data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
+        let storage = Storage::default();
+        data_dir.watch(storage.clone(), cancel.clone());
         let clock = Arc::new(SystemClock::new());
         let node = own_node(&config.cluster);
         let security = security::read(config, node, clock.as_ref())?;
@@ -93,13 +97,23 @@ impl Daemon {
             tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
         }
         let plane = match &config.cluster {
-            ClusterMode::SingleNode {} => single::start(config, Arc::clone(&clock)).await?,
+            ClusterMode::SingleNode {} => single::start(config, storage, Arc::clone(&clock)).await?,
             ClusterMode::Raft { peers, .. }
             | ClusterMode::WorkerTier {
                 role: WorkerTierRole::Server,
                 peers,
                 ..
-            } => raft::start(config, node, peers, needed(security)?, Arc::clone(&clock)).await?,
+            } => {
+                raft::start(
+                    config,
+                    node,
+                    peers,
+                    needed(security)?,
+                    storage,
+                    Arc::clone(&clock),
+                )
+                .await?
+            }
             ClusterMode::WorkerTier {
                 role: WorkerTierRole::Worker,
                 ..
@@ -111,8 +125,8 @@ impl Daemon {
                 ..
             } => {
                 let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
-                let security = needed(security)?;
-                static_mode::start(config, node, peers, timings, security, Arc::clone(&clock)).await?
+                let (security, clock) = (needed(security)?, Arc::clone(&clock));
+                static_mode::start(config, node, peers, timings, security, storage, clock).await?
             }
         };
         let host = Host::open(config).await?;
@@ -250,8 +264,20 @@ async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &Host) -> anyhow
         balancer: host.balancer.clone(),
         session: Arc::clone(&plane.session),
         policy: config.policy.clone(),
+        returning: returning(&config.cluster)?,
     });
     agent.await.context("the agent cannot be started")
+}
+
+/// What a restart of the host means for what ran here: a node of a cluster asks first.
+fn returning(mode: &ClusterMode) -> anyhow::Result<Returning> {
+    match mode {
+        ClusterMode::SingleNode {} => Ok(Returning::Alone),
+        ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
+            let boot_id = boot_id().context("this host does not say when it was started")?;
+            Ok(Returning::Confirmed { boot_id })
+        }
+    }
 }
 
 /// Serves the API and fires what is scheduled.

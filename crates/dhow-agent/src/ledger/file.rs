@@ -157,7 +157,7 @@ fn put_aside(path: &Path, whole: &[u8]) -> Result<(), LedgerError> {
 }
 
 /// The records up to the first that is damaged, and how many bytes they are.
-fn read(text: &[u8]) -> (Vec<Record>, usize) {
+pub(super) fn read(text: &[u8]) -> (Vec<Record>, usize) {
     let mut records = Vec::new();
     let mut good = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {

@@ -20,6 +20,10 @@ pub enum Record {
         incarnation: u64,
         seq: u64,
         durable_seq: u64,
+        /// The start of the host in which a server last confirmed what this node runs; absent before the first time,
+        /// and in files of versions that did not ask.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot_id: Option<String>,
     },
     /// A replica that this node has, and what it is made from.
     Track {

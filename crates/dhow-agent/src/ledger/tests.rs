@@ -99,13 +99,13 @@ fn a_flipped_byte_never_becomes_another_record() {
     for at in 0..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x20;
-        std::fs::write(&path, &damaged).unwrap();
-        let _ = std::fs::remove_file(dir.path().join("ledger.unreadable-1"));
-        let ledger = Ledger::open(dir.path(), 9).unwrap();
-        assert!(ledger.seq() <= 1);
-        if ledger.seq() == 1 {
+        let mut account = Account::default();
+        let (records, _) = file::read(&damaged);
+        records.into_iter().for_each(|record| account.take(record));
+        assert!(account.seq <= 1);
+        if account.seq == 1 {
             // Only the case of a checksum's letter can be changed without being noticed.
-            assert_eq!(ledger.replicas(), &known, "at {at}");
+            assert_eq!(account.replicas, known, "at {at}");
         }
     }
 }

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use dhow_core::replica::{ReplicaEvent, ReplicaState};
 use dhow_core::spec::{Runtime, ServiceSpec};
-use dhow_driver::driver::{DriverResult, Preparation, Prepared, Progress, ReplicaStart, error_chain};
+use dhow_driver::driver::{
+    Cause, DriverError, DriverResult, Preparation, Prepared, Progress, ReplicaStart, ReplicaStatus, Running,
+    error_chain,
+};
+use dhow_driver::shim::ShimError;
 use tokio::sync::watch;
 
-use super::{Happening, Runner, Wish, message};
+use super::{Happening, Runner, Wish, message, settled};
 use crate::environment::{self, EnvironmentError};
 use crate::policy;
 
@@ -144,10 +148,47 @@ impl Runner {
                 }
                 self.happen(ReplicaEvent::Started { pid: running.pid }).await;
             }
-            Err(error) => {
-                let why = error_chain(&*error.cause);
-                self.could_not_start(&why).await;
+            Err(error) => match self.runs_all_the_same(&error).await {
+                Some(running) => self.happen(ReplicaEvent::Started { pid: running.pid }).await,
+                None => {
+                    let why = error_chain(&*error.cause);
+                    self.could_not_start(&why).await;
+                }
+            },
+        }
+    }
+
+    /// A start that took longer than anybody waited for may have come to its end since: this replica has no other
+    /// generation, so that what runs under its name is what was to be started.
+    async fn runs_all_the_same(&mut self, error: &DriverError) -> Option<Running> {
+        let may_run = match &*error.cause {
+            Cause::AlreadyRuns { .. } | Cause::Busy => true,
+            Cause::Shim(error) => matches!(error, ShimError::Silent { .. } | ShimError::Lost(_)),
+            _ => false,
+        };
+        if !may_run {
+            return None;
+        }
+        let (driver, name) = (Arc::clone(&self.driver), self.name.clone());
+        let settled = settled(&*driver, &name);
+        tokio::pin!(settled);
+        let status = loop {
+            tokio::select! {
+                status = &mut settled => break status?,
+                () = self.wish_changed() => {
+                    // Whoever ends it waits for its start by himself.
+                    if matches!(*self.wish.borrow(), Wish::Stop) {
+                        return None;
+                    }
+                }
             }
+        };
+        match status {
+            ReplicaStatus::Running(running) => {
+                tracing::info!(replica = %self.name, pid = running.pid, "its start took long; it runs");
+                Some(running)
+            }
+            ReplicaStatus::Starting | ReplicaStatus::Ended(_) => None,
         }
     }
 

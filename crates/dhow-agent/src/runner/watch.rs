@@ -42,7 +42,7 @@ impl Runner {
                     let wish = self.wish.borrow().clone();
                     match wish {
                         Wish::Stop => return,
-                        Wish::Run(spec) => self.take_spec(spec).await,
+                        Wish::Run(spec) | Wish::Confirmed(spec) => self.take_spec(spec).await,
                         Wish::Undecided => {}
                     }
                 }

@@ -191,3 +191,18 @@ async fn a_start_is_called_off_while_its_image_is_fetched() {
     plane.until("removed", |state| state.deployments.is_empty()).await;
     assert_eq!(host.starts(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_nobody_heard_the_end_of_is_found_to_run() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", service(1, &[("FAKE_START_SILENT", "1")]))]);
+    let state = plane
+        .until("it runs and is shown so", |state| {
+            healthy(state) == 1 && phase(state) == Some(Phase::Stable)
+        })
+        .await;
+    let machine = &replicas(&state)[0].machine;
+    assert_eq!((machine.restarts, machine.failures), (0, 0));
+    assert_eq!(host.starts(), 1);
+}

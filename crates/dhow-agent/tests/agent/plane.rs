@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Drivers, NoBalancer, Report, ReportAnswer, ReportBody, Session,
-    SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Drivers, NoBalancer, Report, ReportAnswer, ReportBody, Returning,
+    Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::command::{
@@ -317,7 +317,18 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node that nobody else could take anything over from.
     pub async fn start(plane: &Arc<Plane>, host: &FakeHost, dir: &Path) -> Self {
+        Self::open(plane, host, dir, Returning::Alone).await
+    }
+
+    /// A node of a cluster, on a host that was started under this id.
+    pub async fn start_in(plane: &Arc<Plane>, host: &FakeHost, dir: &Path, boot_id: &str) -> Self {
+        let boot_id = boot_id.to_owned();
+        Self::open(plane, host, dir, Returning::Confirmed { boot_id }).await
+    }
+
+    async fn open(plane: &Arc<Plane>, host: &FakeHost, dir: &Path, returning: Returning) -> Self {
         let agent = Agent::open(AgentOptions {
             node: NODE,
             dir: dir.join("agent"),
@@ -326,6 +337,7 @@ impl Node {
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(plane) as Arc<dyn Session>,
             policy: Default::default(),
+            returning,
         });
         let agent = agent.await.unwrap();
         let handle = agent.handle();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dhow_core::replica::{Exit, ReplicaState};
+use dhow_core::spec::{Offline, RType, ScaleSpec};
+use dhow_driver::driver::UnknownExit;
 use dhow_driver::fake::FakeHost;
 
 use super::plane::{Node, Plane, healthy, replicas, service};
@@ -137,4 +139,85 @@ async fn replicas_are_healed_while_nobody_answers() {
         .await;
     assert_eq!(healthy(&state), 2);
     assert_eq!(plane.inventories(), 1);
+}
+
+async fn waiting(node: &Node) -> Vec<String> {
+    let present = node.handle.present().await.into_iter();
+    let waiting = present.filter(|replica| replica.waits);
+    waiting.map(|replica| replica.name.service.to_string()).collect()
+}
+
+async fn until_started(host: &FakeHost, starts: u64) {
+    while host.starts() < starts {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_a_node_waits_for_a_server_with_what_may_run_elsewhere() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start_in(&plane, &host, dir.path(), "first").await;
+    let mut keep = service(1, &[]);
+    keep.offline = Offline::Run;
+    let mut watch = service(1, &[]);
+    (watch.rtype, watch.scale) = (RType::System, ScaleSpec::default());
+    plane.deploy(&[("keep", keep), ("watch", watch), ("web", service(2, &[]))]);
+    plane.until("all healthy", |state| healthy(state) == 4).await;
+    node.kill().await;
+    assert_eq!(host.starts(), 4);
+    let reboot = |host: &FakeHost| {
+        let ended = dhow_driver::driver::Exit::unknown(UnknownExit::HostRestarted);
+        host.names().iter().for_each(|name| host.end(name, ended));
+    };
+
+    // Cut off: what nobody else can run, and what is to run twice rather than not at all, is started.
+    reboot(&host);
+    plane.set_reachable(false);
+    let node = Node::start_in(&plane, &host, dir.path(), "second").await;
+    until_started(&host, 6).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(host.starts(), 6, "the others wait");
+    assert_eq!(waiting(&node).await, ["web", "web"]);
+
+    // A daemon that is restarted meanwhile waits too, and leaves alone what runs.
+    node.kill().await;
+    let node = Node::start_in(&plane, &host, dir.path(), "second").await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(host.starts(), 6);
+    assert_eq!(waiting(&node).await, ["web", "web"]);
+
+    plane.set_reachable(true);
+    until_started(&host, 8).await;
+    plane
+        .until("all healthy again", |state| healthy(state) == 4)
+        .await;
+    assert!(waiting(&node).await.is_empty());
+
+    // Within the same start of the host nobody is asked.
+    node.kill().await;
+    plane.set_reachable(false);
+    let web = host
+        .names()
+        .into_iter()
+        .find(|name| name.service.as_str() == "web");
+    host.end(&web.unwrap(), dhow_driver::driver::Exit::code(9));
+    let _node = Node::start_in(&plane, &host, dir.path(), "second").await;
+    until_started(&host, 9).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_alone_asks_nobody() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", service(1, &[]))]);
+    plane.until("healthy", |state| healthy(state) == 1).await;
+    node.kill().await;
+    let name = host.names()[0].clone();
+    host.end(
+        &name,
+        dhow_driver::driver::Exit::unknown(UnknownExit::HostRestarted),
+    );
+    plane.set_reachable(false);
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    until_started(&host, 2).await;
 }

@@ -27,6 +27,24 @@ pub enum RType {
     System,
 }
 
+/// What becomes of replicas on a node that has come back after a reboot, for as long as no server has said that they
+/// are still its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Offline {
+    /// They wait: they may run elsewhere by now.
+    #[default]
+    Wait,
+    /// They start, even if they then run twice.
+    Run,
+}
+
+impl Offline {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -122,6 +140,8 @@ pub struct ServiceSpec {
     /// it was stored before there was such a field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_new_privileges: Option<bool>,
+    #[serde(default, skip_serializing_if = "Offline::is_default")]
+    pub offline: Offline,
 }
 
 impl Default for ServiceSpec {
@@ -163,6 +183,7 @@ impl Default for ServiceSpec {
             privileged: false,
             init: false,
             no_new_privileges: None,
+            offline: Offline::default(),
         }
     }
 }
@@ -187,6 +208,12 @@ impl ServiceSpec {
         self.storage
             .iter()
             .any(|storage| matches!(storage, Storage::Named { .. }))
+    }
+
+    /// Whether its replicas start on a node that has come back before a server has confirmed them: nobody else can
+    /// have taken them over, or running twice is what was asked for.
+    pub fn starts_unconfirmed(&self) -> bool {
+        self.rtype == RType::System || self.has_named_storage() || self.offline == Offline::Run
     }
 
     /// The roles in the order of the spec; `default` alone without groups.
@@ -348,6 +375,7 @@ impl ServiceSpec {
             spread_by: plain.spread_by,
             reschedule: plain.reschedule,
             priority: plain.priority,
+            offline: plain.offline,
             ..self.clone()
         }
     }

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::error::CgroupError;
 use super::host::Controller;
+use crate::shim::identity;
 
 /// How often killing and removing look again: 500 × 10 ms is 5 s, far beyond what a kill takes unless a
 /// process hangs in the kernel.
@@ -141,10 +140,8 @@ impl Group {
             write_existing(file, "1");
         }
         for pid in self.pids() {
-            if let Ok(pid) = i32::try_from(pid) {
-                // One that ended meanwhile is what was wanted.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
+            // A number is only a number until it is held: by then it may be nobody's here.
+            identity::kill_if(pid, || self.pids().contains(&pid));
         }
         if let Some(file) = &freezer {
             write_existing(file, "THAWED");

@@ -96,7 +96,7 @@ pub(super) fn write(parts: &Parts<'_>) -> Result<Written, Cause> {
     Ok(Written { notices, new_filter })
 }
 
-/// Secrets may be in it.
+/// Secrets may be in it. It lies in memory and is made anew at each start: a power cut takes all of it.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Cause> {
     let opened = fs::OpenOptions::new()
         .create(true)

@@ -10,6 +10,7 @@ use crate::driver::{Cause, ReplicaStart, Running, StartRecord};
 use crate::image::{Image, Rootfs, RootfsOptions};
 use crate::shim::protocol::{Init, ShimSpec, Workload};
 use crate::shim::stop::blocking;
+use crate::shim::strays;
 use crate::shim::{ShimError, StartLock};
 
 use super::bundle::Written;
@@ -76,6 +77,12 @@ impl ContainerDriver {
     fn ready(&self, start: &ReplicaStart, image: &Image, runtime: &Runtime) -> Result<Ready, Cause> {
         let before = self.group(&start.name)?;
         let lock = self.inner.dirs.lock_for_start(&start.name)?;
+        if let Err(cause) = strays::make_way(&before) {
+            if lock.fresh {
+                std::fs::remove_dir_all(&lock.dir).map_err(Cause::file("removing", &lock.dir))?;
+            }
+            return Err(cause);
+        }
         if !lock.fresh {
             self.release(&start.name, &before)?;
         }

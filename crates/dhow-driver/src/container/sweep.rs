@@ -7,6 +7,7 @@ use dhow_core::ids::ReplicaName;
 
 use crate::driver::{Cause, ExitKind, ReplicaStatus, UnknownExit};
 use crate::shim::record::LOG_DIR;
+use crate::shim::strays;
 
 use super::{ContainerDriver, LEAF_PREFIX, container_id};
 
@@ -18,25 +19,32 @@ impl ContainerDriver {
         for name in &names {
             self.sweep_replica(name)?;
         }
+        let others = self.clear_groups()?;
         // Named before the listing, so that a start that begins now is not mistaken for a leftover.
         let (known, leftover) = (self.known_ids()?, self.leftover_ids()?);
-        for id in leftover.into_iter().filter(|id| !known.contains(id)) {
-            self.clear_id(&id, &self.known_ids()?)?;
-        }
-        self.inner.network.clear_devices()?;
+        let mut cleared = leftover
+            .into_iter()
+            .filter(|id| !known.contains(id) && !others.contains(id));
+        cleared.try_for_each(|id| self.clear_id(&id, &self.known_ids()?))?;
+        self.inner.network.clear_devices()
+    }
+
+    /// Ends what runs and has no folder any more. Gives the ids of what runs and may be somebody else's.
+    fn clear_groups(&self) -> Result<BTreeSet<String>, Cause> {
+        let mut others = BTreeSet::new();
         for leaf in self.inner.cgroups.leaves() {
             let Some(id) = leaf.strip_prefix(LEAF_PREFIX) else {
                 continue;
             };
-            if !self.known_ids()?.contains(id) {
-                let group = self.inner.cgroups.runtime_group(&leaf);
-                group
-                    .kill_and_wait()
-                    .and_then(|()| group.remove())
-                    .map_err(Cause::Cgroup)?;
+            if self.known_ids()?.contains(id) {
+                continue;
+            }
+            let group = self.inner.cgroups.runtime_group(&leaf);
+            if !strays::clear(&group, &leaf).map_err(Cause::Cgroup)? {
+                others.insert(id.to_owned());
             }
         }
-        Ok(())
+        Ok(others)
     }
 
     fn sweep_replica(&self, name: &ReplicaName) -> Result<(), Cause> {

@@ -63,6 +63,11 @@ pub enum Cause {
     NoSuchReplica,
     #[error("it runs already, as process {pid}: stop it first")]
     AlreadyRuns { pid: u32 },
+    #[error(
+        "it runs from {}, which is not in this data directory, under process {pid}: put that folder back, or end what \
+         runs there", folder.display()
+    )]
+    RunsElsewhere { pid: u32, folder: PathBuf },
     #[error("another start or removal of it is under way: try again")]
     Busy,
     #[error("it does not run")]
@@ -190,6 +195,7 @@ impl DriverError {
             | Cause::Network { .. }
             | Cause::NoAddress { .. }
             | Cause::AlreadyRuns { .. }
+            | Cause::RunsElsewhere { .. }
             | Cause::Busy
             | Cause::NotRunning
             | Cause::Cgroup(_)

@@ -16,6 +16,7 @@ use crate::driver::{
     ReplicaStatus, Running, Stage, StopRequest, StopSignal, Usage,
 };
 use crate::logs::{LogLine, MemoryLog, Stream};
+use crate::shim::ShimError;
 
 /// A host that runs nothing.
 #[derive(Clone, Debug, Default)]
@@ -125,9 +126,12 @@ impl FakeDriver {
             log,
             end: watch::Sender::new(None),
         };
-        let running = replica.running();
+        let (running, is_silent) = (replica.running(), replica.script.start_silent);
         state.replicas.insert(start.name.clone(), replica);
-        Ok(running)
+        match is_silent {
+            true => Err(Cause::Shim(ShimError::Silent { timeout_ms: 60_000 })),
+            false => Ok(running),
+        }
     }
 
     async fn wait_for(&self, name: &ReplicaName) -> Result<Exit, Cause> {

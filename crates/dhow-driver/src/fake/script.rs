@@ -11,6 +11,8 @@ pub struct Script {
     pub prepare_delay: Duration,
     pub start_error: Option<String>,
     pub start_delay: Duration,
+    /// It starts, and nobody hears of it.
+    pub start_silent: bool,
     /// How it ends by itself, and how long after its start.
     pub exit: Option<(Duration, Exit)>,
     pub stop_code: Option<i32>,
@@ -47,6 +49,7 @@ impl Script {
             prepare_delay: span("FAKE_PREPARE_DELAY_MS")?.unwrap_or_default(),
             start_error: text("FAKE_START_ERROR"),
             start_delay: span("FAKE_START_DELAY_MS")?.unwrap_or_default(),
+            start_silent: env.contains_key("FAKE_START_SILENT"),
             exit: exit.map(|exit| (exit_after.unwrap_or_default(), exit)),
             stop_code: signed(env, "FAKE_STOP_CODE")?,
             stop_delay: span("FAKE_STOP_DELAY_MS")?.unwrap_or_default(),

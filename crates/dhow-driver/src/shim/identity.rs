@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// A process by its number and the moment it began, in clock ticks since boot.
@@ -45,6 +45,43 @@ impl ProcessId {
     pub fn lives(self) -> bool {
         Stat::read(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_zombie())
     }
+}
+
+/// Kills the process that has this number now, if it is the one that is meant. `is_meant` is asked once the number can
+/// no longer come to mean another one: what it says is then true of the process, or the process has ended.
+pub fn kill_if(pid: u32, is_meant: impl FnOnce() -> bool) {
+    // 0 and 1 would mean our own group and everybody's parent.
+    let Some(number) = i32::try_from(pid)
+        .ok()
+        .filter(|pid| *pid > 1)
+        .and_then(Pid::from_raw)
+    else {
+        return;
+    };
+    if let Ok(pidfd) = pidfd_open(number, PidfdFlags::empty())
+        && is_meant()
+    {
+        // One that ended meanwhile is what was wanted.
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    }
+}
+
+/// Whether a process is below another one that lives.
+pub fn is_below(pid: u32, ancestor: ProcessId) -> bool {
+    // A loop in what changes meanwhile must end.
+    const DEPTH_MAX: usize = 65_536;
+    let mut at = pid;
+    for _ in 0..DEPTH_MAX {
+        let Ok(stat) = Stat::read(at) else { return false };
+        at = stat.parent;
+        if at == ancestor.pid {
+            return ancestor.lives();
+        }
+        if at <= 1 {
+            return false;
+        }
+    }
+    false
 }
 
 /// What `/proc/PID/stat` says that we need.
@@ -188,5 +225,20 @@ mod tests {
             .unwrap()
             .is_none()
         );
+    }
+
+    #[test]
+    fn only_the_process_that_is_meant_is_killed() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let me = ProcessId::of_self().unwrap();
+        assert!(is_below(child.id(), me));
+        assert!(!is_below(me.pid, ProcessId::of(child.id()).unwrap()));
+        kill_if(child.id(), || false);
+        kill_if(0, || true);
+        kill_if(1, || true);
+        assert!(child.try_wait().unwrap().is_none(), "it was not meant");
+        kill_if(child.id(), || is_below(child.id(), me));
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
     }
 }

@@ -153,8 +153,13 @@ impl ReplicaDirs {
         // A removal may take the file away between opening and locking: then once more.
         loop {
             if missing == Missing::Make {
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-                made.map_err(Cause::file("making", &dir))?;
+                // Not what is above it: a data directory that somebody took away is not made anew in parts.
+                match DirBuilder::new().mode(0o700).create(&dir) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(Cause::file("making", &dir)(error));
+                    }
+                    Ok(()) | Err(_) => {}
+                }
             }
             let file = match OpenOptions::new()
                 .create(true)
@@ -290,7 +295,7 @@ pub fn dir_name(name: &ReplicaName) -> String {
     format!("{deployment}.{service}.{role}.{index}.g{generation}")
 }
 
-fn parse_dir_name(text: &str) -> Option<ReplicaName> {
+pub(crate) fn parse_dir_name(text: &str) -> Option<ReplicaName> {
     let mut parts = text.split('.');
     let name = ReplicaName {
         deployment: DeploymentName::new(parts.next()?).ok()?,

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::Pid;
 
 use super::identity::{self, ProcessId};
 use super::protocol::{Failure, Reply, RunSpec, Step};
@@ -67,17 +65,18 @@ fn wait(connection: &UnixStream, signals: &SignalFd, process: ProcessId) -> Opti
 /// Kills all that is below this process: it inherits every orphan. All of the tree at a time: what runs in
 /// another namespace is inherited by that namespace's first process once its parent is gone.
 fn kill_children() {
+    let Ok(me) = ProcessId::of_self() else {
+        return;
+    };
     let deadline = Instant::now() + CLEAR_UP_TIMEOUT;
     loop {
         while reap_one().is_some() {}
-        let children = identity::descendants(std::process::id());
+        let children = identity::descendants(me.pid);
         if children.is_empty() || Instant::now() >= deadline {
             return;
         }
         for child in children {
-            if let Ok(child) = i32::try_from(child) {
-                let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
-            }
+            identity::kill_if(child, || identity::is_below(child, me));
         }
         std::thread::sleep(CLEAR_UP_PAUSE);
     }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use dhow_core::ids::ReplicaName;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
-use super::identity;
 use super::record::StateRecord;
 use super::replica_dirs::{Missing, ReplicaDirs};
+use super::{identity, unchecked};
 use crate::cgroup::Group;
 use crate::driver::{Cause, Exit, ExitKind, ReplicaStatus, StopRequest, UnknownExit};
 
@@ -128,25 +127,24 @@ impl ReplicaDirs {
         }
     }
 
-    /// Sends a signal if the workload still runs. Its process is looked at through its start time right
-    /// before; for its number to be somebody else's by then, all numbers would have to be used up in between.
+    /// Sends a signal if the workload still runs.
     pub fn signal(&self, name: &ReplicaName, signal: Signal, target: SignalTarget) -> Result<(), Cause> {
-        let Some(state) = self.state(name)?.filter(|state| state.workload.lives()) else {
+        let Some(state) = self.state(name)? else {
             return Ok(());
         };
-        let Some(pid) = process(state.workload.pid) else {
+        let signalling = || Cause::file("signalling", format!("/proc/{}", state.workload.pid));
+        let Some(workload) = state.workload.open().map_err(signalling())? else {
             return Ok(());
         };
         let sent = match target {
             // A workload that is just being started leads no group yet.
-            SignalTarget::Group => killpg(pid, signal).or_else(|_| kill(pid, signal)),
-            SignalTarget::Main => kill(pid, signal),
+            SignalTarget::Group => unchecked::signal_group(&workload, state.workload.pid, signal)
+                .or_else(|_| unchecked::signal_process(&workload, signal)),
+            SignalTarget::Main => unchecked::signal_process(&workload, signal),
         };
         match sent {
             Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
-            Err(errno) => {
-                Err(Cause::file("signalling", format!("/proc/{}", state.workload.pid))(errno.into()))
-            }
+            Err(errno) => Err(signalling()(errno.into())),
         }
     }
 
@@ -188,32 +186,37 @@ impl ReplicaDirs {
 
 /// Kills the workload, all below it, and all of its session. Blocks.
 pub(super) fn kill_tree(state: &StateRecord) -> Result<(), Cause> {
-    let pid = state.workload.pid;
+    let workload = state.workload;
+    let pid = workload.pid;
     for _ in 0..ORPHAN_ROUNDS_MAX {
-        let mut found = identity::session_members(pid);
+        let session = identity::session_members(pid);
         // While the workload lives its number is its own, and so is what is below it. Afterwards a
         // session of that number can only be what it left: the number is not given out before that ends.
-        if state.workload.lives() {
-            found.push(pid);
-            found.extend(identity::descendants(pid));
-        } else if identity::Stat::read(pid).is_ok_and(|stat| !stat.is_zombie()) {
+        let lives = workload.lives();
+        if !lives && identity::Stat::read(pid).is_ok_and(|stat| !stat.is_zombie()) {
             return Ok(());
         }
-        if found.is_empty() {
+        let below = match lives {
+            true => identity::descendants(pid),
+            false => Vec::new(),
+        };
+        if session.is_empty() && below.is_empty() && !lives {
             return Ok(());
         }
-        for pid in found.into_iter().filter_map(process) {
-            let _ = kill(pid, Signal::SIGKILL);
+        // What was found by its number is looked at once more when nobody else can have it.
+        for member in session {
+            identity::kill_if(member, || {
+                identity::Stat::read(member).is_ok_and(|stat| stat.session == pid)
+            });
         }
+        for process in below {
+            identity::kill_if(process, || identity::is_below(process, workload));
+        }
+        identity::kill_if(pid, || workload.lives());
         std::thread::sleep(ROUND_PAUSE);
     }
     let waited_ms = u64::from(ORPHAN_ROUNDS_MAX) * u64::try_from(ROUND_PAUSE.as_millis()).unwrap_or(0);
     Err(Cause::Unkillable { pid, waited_ms })
-}
-
-fn process(pid: u32) -> Option<Pid> {
-    // 0 and 1 would mean our own group and everybody.
-    i32::try_from(pid).ok().filter(|pid| *pid > 1).map(Pid::from_raw)
 }
 
 /// Runs file access on a thread that may block.

@@ -309,6 +309,7 @@ impl Shim {
                 group.kill();
             }
             for child in children {
+                // Only this process reaps its children: until then a number is theirs.
                 if let Ok(child) = i32::try_from(child) {
                     let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
                 }

@@ -1,11 +1,13 @@
-//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable`, and those
-//! that give rights up for good, are for the zygote, the shim and the command runner, which are single-threaded:
+//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable`, signalling, and
+//! those that give rights up for good, are for the zygote, the shim and the command runner, which are single-threaded:
 //! `zygote::main` refuses to run otherwise.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use nix::unistd::{ForkResult, fork};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{ForkResult, Pid, fork};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -126,6 +128,43 @@ fn result_of(result: nix::libc::c_long) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Signals the process behind a descriptor and no other.
+pub fn signal_process(pidfd: &OwnedFd, signal: Signal) -> nix::Result<()> {
+    send_signal(pidfd, signal as nix::libc::c_int, 0)
+}
+
+/// Signals the process group that the process behind a descriptor leads; `pid` is its number.
+pub fn signal_group(pidfd: &OwnedFd, pid: u32, signal: Signal) -> nix::Result<()> {
+    const PIDFD_SIGNAL_PROCESS_GROUP: nix::libc::c_uint = 1 << 2;
+    match send_signal(pidfd, signal as nix::libc::c_int, PIDFD_SIGNAL_PROCESS_GROUP) {
+        // Kernels before 6.9 take groups by their number alone. It is asked for right before: a number is given out
+        // again only after all the others.
+        Err(Errno::EINVAL) => {
+            // No signal: only whether it is still there.
+            send_signal(pidfd, 0, 0)?;
+            let group = i32::try_from(pid).ok().filter(|pid| *pid > 1);
+            killpg(Pid::from_raw(group.ok_or(Errno::ESRCH)?), signal)
+        }
+        sent => sent,
+    }
+}
+
+fn send_signal(pidfd: &OwnedFd, number: nix::libc::c_int, flags: nix::libc::c_uint) -> nix::Result<()> {
+    let nothing = std::ptr::null::<nix::libc::siginfo_t>();
+    // SAFETY: the descriptor is open for the whole call, and no memory is passed: a null pointer stands for what a
+    // plain kill says.
+    let result = unsafe {
+        nix::libc::syscall(
+            nix::libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            number,
+            nothing,
+            flags,
+        )
+    };
+    Errno::result(result).map(drop)
 }
 
 /// Puts every signal back to its default: Rust ignores SIGPIPE, and exec would hand that on.

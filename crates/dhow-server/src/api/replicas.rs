@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use dhow_wire::ReplicaStatus;
+use dhow_wire::{ReplicaStateName, ReplicaStatus};
 use serde::Deserialize;
 
 use super::context::Context;
 use super::extract::Query;
+use super::health::{WAITS, waiting_replicas};
 use super::problem::Answer;
 use crate::services::ReplicaFilter;
 
@@ -44,8 +45,26 @@ pub(super) async fn list(
         all: filter.all,
     };
     let manager = context.manager();
-    Ok(Json(match is_live {
+    let mut replicas = match is_live {
         true => manager.replicas_live(&filter).await?,
         false => manager.replicas(&filter)?,
-    }))
+    };
+    let own = manager.identity().node_id;
+    let waiting = waiting_replicas(&**manager.door(), own).await;
+    for name in waiting {
+        let is_it = |replica: &&mut ReplicaStatus| {
+            replica.node_id == Some(own.0)
+                && replica.deployment == name.deployment.as_str()
+                && replica.id == name.id()
+                && replica
+                    .generation
+                    .is_none_or(|generation| generation == name.generation.0)
+        };
+        if let Some(replica) = replicas.iter_mut().find(is_it) {
+            // What the cluster last knew of it was before the host was started again.
+            (replica.state, replica.healthy, replica.pid) = (ReplicaStateName::Pending, false, None);
+            replica.message = Some(WAITS.to_owned());
+        }
+    }
+    Ok(Json(replicas))
 }

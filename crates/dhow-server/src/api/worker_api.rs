@@ -18,11 +18,10 @@ use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Peer;
-use super::disk;
-use super::images;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
+use super::{disk, health, images};
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::node_door::NodeDoor;
@@ -82,24 +81,30 @@ fn image_routes() -> Router<DoorContext> {
         .route("/api/v1/images/prune", post(images::prune))
 }
 
-/// It has a session with the leader.
+/// It has a session with the leader, and nothing here waits for its word.
 async fn ready(State(api): State<WorkerApi>) -> Answer<Json<HealthDocument>> {
     disk::check(api.data_dir.as_ref()).await?;
-    match (api.standing)() {
+    let waiting = health::waiting(&*api.door, api.node).await;
+    match (api.standing)()
+        .into_iter()
+        .chain(waiting)
+        .reduce(|a, b| format!("{a}; {b}"))
+    {
         None => Ok(Json(HealthDocument::ok())),
         Some(why) => Err(ApiProblem::new(ProblemCode::NoLeader, why)),
     }
 }
 
 async fn elsewhere(State(api): State<WorkerApi>) -> ApiProblem {
-    ApiProblem::new(
-        ProblemCode::WrongMode,
-        format!(
-            "node {} is a worker, which knows only its own part: ask a server of the cluster with --host or DHOW_HOST; \
-             workers connect to {}",
-            api.node, api.servers
-        ),
-    )
+    let mut detail = format!(
+        "node {} is a worker, which knows only its own part: ask a server of the cluster with --host or DHOW_HOST; \
+         workers connect to {}",
+        api.node, api.servers
+    );
+    if let Some(waiting) = health::waiting(&*api.door, api.node).await {
+        detail = format!("{detail}. On this one: {waiting}");
+    }
+    ApiProblem::new(ProblemCode::WrongMode, detail)
 }
 
 /// Servers get to the door, users of the socket to the images, both to the rest, and nobody else to anything but how

@@ -81,7 +81,7 @@ impl Inner {
             WriteError::Refused(refused) => Refusal::NotGiven(refused.to_string()),
             WriteError::Unwritable(cause) => Refusal::Malformed(cause.to_string()),
             // Sending it again does no harm: a report is known by its numbers.
-            WriteError::NotTaken(_) | WriteError::Unknown => Refusal::Busy,
+            WriteError::NotTaken(_) | WriteError::StorageGone | WriteError::Unknown => Refusal::Busy,
         }
     }
 }

@@ -38,6 +38,11 @@ pub enum WriteError {
     #[error("the log did not take the change; nothing was written")]
     NotTaken(#[source] Arc<StoreError>),
     #[error(
+        "the data directory of this server was removed or moved under it: nothing can be kept. Put it back, or restart \
+         the daemon; nothing was written"
+    )]
+    StorageGone,
+    #[error(
         "it is not known whether the change was made; ask for the present state, or send the same request again \
          with the same idempotency key"
     )]
@@ -73,6 +78,7 @@ impl WriteError {
                 ProblemCode::TooLarge
             }
             Self::NotTaken(_) => ProblemCode::Internal,
+            Self::StorageGone => ProblemCode::StorageGone,
             Self::Unknown => ProblemCode::OutcomeUnknown,
         }
     }
@@ -86,6 +92,7 @@ impl WriteError {
             | Self::Refused(_)
             | Self::Unwritable(_)
             | Self::NotTaken(_)
+            | Self::StorageGone
             | Self::Unknown => None,
         }
     }

@@ -13,6 +13,7 @@ use super::limits::{PLAN_DEBOUNCE_MS, PLAN_TICK_MS, SNAPSHOT_ENTRIES, SNAPSHOT_L
 use super::manifest_poll::ManifestSources;
 use crate::log::store::LogPosition;
 use crate::log::{Log, LogEvent};
+use crate::storage::Storage;
 
 /// Makes a plan; [`plan_next`] everywhere but in tests.
 pub type PlanFn = dyn Fn(&State, &mut PlanCache, ClusterTime) -> Plan + Send + Sync;
@@ -57,6 +58,8 @@ pub struct RuntimeOptions {
     pub plan_debounce_ms: u64,
     pub plan_tick_ms: u64,
     pub snapshots: SnapshotPolicy,
+    /// Whether what is written can be kept.
+    pub storage: Storage,
 }
 
 impl Default for RuntimeOptions {
@@ -70,6 +73,7 @@ impl Default for RuntimeOptions {
             plan_debounce_ms: PLAN_DEBOUNCE_MS,
             plan_tick_ms: PLAN_TICK_MS,
             snapshots: SnapshotPolicy::default(),
+            storage: Storage::default(),
         }
     }
 }

@@ -32,9 +32,10 @@ use super::options::{PlanFn, SnapshotPolicy};
 use super::recovery::Recovered;
 use super::shutdown::ShutdownSender;
 use super::view::Publisher;
-use crate::clock::Clock;
+use crate::clock::{Clock, Sleep};
 use crate::log::store::LogPosition;
 use crate::log::{Leadership, Log, LogEvent};
+use crate::storage::Storage;
 use in_flight::InFlight;
 use outbox::Outbox;
 use planning::{PlanTurn, Planning};
@@ -55,6 +56,7 @@ pub(super) struct Parts {
     pub planner: Arc<PlanFn>,
     pub plan_debounce_ms: u64,
     pub snapshots: Option<SnapshotPolicy>,
+    pub storage: Storage,
     pub publisher: Publisher,
     pub effects: mpsc::Sender<super::applier::Effects>,
     pub event_log: EventLogSender,
@@ -88,6 +90,9 @@ pub(super) struct Reducer {
     cancel: CancellationToken,
     /// Why the last set of manifests was not taken, so that it is told once and not at every poll.
     manifests_refused: BTreeMap<Option<Arc<str>>, String>,
+    /// Ends when the beginning of the term is to be proposed again: the log did not take it.
+    begin_again: Option<Sleep>,
+    storage: Storage,
     is_draining: bool,
     /// Whether the inbox may still give something.
     is_inbox_open: bool,
@@ -102,6 +107,7 @@ enum Turn {
     Plan(PlanTurn),
     SnapshotEnded(Result<LogPosition, SnapshotError>),
     Flushed,
+    BeginAgain,
     Input(Option<ReducerInput>),
 }
 
@@ -128,6 +134,8 @@ impl Reducer {
             event_log: parts.event_log,
             cancel: parts.cancel,
             manifests_refused: BTreeMap::new(),
+            begin_again: None,
+            storage: parts.storage,
             is_draining: false,
             is_inbox_open: true,
             _children: parts.children,
@@ -165,6 +173,7 @@ impl Reducer {
             turn = self.planning.next(may_plan) => Turn::Plan(turn),
             ended = self.snapshots.next() => Turn::SnapshotEnded(ended),
             () = self.outbox.flush() => Turn::Flushed,
+            () = due(&mut self.begin_again), if !self.is_draining => Turn::BeginAgain,
             input = channels.inbox.recv(), if takes_input => Turn::Input(input),
         }
     }
@@ -182,6 +191,8 @@ impl Reducer {
                 tracing::warn!(error, "no snapshot was made; the log keeps what it has");
             }
             Turn::Flushed => {}
+            Turn::BeginAgain if self.state.term == self.term() => self.begin_again = None,
+            Turn::BeginAgain => return self.begin_term(),
             Turn::Input(Some(input)) => return self.take_input(input),
             Turn::Input(None) => {
                 self.is_inbox_open = false;
@@ -239,5 +250,13 @@ impl Reducer {
         self.timer.committed(self.state.time, now_ms);
         self.publish(&before);
         Ok(())
+    }
+}
+
+/// Ends when the moment has come; never where there is none.
+async fn due(sleep: &mut Option<Sleep>) {
+    match sleep {
+        Some(sleep) => sleep.as_mut().await,
+        None => std::future::pending().await,
     }
 }

@@ -57,7 +57,13 @@ pub fn spawn_with(
         reader: event_reader,
         log: event_log.clone(),
     };
-    let view = publisher.view(&log.log, wakeups.clone(), events, Arc::clone(&options.sources));
+    let view = publisher.view(
+        &log.log,
+        wakeups.clone(),
+        events,
+        Arc::clone(&options.sources),
+        options.storage.clone(),
+    );
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, token)
     });
@@ -80,6 +86,7 @@ pub fn spawn_with(
         planner: options.planner,
         plan_debounce_ms: options.plan_debounce_ms,
         snapshots: keeps_log.then_some(options.snapshots),
+        storage: options.storage,
         publisher,
         effects,
         event_log: event_log.clone(),

@@ -16,6 +16,7 @@ use super::observed::Observed;
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
 use crate::log::{Leadership, Log};
+use crate::storage::Storage;
 
 /// A reader's handle; cheap to clone.
 #[derive(Clone)]
@@ -30,6 +31,7 @@ pub struct RuntimeView {
     events: Events,
     observed: Observed,
     sources: Arc<ManifestSources>,
+    storage: Storage,
 }
 
 /// Where events are read.
@@ -78,6 +80,7 @@ impl Publisher {
         wakeups: NodeWakeups,
         events: Events,
         sources: Arc<ManifestSources>,
+        storage: Storage,
     ) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
@@ -89,6 +92,7 @@ impl Publisher {
             events,
             observed: self.observed.clone(),
             sources,
+            storage,
         }
     }
 
@@ -119,6 +123,11 @@ impl Publisher {
 }
 
 impl RuntimeView {
+    /// Whether what is written can be kept.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
     /// The newest applied state.
     pub fn state(&self) -> Arc<State> {
         self.state.borrow().clone()

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
@@ -16,6 +17,8 @@ use dhow_wire::names::WireNameError;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment, ScaleError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+use crate::storage::Storage;
 
 use super::held::{Held, HeldListing, HeldService};
 
@@ -37,6 +40,8 @@ pub struct DeskOptions {
     pub known_spec: Arc<KnownSpec>,
     /// The highest epoch that this node has promised to.
     pub promised: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Whether what is told can be kept.
+    pub storage: Storage,
 }
 
 /// Why a request was not taken.
@@ -59,6 +64,8 @@ pub enum ScaleRefused {
     Role(String),
     #[error(transparent)]
     TooMany(#[from] ScaleError),
+    #[error("the data directory of this node was removed or moved under it: nothing can be kept")]
+    StorageGone,
     #[error("what this node is to run cannot be written to {}: {error}", path.display())]
     Disk { path: PathBuf, error: std::io::Error },
 }
@@ -77,6 +84,9 @@ struct Inner {
     /// One request is taken at a time: each is written down before the next.
     taking: tokio::sync::Mutex<()>,
     revision: watch::Sender<u64>,
+    /// Whether a leader has asked for the listing, and told nothing since.
+    asked: AtomicBool,
+    confirmed: watch::Sender<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -110,6 +120,8 @@ impl ScaleDesk {
                 is_lost,
                 taking: tokio::sync::Mutex::new(()),
                 revision: watch::Sender::new(1),
+                asked: AtomicBool::new(false),
+                confirmed: watch::Sender::new(false),
             }),
         })
     }
@@ -127,6 +139,10 @@ impl ScaleDesk {
 
     async fn take_now(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
         let _taking = self.inner.taking.lock().await;
+        self.inner.asked.store(false, Ordering::Relaxed);
+        if self.inner.options.storage.is_gone() {
+            return Err(ScaleRefused::StorageGone);
+        }
         let key = request.service_key()?;
         let seen = self.told().epoch.max((self.inner.options.promised)());
         if let Some(epoch) = request.epoch.filter(|epoch| *epoch < seen) {
@@ -233,8 +249,24 @@ impl ScaleDesk {
         generation
     }
 
-    /// What this node has been told.
+    /// Follows whether a leader has looked, since this start, at what this node was told before it.
+    pub fn confirmed(&self) -> watch::Receiver<bool> {
+        self.inner.confirmed.subscribe()
+    }
+
+    /// A leader has looked and has nothing more to tell.
+    pub fn confirm(&self) {
+        self.inner
+            .confirmed
+            .send_if_modified(|confirmed| !std::mem::replace(confirmed, true));
+    }
+
+    /// What this node has been told, for a leader. One that asks twice in a row and tells nothing in between has
+    /// nothing to tell.
     pub fn listing(&self) -> HeldListing {
+        if self.inner.asked.swap(true, Ordering::Relaxed) {
+            self.confirm();
+        }
         let told = self.told();
         let services = told.services.iter().map(|(key, held)| HeldService {
             deployment: key.deployment.to_string(),

@@ -123,6 +123,9 @@ impl Line {
         match done {
             Ok(()) => {
                 self.failures = 0;
+                if self.node == self.options.own {
+                    self.options.desk.confirm();
+                }
                 self.options.every
             }
             Err(error) => {

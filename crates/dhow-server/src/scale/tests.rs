@@ -9,6 +9,7 @@ use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 
 use super::held::digest_of;
 use super::*;
+use crate::storage::Storage;
 
 fn spec(image: &str) -> ServiceSpec {
     ServiceSpec {
@@ -20,6 +21,7 @@ fn spec(image: &str) -> ServiceSpec {
 struct Bench {
     dir: tempfile::TempDir,
     promised: u64,
+    storage: Storage,
 }
 
 impl Bench {
@@ -27,6 +29,7 @@ impl Bench {
         Self {
             dir: tempfile::tempdir().unwrap(),
             promised: 0,
+            storage: Storage::default(),
         }
     }
 
@@ -36,6 +39,7 @@ impl Bench {
             path: self.dir.path().join("desk.json"),
             known_spec: Arc::new(|_| None),
             promised: Arc::new(move || promised),
+            storage: self.storage.clone(),
         })
         .unwrap()
     }
@@ -224,4 +228,32 @@ async fn a_caller_that_stops_waiting_leaves_disk_and_memory_alike() {
     let both = ["api-default-0@1=api:1", "web-default-0@1=web:1"];
     assert_eq!(told(&desk.next_update(None).await), both);
     assert_eq!(told(&bench.desk().next_update(None).await), both);
+}
+
+#[tokio::test]
+async fn a_desk_whose_directory_is_gone_takes_nothing() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let request = || InternalScaleRequest::new("web", 1).with_spec(spec("web:1"));
+    assert!(bench.storage.set_gone(true));
+    let refused = desk.take(request()).await;
+    assert!(matches!(refused, Err(ScaleRefused::StorageGone)), "{refused:?}");
+    assert!(bench.storage.set_gone(false));
+    desk.take(request()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_leader_that_asks_twice_and_tells_nothing_has_confirmed_the_desk() {
+    let bench = Bench::new();
+    let desk = bench.desk();
+    let confirmed = desk.confirmed();
+    desk.listing();
+    desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:1")))
+        .await
+        .unwrap();
+    desk.listing();
+    assert!(!*confirmed.borrow(), "it had something to tell");
+    desk.listing();
+    assert!(*confirmed.borrow());
+    assert!(!*bench.desk().confirmed().borrow(), "each start asks anew");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::{Backoff, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, Standing};
-use dhow_agent::{Agent, AgentOptions, Drivers, NoBalancer, Session};
+use dhow_agent::{Agent, AgentOptions, Drivers, NoBalancer, Returning, Session};
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::{CommandSpec, Runtime, ScaleSpec, ServiceSpec};
@@ -75,6 +75,7 @@ impl Node {
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(&session) as Arc<dyn Session>,
             policy: Default::default(),
+            returning: Returning::Alone,
         });
         let agent = agent.await.unwrap();
         let agent = tokio::spawn(async move { agent.run(CancellationToken::new()).await.unwrap() });

@@ -1,7 +1,7 @@
 //! One service: every field of the language, in the order of its documentation.
 
 use dhow_core::spec::check::beside_groups;
-use dhow_core::spec::{ScaleSpec, ServiceSpec};
+use dhow_core::spec::{Offline, ScaleSpec, ServiceSpec};
 
 use super::{Reading, endpoint, env, health, host, placement, rollout, scale, storage, workload};
 use crate::document::{Decoder, Fields, Node, flag, integer, list_of, loose_text, text, text_map};
@@ -161,4 +161,5 @@ fn read_host(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     spec.init = fields.or("init", false, flag);
     let no_new_privileges = fields.optional("no_new_privileges", flag);
     spec.no_new_privileges = Some(no_new_privileges.unwrap_or(!spec.privileged));
+    spec.offline = fields.or("offline", Offline::default(), workload::offline);
 }

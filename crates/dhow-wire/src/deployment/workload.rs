@@ -1,9 +1,14 @@
 //! What runs: kind, runtime, image, command, resources.
 
 use dhow_core::spec::check::limits::PIDS_MAX;
-use dhow_core::spec::{CommandSpec, ImageSpec, PullPolicy, RType, Resources, Runtime};
+use dhow_core::spec::{CommandSpec, ImageSpec, Offline, PullPolicy, RType, Resources, Runtime};
 
 use crate::document::{Decoder, Fields, Kind, Node, choice, cpu, integer, list_of, size, text};
+
+pub(super) fn offline(decoder: &mut Decoder, node: &Node) -> Option<Offline> {
+    let allowed = [("wait", Offline::Wait), ("run", Offline::Run)];
+    choice(decoder, node, &allowed, &[])
+}
 
 pub(super) fn rtype(decoder: &mut Decoder, node: &Node) -> Option<RType> {
     let allowed = [

@@ -102,6 +102,8 @@ problem_codes! {
     ShuttingDown, "shutting_down", 503, NoLeader, "The server is shutting down";
     /// The disk of the server has no room.
     DiskFull, "disk_full", 503, Failed, "The disk of the server is full";
+    /// Nothing can be kept: the data directory was removed or moved.
+    StorageGone, "storage_gone", 503, Failed, "The data directory is gone";
     /// It may or may not have happened.
     OutcomeUnknown, "outcome_unknown", 504, Failed, "The outcome is not known";
     /// Another node had to answer and did not.

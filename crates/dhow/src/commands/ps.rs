@@ -1,11 +1,11 @@
 //! `dhow ps [DEPLOYMENT]`: replicas with node, revision, state, health, restarts, age.
 
 use dhow_core::ids::DeploymentName;
-use dhow_wire::{ReplicaStateName, ReplicaStatus};
+use dhow_wire::{ProblemCode, ReplicaStateName, ReplicaStatus};
 
 use super::target;
 use super::wait::yes_no;
-use crate::client::{Client, Request};
+use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 
@@ -37,13 +37,25 @@ pub struct Args {
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let request = Request::get(&["replicas"])
-        .query_if("deployment", args.deployment.as_ref())
-        .query_if("all", args.all.then_some(true))
-        .query_if("live", args.live.then_some(true));
-    let value = match args.live {
-        true => client.fetch_slow(request).await?,
-        false => client.fetch(request).await?,
+    let request = |consistency: Option<&str>| {
+        Request::get(&["replicas"])
+            .query_if("deployment", args.deployment.as_ref())
+            .query_if("all", args.all.then_some(true))
+            .query_if("live", args.live.then_some(true))
+            .query_if("consistency", consistency)
+    };
+    let answer = match args.live {
+        true => client.fetch_slow(request(None)).await,
+        false => client.fetch(request(None)).await,
+    };
+    let value = match answer {
+        Err(ClientError::Problem(problem)) if problem.code == ProblemCode::NoLeader.as_str() => {
+            output::note(
+                "the cluster has no leader: this is what the node that was asked knows, which may be old",
+            );
+            client.fetch(request(Some("stale"))).await?
+        }
+        answer => answer?,
     };
     if args.json {
         output::json(&value)?;

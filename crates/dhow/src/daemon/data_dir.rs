@@ -5,10 +5,14 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use dhow_server::api::socket_group;
+use dhow_server::storage::Storage;
 use rustix::fs::FlockOperation;
+use tokio_util::sync::CancellationToken;
 
 /// Of the directory: for its owner alone, and where the group is to get through to the socket.
 const OWN_MODE: u32 = 0o700;
@@ -21,8 +25,14 @@ const OF_OTHERS: u32 = 0o077;
 pub struct DataDir {
     path: PathBuf,
     socket: Option<PathBuf>,
-    _lock: File,
+    lock: Arc<File>,
 }
+
+/// Whoever holds this has the directory.
+const LOCK_FILE: &str = "daemon.lock";
+
+/// How often it is looked whether the directory is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl DataDir {
     /// Takes the directory. `socket` is the one file in it that others may see.
@@ -33,7 +43,7 @@ impl DataDir {
             .create(dir)
             .with_context(|| format!("the data directory {} cannot be made", dir.display()))?;
         secure(dir, socket_group())?;
-        let path = dir.join("daemon.lock");
+        let path = dir.join(LOCK_FILE);
         let mut options = OpenOptions::new();
         options
             .read(true)
@@ -63,7 +73,7 @@ impl DataDir {
         let opened = Self {
             path: dir.to_owned(),
             socket: socket.map(Path::to_owned),
-            _lock: lock,
+            lock: Arc::new(lock),
         };
         let closed = opened.close_entries()?;
         if !closed.is_empty() {
@@ -100,6 +110,35 @@ impl DataDir {
         closed.sort();
         Ok(closed)
     }
+
+    /// Looks again and again, until `cancel`, whether the path still leads to the directory that was opened, and says
+    /// so.
+    pub fn watch(&self, storage: Storage, cancel: CancellationToken) {
+        let (lock, path) = (Arc::clone(&self.lock), self.path.join(LOCK_FILE));
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+                let (lock, looked_at) = (Arc::clone(&lock), path.clone());
+                let looked = tokio::task::spawn_blocking(move || is_at(&lock, &looked_at)).await;
+                let is_gone = !looked.unwrap_or(true);
+                if !storage.set_gone(is_gone) {
+                    continue;
+                }
+                let dir = path.parent().unwrap_or(&path).display();
+                match is_gone {
+                    true => tracing::error!(
+                        %dir,
+                        "the data directory was removed or moved: nothing can be kept, and no change is taken. What \
+                         runs goes on; put the directory back, or restart the daemon to begin anew"
+                    ),
+                    false => tracing::warn!(%dir, "the data directory is back: changes are taken again"),
+                }
+            }
+        });
+    }
 }
 
 /// Sees that the directory is this user's, and that nobody else gets in.
@@ -134,6 +173,15 @@ fn secure(dir: &Path, group: Option<u32>) -> anyhow::Result<()> {
         tracing::warn!(dir = %shown, had, now, "the data directory was open to others and is closed to them");
     }
     Ok(())
+}
+
+/// Whether the path leads to the open file. A path that cannot be looked at for another reason is given time.
+fn is_at(lock: &File, path: &Path) -> bool {
+    match (lock.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(found)) => (open.dev(), open.ino()) == (found.dev(), found.ino()),
+        (Ok(_), Err(error)) => error.kind() != std::io::ErrorKind::NotFound,
+        (Err(_), _) => true,
+    }
 }
 
 #[cfg(test)]
@@ -209,5 +257,24 @@ mod tests {
             "{refused}"
         );
         assert!(!path.join("daemon.lock").exists());
+    }
+
+    #[test]
+    fn a_directory_that_was_taken_away_or_replaced_is_noticed() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("data");
+        let held = DataDir::open(&dir, None).unwrap();
+        let lock = dir.join(LOCK_FILE);
+        assert!(is_at(&held.lock, &lock));
+        let moved = base.path().join("moved");
+        fs::rename(&dir, &moved).unwrap();
+        assert!(!is_at(&held.lock, &lock), "it was moved");
+        fs::rename(&moved, &dir).unwrap();
+        assert!(is_at(&held.lock, &lock), "it is back");
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(!is_at(&held.lock, &lock), "it was removed");
+        let other = DataDir::open(&dir, None).unwrap();
+        assert!(!is_at(&held.lock, &lock), "another one stands there");
+        assert!(is_at(&other.lock, &lock));
     }
 }

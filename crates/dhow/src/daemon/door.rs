@@ -129,6 +129,7 @@ impl NodeDoor for LocalDoor {
                 name: replica.name,
                 machine: replica.machine,
                 image: replica.image,
+                waits: replica.waits,
             });
             Ok(present.collect())
         })

@@ -11,7 +11,7 @@ use dhow_driver::container::{BridgeConfig, ContainerConfig, ContainerDriver};
 use dhow_driver::driver::{Driver, error_chain};
 use dhow_driver::image::{Images, ImagesOptions};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
-use dhow_driver::shim::{ShimClient, ShimConfig};
+use dhow_driver::shim::{ShimClient, ShimConfig, strays};
 use dhow_driver::unavailable::UnavailableDriver;
 use dhow_wire::DaemonConfig;
 
@@ -42,6 +42,8 @@ impl Host {
 
     fn open_blocking(data_dir: &Path) -> anyhow::Result<Self> {
         let cgroups = Arc::new(CgroupHost::detect(&CgroupHost::parent_name(data_dir)));
+        let run_dirs = ["process", "container", "proxy/run"].map(|dir| data_dir.join(dir));
+        strays::report(&strays::sweep(&cgroups, &run_dirs));
         let shim = ShimClient::new(ShimConfig::new(data_dir.join("shim"), &cgroups));
         let shim = Arc::new(shim.context("replicas cannot be supervised here")?);
         let process = ProcessDriver::open(ProcessConfig {

@@ -18,6 +18,7 @@ use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeHandle, RuntimeView};
 use dhow_server::secrets::SecretBox;
+use dhow_server::storage::Storage;
 use dhow_wire::{DaemonConfig, RaftPeer};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,10 +41,11 @@ pub async fn start(
     node: NodeId,
     peers: &[RaftPeer],
     security: Security,
+    storage: Storage,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let clock: Arc<dyn Clock> = clock;
-    let server = Server::open(config, node, peers, &security, Arc::clone(&clock)).await?;
+    let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
     let tier = tier::open(config, &security, &clock, &view).await?;
@@ -80,7 +82,7 @@ pub async fn start(
         server_ids,
         end.clone(),
     ));
-    tasks.spawn(hand_over_when_drained(Arc::clone(&server.cluster), end.clone()));
+    tasks.spawn(hand_over_when_unfit(Arc::clone(&server.cluster), end.clone()));
     tasks.close();
     let info = node_info(config, NodeRole::Server);
     let cluster: Arc<dyn Cluster> = server.cluster;
@@ -135,6 +137,7 @@ impl Server {
         node: NodeId,
         peers: &[RaftPeer],
         security: &Security,
+        storage: Storage,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
         let own = peers.iter().find(|peer| peer.id == node.0);
@@ -150,10 +153,14 @@ impl Server {
         let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
         let first = options.peers.clone();
         let opened = runtime::open_raft(&config.data_dir, options).await;
-        let OpenedRaft { runtime: opened, log } = opened.with_context(|| {
+        let OpenedRaft {
+            runtime: mut opened,
+            log,
+        } = opened.with_context(|| {
             let dir = config.data_dir.display();
             format!("the state in {dir} cannot be opened")
         })?;
+        opened.options.storage = storage;
         let end = CancellationToken::new();
         let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
         let listening = listening.context("the other servers cannot be listened to")?;
@@ -298,6 +305,10 @@ impl PeerContact for Contact {
     }
 }
 
+/// How long after a write of the cluster's id did not succeed it is tried again: nothing else may ever happen in a
+/// cluster that waits for it.
+const FOUND_AGAIN: Duration = Duration::from_secs(1);
+
 /// Gives a new cluster its id where this server leads, and tells the channel which it is.
 pub(super) async fn found(
     input: InputSender,
@@ -314,6 +325,7 @@ pub(super) async fn found(
             let _ = cluster_id.set(Arc::clone(id));
             return;
         }
+        let mut is_refused = false;
         if leadership.is_here && state.term.0 == leadership.term {
             let bootstrap = ClusterCommand::Bootstrap {
                 cluster_id: format!("{:032x}", rand::random::<u128>()).into(),
@@ -321,11 +333,15 @@ pub(super) async fn found(
             };
             match input.write(Command::Cluster(bootstrap), None).await {
                 Ok(_) => continue,
-                Err(error) => tracing::debug!(%error, "the cluster has no id yet"),
+                Err(error) => {
+                    tracing::warn!(%error, "the cluster has no id yet; it is tried again");
+                    is_refused = true;
+                }
             }
         }
         let news = tokio::select! {
             () = end.cancelled() => return,
+            () = tokio::time::sleep(FOUND_AGAIN), if is_refused => Ok(()),
             news = leaderships.changed() => news,
             news = states.changed() => news,
         };
@@ -335,14 +351,16 @@ pub(super) async fn found(
     }
 }
 
-/// A leader that is drained lets another one lead: it is about to be stopped.
-async fn hand_over_when_drained(cluster: Arc<RaftCluster>, end: CancellationToken) {
+/// A leader that is drained, and is about to be stopped, lets another one lead; so does one that can keep nothing.
+async fn hand_over_when_unfit(cluster: Arc<RaftCluster>, end: CancellationToken) {
     let mut states = cluster.view.states();
     let mut leaderships = cluster.view.leaderships();
+    let mut storage = cluster.view.storage().changes();
     loop {
         let state = states.borrow_and_update().clone();
+        let is_gone = *storage.borrow_and_update();
         let drains = |id: NodeId| state.node(id).is_some_and(|node| node.is_draining());
-        if leaderships.borrow_and_update().is_here && drains(cluster.node) {
+        if leaderships.borrow_and_update().is_here && (drains(cluster.node) || is_gone) {
             let members = cluster.members();
             let others = members.iter().filter(|member| member.node != cluster.node);
             let mut fit =
@@ -355,6 +373,7 @@ async fn hand_over_when_drained(cluster: Arc<RaftCluster>, end: CancellationToke
             () = end.cancelled() => return,
             news = states.changed() => news,
             news = leaderships.changed() => news,
+            news = storage.changed() => news,
         };
         if waited.is_err() {
             return;

@@ -14,6 +14,7 @@ use dhow_server::log::store::StoreOptions;
 use dhow_server::peer_http::{NoPeers, PeerHttp};
 use dhow_server::runtime::{self, HeartbeatIngest, InputSender, OpenedRuntime, RuntimeView};
 use dhow_server::secrets::SecretBox;
+use dhow_server::storage::Storage;
 use dhow_wire::DaemonConfig;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +28,17 @@ const NODE: NodeId = NodeId(1);
 /// A local log leads as soon as it is open.
 const LEAD_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long after a first write did not succeed it is tried again.
+const WRITE_AGAIN: Duration = Duration::from_secs(1);
+
 /// Opens the state and waits until it can be written.
-pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Result<Plane> {
-    let opened = open(&config.data_dir).await?;
+pub async fn start(
+    config: &DaemonConfig,
+    storage: Storage,
+    clock: Arc<SystemClock>,
+) -> anyhow::Result<Plane> {
+    let mut opened = open(&config.data_dir).await?;
+    opened.options.storage = storage;
     let cancel = CancellationToken::new();
     let clock: Arc<dyn Clock> = clock;
     let options = with_sources(config, opened.options);
@@ -37,7 +46,15 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
     let (input, view) = (runtime.input(), runtime.view());
     lead(&view).await?;
     let first = write_first(config, &input, &view).await;
-    first.context("the cluster cannot be set up")?;
+    let later = first.err().map(|error| {
+        let error = error.as_ref() as &dyn std::error::Error;
+        tracing::error!(
+            error,
+            "this node cannot write what it is and has; it goes on with what it knows and tries again"
+        );
+        let (config, input, view) = (config.clone(), input.clone(), view.clone());
+        tokio::spawn(write_later(config, input, view, cancel.clone()))
+    });
     let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
     // A single node has no lease that could end: it is alive as long as this process is.
     let renew = Arc::new(|_: NodeId, _: u64| {});
@@ -61,7 +78,12 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
         session: Arc::new(session),
         secrets,
         beside: None,
-        rest: Box::pin(std::future::ready(())),
+        rest: Box::pin(async move {
+            if let Some(later) = later {
+                // It ends with the control plane; one that panicked has ended as well.
+                let _ = later.await;
+            }
+        }),
     })
 }
 
@@ -71,6 +93,20 @@ async fn lead(view: &RuntimeView) -> anyhow::Result<()> {
     let waited = tokio::time::timeout(LEAD_WITHIN, leads).await;
     waited.context("the control plane does not come up")??;
     Ok(())
+}
+
+/// Tries what a start could not write, a full disk for one, until it is written.
+async fn write_later(config: DaemonConfig, input: InputSender, view: RuntimeView, cancel: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(WRITE_AGAIN) => {}
+        }
+        match write_first(&config, &input, &view).await {
+            Ok(()) => return tracing::info!("this node has written what it is and has"),
+            Err(error) => tracing::debug!(%error, "this node cannot write yet what it is and has"),
+        }
+    }
 }
 
 /// A new cluster gets its id; the node says what it is and has.

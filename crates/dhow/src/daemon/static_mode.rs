@@ -24,6 +24,7 @@ use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
 use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
 use dhow_server::secrets::SecretBox;
 use dhow_server::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
+use dhow_server::storage::Storage;
 use dhow_wire::{DaemonConfig, StaticPeer};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -57,6 +58,7 @@ pub async fn start(
     peers: &[StaticPeer],
     timings: CopiedTimings,
     security: Security,
+    storage: Storage,
     clock: Arc<SystemClock>,
 ) -> anyhow::Result<Plane> {
     let own = peers.iter().find(|peer| peer.id == node.0);
@@ -74,7 +76,8 @@ pub async fn start(
         log,
         keeper,
     } = opened;
-    let options = with_sources(config, opened.options);
+    let mut options = with_sources(config, opened.options);
+    options.storage = storage;
     let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let desk = open_desk(&config.data_dir, &runtime.view(), &log).await?;
     let cluster = Arc::new(StaticCluster {
@@ -139,11 +142,12 @@ async fn open(
 
 async fn open_desk(data_dir: &Path, view: &RuntimeView, log: &CopiedLog) -> anyhow::Result<ScaleDesk> {
     let path = data_dir.join(STATIC_DIR).join("assignments.json");
-    let (view, log) = (view.clone(), log.clone());
+    let (storage, view, log) = (view.storage().clone(), view.clone(), log.clone());
     let options = DeskOptions {
         path: path.clone(),
         known_spec: Arc::new(move |key| known_spec(&view, key)),
         promised: Arc::new(move || log.promised()),
+        storage,
     };
     let opened = tokio::task::spawn_blocking(move || ScaleDesk::open(options));
     opened.await?.with_context(|| {

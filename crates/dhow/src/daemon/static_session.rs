@@ -43,6 +43,10 @@ impl Session for StaticSession {
         self.leader.pace()
     }
 
+    fn confirmed(&self) -> Option<watch::Receiver<bool>> {
+        Some(self.desk.confirmed())
+    }
+
     fn report_gap(&self) -> Duration {
         self.leader.report_gap()
     }

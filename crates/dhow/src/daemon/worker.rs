@@ -22,6 +22,8 @@ use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{self, ApiTls, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::keys::WorkerIdentity;
+use dhow_server::runtime::WriteError;
+use dhow_server::storage::Storage;
 use dhow_wire::grpc::KeepAlive;
 use dhow_wire::{ClusterMode, DaemonConfig};
 use tokio::sync::watch;
@@ -60,7 +62,9 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
     else {
         anyhow::bail!("this is no worker's configuration; this is a bug in Dhow");
     };
-    let _data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
+    let data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
+    let storage = Storage::default();
+    data_dir.watch(storage.clone(), cancel.clone());
     let dir = IdentityDir::open(config.worker_identity_dir())?;
     let routes = ways::routes(servers);
     let mut info = node_info(config, NodeRole::Worker);
@@ -88,6 +92,7 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
             identity: Arc::new(identity),
             dir: dir.clone(),
             token_file: token_file.as_deref(),
+            storage: storage.clone(),
         };
         match worker.serve(&cancel).await? {
             Ended::Cancelled => return Ok(()),
@@ -108,6 +113,7 @@ struct Worker<'a> {
     identity: Arc<WorkerIdentity>,
     dir: IdentityDir,
     token_file: Option<&'a str>,
+    storage: Storage,
 }
 
 impl Worker<'_> {
@@ -125,6 +131,7 @@ impl Worker<'_> {
             balancer: host.balancer.clone(),
             session: Arc::clone(&removable) as _,
             policy: self.config.policy.clone(),
+            returning: super::returning(&self.config.cluster)?,
         });
         let agent = agent.await.context("the agent cannot be started")?;
         let (end, handle) = (CancellationToken::new(), agent.handle());
@@ -203,12 +210,18 @@ impl Worker<'_> {
             .iter()
             .map(|server| server.address.as_str())
             .collect();
+        let storage = self.storage.clone();
         let worker = WorkerApi {
             node,
             door: Arc::new(LocalDoor::new(node, agent.clone(), host.images.clone())),
-            standing: Arc::new(move || match &*standing.borrow() {
-                Standing::Open { .. } => None,
-                other @ (Standing::Seeking { .. } | Standing::Unknown) => Some(other.to_string()),
+            standing: Arc::new(move || {
+                if storage.is_gone() {
+                    return Some(WriteError::StorageGone.to_string());
+                }
+                match &*standing.borrow() {
+                    Standing::Open { .. } => None,
+                    other @ (Standing::Seeking { .. } | Standing::Unknown) => Some(other.to_string()),
+                }
             }),
             servers: addresses.join(", ").into(),
             data_dir: Some(host.data_dir.clone()),

@@ -65,6 +65,7 @@ fn problem(refused: ScaleRefused) -> ApiProblem {
         | ScaleRefused::Names(_)
         | ScaleRefused::Role(_)
         | ScaleRefused::TooMany(_) => ApiProblem::invalid(detail),
+        ScaleRefused::StorageGone => ApiProblem::new(ProblemCode::StorageGone, detail),
         ScaleRefused::Disk { .. } => ApiProblem::new(ProblemCode::Internal, detail),
     }
 }

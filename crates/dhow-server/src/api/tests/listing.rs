@@ -169,6 +169,7 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
             name: state.replica_name(key).unwrap(),
             machine,
             image: None,
+            waits: false,
         }
     };
     let mut stray = on_node(0, |_| {});
@@ -196,6 +197,37 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
             .all(|replica| replica.live.as_deref() == Some("not there")),
         "{live:?}"
     );
+}
+
+#[tokio::test]
+async fn what_waits_for_a_servers_word_on_this_node_is_said() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world.get("/ready").await.json::<HealthDocument>();
+    let state = world.state();
+    let (key, replica) = state
+        .replicas
+        .iter()
+        .find(|(key, _)| key.slot.index == 1)
+        .unwrap();
+    world.door.set_replicas(vec![NodeReplica {
+        name: state.replica_name(key).unwrap(),
+        machine: replica.machine.clone(),
+        image: None,
+        waits: true,
+    }]);
+    let problem = world.get("/ready").await.problem(503);
+    let detail = problem.detail;
+    assert!(
+        detail.contains("these wait") && detail.contains("web"),
+        "{detail}"
+    );
+    let replicas: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    let said = |index: usize| (replicas[index].state.to_string(), replicas[index].message.clone());
+    assert_eq!(said(0), ("running".to_owned(), None));
+    let (state, message) = said(1);
+    assert_eq!(state, "pending");
+    assert!(message.unwrap().contains("waits until a server has confirmed"));
 }
 
 #[tokio::test]

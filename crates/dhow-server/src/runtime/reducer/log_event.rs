@@ -137,7 +137,14 @@ impl Reducer {
         self.leadership = leadership;
         self.publisher.lead(leadership);
         self.planning.stop();
-        let Some(leader) = leadership.leader.filter(|_| leadership.is_here) else {
+        self.begin_term()
+    }
+
+    /// Proposes the beginning of the term that this server leads, without which it does not plan. A log that does
+    /// not take it, because the disk is full or it is busy, is asked again until it does.
+    pub(super) fn begin_term(&mut self) -> Result<(), RuntimeFailure> {
+        self.begin_again = None;
+        let Some(leader) = self.leadership.leader.filter(|_| self.leadership.is_here) else {
             return Ok(());
         };
         let leader = NodeId(leader);

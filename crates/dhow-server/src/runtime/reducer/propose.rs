@@ -13,6 +13,10 @@ use crate::runtime::error::{RuntimeFailure, WriteError};
 use crate::runtime::event::Event;
 use crate::runtime::limits::{PLAN_CHUNK_BYTES, PLAN_CHUNK_COMMANDS};
 
+/// How long after the log did not take the beginning of a term it is proposed again: a disk that is full is looked at
+/// by people, and a queue that is full is soon empty.
+const BEGIN_AGAIN_MS: u64 = 1_000;
+
 impl Reducer {
     /// Proposes one command; whoever waits hears at once where the log does not take it.
     pub(super) fn propose(
@@ -78,6 +82,10 @@ impl Reducer {
     }
 
     fn hand_in(&mut self, entries: Vec<Bytes>, waiting: Waiting) -> Result<(), RuntimeFailure> {
+        if self.storage.is_gone() {
+            self.fail(waiting, WriteError::StorageGone);
+            return Ok(());
+        }
         let id = self.in_flight.next_id();
         match self.log.propose(id, entries) {
             Ok(()) => {
@@ -97,7 +105,11 @@ impl Reducer {
         match &waiting {
             Waiting::Plan => self.planning.part_ended(false),
             Waiting::Manifests { source, version } => self.refuse_manifests(source.clone(), *version, &error),
-            Waiting::Write(_) | Waiting::Report { .. } | Waiting::TermBegan => {}
+            Waiting::TermBegan => {
+                let at_ms = self.clock.monotonic_ms().saturating_add(BEGIN_AGAIN_MS);
+                self.begin_again = Some(self.clock.sleep_until_monotonic(at_ms));
+            }
+            Waiting::Write(_) | Waiting::Report { .. } => {}
         }
         waiting.fail(error);
     }

@@ -1,15 +1,19 @@
 //! What fails is told with its cause, and nothing hangs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use dhow_core::plan::Plan;
+use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::support::{DEADLINE_MS, Gate, Server, deploy, open, register, set_secret};
-use crate::log::store::{Entry, LogPosition};
-use crate::log::{Leadership, Log, LogEvent};
+use crate::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
+use crate::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, ProposeError};
 use crate::runtime::{RuntimeFailure, RuntimeLog, VolatileLog, WriteError, drain};
+use crate::storage::Storage;
 
 #[tokio::test]
 async fn a_planner_that_panics_stops_the_server_with_the_cause() {
@@ -136,5 +140,100 @@ async fn a_server_that_does_not_lead_says_who_does() {
         error.to_string(),
         "this server does not lead the cluster, node 2 does; send it there"
     );
+    assert!(server.stop().await.is_clean());
+}
+
+/// A log that does not take the first proposals.
+struct Refusing {
+    log: VolatileLog,
+    left: AtomicU32,
+}
+
+impl Log for Refusing {
+    fn propose(&self, id: ProposalId, entries: Vec<Bytes>) -> Result<(), ProposeError> {
+        let less = |left: u32| left.checked_sub(1);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => Err(ProposeError::Full),
+            Err(_) => self.log.propose(id, entries),
+        }
+    }
+
+    fn status(&self) -> LogStatus {
+        self.log.status()
+    }
+
+    fn read(&self, from: u64, max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
+        self.log.read(from, max_bytes)
+    }
+
+    fn newest_snapshot(&self) -> Result<Option<SnapshotReader>, StoreError> {
+        self.log.newest_snapshot()
+    }
+
+    fn begin_snapshot(&self, at: LogPosition) -> Result<SnapshotWriter, StoreError> {
+        self.log.begin_snapshot(at)
+    }
+
+    fn compact(&self, snapshot: SnapshotWriter) -> Result<(), StoreError> {
+        self.log.compact(snapshot)
+    }
+
+    fn install(&self, snapshot: SnapshotWriter) -> Result<(), StoreError> {
+        self.log.install(snapshot)
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ProposeError>> {
+        self.log.barrier()
+    }
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_term_is_proposed_until_the_log_takes_it() {
+    let (log, events) = VolatileLog::new(0);
+    let log = Refusing {
+        log,
+        left: AtomicU32::new(3),
+    };
+    let log = RuntimeLog {
+        log: Arc::new(log) as Arc<dyn Log>,
+        events,
+        applied: LogPosition::default(),
+        since_snapshot: 0,
+    };
+    let planned = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&planned);
+    let server = Server::start_volatile(|options| {
+        options.log = Some(log);
+        options.planner = Arc::new(move |_, _, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Plan::default()
+        });
+    });
+    let mut leaderships = server.handle.view().leaderships();
+    leaderships.wait_for(|now| now.is_here).await.unwrap();
+    while server.state().term.0 == 0 {
+        server.clock.advance(1_000);
+        tokio::task::yield_now().await;
+    }
+    server.write(set_secret(1)).await.unwrap();
+    while planned.load(Ordering::Relaxed) == 0 {
+        server.clock.advance(1_000);
+        tokio::task::yield_now().await;
+    }
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_server_whose_directory_is_gone_takes_no_change_and_goes_on_when_it_is_back() {
+    let storage = Storage::default();
+    let server = Server::start_volatile(|options| options.storage = storage.clone());
+    server.write(set_secret(1)).await.unwrap();
+    assert!(storage.set_gone(true));
+    let error = server.write(set_secret(2)).await.unwrap_err();
+    assert_eq!(error.code().status(), 503, "{error}");
+    assert!(error.to_string().contains("data directory"), "{error}");
+    assert!(server.handle.view().storage().is_gone());
+    assert!(storage.set_gone(false));
+    server.write(set_secret(2)).await.unwrap();
     assert!(server.stop().await.is_clean());
 }
