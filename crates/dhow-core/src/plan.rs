@@ -14,6 +14,7 @@ mod refresh;
 mod removal;
 mod report;
 mod service;
+mod settings;
 mod settled;
 mod slots;
 mod summary;

@@ -85,13 +85,25 @@ impl Form {
 
 /// Structs that have grown since form 1, by name, with the number of fields that they had. Names of types are
 /// unique among all that is stored.
-const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[("Replica", 6), ("State", 20)];
+const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
+    ("Deployment", 7),
+    ("GenerationInfo", 3),
+    ("NodeInfo", 7),
+    ("Replica", 6),
+    ("Service", 19),
+    ("State", 20),
+];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[("ClusterCommand", "TermBegan", 1)];
 
 /// Enums that have grown since form 1, with the number of cases that they had.
-const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[("ClusterCommand", 10)];
+const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[
+    ("ClusterCommand", 10),
+    ("PlanCommand", 10),
+    ("ReplicaEvent", 11),
+    ("Stale", 8),
+];
 
 impl State {
     /// The form in which this state is stored and hashed.

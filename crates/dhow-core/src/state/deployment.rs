@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, Vector};
 use serde::{Deserialize, Serialize};
 
+use super::completed::CompletedWork;
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId, ServiceName};
 use crate::spec::DeploymentSpec;
 use crate::time::ClusterTime;
@@ -80,6 +81,9 @@ pub struct Deployment {
     pub services: OrdMap<ServiceName, ServiceId>,
     /// Brought by a set of signed manifests: it goes when a newer set no longer has it.
     pub from_manifests: bool,
+    /// What its jobs have done, by service, the newest [`State::HISTORY_MAX`](super::State::HISTORY_MAX) specs of each.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub completed: OrdMap<ServiceName, Vector<Arc<CompletedWork>>>,
 }
 
 impl Deployment {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::Trial;
 use crate::ids::NodeId;
 use crate::replica::{Machine, ReplicaState};
 use crate::spec::TimeSpan;
@@ -27,6 +28,9 @@ pub struct Replica {
     /// When its present process was started, as far as this was told since servers note it.
     #[serde(default)]
     pub started: Option<ClusterTime>,
+    /// Its attempt at settings that are to come.
+    #[serde(default)]
+    pub trial: Option<Trial>,
 }
 
 impl Replica {

@@ -6,8 +6,10 @@ use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use super::ended::EndedReplica;
+use super::replica::Replica;
+use super::settings::{NextSettings, Trial};
 use crate::amount::Amount;
-use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, Slot, Template};
+use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, SettingsId, Slot, Template};
 use crate::spec::{RType, ServiceSpec};
 use crate::time::ClusterTime;
 
@@ -19,6 +21,9 @@ pub struct GenerationInfo {
     pub spec: Arc<ServiceSpec>,
     /// What one replica of each role reserves, by role.
     pub demands: Arc<[Amount]>,
+    /// What is to count in place of `spec`, and runs the same.
+    #[serde(default)]
+    pub next: Option<NextSettings>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +64,9 @@ pub struct Service {
     pub ended: Vector<Arc<EndedReplica>>,
     /// Slots of a job that are done and whose replicas were forgotten with their node.
     pub done: OrdSet<Slot>,
+    /// The last settings that its replicas were told to try.
+    #[serde(default)]
+    pub settings: SettingsId,
 }
 
 impl Service {
@@ -134,6 +142,17 @@ impl Service {
             .spec()
             .is_some_and(|spec| spec.has_named_storage() && spec.rtype != RType::System);
         binds.then(|| self.volumes.get(&slot).copied()).flatten()
+    }
+
+    /// The settings that a replica was told to try, with its attempt, where both are still of its generation.
+    pub fn trial<'a>(
+        &'a self,
+        generation: Generation,
+        replica: &'a Replica,
+    ) -> Option<(&'a NextSettings, &'a Trial)> {
+        let next = self.info(generation)?.next.as_ref()?;
+        let trial = replica.trial.as_ref()?;
+        (trial.settings == next.id).then_some((next, trial))
     }
 
     /// Whether a generation runs the same thing as the target.

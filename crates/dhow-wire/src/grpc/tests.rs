@@ -39,6 +39,7 @@ fn replica(
             generation: Generation(generation),
         },
         spec: Arc::clone(spec),
+        next: None,
     }
 }
 
@@ -237,6 +238,7 @@ fn a_node_arrives_as_it_said() {
             memory_bytes: 1 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);
     assert!(from_node_info(proto::NodeInfo::default()).is_err());

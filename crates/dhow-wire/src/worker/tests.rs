@@ -333,6 +333,7 @@ fn some_assignment() -> impl Strategy<Value = ScaleAssignment> {
         role,
         indices,
         generation,
+        tries: generation,
     })
 }
 
