@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
 use dhow_core::ids::{
-    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, Term,
+    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, SettingsId,
+    Term,
 };
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::{Machine, ReplicaEvent};
@@ -77,6 +78,13 @@ fn an_assignment_arrives_as_it_was_sent() {
                 replicas: vec![
                     replica("web", "default", 0, 1, &old),
                     replica("web", "default", 4, 1, &old),
+                    DispatchedReplica {
+                        next: Some(DispatchedSettings {
+                            id: SettingsId(3),
+                            spec: Arc::clone(&new),
+                        }),
+                        ..replica("web", "default", 1, 1, &old)
+                    },
                     replica("web", "default", 0, 2, &new),
                     replica("web", "spare", 7, 2, &new),
                 ],
@@ -151,6 +159,7 @@ fn bad_names_and_specs_are_named() {
                     generation: 1,
                     indices: vec![0],
                     spec_json: spec_json.to_vec(),
+                    next: None,
                 }],
             }],
         })
