@@ -10,10 +10,10 @@ mod reporting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::mirror::digest_of;
-use dhow_core::spec::ServiceSpec;
+use dhow_core::replica::ReplicaEvent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::highest::{HighestFile, Verdict};
 use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::present::PresentReplica;
-use crate::runner::{Beginning, Context, Happening, Runner, Wish};
+use crate::runner::{Assigned, Beginning, Context, Happening, Runner, Wish};
 use beat::Beat;
 use confirmation::Confirmation;
 use reporting::{Poll, Reporting};
@@ -63,7 +63,7 @@ pub struct Keeper {
     /// Likewise.
     highest: Option<HighestFile>,
     runners: BTreeMap<ReplicaName, RunnerHandle>,
-    assigned: BTreeMap<ReplicaName, Arc<ServiceSpec>>,
+    assigned: BTreeMap<ReplicaName, Assigned>,
     reporting: Reporting,
     poll: Poll,
     told: Told,
@@ -138,6 +138,11 @@ impl Keeper {
                     {
                         break Err(error);
                     }
+                    if self.reporting.has_told_all()
+                        && let Err(error) = self.tell_passed_again().await
+                    {
+                        break Err(error);
+                    }
                 }
                 update = self.poll.answered() => {
                     if let Some(update) = self.poll.take(update)
@@ -174,19 +179,23 @@ impl Keeper {
         let confirmed = self.ledger.as_ref().and_then(Ledger::confirmed_boot);
         self.confirmation.begin(confirmed, found.values());
         for (name, tracked) in known {
-            let wish = match &tracked.spec {
-                Some(spec) if self.confirmation.is_needed_for(spec) => {
+            let assigned = tracked.spec.as_ref().map(|spec| Assigned {
+                spec: Arc::clone(spec),
+                next: tracked.next.clone(),
+            });
+            if let Some(assigned) = &assigned {
+                self.assigned.insert(name.clone(), assigned.clone());
+            }
+            let wish = match assigned {
+                Some(assigned) if self.confirmation.is_needed_for(&assigned.spec) => {
                     if !tracked.machine.state.is_ended() {
                         self.waiting.insert(name.clone());
                     }
-                    Wish::Confirmed(Arc::clone(spec))
+                    Wish::Confirmed(assigned)
                 }
-                Some(spec) => Wish::Run(Arc::clone(spec)),
+                Some(assigned) => Wish::Run(assigned),
                 None => Wish::Undecided,
             };
-            if let Some(spec) = &tracked.spec {
-                self.assigned.insert(name.clone(), Arc::clone(spec));
-            }
             let found = found.remove(&name).map(|found| (found.driver, found.status));
             self.begin(name, wish, |name, wish| Beginning {
                 name,
@@ -194,6 +203,8 @@ impl Keeper {
                 spec: tracked.spec,
                 ports: tracked.ports,
                 machine: tracked.machine,
+                next: tracked.next,
+                passed: tracked.passed,
                 found,
             });
         }
@@ -205,6 +216,8 @@ impl Keeper {
                 spec: None,
                 ports: Vec::new(),
                 machine: Default::default(),
+                next: None,
+                passed: None,
                 found: Some((found.driver, found.status)),
             });
         }
@@ -254,14 +267,16 @@ impl Keeper {
         self.runners.insert(name, RunnerHandle { wish: sender, task });
     }
 
-    fn begin_new(&mut self, name: ReplicaName, spec: Arc<ServiceSpec>) {
+    fn begin_new(&mut self, name: ReplicaName, assigned: Assigned) {
         self.context.last_words.forget(&name);
-        self.begin(name, Wish::Run(Arc::clone(&spec)), |name, wish| Beginning {
+        self.begin(name, Wish::Run(assigned.clone()), |name, wish| Beginning {
             name,
             wish,
-            spec: Some(spec),
+            spec: Some(assigned.spec),
             ports: Vec::new(),
             machine: Default::default(),
+            next: assigned.next,
+            passed: None,
             found: None,
         });
     }
@@ -282,11 +297,19 @@ impl Keeper {
                         machine: Some(machine),
                     }
                 }
-                Happening::Track { name, spec, ports } => Record::Track {
+                Happening::Track {
+                    name,
+                    spec,
+                    ports,
+                    next,
+                    passed,
+                } => Record::Track {
                     name,
                     spec: Some(spec),
                     ports,
                     machine: None,
+                    next,
+                    passed,
                 },
                 Happening::Gone { name } => {
                     gone.push(name.clone());
@@ -301,11 +324,36 @@ impl Keeper {
         Ok(())
     }
 
+    /// An account of all replicas does not have what each has passed, and may have gone in place of the word of it.
+    async fn tell_passed_again(&mut self) -> Result<(), AgentError> {
+        let Some(ledger) = &self.ledger else {
+            return Ok(());
+        };
+        let passed = ledger.replicas().iter().filter_map(|(name, tracked)| {
+            let tried = tracked.next.as_ref().map(|next| next.id);
+            let settings = tracked.passed.filter(|passed| Some(*passed) == tried)?;
+            Some((name.clone(), settings, tracked.machine.clone()))
+        });
+        let numbered = passed.zip(ledger.seq().saturating_add(1)..);
+        let records: Vec<Record> = numbered
+            .map(|((name, settings, machine), seq)| Record::Event {
+                seq,
+                name,
+                event: ReplicaEvent::SettingsPassed { settings },
+                machine: Some(machine),
+            })
+            .collect();
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.write(records).await
+    }
+
     async fn take_gone(&mut self, name: &ReplicaName) {
         self.runners.remove(name);
-        if let Some(spec) = self.assigned.get(name).cloned() {
+        if let Some(assigned) = self.assigned.get(name).cloned() {
             // It was asked for again while it was ending.
-            self.begin_new(name.clone(), spec);
+            self.begin_new(name.clone(), assigned);
         }
         let key = name.service_key();
         if !self.runners.keys().any(|known| known.service_key() == key) {
@@ -371,7 +419,10 @@ impl Keeper {
         for change in update.changes {
             match change {
                 DispatchChange::Set { service, replicas } => {
-                    let wanted = replicas.into_iter().map(|replica| (replica.name, replica.spec));
+                    let wanted = replicas.into_iter().map(|replica| {
+                        let DispatchedReplica { name, spec, next } = replica;
+                        (name, Assigned { spec, next })
+                    });
                     self.set(&service, wanted.collect());
                     named.insert(service);
                 }
@@ -396,7 +447,7 @@ impl Keeper {
     }
 
     /// Makes the runners of one service those that are wanted.
-    fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Arc<ServiceSpec>>) {
+    fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Assigned>) {
         self.assigned.retain(|name, _| name.service_key() != *service);
         for (name, runner) in &self.runners {
             if name.service_key() == *service && !wanted.contains_key(name) {
@@ -407,13 +458,13 @@ impl Keeper {
                 });
             }
         }
-        for (name, spec) in wanted {
-            self.assigned.insert(name.clone(), Arc::clone(&spec));
+        for (name, assigned) in wanted {
+            self.assigned.insert(name.clone(), assigned.clone());
             match self.runners.get(&name) {
                 Some(runner) => {
-                    runner.wish.send_if_modified(|wish| take_wish(wish, &spec));
+                    runner.wish.send_if_modified(|wish| take_wish(wish, &assigned));
                 }
-                None => self.begin_new(name, spec),
+                None => self.begin_new(name, assigned),
             }
         }
     }
@@ -459,12 +510,12 @@ impl Keeper {
 }
 
 /// Whether the wish has become another one. One that is ending is not called back.
-fn take_wish(wish: &mut Wish, spec: &Arc<ServiceSpec>) -> bool {
+fn take_wish(wish: &mut Wish, assigned: &Assigned) -> bool {
     match wish {
         Wish::Stop => false,
-        Wish::Run(known) if Arc::ptr_eq(known, spec) || *known == *spec => false,
+        Wish::Run(known) if *known == *assigned => false,
         Wish::Run(_) | Wish::Confirmed(_) | Wish::Undecided => {
-            *wish = Wish::Run(Arc::clone(spec));
+            *wish = Wish::Run(assigned.clone());
             true
         }
     }

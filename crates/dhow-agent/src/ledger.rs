@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dhow_core::ids::ReplicaName;
+use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::ids::{ReplicaName, SettingsId};
 use dhow_core::replica::{Machine, ReplicaEvent};
 use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::PortBinding;
@@ -31,6 +32,9 @@ pub struct Tracked {
     pub spec: Option<Arc<ServiceSpec>>,
     pub ports: Vec<PortBinding>,
     pub machine: Machine,
+    /// Settings that it tries, and the last ones that it has passed.
+    pub next: Option<DispatchedSettings>,
+    pub passed: Option<SettingsId>,
 }
 
 /// An event that is not known to be durable at the control plane.
@@ -173,10 +177,13 @@ impl Account {
                 spec,
                 ports,
                 machine,
+                next,
+                passed,
             } => {
                 let tracked = self.replicas.entry(name).or_default();
                 tracked.spec = spec.or(tracked.spec.take());
                 tracked.ports = ports;
+                (tracked.next, tracked.passed) = (next, passed);
                 if let Some(machine) = machine {
                     tracked.machine = machine;
                 }
@@ -223,6 +230,8 @@ impl Account {
             spec: tracked.spec.clone(),
             ports: tracked.ports.clone(),
             machine: Some(tracked.machine.clone()),
+            next: tracked.next.clone(),
+            passed: tracked.passed,
         });
         let pending = self.pending.iter().map(|pending| Record::Event {
             seq: pending.seq,

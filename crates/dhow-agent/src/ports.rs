@@ -12,6 +12,27 @@ use dhow_driver::driver::PortBinding;
 /// one that is given out and not listened on yet.
 const TRIES_MAX: u32 = 256;
 
+/// What a running replica has under another spec that runs the same: a container listens on the spec's own ports, a
+/// host program goes on with those that it was given.
+pub fn under(given: &[PortBinding], spec: &ServiceSpec) -> Vec<PortBinding> {
+    let ports = spec.endpoints.iter().filter_map(|endpoint| {
+        let target_port = endpoint.target_port();
+        let host_port = match spec.runtime() {
+            Runtime::Container => target_port,
+            Runtime::Process => {
+                let mut given = given.iter();
+                given.find(|known| known.endpoint == endpoint.name)?.host_port
+            }
+        };
+        Some(PortBinding {
+            endpoint: endpoint.name.clone(),
+            host_port,
+            target_port,
+        })
+    });
+    ports.collect()
+}
+
 /// Ports that are given out, also those that nobody listens on at the moment; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {

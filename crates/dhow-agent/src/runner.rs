@@ -6,13 +6,15 @@
 
 mod start;
 mod stop;
+mod trial;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::ids::{NodeId, ReplicaName, SettingsId};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
 use dhow_core::spec::{Policy, ServiceSpec};
 use dhow_driver::driver::{self, Driver, ExitKind, PortBinding, ReplicaStatus, UnknownExit};
@@ -55,9 +57,18 @@ pub enum Happening {
         name: ReplicaName,
         spec: Arc<ServiceSpec>,
         ports: Vec<PortBinding>,
+        next: Option<DispatchedSettings>,
+        passed: Option<SettingsId>,
     },
     /// Nothing of it is left here, and its runner has ended.
     Gone { name: ReplicaName },
+}
+
+/// What a replica is to run, and the settings that it is to try beside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assigned {
+    pub spec: Arc<ServiceSpec>,
+    pub next: Option<DispatchedSettings>,
 }
 
 /// What is wished of a replica.
@@ -65,9 +76,9 @@ pub enum Happening {
 pub enum Wish {
     /// It was found, and nobody has said yet what is to become of it: watch it, and start nothing.
     Undecided,
-    Run(Arc<ServiceSpec>),
+    Run(Assigned),
     /// It ran before the host was started again, and may run elsewhere by now: start it once that is known.
-    Confirmed(Arc<ServiceSpec>),
+    Confirmed(Assigned),
     /// For good: the name is not used again.
     Stop,
 }
@@ -77,7 +88,11 @@ pub struct Runner {
     context: Arc<Context>,
     name: ReplicaName,
     wish: channel::Receiver<Wish>,
+    /// What counts.
     spec: Option<Arc<ServiceSpec>>,
+    /// What it tries beside, and the last settings that it has passed.
+    next: Option<DispatchedSettings>,
+    passed: Option<SettingsId>,
     ports: Vec<PortBinding>,
     machine: Machine,
     /// The one that has it, or that will.
@@ -91,6 +106,8 @@ pub struct Beginning {
     pub spec: Option<Arc<ServiceSpec>>,
     pub ports: Vec<PortBinding>,
     pub machine: Machine,
+    pub next: Option<DispatchedSettings>,
+    pub passed: Option<SettingsId>,
     /// The driver that has it already, where one does, and what it says.
     pub found: Option<(Arc<dyn Driver>, ReplicaStatus)>,
 }
@@ -104,6 +121,8 @@ impl Runner {
             spec,
             ports,
             machine,
+            next,
+            passed,
             found,
         } = beginning;
         context.ports.restore(&ports);
@@ -117,6 +136,8 @@ impl Runner {
             name,
             wish,
             spec,
+            next,
+            passed,
             ports,
             machine,
             driver,
@@ -130,9 +151,13 @@ impl Runner {
             let wish = self.wish.borrow_and_update().clone();
             match wish {
                 Wish::Stop => return self.end_for_good().await,
-                Wish::Run(spec) => self.spec = Some(spec),
-                Wish::Confirmed(spec) => {
-                    self.spec = Some(spec);
+                Wish::Run(assigned) => {
+                    self.spec = Some(assigned.spec);
+                    self.next = assigned.next;
+                }
+                Wish::Confirmed(assigned) => {
+                    self.spec = Some(assigned.spec);
+                    self.next = assigned.next;
                     if !matches!(self.machine.state, ReplicaState::Running | ReplicaState::Stopping) {
                         self.wish_changed().await;
                         continue;
@@ -208,6 +233,26 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// The spec whose check decides and whose ports are served: with settings that it has passed, else what counts.
+    fn deciding(&self) -> Option<Arc<ServiceSpec>> {
+        match &self.next {
+            Some(next) if Some(next.id) == self.passed => Some(Arc::clone(&next.spec)),
+            Some(_) | None => self.spec.clone(),
+        }
+    }
+
+    /// Has it written down what the replica is made from and goes by.
+    async fn track(&self, spec: &Arc<ServiceSpec>) {
+        self.tell(Happening::Track {
+            name: self.name.clone(),
+            spec: Arc::clone(spec),
+            ports: self.ports.clone(),
+            next: self.next.clone(),
+            passed: self.passed,
+        })
+        .await;
     }
 
     /// Moves the machine, and tells the keeper.

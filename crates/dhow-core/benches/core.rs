@@ -71,6 +71,7 @@ fn nodes(state: &mut State, count: u64) {
                 memory_bytes: 256 << 30,
             },
             runs_replicas: true,
+            tries_settings: false,
         };
         apply(
             state,

@@ -12,7 +12,7 @@ pub use outcome::{Missing, Outcome, Refused, Stale};
 
 use crate::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleName, ServiceId,
-    ServiceName, Slot, Term,
+    ServiceName, SettingsId, Slot, Term,
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::spec::DeploymentSpec;
@@ -260,6 +260,19 @@ pub enum PlanCommand {
     CronFired {
         service: ServiceId,
         scheduled_unix_secs: i64,
+    },
+    /// Replicas try the settings that are to come, beside those that count.
+    TrySettings {
+        service: ServiceId,
+        generation: Generation,
+        settings: SettingsId,
+        replicas: Vec<ReplicaKey>,
+    },
+    /// Every replica has passed them: they count from now on.
+    AdoptSettings {
+        service: ServiceId,
+        generation: Generation,
+        settings: SettingsId,
     },
 }
 

@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{Generation, NodeId, ReplicaName, Revision, RoleId, ServiceId, ServiceKey, Term};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{
+    Generation, NodeId, ReplicaKey, ReplicaName, Revision, RoleId, ServiceId, ServiceKey, SettingsId, Term,
+};
 use crate::spec::ServiceSpec;
 use crate::state::{Assigned, AssignmentChange, State};
 
@@ -39,6 +43,16 @@ pub struct DispatchedReplica {
     pub name: ReplicaName,
     /// As `ServiceSpec::for_role` gives it; one value for all replicas of a generation and role.
     pub spec: Arc<ServiceSpec>,
+    /// What it tries beside `spec`.
+    pub next: Option<DispatchedSettings>,
+}
+
+/// Settings that a replica tries, and takes for its own once it has passed them. Agents keep them in their ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DispatchedSettings {
+    pub id: SettingsId,
+    /// The spec as it will be, for the same role.
+    pub spec: Arc<ServiceSpec>,
 }
 
 /// What a node has to be told that has seen everything up to `last`, or nothing yet. None where there is no news.
@@ -67,17 +81,29 @@ pub fn dispatch_since(state: &State, node: NodeId, last: Option<Revision>) -> Op
     })
 }
 
-type Specs = BTreeMap<(ServiceId, Generation, RoleId), Arc<ServiceSpec>>;
+/// By service, generation, role, and whether it is the one that is to come.
+type Specs = BTreeMap<(ServiceId, Generation, RoleId, bool), Arc<ServiceSpec>>;
 
 fn set_of(state: &State, id: ServiceId, assigned: &Assigned, specs: &mut Specs) -> Option<DispatchChange> {
     let service = state.service(id)?;
     let replicas = assigned.replicas.iter().filter_map(|replica| {
         let role = service.role(replica.slot.role)?;
         let info = service.info(replica.generation)?;
-        let key = (id, replica.generation, replica.slot.role);
-        let spec = specs
-            .entry(key)
-            .or_insert_with(|| Arc::new(info.spec.for_role(role)));
+        let mut spec_of = |is_next: bool, spec: &Arc<ServiceSpec>| {
+            let key = (id, replica.generation, replica.slot.role, is_next);
+            let made = specs.entry(key);
+            Arc::clone(made.or_insert_with(|| Arc::new(spec.for_role(role))))
+        };
+        let known = state.replicas.get(&ReplicaKey {
+            service: id,
+            slot: replica.slot,
+            generation: replica.generation,
+        });
+        let trial = known.and_then(|known| service.trial(replica.generation, known));
+        let next = trial.map(|(next, _)| DispatchedSettings {
+            id: next.id,
+            spec: spec_of(true, &next.spec),
+        });
         Some(DispatchedReplica {
             name: ReplicaName {
                 deployment: service.key.deployment.clone(),
@@ -86,7 +112,8 @@ fn set_of(state: &State, id: ServiceId, assigned: &Assigned, specs: &mut Specs) 
                 index: replica.slot.index,
                 generation: replica.generation,
             },
-            spec: Arc::clone(spec),
+            spec: spec_of(false, &info.spec),
+            next,
         })
     });
     Some(DispatchChange::Set {

@@ -141,7 +141,9 @@ fn note(run: &mut DryRun, copy: &State, spec: &DeploymentSpec, command: &PlanCom
         | PlanCommand::MarkStable { .. }
         | PlanCommand::Fail { .. }
         | PlanCommand::DrainFinished { .. }
-        | PlanCommand::CronFired { .. } => {}
+        | PlanCommand::CronFired { .. }
+        | PlanCommand::TrySettings { .. }
+        | PlanCommand::AdoptSettings { .. } => {}
     }
 }
 

@@ -53,6 +53,10 @@ number_id! {
     Template(u32)
 }
 number_id! {
+    /// Settings of a service that running replicas are told to try before they count, counted by the service.
+    SettingsId(u32)
+}
+number_id! {
     /// A service inside the state, given at its first deployment. Short, so that a replica's key is.
     ServiceId(u32)
 }

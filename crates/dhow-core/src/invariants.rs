@@ -172,6 +172,16 @@ fn check_services(state: &State, found: &mut Found) {
         found.expect(newest == Some(service.target), || {
             format!("{}'s target is not its newest", service.key)
         });
+        let counted = service.generations.values().filter_map(|info| info.next.as_ref());
+        for next in counted {
+            let same = service.generations.values().any(|info| {
+                let own = info.next.as_ref().is_some_and(|own| own.id == next.id);
+                own && !info.spec.rolls_into(&next.spec)
+            });
+            found.expect(same && next.id <= service.settings, || {
+                format!("{} has settings to come that are not its own", service.key)
+            });
+        }
         let known = state
             .deployment(&service.key.deployment)
             .is_some_and(|deployment| deployment.services.get(&service.key.service) == Some(id));

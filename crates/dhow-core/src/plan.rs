@@ -15,6 +15,7 @@ mod refresh;
 mod removal;
 mod report;
 mod service;
+mod settings;
 mod settled;
 mod slots;
 mod summary;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use backoff::backoff_delay;
 pub use table::{Illegal, step};
 
+use crate::ids::SettingsId;
 use crate::spec::{RestartPolicy, RestartSpec, ServiceSpec};
 
 /// Where a replica is in its life.
@@ -138,6 +139,10 @@ pub enum ReplicaEvent {
     Adopted { pid: u32 },
     /// Its node cannot be reached.
     NodeLost,
+    /// It has passed settings that it was told to try.
+    SettingsPassed { settings: SettingsId },
+    /// It does not pass them for now; what counted before goes on to count.
+    SettingsFailed { settings: SettingsId, message: Arc<str> },
 }
 
 /// The kinds of event, for the table of what is legal.
@@ -154,10 +159,12 @@ pub enum EventKind {
     StopBegan,
     Adopted,
     NodeLost,
+    SettingsPassed,
+    SettingsFailed,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::PullBegan,
         Self::StartBegan,
         Self::Started,
@@ -169,6 +176,8 @@ impl EventKind {
         Self::StopBegan,
         Self::Adopted,
         Self::NodeLost,
+        Self::SettingsPassed,
+        Self::SettingsFailed,
     ];
 }
 
@@ -186,6 +195,8 @@ impl ReplicaEvent {
             Self::StopBegan => EventKind::StopBegan,
             Self::Adopted { .. } => EventKind::Adopted,
             Self::NodeLost => EventKind::NodeLost,
+            Self::SettingsPassed { .. } => EventKind::SettingsPassed,
+            Self::SettingsFailed { .. } => EventKind::SettingsFailed,
         }
     }
 }

@@ -4,12 +4,14 @@
 mod agent;
 mod api_tokens;
 mod cluster;
+mod completed;
 mod deployment;
 mod node;
 mod plan;
 mod replicas;
 mod rollout;
 mod service;
+mod settings;
 mod sources;
 mod worker_cas;
 

@@ -86,11 +86,13 @@ impl Form {
 /// Structs that have grown since form 1, by name, with the number of fields that they had. Names of types are
 /// unique among all that is stored.
 const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
-    ("State", 20),
-    ("Node", 12),
     ("Deployment", 7),
-    ("Service", 19),
+    ("GenerationInfo", 3),
+    ("Node", 12),
+    ("NodeInfo", 7),
     ("Replica", 6),
+    ("Service", 19),
+    ("State", 20),
 ];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
@@ -101,8 +103,14 @@ const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[
 ];
 
 /// Enums that have grown since form 1, with the number of cases that they had.
-const VARIANTS_OF_FORM_ONE: &[(&str, usize)] =
-    &[("ClusterCommand", 10), ("NodeCommand", 6), ("StopReason", 7)];
+const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[
+    ("ClusterCommand", 10),
+    ("NodeCommand", 6),
+    ("PlanCommand", 10),
+    ("ReplicaEvent", 11),
+    ("Stale", 8),
+    ("StopReason", 7),
+];
 
 impl State {
     /// The form in which this state is stored and hashed.

@@ -24,6 +24,7 @@ fn cluster(nodes: u64) -> Lab {
                 memory_bytes: 8 << 30,
             },
             runs_replicas: true,
+            tries_settings: false,
         };
         lab.add_node(NodeId(id), info).expect("a new node is taken");
     }

@@ -67,6 +67,9 @@ pub struct Reporting {
     not_before: Option<Instant>,
     beat: Option<Call<bool>>,
     known: bool,
+    /// The report under way is an account of everything.
+    is_inventory: bool,
+    told_all: bool,
 }
 
 impl Reporting {
@@ -79,6 +82,8 @@ impl Reporting {
             not_before: None,
             beat: None,
             known: false,
+            is_inventory: false,
+            told_all: false,
         }
     }
 
@@ -93,6 +98,7 @@ impl Reporting {
             return;
         }
         let Some(body) = self.body(ledger) else { return };
+        self.is_inventory = matches!(body, ReportBody::Inventory { .. });
         let gap = self.session.report_gap();
         self.not_before = (!gap.is_zero()).then(|| Instant::now() + gap);
         let report = Report {
@@ -162,6 +168,11 @@ impl Reporting {
         }
     }
 
+    /// Whether an account of everything has been taken since this was last asked.
+    pub fn has_told_all(&mut self) -> bool {
+        std::mem::take(&mut self.told_all)
+    }
+
     /// Takes an answer, and gives what of it belongs into the ledger.
     pub fn take(&mut self, answer: Answer) -> Option<Record> {
         match answer {
@@ -198,6 +209,7 @@ impl Reporting {
                 inventory_wanted,
             } => {
                 self.known |= !inventory_wanted;
+                self.told_all |= self.is_inventory && !inventory_wanted;
                 self.next = match inventory_wanted {
                     true => Next::Inventory,
                     false => Next::Events { after: seq },

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use dhow_core::ids::ReplicaName;
+use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::ids::{ReplicaName, SettingsId};
 use dhow_core::replica::{Machine, ReplicaEvent};
 use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::PortBinding;
@@ -34,6 +35,12 @@ pub enum Record {
         ports: Vec<PortBinding>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<Machine>,
+        /// Settings that it tries.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<DispatchedSettings>,
+        /// The last ones that it has passed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passed: Option<SettingsId>,
     },
     /// What happened to one, and what it is after it.
     Event {

@@ -20,6 +20,8 @@ fn track(index: u32) -> Record {
         spec: Some(Arc::new(ServiceSpec::default())),
         ports: Vec::new(),
         machine: None,
+        next: None,
+        passed: None,
     }
 }
 

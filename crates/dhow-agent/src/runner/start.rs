@@ -11,9 +11,10 @@ use dhow_driver::driver::{
 use dhow_driver::shim::ShimError;
 use tokio::sync::watch;
 
-use super::{Happening, Runner, Wish, message, settled};
+use super::{Runner, Wish, message, settled};
 use crate::environment::{self, EnvironmentError};
 use crate::policy;
+use crate::ports;
 
 /// What came of getting ready.
 enum Ready {
@@ -112,12 +113,7 @@ impl Runner {
     async fn assemble(&mut self, spec: &Arc<ServiceSpec>) -> Result<ReplicaStart, EnvironmentError> {
         self.context.ports.give_back(&self.ports);
         self.ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
-        self.tell(Happening::Track {
-            name: self.name.clone(),
-            spec: Arc::clone(spec),
-            ports: self.ports.clone(),
-        })
-        .await;
+        self.track(spec).await;
         environment::start_of(
             &self.name,
             spec,
@@ -209,8 +205,12 @@ impl Runner {
         self.happen(ReplicaEvent::CouldNotStart { message }).await;
     }
 
-    /// Where its endpoints are served, for the balancer.
-    pub(super) async fn backends(&self, spec: &ServiceSpec) -> Vec<crate::balance::BackendAddress> {
+    /// Where its endpoints are served, for the balancer: those of the spec that decides, and what else is listened on
+    /// until all have come so far.
+    pub(super) async fn backends(&self) -> Vec<crate::balance::BackendAddress> {
+        let (Some(spec), Some(deciding)) = (&self.spec, self.deciding()) else {
+            return Vec::new();
+        };
         let address = match spec.runtime() {
             Runtime::Process => std::net::IpAddr::from([127, 0, 0, 1]),
             Runtime::Container => match self.driver.address(&self.name).await {
@@ -222,22 +222,24 @@ impl Runner {
                 }
             },
         };
-        let serves = |endpoint: &str| {
-            let known = spec.endpoints.iter().find(|known| known.name == endpoint);
-            known.is_some_and(|known| {
-                known
-                    .target_role
-                    .as_ref()
-                    .is_none_or(|role| *role == self.name.role)
-            })
-        };
-        self.ports
-            .iter()
-            .filter(|binding| serves(&binding.endpoint))
-            .map(|binding| crate::balance::BackendAddress {
-                endpoint: binding.endpoint.clone(),
-                addr: (address, binding.host_port).into(),
-            })
-            .collect()
+        let mut backends: Vec<crate::balance::BackendAddress> = Vec::new();
+        for spec in [&deciding, spec] {
+            for binding in ports::under(&self.ports, spec) {
+                let known = backends.iter().any(|known| known.endpoint == binding.endpoint);
+                if !known && self.serves(spec, &binding.endpoint) {
+                    backends.push(crate::balance::BackendAddress {
+                        addr: (address, binding.host_port).into(),
+                        endpoint: binding.endpoint,
+                    });
+                }
+            }
+        }
+        backends
+    }
+
+    fn serves(&self, spec: &ServiceSpec, endpoint: &str) -> bool {
+        let known = spec.endpoints.iter().find(|known| known.name == endpoint);
+        let role = known.map(|known| known.target_role.as_ref());
+        role.is_some_and(|role| role.is_none_or(|role| *role == self.name.role))
     }
 }

@@ -8,15 +8,19 @@ use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Runner, Wish, ended, message};
+use super::trial::Trial;
+use super::{Assigned, Runner, Wish, ended, message};
 use crate::health::{Checks, Subject, Verdict};
 use crate::limits::STEADY_AFTER;
+use crate::ports;
 
 /// What ends the wait for something to do.
 enum Turn {
     Ended(DriverResult<Exit>),
     Wished,
     Judged(Verdict),
+    /// What the trial has shown.
+    Tried(Verdict),
     Steady,
 }
 
@@ -24,13 +28,14 @@ impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
         let mut checks = Checks::new(self.machine.healthy);
+        let mut trial = self.trial(None);
         let steady_at = Instant::now() + STEADY_AFTER;
         self.open_endpoints().await;
         if self.machine.healthy {
             self.admit().await;
         }
         loop {
-            match self.turn(&mut checks, steady_at).await {
+            match self.turn(&mut checks, trial.as_mut(), steady_at).await {
                 Turn::Ended(Ok(exit)) => return self.run_ended(&exit).await,
                 Turn::Ended(Err(error)) => {
                     // Its folder may have been taken away; what it is now will be seen by asking again.
@@ -42,8 +47,19 @@ impl Runner {
                     let wish = self.wish.borrow().clone();
                     match wish {
                         Wish::Stop => return,
-                        Wish::Run(spec) | Wish::Confirmed(spec) => self.take_spec(spec).await,
+                        Wish::Run(assigned) | Wish::Confirmed(assigned) => self.take_spec(assigned).await,
                         Wish::Undecided => {}
+                    }
+                    trial = self.trial(trial);
+                }
+                Turn::Tried(Verdict::Healthy) => {
+                    if let Some(passed) = trial.take() {
+                        checks = self.pass_trial(passed).await;
+                    }
+                }
+                Turn::Tried(Verdict::Unhealthy(why)) => {
+                    if let Some(trial) = &mut trial {
+                        self.fail_trial(trial, &why).await;
                     }
                 }
                 Turn::Judged(Verdict::Healthy) => {
@@ -56,15 +72,40 @@ impl Runner {
         }
     }
 
-    async fn turn(&mut self, checks: &mut Checks, steady_at: Instant) -> Turn {
-        let spec = self.spec.clone().unwrap_or_default();
+    async fn turn(&mut self, checks: &mut Checks, trial: Option<&mut Trial>, steady_at: Instant) -> Turn {
+        let spec = self.deciding().unwrap_or_default();
+        let (driver, name) = (&*self.driver, &self.name);
+        let ports = ports::under(&self.ports, &spec);
         let subject = Subject {
-            driver: &*self.driver,
-            name: &self.name,
+            driver,
+            name,
             spec: &spec,
-            ports: &self.ports,
+            ports: &ports,
         };
-        let knows_failures = self.machine.failures > 0;
+        let given = &self.ports;
+        let tried = async {
+            let Some(Trial {
+                spec, checks, told, ..
+            }) = trial
+            else {
+                return std::future::pending().await;
+            };
+            let subject = Subject {
+                driver,
+                name,
+                spec,
+                ports: &ports::under(given, spec),
+            };
+            loop {
+                let verdict = checks.next(spec.health.as_ref(), &subject).await;
+                // Told once: whatever ends this wait cuts off the check that decides.
+                if verdict == Verdict::Healthy || !*told {
+                    return verdict;
+                }
+            }
+        };
+        // However long a job's attempt takes, one that fails in the end is one of its attempts.
+        let knows_failures = self.machine.failures > 0 && !spec.runs_to_completion();
         tokio::select! {
             biased;
             exit = self.driver.wait(&self.name) => Turn::Ended(exit),
@@ -72,25 +113,24 @@ impl Runner {
                 Ok(()) => Turn::Wished,
                 Err(_) => std::future::pending().await,
             },
+            verdict = tried => Turn::Tried(verdict),
             verdict = checks.next(spec.health.as_ref(), &subject) => Turn::Judged(verdict),
             () = sleep_until(steady_at), if knows_failures => Turn::Steady,
         }
     }
 
-    /// A spec that changed in place: other checks, other endpoints.
-    async fn take_spec(&mut self, spec: Arc<ServiceSpec>) {
-        let endpoints_changed = self
-            .spec
-            .as_ref()
-            .is_none_or(|known| known.endpoints != spec.endpoints);
+    /// What changed in place: other checks, other endpoints, or some that are to be tried first.
+    async fn take_spec(&mut self, assigned: Assigned) {
+        let Assigned { spec, next } = assigned;
+        let before = (self.spec.clone(), self.deciding());
         self.spec = Some(Arc::clone(&spec));
-        self.tell(super::Happening::Track {
-            name: self.name.clone(),
-            spec: Arc::clone(&spec),
-            ports: self.ports.clone(),
-        })
-        .await;
-        if endpoints_changed {
+        self.next = next;
+        self.track(&spec).await;
+        let differs = |old: &Option<Arc<ServiceSpec>>, new: &Option<Arc<ServiceSpec>>| match (old, new) {
+            (Some(old), Some(new)) => old.endpoints != new.endpoints,
+            (None, _) | (_, None) => true,
+        };
+        if differs(&before.0, &self.spec) || differs(&before.1, &self.deciding()) {
             self.open_endpoints().await;
             if self.machine.healthy {
                 self.admit().await;
@@ -106,9 +146,8 @@ impl Runner {
         }
     }
 
-    async fn admit(&mut self) {
-        let Some(spec) = self.spec.clone() else { return };
-        let backends = self.backends(&spec).await;
+    pub(super) async fn admit(&mut self) {
+        let backends = self.backends().await;
         if !backends.is_empty() {
             self.context.balancer.admit(&self.name, &backends).await;
         }

@@ -7,3 +7,4 @@ mod lives;
 mod orders;
 mod plane;
 mod restarts;
+mod settings;

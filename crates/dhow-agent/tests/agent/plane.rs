@@ -86,6 +86,7 @@ impl Plane {
                 memory_bytes: 1 << 33,
             },
             runs_replicas: true,
+            tries_settings: true,
         };
         plane.write(Command::Node(NodeCommand::Register {
             node: NODE,

@@ -50,6 +50,8 @@ pub enum Stale {
     Occupied,
     #[error("the slot's volume is on another node")]
     VolumeElsewhere,
+    #[error("the service has other settings to come by now")]
+    Settings,
 }
 
 /// What a command named that is not there.

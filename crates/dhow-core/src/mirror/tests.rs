@@ -136,6 +136,7 @@ fn only_nodes_with_something_else_to_do_have_changed() {
         labels: Default::default(),
         capacity: crate::amount::Amount::ZERO,
         runs_replicas: true,
+        tries_settings: false,
     };
     for node in 1..=100 {
         let info = std::sync::Arc::new(info.clone());

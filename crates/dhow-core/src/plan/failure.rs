@@ -7,6 +7,7 @@ use crate::command::PlanCommand;
 use crate::replica::ReplicaState;
 use crate::spec::OnTimeout;
 use crate::state::{Deployment, Phase, RevisionOutcome, Service};
+use crate::time::ClusterTime;
 
 /// Failures in a row of one new replica that give a revision up which has a good one before it: with the
 /// default back-off about seven seconds.
@@ -35,11 +36,14 @@ impl Planner<'_> {
         for seen in fresh.filter(|seen| !self.moving.contains(&seen.key)) {
             cause = cause.or_else(|| self.failing(view, seen, failures_max));
             if cause.is_none() && !seen.available && !seen.has_ended() {
-                let deadline = seen.replica.placed.after(view.spec().rollout.healthy_deadline);
-                self.cache.wake_at(service.id, deadline);
+                self.cache.wake_at(service.id, healthy_by(view, seen));
             }
         }
-        let deadline = service.progressed.after(view.spec().rollout.progress_deadline);
+        cause = cause.or_else(|| self.settings_late(view));
+        let deadline = moved(view).after(view.spec().rollout.progress_deadline);
+        if cause.is_none() && is_at_work(view) {
+            return;
+        }
         if cause.is_none() && self.now >= deadline {
             let why = report
                 .waiting
@@ -91,15 +95,19 @@ impl Planner<'_> {
     fn failing(&self, view: &View<'_>, seen: &Seen<'_>, failures_max: u32) -> Option<String> {
         let machine = &seen.replica.machine;
         let rollout = &view.spec().rollout;
-        let late = self.now >= seen.replica.placed.after(rollout.healthy_deadline);
+        let late = self.now >= healthy_by(view, seen);
         let unfinished = !seen.available && !seen.has_ended() && !seen.is_lost();
         // A replica that was healthy and has a hiccup late in a long rollout is not a late one.
         let never_healthy = seen.replica.healthy_since.is_none();
+        // Work takes as long as it takes, and where the spec counts the attempts, the last of them decides.
+        let job = view.spec().runs_to_completion();
+        let has_tries = job && view.spec().restart.max_attempts.is_some();
+        let at_work = job && (seen.replica.is_running() || machine.failures > 0 || machine.restarts > 0);
         let how = if machine.state == ReplicaState::Failed {
             "failed".to_owned()
-        } else if machine.failures >= failures_max {
+        } else if machine.failures >= failures_max && !has_tries {
             format!("failed {} times in a row", machine.failures)
-        } else if late && unfinished && never_healthy {
+        } else if late && unfinished && never_healthy && !at_work {
             format!("was not healthy within {}", rollout.healthy_deadline)
         } else {
             return None;
@@ -123,6 +131,41 @@ impl Planner<'_> {
             cause: cause.into(),
         });
     }
+}
+
+/// Until when a replica has to be healthy. One that was there long before has its time anew from when the service
+/// last moved: its deployment asked for something then.
+fn healthy_by(view: &View<'_>, seen: &Seen<'_>) -> ClusterTime {
+    let (given, progressed) = (view.spec().rollout.healthy_deadline, view.service.progressed);
+    let by = seen.replica.placed.after(given);
+    if by <= progressed {
+        return progressed.after(given);
+    }
+    by
+}
+
+/// When the service last came nearer to its end. A job's replicas do so by themselves, one by one.
+fn moved(view: &View<'_>) -> ClusterTime {
+    let job = view.spec().runs_to_completion();
+    let fresh = view.slots.iter().flat_map(|(_, slot)| &slot.fresh);
+    let ends = fresh.filter(|_| job).map(|seen| seen.replica.since);
+    ends.fold(view.service.progressed, ClusterTime::max)
+}
+
+/// Whether a job's replica works, or is about to try again: nobody can say how long that takes.
+fn is_at_work(view: &View<'_>) -> bool {
+    let works = |seen: &Seen<'_>| match seen.replica.machine.state {
+        ReplicaState::Running | ReplicaState::Backoff => true,
+        ReplicaState::Pending
+        | ReplicaState::Pulling
+        | ReplicaState::Starting
+        | ReplicaState::Stopping
+        | ReplicaState::Exited
+        | ReplicaState::Failed
+        | ReplicaState::Lost => false,
+    };
+    let mut fresh = view.slots.iter().flat_map(|(_, slot)| &slot.fresh);
+    view.spec().runs_to_completion() && fresh.any(works)
 }
 
 /// Whether giving the revision up brings a good one back.

@@ -1,6 +1,7 @@
 //! Why things were not done yet: what `explain`, `status` and a failed deployment show.
 
 use std::fmt;
+use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::Serialize;
@@ -66,6 +67,8 @@ pub enum Why {
     Paused,
     /// It has to leave its node and waits until the one in its place can be relied on.
     ReplacementUnproven { node: NodeId },
+    /// It goes on as before until it has passed its new check.
+    TriesSettings { node: NodeId, message: Option<Arc<str>> },
 }
 
 impl ServiceReport {
@@ -113,7 +116,8 @@ impl Why {
             | Self::NodeMayReturn { .. }
             | Self::TurnToCome
             | Self::Paused
-            | Self::ReplacementUnproven { .. } => false,
+            | Self::ReplacementUnproven { .. }
+            | Self::TriesSettings { .. } => false,
         }
     }
 }
@@ -158,6 +162,13 @@ impl fmt::Display for Why {
                     f,
                     "stays until the one in its place on node {node} has proved itself"
                 )
+            }
+            Self::TriesSettings { node, message } => {
+                write!(f, "tries its new check on node {node}")?;
+                match message {
+                    Some(why) => write!(f, ", which does not pass: {why}"),
+                    None => Ok(()),
+                }
             }
         }
     }

@@ -70,7 +70,10 @@ impl Planner<'_> {
         if let Some(at) = wake {
             self.cache.wake_at(service.id, at);
         }
-        if settled && missing.is_empty() {
+        // The runs of a schedule are no part of a revision: each has its own end.
+        let is_cron = service.rtype() == RType::Cron;
+        let at_rest = self.settings(view, &mut report);
+        if is_cron || (settled && missing.is_empty() && at_rest) {
             self.cache.settled.insert(service.id);
         } else {
             self.judge(view, all_placed, &report);

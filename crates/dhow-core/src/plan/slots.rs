@@ -182,7 +182,8 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
             }
         }
         // Going on with the rollout is one thing, calling it good another.
-        let proven = best.replica.is_healthy() || best.replica.is_completed();
+        let job = view.spec().runs_to_completion();
+        let proven = best.replica.is_completed() || (!job && best.replica.is_healthy());
         decisions.settled &= seen.old.is_empty() && proven;
     } else {
         decisions.settled = false;

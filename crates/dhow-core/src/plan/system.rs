@@ -93,7 +93,10 @@ impl Planner<'_> {
         // Every node has one that can be relied on: one whose replica is still ending has none.
         let good = seen.iter().filter(|seen| seen.fresh && seen.available);
         let served: BTreeSet<NodeId> = good.map(|seen| seen.replica.node).collect();
-        let settled = done && fitting.is_subset(&served);
+        let mut report = ServiceReport::default();
+        let at_rest = self.settings(&view, &mut report);
+        let settled = done && at_rest && fitting.is_subset(&served);
+        self.cache.report_service(service.id, report);
         if settled {
             self.cache.settled.insert(service.id);
         } else {

@@ -52,8 +52,12 @@ impl SlotView<'_> {
         self.fresh.iter().chain(&self.old).any(|seen| seen.available)
     }
 
-    /// Served by one replica that can be relied on, and by no other.
-    fn is_steady(&self) -> bool {
+    /// Served by one replica that can be relied on, and by no other. Work that is under way is not done
+    /// yet, nor is a change of settings.
+    fn is_steady(&self, info: &GenerationInfo) -> bool {
+        if info.spec.runs_to_completion() || info.next.is_some() {
+            return false;
+        }
         let alone = self.old.is_empty() && self.stopping.is_empty();
         alone && matches!(self.fresh.as_slice(), [seen] if seen.available && seen.replica.is_healthy())
     }
@@ -220,9 +224,9 @@ impl<'a> View<'a> {
     }
 
     fn leave_out_steady(&mut self, summary: &mut Summary) {
-        let service = self.service;
+        let (service, info) = (self.service, &self.info);
         self.slots
-            .retain(|(slot, view)| !(service.wants(*slot) && view.is_steady()));
+            .retain(|(slot, view)| !(service.wants(*slot) && view.is_steady(info)));
         summary.open = self.slots.iter().map(|(slot, _)| *slot).collect();
         let open = self.slots.iter().filter(|(slot, _)| service.wants(*slot)).count();
         let open = u32::try_from(open).unwrap_or(u32::MAX);

@@ -45,6 +45,19 @@ fn legal(state: ReplicaState, event: EventKind) -> Option<Move> {
             E::NodeLost,
         ) => Some(To(S::Lost)),
         (S::Exited | S::Failed, E::NodeLost) => Some(Stay),
+        // Said of its settings and not of its run: however late, it is no sign of a mirror that has gone astray.
+        (
+            S::Pending
+            | S::Pulling
+            | S::Starting
+            | S::Running
+            | S::Backoff
+            | S::Stopping
+            | S::Exited
+            | S::Failed
+            | S::Lost,
+            E::SettingsPassed | E::SettingsFailed,
+        ) => Some(Stay),
 
         (
             S::Pulling | S::Starting | S::Running | S::Stopping | S::Exited | S::Failed | S::Lost,
@@ -110,7 +123,11 @@ pub fn step(machine: &mut Machine, event: &ReplicaEvent, rule: &RestartRule) -> 
 /// What the event says about the replica, apart from where it moves.
 fn record(machine: &mut Machine, event: &ReplicaEvent) {
     match event {
-        ReplicaEvent::PullBegan | ReplicaEvent::StopBegan | ReplicaEvent::NodeLost => {}
+        ReplicaEvent::PullBegan
+        | ReplicaEvent::StopBegan
+        | ReplicaEvent::NodeLost
+        | ReplicaEvent::SettingsPassed { .. }
+        | ReplicaEvent::SettingsFailed { .. } => {}
         ReplicaEvent::StartBegan => machine.pid = None,
         ReplicaEvent::Started { pid } => {
             machine.pid = Some(*pid);
@@ -143,6 +160,7 @@ fn record(machine: &mut Machine, event: &ReplicaEvent) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::SettingsId;
     use crate::replica::Exit;
     use crate::spec::{RestartPolicy, RestartSpec};
 
@@ -166,6 +184,13 @@ mod tests {
             EventKind::StopBegan => ReplicaEvent::StopBegan,
             EventKind::Adopted => ReplicaEvent::Adopted { pid: 8 },
             EventKind::NodeLost => ReplicaEvent::NodeLost,
+            EventKind::SettingsPassed => ReplicaEvent::SettingsPassed {
+                settings: SettingsId(1),
+            },
+            EventKind::SettingsFailed => ReplicaEvent::SettingsFailed {
+                settings: SettingsId(1),
+                message: "404".into(),
+            },
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, Vector};
 use serde::{Deserialize, Serialize};
 
+use super::completed::CompletedWork;
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId, ServiceName};
 use crate::spec::DeploymentSpec;
 use crate::time::ClusterTime;
@@ -83,6 +84,9 @@ pub struct Deployment {
     /// The source that brought it.
     #[serde(default)]
     pub source: Option<Arc<str>>,
+    /// What its jobs have done, by service, the newest [`State::HISTORY_MAX`](super::State::HISTORY_MAX) specs of each.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub completed: OrdMap<ServiceName, Vector<Arc<CompletedWork>>>,
 }
 
 impl Deployment {

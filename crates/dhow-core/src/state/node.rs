@@ -31,6 +31,9 @@ pub struct NodeInfo {
     pub capacity: Amount,
     /// Servers of a worker tier run no replicas unless they are labelled to.
     pub runs_replicas: bool,
+    /// Its agent tries settings beside those that count. One that does not is told when all others have passed.
+    #[serde(default)]
+    pub tries_settings: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

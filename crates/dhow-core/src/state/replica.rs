@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::Trial;
 use crate::ids::NodeId;
 use crate::replica::{Machine, ReplicaState};
 use crate::spec::TimeSpan;
@@ -30,6 +31,9 @@ pub struct Replica {
     /// Failures in a row that may be its node's: all but those to fetch what it is made from.
     #[serde(default)]
     pub node_failures: u32,
+    /// Its attempt at settings that are to come.
+    #[serde(default)]
+    pub trial: Option<Trial>,
 }
 
 impl Replica {

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ended::EndedReplica;
 use super::failed_on::FailedOn;
+use super::replica::Replica;
+use super::settings::{NextSettings, Trial};
 use crate::amount::Amount;
-use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, Slot, Template};
+use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, SettingsId, Slot, Template};
 use crate::spec::{RType, ServiceSpec};
 use crate::time::ClusterTime;
 
@@ -20,6 +22,9 @@ pub struct GenerationInfo {
     pub spec: Arc<ServiceSpec>,
     /// What one replica of each role reserves, by role.
     pub demands: Arc<[Amount]>,
+    /// What is to count in place of `spec`, and runs the same.
+    #[serde(default)]
+    pub next: Option<NextSettings>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +68,9 @@ pub struct Service {
     /// Where its replicas kept failing, the newest last.
     #[serde(default)]
     pub failed_on: Vector<FailedOn>,
+    /// The last settings that its replicas were told to try.
+    #[serde(default)]
+    pub settings: SettingsId,
 }
 
 impl Service {
@@ -143,6 +151,17 @@ impl Service {
     /// Where its replicas kept failing, as far as that still counts.
     pub fn recently_failed_on(&self, now: ClusterTime) -> impl Iterator<Item = &FailedOn> {
         self.failed_on.iter().filter(move |failed| failed.is_recent(now))
+    }
+
+    /// The settings that a replica was told to try, with its attempt, where both are still of its generation.
+    pub fn trial<'a>(
+        &'a self,
+        generation: Generation,
+        replica: &'a Replica,
+    ) -> Option<(&'a NextSettings, &'a Trial)> {
+        let next = self.info(generation)?.next.as_ref()?;
+        let trial = replica.trial.as_ref()?;
+        (trial.settings == next.id).then_some((next, trial))
     }
 
     /// Whether a generation runs the same thing as the target.

@@ -1,6 +1,6 @@
 //! What nodes report of their replicas.
 
-use super::replicas;
+use super::{completed, replicas, settings};
 use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{Machine, ReplicaEvent, ReplicaState, RestartRule, step as step_machine};
@@ -96,6 +96,7 @@ fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &Replic
         }
         bound_failures(replica);
     });
+    settings::tried(state, key, event);
     settle(state, key, was_healthy, wanted);
     legal
 }
@@ -129,6 +130,7 @@ fn settle(state: &mut State, key: &ReplicaKey, was_healthy: bool, wanted: Wanted
         replicas::retire(state, key);
         return;
     }
+    completed::note(state, key);
     if healthy && !was_healthy {
         let now = state.time;
         if let Some(service) = replicas::service_mut(state, key.service)

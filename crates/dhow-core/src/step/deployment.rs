@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{cluster, replicas, rollout, service, sources};
+use super::{cluster, completed, replicas, rollout, service, sources};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
@@ -200,6 +200,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         services: OrdMap::new(),
         from_manifests: false,
         source: None,
+        completed: OrdMap::new(),
     }
 }
 
@@ -257,6 +258,13 @@ pub(super) fn trim_history(deployment: &mut Deployment) {
         let Some(oldest) = oldest else { break };
         deployment.history.remove(&oldest);
     }
+    // Nothing brings back a service that no kept revision has.
+    let history = &deployment.history;
+    crate::maps::retain(&mut deployment.completed, |service, _| {
+        history
+            .values()
+            .any(|record| record.spec.services.contains_key(service))
+    });
 }
 
 /// Brings services in line with the deployment's current revision and stores the deployment.
@@ -264,8 +272,16 @@ pub(super) fn turn_services(state: &mut State, mut deployment: Deployment) {
     let Some(spec) = deployment.current().map(|record| record.spec.clone()) else {
         return;
     };
+    let brings_back = deployment
+        .current()
+        .is_some_and(|record| record.brings_back.is_some());
     for (name, wanted) in &spec.services {
-        let id = service::turn(state, &deployment.name, name, wanted);
+        let service::Turned { id, anew } = service::turn(state, &deployment.name, name, wanted);
+        match (brings_back, anew) {
+            (true, _) => completed::bring_back(state, &deployment, id),
+            (false, true) => completed::forget(&mut deployment, name, wanted),
+            (false, false) => {}
+        }
         deployment.services.insert(name.clone(), id);
     }
     for (name, id) in &deployment.services {
@@ -404,12 +420,25 @@ fn restart(state: &mut State, name: &DeploymentName, only: Option<&ServiceName>)
     };
     for id in ids {
         service::renew(state, id);
+        forget_work(state, id);
     }
     rollout::begin_again(state, name);
     Ok(Outcome::Deployed {
         revision: deployment.revision,
         changed: true,
     })
+}
+
+/// What was asked to run again has done nothing yet.
+fn forget_work(state: &mut State, id: ServiceId) {
+    let Some(service) = state.service(id).cloned() else {
+        return;
+    };
+    if let (Some(spec), Some(deployment)) =
+        (service.spec(), state.deployments.get_mut(&service.key.deployment))
+    {
+        completed::forget(Arc::make_mut(deployment), &service.key.service, spec);
+    }
 }
 
 fn rollback_target(

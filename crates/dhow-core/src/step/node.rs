@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::replicas;
+use super::{replicas, settings};
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
@@ -65,6 +65,7 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
 pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> Result<(), Refused> {
     let revision = state.revision;
     let keeps_ids = state.keeps_node_ids();
+    let info = &of_level(state.feature_level, info);
     if let Some(node) = replicas::node_mut(state, id) {
         let was_worker = node.info.role == NodeRole::Worker;
         if keeps_ids && was_worker != (info.role == NodeRole::Worker) {
@@ -93,6 +94,17 @@ pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> R
         .nodes
         .insert(id, Arc::new(Node::new(id, info.clone(), revision)));
     Ok(())
+}
+
+/// What the cluster's level does not have is not kept: the node says it again once the level is higher.
+fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
+    if level >= settings::SINCE_LEVEL || !info.tries_settings {
+        return info.clone();
+    }
+    Arc::new(NodeInfo {
+        tries_settings: false,
+        ..info.as_ref().clone()
+    })
 }
 
 /// Changes what placement asks of a node; plans made before no longer count.

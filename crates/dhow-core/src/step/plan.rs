@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{replicas, rollout, service};
+use super::{replicas, rollout, service, settings};
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
 use crate::replica::ReplicaState;
@@ -61,6 +61,23 @@ pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome,
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node)?,
         PlanCommand::CronFired { service, .. } => cron_fired(state, *service)?,
+        PlanCommand::TrySettings {
+            service,
+            generation,
+            settings,
+            replicas,
+        } => {
+            targeted(state, *service, *generation)?;
+            settings::begin(state, *service, *settings, replicas)?;
+        }
+        PlanCommand::AdoptSettings {
+            service,
+            generation,
+            settings,
+        } => {
+            targeted(state, *service, *generation)?;
+            settings::adopt(state, *service, *settings)?;
+        }
     }
     Ok(Outcome::Done)
 }

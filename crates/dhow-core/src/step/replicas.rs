@@ -47,6 +47,7 @@ pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMo
         healthy_since: None,
         started: None,
         node_failures: 0,
+        trial: None,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(node) = node_mut(state, node) {

@@ -9,10 +9,24 @@ use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
 use crate::spec::OnFailure;
 use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State};
 
+/// From this feature level on, every service has its time anew when its deployment has to become stable.
+pub(super) const PROGRESS_LEVEL: u32 = 2;
+
 /// A scale or a restart of the current revision: it has to become stable again.
 pub(super) fn begin_again(state: &mut State, name: &DeploymentName) {
-    if let Some(deployment) = state.deployments.get_mut(name) {
-        Arc::make_mut(deployment).phase = Phase::Deploying;
+    let Some(deployment) = state.deployments.get_mut(name) else {
+        return;
+    };
+    let deployment = Arc::make_mut(deployment);
+    deployment.phase = Phase::Deploying;
+    if state.feature_level < PROGRESS_LEVEL {
+        return;
+    }
+    let (now, services): (_, Vec<ServiceId>) = (state.time, deployment.services.values().copied().collect());
+    for id in services {
+        if let Some(service) = replicas::service_mut(state, id) {
+            service.progressed = now;
+        }
     }
 }
 

@@ -4,13 +4,21 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
-use super::replicas;
+use super::{replicas, settings};
 use crate::amount::Amount;
 use crate::ids::{
-    DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, Slot, Template,
+    DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, SettingsId, Slot,
+    Template,
 };
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
-use crate::state::{GenerationInfo, Service, State};
+use crate::state::{GenerationInfo, NextSettings, Service, State};
+
+/// What came of turning a service.
+pub(super) struct Turned {
+    pub id: ServiceId,
+    /// It is new, or runs something that nothing of it runs yet.
+    pub anew: bool,
+}
 
 /// Makes the service if it is new, and points it at `spec`.
 pub(super) fn turn(
@@ -18,19 +26,24 @@ pub(super) fn turn(
     deployment: &DeploymentName,
     name: &ServiceName,
     spec: &Arc<ServiceSpec>,
-) -> ServiceId {
+) -> Turned {
     let key = ServiceKey {
         deployment: deployment.clone(),
         service: name.clone(),
     };
-    let id = match state.service_ids.get(&key) {
-        Some(id) => *id,
-        None => make(state, key, spec),
+    let (id, is_new) = match state.service_ids.get(&key) {
+        Some(id) => (*id, false),
+        None => (make(state, key, spec), true),
     };
     let (now, level) = (state.time, state.feature_level);
     let Some(service) = replicas::service_mut(state, id) else {
-        return id;
+        return Turned { id, anew: is_new };
     };
+    let template = service.next_template;
+    if level >= super::rollout::PROGRESS_LEVEL {
+        // What nobody has waited for until now is not late.
+        service.progressed = now;
+    }
     service.removing = false;
     service.held = false;
     service.roles = roles_for(&service.roles, spec);
@@ -39,10 +52,11 @@ pub(super) fn turn(
         set_counts(service, counts, now);
     }
     let touched = retarget(service, spec, now, level);
+    let anew = is_new || service.next_template != template;
     if touched {
         touch_nodes(state, id);
     }
-    id
+    Turned { id, anew }
 }
 
 /// Asks for other counts from now on.
@@ -70,7 +84,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         id,
         key: key.clone(),
         counts: counts_for(&roles, spec, None),
-        generations: OrdMap::unit(generation, Arc::new(info(template, spec, &roles))),
+        generations: OrdMap::unit(generation, Arc::new(info(template, spec, None, &roles))),
         roles,
         target: generation,
         spent: false,
@@ -87,6 +101,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         ended: Vector::new(),
         done: OrdSet::new(),
         failed_on: Vector::new(),
+        settings: SettingsId::default(),
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));
@@ -140,7 +155,12 @@ pub(super) fn counts_for(roles: &[RoleName], spec: &ServiceSpec, known: Option<&
         .collect()
 }
 
-fn info(template: Template, spec: &Arc<ServiceSpec>, roles: &[RoleName]) -> GenerationInfo {
+pub(super) fn info(
+    template: Template,
+    spec: &Arc<ServiceSpec>,
+    next: Option<NextSettings>,
+    roles: &[RoleName],
+) -> GenerationInfo {
     let demands = roles
         .iter()
         .map(|role| Amount::from(spec.resources_of(role)))
@@ -149,6 +169,7 @@ fn info(template: Template, spec: &Arc<ServiceSpec>, roles: &[RoleName]) -> Gene
         template,
         spec: spec.clone(),
         demands,
+        next,
     }
 }
 
@@ -162,42 +183,51 @@ fn retarget(
     let Some(target) = service.target_info().cloned() else {
         return false;
     };
-    if target.spec == *spec && target.demands.len() == service.roles.len() {
+    let as_asked = target.spec == *spec && target.next.is_none();
+    if as_asked && target.demands.len() == service.roles.len() {
         return false;
     }
     if !target.spec.rolls_into_at(spec, level) {
-        let template = target.template;
-        let seen_by_nodes = changes_what_nodes_do(&target.spec, spec, level);
-        let roles = service.roles.clone();
-        let made = Arc::new(info(template, spec, &roles));
-        let same: Vec<Generation> = service
-            .generations
-            .iter()
-            .filter(|(_, known)| known.template == template)
-            .map(|(generation, _)| *generation)
-            .collect();
-        for generation in same {
-            service.generations.insert(generation, made.clone());
-        }
-        return seen_by_nodes;
+        return resettle(service, &target, spec, level);
     }
     // What an older generation runs may be just this: then its replicas count, as after a revert.
-    let same = service
-        .generations
-        .values()
-        .rev()
-        .find(|known| !known.spec.rolls_into_at(spec, level));
-    let template = same.map_or(service.next_template, |known| known.template);
-    if template == service.next_template {
-        service.next_template = template.next();
-        service.released = spec.depends.is_empty();
+    let mut generations = service.generations.values().rev();
+    let same = generations
+        .find(|known| !known.spec.rolls_into_at(spec, level))
+        .cloned();
+    let mut touched = false;
+    match same {
+        Some(known) if level >= settings::SINCE_LEVEL => {
+            touched = resettle(service, &known, spec, level);
+            let mut generations = service.generations.values().rev();
+            let settled = generations.find(|info| info.template == known.template);
+            let settled = settled.cloned().unwrap_or(known);
+            add_generation(service, settled.template, &settled.spec, settled.next.clone());
+        }
+        Some(known) => add_generation(service, known.template, spec, None),
+        None => {
+            let template = service.next_template;
+            service.next_template = template.next();
+            service.released = spec.depends.is_empty();
+            add_generation(service, template, spec, None);
+        }
     }
-    add_generation(service, template, spec);
     service.done = OrdSet::new();
     service.rolling = true;
     service.asked = now;
     service.progressed = now;
-    false
+    touched
+}
+
+/// Gives the replicas of a template another spec that runs the same. Whether nodes must hear of it.
+fn resettle(service: &mut Service, known: &GenerationInfo, spec: &Arc<ServiceSpec>, level: u32) -> bool {
+    let (counts, next) = match level >= settings::SINCE_LEVEL {
+        true => settings::of(service, known, spec),
+        false => (spec.clone(), None),
+    };
+    let seen_by_nodes = changes_what_nodes_do(&known.spec, &counts, level) || known.next != next;
+    settings::put(service, known.template, &counts, next);
+    seen_by_nodes
 }
 
 /// Whether running replicas are treated differently under the new spec.
@@ -209,7 +239,7 @@ fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bo
         || level >= 2 && old.no_new_privileges != new.no_new_privileges
 }
 
-fn touch_nodes(state: &mut State, id: ServiceId) {
+pub(super) fn touch_nodes(state: &mut State, id: ServiceId) {
     let revision = state.revision;
     let mut nodes: Vec<NodeId> = state.replicas_of(id).map(|(_, replica)| replica.node).collect();
     nodes.sort();
@@ -232,7 +262,7 @@ pub(super) fn renew(state: &mut State, id: ServiceId) {
     };
     let template = service.next_template;
     service.next_template = template.next();
-    add_generation(service, template, &target.spec);
+    add_generation(service, template, &target.spec, target.next.clone());
     service.done = OrdSet::new();
     service.rolling = true;
     service.held = false;
@@ -249,13 +279,18 @@ pub(super) fn reopen(state: &mut State, id: ServiceId) {
     let Some(target) = service.target_info().cloned() else {
         return;
     };
-    add_generation(service, target.template, &target.spec);
+    add_generation(service, target.template, &target.spec, target.next.clone());
 }
 
-fn add_generation(service: &mut Service, template: Template, spec: &Arc<ServiceSpec>) {
+fn add_generation(
+    service: &mut Service,
+    template: Template,
+    spec: &Arc<ServiceSpec>,
+    next: Option<NextSettings>,
+) {
     service.target = service.target.next();
     service.spent = false;
-    let made = info(template, spec, &service.roles);
+    let made = info(template, spec, next, &service.roles);
     service.generations.insert(service.target, Arc::new(made));
 }
 
@@ -306,7 +341,7 @@ mod tests {
         );
         let mut state = State::default();
         let counts = |state: &State, id| state.service(id).unwrap().counts.to_vec();
-        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6));
+        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6)).id;
         assert_eq!(counts(&state, id), [2], "at first the least");
         let service = replicas::service_mut(&mut state, id).unwrap();
         set_counts(service, [5].into(), crate::time::ClusterTime(1));

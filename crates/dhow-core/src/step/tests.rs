@@ -50,6 +50,7 @@ impl Cluster {
                 memory_bytes: 1 << 33,
             },
             runs_replicas: true,
+            tries_settings: false,
         };
         cluster.apply(Command::Node(NodeCommand::Register {
             node: NODE,

@@ -209,7 +209,12 @@ fn short_event(event: ReplicaEvent) -> ReplicaEvent {
         ReplicaEvent::CouldNotStart { message } => ReplicaEvent::CouldNotStart {
             message: short_message(message),
         },
-        ReplicaEvent::PullBegan
+        ReplicaEvent::SettingsFailed { settings, message } => ReplicaEvent::SettingsFailed {
+            settings,
+            message: short_message(message),
+        },
+        ReplicaEvent::SettingsPassed { .. }
+        | ReplicaEvent::PullBegan
         | ReplicaEvent::StartBegan
         | ReplicaEvent::Started { .. }
         | ReplicaEvent::BecameHealthy

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::dispatch::{Dispatch, DispatchChange};
 use dhow_core::ids::{ReplicaName, Revision, RoleName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 use dhow_disk::{Kept, Outlives};
@@ -220,7 +220,8 @@ impl ScaleDesk {
             }
             let indices: BTreeSet<u32> = assignment.indices.iter().copied().collect();
             let plain = ScaleAssignment::new(assignment.role.clone(), indices.into_iter().collect());
-            assignments.push(plain.with_generation(generation));
+            let tries = assignment.tries.filter(|id| request.next.contains_key(id));
+            assignments.push(plain.with_generation(generation).with_tries(tries));
         }
         assignments.retain(|assignment| !assignment.indices.is_empty());
         let used: BTreeSet<u32> = assignments
@@ -233,6 +234,7 @@ impl ScaleDesk {
             epoch: request.epoch,
             assignments,
             specs,
+            next: request.next.clone(),
             ..Held::default()
         })
     }
@@ -336,10 +338,8 @@ fn set(known: &mut Arc<ServiceSpec>, spec: &ServiceSpec) {
 }
 
 fn change(key: &ServiceKey, held: &Held, keep: impl Fn(&ReplicaName) -> bool) -> DispatchChange {
-    let replicas = held.replicas(key).into_iter().filter(|(name, _)| keep(name));
-    let replicas: Vec<_> = replicas
-        .map(|(name, spec)| DispatchedReplica { name, spec })
-        .collect();
+    let replicas = held.replicas(key).into_iter();
+    let replicas: Vec<_> = replicas.filter(|replica| keep(&replica.name)).collect();
     let service = key.clone();
     match replicas.is_empty() {
         true => DispatchChange::Delete { service },
@@ -350,12 +350,13 @@ fn change(key: &ServiceKey, held: &Held, keep: impl Fn(&ReplicaName) -> bool) ->
 /// Replicas that are there under the same name and run something else: two halves of a divided cluster gave the same
 /// number to two generations.
 fn replaced(key: &ServiceKey, before: &Held, now: &Held, revision: u64) -> (u64, BTreeSet<ReplicaName>) {
-    let before: BTreeMap<_, _> = before.replicas(key).into_iter().collect();
-    let names = now
-        .replicas(key)
-        .into_iter()
-        .filter(|(name, spec)| before.get(name).is_some_and(|before| before.rolls_into(spec)));
-    (revision, names.map(|(name, _)| name).collect())
+    let before = before.replicas(key).into_iter();
+    let before: BTreeMap<_, _> = before.map(|replica| (replica.name, replica.spec)).collect();
+    let names = now.replicas(key).into_iter().filter(|now| {
+        let before = before.get(&now.name);
+        before.is_some_and(|before| before.rolls_into(&now.spec))
+    });
+    (revision, names.map(|replica| replica.name).collect())
 }
 
 fn forget_idle(told: &mut Told) {

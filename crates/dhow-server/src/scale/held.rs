@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::ids::{Generation, ReplicaName, RoleName, ServiceKey};
+use dhow_core::dispatch::{DispatchedReplica, DispatchedSettings};
+use dhow_core::ids::{Generation, ReplicaName, RoleName, ServiceKey, SettingsId};
 use dhow_core::spec::ServiceSpec;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub(super) struct Held {
     pub assignments: Vec<ScaleAssignment>,
     /// Of the generations above, and the newest known.
     pub specs: BTreeMap<u32, Arc<ServiceSpec>>,
+    /// Those with the settings that replicas try, by the settings' number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub next: BTreeMap<u32, Arc<ServiceSpec>>,
     /// When it was last told, counted by this desk; begins anew with each start.
     #[serde(skip)]
     pub changed: u64,
@@ -51,11 +55,11 @@ impl Held {
     }
 
     pub fn digest(&self) -> String {
-        digest(&self.assignments, &self.specs)
+        digest(&self.assignments, &self.specs, &self.next)
     }
 
     /// The replicas with what each runs. Names were checked when it was told.
-    pub fn replicas(&self, key: &ServiceKey) -> Vec<(ReplicaName, Arc<ServiceSpec>)> {
+    pub fn replicas(&self, key: &ServiceKey) -> Vec<DispatchedReplica> {
         let mut replicas = Vec::new();
         for assignment in &self.assignments {
             let generation = assignment.generation.unwrap_or_default();
@@ -64,6 +68,11 @@ impl Held {
                 continue;
             };
             let spec = Arc::new(spec.for_role(&role));
+            let tries = assignment.tries.and_then(|id| Some((id, self.next.get(&id)?)));
+            let next = tries.map(|(id, spec)| DispatchedSettings {
+                id: SettingsId(id),
+                spec: Arc::new(spec.for_role(&role)),
+            });
             replicas.extend(assignment.indices.iter().map(|index| {
                 let name = ReplicaName {
                     deployment: key.deployment.clone(),
@@ -72,7 +81,11 @@ impl Held {
                     index: *index,
                     generation: Generation(generation),
                 };
-                (name, Arc::clone(&spec))
+                DispatchedReplica {
+                    name,
+                    spec: Arc::clone(&spec),
+                    next: next.clone(),
+                }
             }));
         }
         replicas
@@ -91,10 +104,15 @@ pub(super) fn digest_of(request: &InternalScaleRequest) -> String {
             specs.insert(newest, Arc::new(spec.clone()));
         }
     }
-    digest(&request.assignments, &specs)
+    digest(&request.assignments, &specs, &request.next)
 }
 
-fn digest(assignments: &[ScaleAssignment], specs: &BTreeMap<u32, Arc<ServiceSpec>>) -> String {
+fn digest(
+    assignments: &[ScaleAssignment],
+    specs: &BTreeMap<u32, Arc<ServiceSpec>>,
+    next: &BTreeMap<u32, Arc<ServiceSpec>>,
+) -> String {
+    let mut tries: BTreeSet<(&str, u32, u32, u32)> = BTreeSet::new();
     let mut replicas: BTreeSet<(&str, u32, u32)> = BTreeSet::new();
     for assignment in assignments {
         let generation = assignment.generation.unwrap_or_default();
@@ -104,6 +122,11 @@ fn digest(assignments: &[ScaleAssignment], specs: &BTreeMap<u32, Arc<ServiceSpec
                 .iter()
                 .map(|index| (assignment.role.as_str(), generation, *index)),
         );
+        let tried = assignment.tries.filter(|id| next.contains_key(id));
+        tries.extend(tried.into_iter().flat_map(|id| {
+            let indices = assignment.indices.iter();
+            indices.map(move |index| (assignment.role.as_str(), generation, *index, id))
+        }));
     }
     let used: BTreeSet<u32> = replicas.iter().map(|(_, generation, _)| *generation).collect();
     let specs: Vec<_> = specs
@@ -111,6 +134,10 @@ fn digest(assignments: &[ScaleAssignment], specs: &BTreeMap<u32, Arc<ServiceSpec
         .filter(|(generation, _)| used.contains(generation))
         .collect();
     // Specs and numbers can always be written.
-    let text = serde_json::to_vec(&(replicas, specs)).unwrap_or_default();
+    let text = match tries.is_empty() {
+        true => serde_json::to_vec(&(replicas, specs)),
+        false => serde_json::to_vec(&(replicas, specs, tries, next)),
+    };
+    let text = text.unwrap_or_default();
     blake3::hash(&text).to_hex().to_string()
 }

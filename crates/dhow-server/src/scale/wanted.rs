@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::ids::{NodeId, ServiceKey};
+use dhow_core::ids::{NodeId, ReplicaKey, ServiceKey};
 use dhow_core::state::{Assigned, Service, State};
 use dhow_wire::names::deployment_on_wire;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
@@ -15,7 +15,7 @@ pub(super) fn wanted(state: &State, node: NodeId, epoch: u64) -> BTreeMap<Servic
     };
     let services = known.assignments.services().filter_map(|(id, assigned)| {
         let service = state.service(id)?;
-        Some((service.key.clone(), request(service, assigned, epoch)?))
+        Some((service.key.clone(), request(state, service, assigned, epoch)?))
     });
     services.collect()
 }
@@ -29,22 +29,39 @@ pub(super) fn nothing(key: &ServiceKey, epoch: u64) -> InternalScaleRequest {
     }
 }
 
-fn request(service: &Service, assigned: &Assigned, epoch: u64) -> Option<InternalScaleRequest> {
-    let mut groups: BTreeMap<(&str, u32), Vec<u32>> = BTreeMap::new();
-    let mut specs = BTreeMap::new();
+fn request(
+    state: &State,
+    service: &Service,
+    assigned: &Assigned,
+    epoch: u64,
+) -> Option<InternalScaleRequest> {
+    let mut groups: BTreeMap<(&str, u32, Option<u32>), Vec<u32>> = BTreeMap::new();
+    let (mut specs, mut next) = (BTreeMap::new(), BTreeMap::new());
     for replica in &assigned.replicas {
         let role = service.role(replica.slot.role)?;
         let info = service.info(replica.generation)?;
         let generation = replica.generation.0;
+        let known = state.replicas.get(&ReplicaKey {
+            service: service.id,
+            slot: replica.slot,
+            generation: replica.generation,
+        });
+        let trial = known.and_then(|known| service.trial(replica.generation, known));
+        let tries = trial.map(|(settings, _)| {
+            next.insert(settings.id.0, Arc::clone(&settings.spec));
+            settings.id.0
+        });
         groups
-            .entry((role.as_str(), generation))
+            .entry((role.as_str(), generation, tries))
             .or_default()
             .push(replica.slot.index);
         specs.entry(generation).or_insert_with(|| Arc::clone(&info.spec));
     }
-    let assignments = groups
-        .into_iter()
-        .map(|((role, generation), indices)| ScaleAssignment::new(role, indices).with_generation(generation));
+    let assignments = groups.into_iter().map(|((role, generation, tries), indices)| {
+        ScaleAssignment::new(role, indices)
+            .with_generation(generation)
+            .with_tries(tries)
+    });
     let newest = specs.last_key_value().map(|(_, spec)| spec.as_ref().clone())?;
     let request = InternalScaleRequest::with_assignments(service.key.service.as_str(), assignments.collect())
         .with_spec(newest)
@@ -53,6 +70,7 @@ fn request(service: &Service, assigned: &Assigned, epoch: u64) -> Option<Interna
         deployment: deployment_on_wire(&service.key.deployment),
         // One generation is what `spec` says.
         specs: if specs.len() > 1 { specs } else { BTreeMap::new() },
+        next,
         ..request
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dhow_core::ids::ReplicaName;
 use dhow_core::plan::PlanReport;
+use dhow_core::spec::RType;
 use dhow_core::state::{Deployment, Service, State, Wanted};
 use dhow_wire::api::{Progress, PullingProgress, ServiceProgress};
 
@@ -54,7 +55,9 @@ fn of_service(
         failed: sum.failed,
         updated: Some(sum.updated),
         outdated: sum.outdated,
-        message: trouble(state, service).or_else(|| waits_for(report, service)),
+        message: trouble(state, service)
+            .or_else(|| waits_for(report, service))
+            .or_else(|| works(service, sum)),
     }
 }
 
@@ -85,6 +88,12 @@ fn trouble(state: &State, service: &Service) -> Option<String> {
     let (key, replica) = failing.next()?;
     let what = replica.machine.trouble()?;
     Some(format!("{}: {what}", state.replica_name(key)?.id()))
+}
+
+/// A job is waited for until its work is done, however healthy it is.
+fn works(service: &Service, sum: &ServiceSum) -> Option<String> {
+    let is_job = service.rtype() == RType::Job;
+    (is_job && sum.running > 0).then(|| format!("at work, {} of {} done", sum.done, sum.desired))
 }
 
 fn waits_for(report: &PlanReport, service: &Service) -> Option<String> {

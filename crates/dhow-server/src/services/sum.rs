@@ -2,6 +2,7 @@
 
 use dhow_core::ids::ReplicaKey;
 use dhow_core::replica::ReplicaState;
+use dhow_core::spec::RType;
 use dhow_core::state::{Replica, Service, State, Wanted};
 use dhow_wire::stabilization::{ServiceHealthSummary, ServiceObservation};
 
@@ -21,6 +22,8 @@ pub struct ServiceSum {
     pub updated: u32,
     /// Replicas of an older template are still to be replaced.
     pub outdated: u32,
+    /// Its replicas have settings to try before those count.
+    pub changes: bool,
     pub pending: u32,
     pub pulling: u32,
     pub starting: u32,
@@ -37,6 +40,7 @@ impl ServiceSum {
             updated: done_before,
             healthy_count: done_before,
             healthy: true,
+            changes: service.target_info().is_some_and(|info| info.next.is_some()),
             ..Self::default()
         };
         let mut present = done_before;
@@ -83,7 +87,7 @@ impl ServiceSum {
 
     /// Whether it has what it should have, and nothing of it is being replaced.
     pub fn is_whole(&self) -> bool {
-        self.healthy && self.running_or_done() == self.desired && self.outdated == 0
+        self.healthy && self.running_or_done() == self.desired && self.outdated == 0 && !self.changes
     }
 
     /// A job that is done counts as running, so that it holds nobody up.
@@ -102,14 +106,20 @@ impl ServiceSum {
         }
     }
 
-    /// What the stabilization's verdict is made from.
+    /// What the stabilization's verdict is made from. A job counts once it is done, and nobody waits for the runs of
+    /// a schedule.
     pub fn observation(&self, service: &Service, desired: u32) -> ServiceObservation {
         let summary = self.summary(service);
+        let (desired, running) = match service.rtype() {
+            RType::Service | RType::System => (desired, summary.running),
+            RType::Job => (desired, self.done),
+            RType::Cron => (0, summary.running),
+        };
         ServiceObservation {
             name: summary.name,
             desired,
-            running: summary.running,
-            healthy: summary.healthy && self.outdated == 0,
+            running,
+            healthy: summary.healthy && self.outdated == 0 && !self.changes,
             endpoints: summary.endpoints,
         }
     }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dhow_core::command::{AgentCommand, AgentEvent, InventoryItem, Outcome, Refused};
-use dhow_core::ids::{NodeId, ReplicaKey};
+use dhow_core::dispatch::{DispatchChange, DispatchedReplica, DispatchedSettings, dispatch_since};
+use dhow_core::ids::{NodeId, ReplicaKey, SettingsId};
 use dhow_core::replica::{
     Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step as step_machine,
 };
@@ -13,6 +14,9 @@ use dhow_core::state::State;
 use dhow_core::time::ClusterTime;
 
 use super::behaviour::{Behaviour, Behaviours};
+
+/// From being told to try settings to knowing whether they pass.
+const TRIED_AFTER: TimeSpan = TimeSpan::from_secs(1);
 
 /// A run this long makes earlier failures forgotten.
 const STEADY: TimeSpan = TimeSpan::from_secs(60);
@@ -26,6 +30,11 @@ struct Workload {
     ended_at: Option<ClusterTime>,
     /// It was told to end: assigned again, it begins anew.
     stopped: bool,
+    /// Settings that it tries, and the last ones that it has passed.
+    next: Option<DispatchedSettings>,
+    passed: Option<SettingsId>,
+    /// When it is known whether it passes them.
+    tried_at: Option<ClusterTime>,
 }
 
 pub struct Agent {
@@ -111,7 +120,14 @@ impl Agent {
     pub(super) fn next_due(&self) -> Option<ClusterTime> {
         self.workloads
             .values()
-            .filter_map(|workload| workload.due.front().map(|(at, _)| *at))
+            .flat_map(|workload| {
+                workload
+                    .due
+                    .front()
+                    .map(|(at, _)| *at)
+                    .into_iter()
+                    .chain(workload.tried_at)
+            })
             .min()
     }
 
@@ -145,6 +161,10 @@ impl Agent {
 
     fn pop_due(&mut self, key: &ReplicaKey, now: ClusterTime) -> Option<ReplicaEvent> {
         let workload = self.workloads.get_mut(key)?;
+        if workload.tried_at.is_some_and(|at| at <= now) {
+            workload.tried_at = None;
+            return workload.outcome_of_trial(now);
+        }
         let (at, _) = workload.due.front()?;
         if *at > now {
             return None;
@@ -153,43 +173,25 @@ impl Agent {
     }
 
     fn take_assignment(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
-        let Some(node) = state.node(self.id) else {
+        if state.node(self.id).is_none() {
             return false;
-        };
+        }
         let mut acted = false;
         let mut assigned = BTreeSet::new();
-        for (id, set) in node.assignments.services() {
-            let Some(service) = state.service(id) else {
+        for replica in told(state, self.id) {
+            let Some(key) = state.replica_key(&replica.name) else {
                 continue;
             };
-            for replica in &set.replicas {
-                let key = ReplicaKey {
-                    service: id,
-                    slot: replica.slot,
-                    generation: replica.generation,
-                };
-                assigned.insert(key);
-                let spec = service
-                    .info(replica.generation)
-                    .zip(service.role(replica.slot.role));
-                let Some((info, role)) = spec else { continue };
-                let over = |known: &Workload| known.stopped && known.ended_at.is_some();
-                if self.workloads.get(&key).is_some_and(|known| !over(known)) {
-                    continue;
+            assigned.insert(key);
+            let over = |known: &Workload| known.stopped && known.ended_at.is_some();
+            match self.workloads.get_mut(&key).filter(|known| !over(known)) {
+                Some(known) => acted |= known.take_settings(&replica, now),
+                None => {
+                    let behaviour = behaviour_of(behaviours, self.id, &replica.spec);
+                    self.workloads
+                        .insert(key, Workload::new(&replica, behaviour, now));
+                    acted = true;
                 }
-                let spec = info.spec.for_role(role);
-                let behaviour = behaviour_of(behaviours, self.id, &spec);
-                let due = VecDeque::from([(now, first_event(&behaviour))]);
-                let workload = Workload {
-                    spec,
-                    machine: Machine::default(),
-                    behaviour,
-                    due,
-                    ended_at: None,
-                    stopped: false,
-                };
-                self.workloads.insert(key, workload);
-                acted = true;
             }
         }
         for (key, workload) in &mut self.workloads {
@@ -267,6 +269,16 @@ impl Agent {
     }
 }
 
+/// What a node is told to run, as the real agents hear it.
+fn told(state: &State, node: NodeId) -> Vec<DispatchedReplica> {
+    let changes = dispatch_since(state, node, None).map(|dispatch| dispatch.changes);
+    let replicas = changes.into_iter().flatten().map(|change| match change {
+        DispatchChange::Set { replicas, .. } => replicas,
+        DispatchChange::Delete { .. } => Vec::new(),
+    });
+    replicas.flatten().collect()
+}
+
 fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
     let image = spec.image.as_ref();
     image
@@ -283,6 +295,69 @@ fn first_event(behaviour: &Behaviour) -> ReplicaEvent {
 }
 
 impl Workload {
+    fn new(replica: &DispatchedReplica, behaviour: Behaviour, now: ClusterTime) -> Self {
+        Self {
+            spec: replica.spec.as_ref().clone(),
+            machine: Machine::default(),
+            behaviour,
+            due: VecDeque::from([(now, first_event(&behaviour))]),
+            ended_at: None,
+            stopped: false,
+            next: replica.next.clone(),
+            passed: None,
+            tried_at: None,
+        }
+    }
+
+    /// Takes what changed under it. Whether it has something else to try.
+    fn take_settings(&mut self, told: &DispatchedReplica, now: ClusterTime) -> bool {
+        if self.spec != *told.spec {
+            self.spec = told.spec.as_ref().clone();
+        }
+        let before = self.next.as_ref().map(|next| next.id);
+        let news = told.next.as_ref().map(|next| next.id) != before;
+        self.next = told.next.clone();
+        if news {
+            self.tried_at = None;
+            self.begin_trial(now);
+        }
+        news
+    }
+
+    fn begin_trial(&mut self, now: ClusterTime) {
+        let open = self
+            .next
+            .as_ref()
+            .is_some_and(|next| Some(next.id) != self.passed);
+        if open && self.machine.state == ReplicaState::Running {
+            self.tried_at = Some(now.after(TRIED_AFTER));
+        }
+    }
+
+    /// The settings that decide: those that it has passed, else those that count for all.
+    fn deciding(&self) -> &ServiceSpec {
+        match &self.next {
+            Some(next) if Some(next.id) == self.passed => &next.spec,
+            Some(_) | None => &self.spec,
+        }
+    }
+
+    fn outcome_of_trial(&mut self, now: ClusterTime) -> Option<ReplicaEvent> {
+        let next = self.next.as_ref()?;
+        let settings = next.id;
+        if !self.behaviour.passes(next.spec.health.as_ref()) {
+            let message = "connection refused".into();
+            return Some(ReplicaEvent::SettingsFailed { settings, message });
+        }
+        self.passed = Some(settings);
+        if !self.machine.healthy {
+            self.due
+                .retain(|(_, event)| !matches!(event, ReplicaEvent::BecameHealthy));
+            self.due.push_front((now, ReplicaEvent::BecameHealthy));
+        }
+        Some(ReplicaEvent::SettingsPassed { settings })
+    }
+
     /// What the event leads to, by the script.
     fn follow_up(&mut self, state: &State, key: &ReplicaKey, event: &ReplicaEvent, now: ClusterTime) {
         let script = self.behaviour;
@@ -298,7 +373,10 @@ impl Workload {
                 };
                 self.due.push_back((now.after(script.start), next));
             }
-            ReplicaEvent::Started { .. } => self.script_run(now),
+            ReplicaEvent::Started { .. } => {
+                self.script_run(now);
+                self.begin_trial(now);
+            }
             ReplicaEvent::BecameUnhealthy { .. } => {
                 self.due.clear();
                 let exit = ReplicaEvent::Ended {
@@ -338,7 +416,12 @@ impl Workload {
             ReplicaEvent::BecameHealthy
             | ReplicaEvent::RanSteadily
             | ReplicaEvent::Adopted { .. }
-            | ReplicaEvent::NodeLost => {}
+            | ReplicaEvent::NodeLost
+            | ReplicaEvent::SettingsPassed { .. }
+            | ReplicaEvent::SettingsFailed { .. } => {}
+        }
+        if self.machine.state != ReplicaState::Running {
+            self.tried_at = None;
         }
         if self.machine.state.is_ended() {
             self.due.clear();
@@ -350,7 +433,8 @@ impl Workload {
     fn script_run(&mut self, now: ClusterTime) {
         let script = self.behaviour;
         let mut course: Vec<(ClusterTime, ReplicaEvent)> = Vec::new();
-        if let Some(after) = script.healthy_after {
+        let passes = script.passes(self.deciding().health.as_ref());
+        if let Some(after) = script.healthy_after.filter(|_| passes) {
             course.push((now.after(after), ReplicaEvent::BecameHealthy));
             if let Some(sick) = script.unhealthy_after {
                 let message = "the check failed 3 times".into();
@@ -360,7 +444,9 @@ impl Workload {
                 ));
             }
         }
-        course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
+        if !self.spec.runs_to_completion() {
+            course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
+        }
         if let Some(after) = script.exit_after {
             let exit = Exit::Code(script.exit_code);
             course.push((now.after(after), ReplicaEvent::Ended { exit, oom: false }));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dhow_core::ids::NodeId;
-use dhow_core::spec::TimeSpan;
+use dhow_core::spec::{Check, HealthSpec, TimeSpan};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
@@ -22,6 +22,18 @@ pub struct Behaviour {
     pub exit_code: i32,
     /// From being asked to end to having ended.
     pub stop: TimeSpan,
+    /// The one port that it answers checks on; none is any.
+    pub port: Option<u16>,
+}
+
+impl Behaviour {
+    /// Whether a check would pass.
+    pub fn passes(&self, health: Option<&HealthSpec>) -> bool {
+        match (health.map(|health| &health.check), self.port) {
+            (Some(Check::Tcp { port }), Some(own)) => *port == own,
+            (Some(Check::Tcp { .. } | Check::Http { .. } | Check::Command { .. }) | None, _) => true,
+        }
+    }
 }
 
 impl Default for Behaviour {
@@ -35,6 +47,7 @@ impl Default for Behaviour {
             exit_after: None,
             exit_code: 0,
             stop: TimeSpan::from_millis(200),
+            port: None,
         }
     }
 }

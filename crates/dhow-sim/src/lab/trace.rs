@@ -213,6 +213,13 @@ fn plan(state: &State, command: &PlanCommand) -> Vec<(Option<Slot>, String)> {
         }
         PlanCommand::DrainFinished { node } => format!("node {node} is drained"),
         PlanCommand::CronFired { service: id, .. } => format!("a run of {} is due", service(state, *id)),
+        PlanCommand::TrySettings { replicas, .. } => {
+            let line = |key: &ReplicaKey| format!("{} tries its new settings", id(state, key));
+            return replicas.iter().map(|key| (None, line(key))).collect();
+        }
+        PlanCommand::AdoptSettings { service: id, .. } => {
+            format!("the new settings of {} count", service(state, *id))
+        }
     };
     whole(Some(line))
 }
@@ -253,6 +260,10 @@ fn agent(state: &State, command: &AgentCommand) -> Vec<(Option<Slot>, String)> {
                 ReplicaEvent::BecameUnhealthy { message } => format!("is unhealthy: {message}"),
                 ReplicaEvent::Ended { exit, .. } => exit.to_string(),
                 ReplicaEvent::CouldNotStart { message } => format!("could not start: {message}"),
+                ReplicaEvent::SettingsPassed { .. } => "passes its new settings".into(),
+                ReplicaEvent::SettingsFailed { message, .. } => {
+                    format!("does not pass its new settings: {message}")
+                }
                 ReplicaEvent::PullBegan
                 | ReplicaEvent::StartBegan
                 | ReplicaEvent::Started { .. }

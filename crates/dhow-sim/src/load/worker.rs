@@ -133,5 +133,6 @@ fn info_of(place: usize) -> NodeInfo {
             memory_bytes: 256 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     }
 }

@@ -10,8 +10,8 @@ const CRASH_CODE: i32 = 1;
 const CRASH_AT_ONCE: TimeSpan = TimeSpan::from_millis(100);
 
 pub(super) const USAGE: &str = "an image `crashes`, `crashes after 5s`, `cannot start`, `cannot be pulled`, is \
-     `never healthy`, `turns unhealthy after 5s`, `exits 0 after 3s` `ignores TERM for 10s` or \
-     `works`; with `on node 2` behind it, on that node";
+     `never healthy`, `turns unhealthy after 5s`, `exits 0 after 3s`, `ignores TERM for 10s`, \
+     `listens on 80` or `works`; with `on node 2` behind it, on that node";
 
 /// None where the words say nothing that an image can do.
 pub(super) fn parse(words: &[&str]) -> Option<Behaviour> {
@@ -52,6 +52,10 @@ pub(super) fn parse(words: &[&str]) -> Option<Behaviour> {
         },
         ["ignores", "TERM", "for", stop] => Behaviour {
             stop: span(stop)?,
+            ..plain
+        },
+        ["listens", "on", port] => Behaviour {
+            port: Some(port.parse().ok()?),
             ..plain
         },
         _ => return None,

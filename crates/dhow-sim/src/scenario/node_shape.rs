@@ -70,6 +70,7 @@ impl NodeShape {
             labels: Arc::new(labels),
             capacity: self.capacity,
             runs_replicas: true,
+            tries_settings: true,
         }
     }
 }

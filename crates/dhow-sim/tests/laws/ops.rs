@@ -159,6 +159,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+        tries_settings: true,
     }
 }
 

@@ -10,7 +10,7 @@ use dhow_core::command::{
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, ServiceId,
-    ServiceName, Slot, Term,
+    ServiceName, SettingsId, Slot, Term,
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::spec::{
@@ -73,6 +73,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                     memory_bytes: 1 << 30,
                 },
                 runs_replicas: true,
+                tries_settings: true,
             })
         })
 }
@@ -217,6 +218,12 @@ fn plans() -> impl Strategy<Value = PlanCommand> {
         }),
         1 => node().prop_map(|node| PlanCommand::DrainFinished { node }),
         1 => service().prop_map(|service| PlanCommand::CronFired { service, scheduled_unix_secs: 0 }),
+        1 => (service(), generation(), settings(), vec(key(), 0..4)).prop_map(|(service, generation, settings, replicas)| {
+            PlanCommand::TrySettings { service, generation, settings, replicas }
+        }),
+        1 => (service(), generation(), settings()).prop_map(|(service, generation, settings)| {
+            PlanCommand::AdoptSettings { service, generation, settings }
+        }),
     ]
 }
 
@@ -236,7 +243,16 @@ fn event() -> impl Strategy<Value = ReplicaEvent> {
         Just(ReplicaEvent::StopBegan),
         any::<u32>().prop_map(|pid| ReplicaEvent::Adopted { pid }),
         Just(ReplicaEvent::NodeLost),
+        settings().prop_map(|settings| ReplicaEvent::SettingsPassed { settings }),
+        settings().prop_map(|settings| ReplicaEvent::SettingsFailed {
+            settings,
+            message: "x".into()
+        }),
     ]
+}
+
+fn settings() -> impl Strategy<Value = SettingsId> {
+    (0..3u32).prop_map(SettingsId)
 }
 
 fn machine() -> impl Strategy<Value = Machine> {

@@ -42,6 +42,7 @@ pub fn info(zone: &str) -> NodeInfo {
             memory_bytes: 1 << 33,
         },
         runs_replicas: true,
+        tries_settings: true,
     }
 }
 

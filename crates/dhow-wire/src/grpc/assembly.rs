@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
 use dhow_core::ids::{
-    DeploymentName, Generation, NameError, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, Term,
+    DeploymentName, Generation, NameError, ReplicaName, Revision, RoleName, ServiceKey, ServiceName,
+    SettingsId, Term,
 };
 use dhow_core::spec::ServiceSpec;
 
@@ -65,11 +66,17 @@ fn change_of(told: proto::ServiceAssignment) -> Result<DispatchChange, Malformed
     }
     let mut replicas = Vec::new();
     for role in told.roles {
-        let spec: ServiceSpec = serde_json::from_slice(&role.spec_json).map_err(|cause| Malformed::Spec {
-            service: service.to_string(),
-            cause,
-        })?;
-        let (spec, role_name) = (Arc::new(spec), name("role", RoleName::new(&role.role))?);
+        let (spec, role_name) = (
+            spec_of(&service, &role.spec_json)?,
+            name("role", RoleName::new(&role.role))?,
+        );
+        let next = match &role.next {
+            Some(next) => Some(DispatchedSettings {
+                id: SettingsId(next.id),
+                spec: spec_of(&service, &next.spec_json)?,
+            }),
+            None => None,
+        };
         replicas.extend(role.indices.iter().map(|index| DispatchedReplica {
             name: ReplicaName {
                 deployment: service.deployment.clone(),
@@ -79,9 +86,18 @@ fn change_of(told: proto::ServiceAssignment) -> Result<DispatchChange, Malformed
                 generation: Generation(role.generation),
             },
             spec: Arc::clone(&spec),
+            next: next.clone(),
         }));
     }
     Ok(DispatchChange::Set { service, replicas })
+}
+
+fn spec_of(service: &ServiceKey, json: &[u8]) -> Result<Arc<ServiceSpec>, Malformed> {
+    let spec = serde_json::from_slice(json).map_err(|cause| Malformed::Spec {
+        service: service.to_string(),
+        cause,
+    })?;
+    Ok(Arc::new(spec))
 }
 
 fn name<T>(what: &'static str, checked: Result<T, NameError>) -> Result<T, Malformed> {

@@ -1,10 +1,9 @@
 //! From an assignment to the parts in which it travels.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
-use dhow_core::ids::{Generation, RoleName, ServiceKey};
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
+use dhow_core::ids::{Generation, RoleName, ServiceKey, SettingsId};
 use dhow_core::spec::ServiceSpec;
 
 use super::malformed::Malformed;
@@ -40,7 +39,7 @@ pub fn to_assignments(dispatch: &Dispatch) -> Result<Vec<proto::Assignment>, Mal
         size_bytes += service
             .roles
             .iter()
-            .map(|role| role.spec_json.len())
+            .map(|role| role.spec_json.len() + role.next.as_ref().map_or(0, |next| next.spec_json.len()))
             .sum::<usize>();
         if let Some(open) = parts.last_mut() {
             open.services.push(service);
@@ -57,28 +56,43 @@ fn empty(service: &ServiceKey) -> proto::ServiceAssignment {
     }
 }
 
-type Roles<'a> = BTreeMap<(&'a RoleName, Generation), (&'a Arc<ServiceSpec>, Vec<u32>)>;
+/// Those of a role and generation that try the same settings, or none.
+type Alike<'a> = (&'a RoleName, Generation, Option<SettingsId>);
+type Roles<'a> = BTreeMap<Alike<'a>, (&'a DispatchedReplica, Vec<u32>)>;
 
-/// Replicas of one role and generation run the same spec, so that it travels once.
+/// Replicas that are alike run the same spec, so that it travels once.
 fn set_of(
     service: &ServiceKey,
     replicas: &[DispatchedReplica],
 ) -> Result<proto::ServiceAssignment, Malformed> {
     let mut roles: Roles<'_> = BTreeMap::new();
     for replica in replicas {
-        let key = (&replica.name.role, replica.name.generation);
-        let (_, indices) = roles.entry(key).or_insert((&replica.spec, Vec::new()));
+        let settings = replica.next.as_ref().map(|next| next.id);
+        let key = (&replica.name.role, replica.name.generation, settings);
+        let (_, indices) = roles.entry(key).or_insert((replica, Vec::new()));
         indices.push(replica.name.index);
     }
     let mut told = empty(service);
-    for ((role, generation), (spec, indices)) in roles {
-        let spec_json = serde_json::to_vec(spec.as_ref());
+    for ((role, generation, _), (replica, indices)) in roles {
+        let next = replica.next.as_ref().map(next_of).transpose()?;
         told.roles.push(proto::RoleAssignment {
             role: role.to_string(),
             generation: generation.0,
             indices,
-            spec_json: spec_json.map_err(|_| Malformed::Unwritable { what: "spec_json" })?,
+            spec_json: json_of(&replica.spec)?,
+            next,
         });
     }
     Ok(told)
+}
+
+fn next_of(next: &DispatchedSettings) -> Result<proto::NextSettings, Malformed> {
+    Ok(proto::NextSettings {
+        id: next.id.0,
+        spec_json: json_of(&next.spec)?,
+    })
+}
+
+fn json_of(spec: &ServiceSpec) -> Result<Vec<u8>, Malformed> {
+    serde_json::to_vec(spec).map_err(|_| Malformed::Unwritable { what: "spec_json" })
 }

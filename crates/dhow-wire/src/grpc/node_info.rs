@@ -27,6 +27,7 @@ pub fn to_node_info(info: &NodeInfo) -> proto::NodeInfo {
         cpu_milli: info.capacity.cpu_milli,
         memory_bytes: info.capacity.memory_bytes,
         runs_replicas: info.runs_replicas,
+        tries_settings: info.tries_settings,
     }
 }
 
@@ -64,5 +65,6 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
             memory_bytes: info.memory_bytes,
         },
         runs_replicas: info.runs_replicas,
+        tries_settings: info.tries_settings,
     })
 }

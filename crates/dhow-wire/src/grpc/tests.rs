@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
 use dhow_core::ids::{
-    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, Term,
+    DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, SettingsId,
+    Term,
 };
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::{Machine, ReplicaEvent};
@@ -39,6 +40,7 @@ fn replica(
             generation: Generation(generation),
         },
         spec: Arc::clone(spec),
+        next: None,
     }
 }
 
@@ -76,6 +78,13 @@ fn an_assignment_arrives_as_it_was_sent() {
                 replicas: vec![
                     replica("web", "default", 0, 1, &old),
                     replica("web", "default", 4, 1, &old),
+                    DispatchedReplica {
+                        next: Some(DispatchedSettings {
+                            id: SettingsId(3),
+                            spec: Arc::clone(&new),
+                        }),
+                        ..replica("web", "default", 1, 1, &old)
+                    },
                     replica("web", "default", 0, 2, &new),
                     replica("web", "spare", 7, 2, &new),
                 ],
@@ -150,6 +159,7 @@ fn bad_names_and_specs_are_named() {
                     generation: 1,
                     indices: vec![0],
                     spec_json: spec_json.to_vec(),
+                    next: None,
                 }],
             }],
         })
@@ -237,6 +247,7 @@ fn a_node_arrives_as_it_said() {
             memory_bytes: 1 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);
     assert!(from_node_info(proto::NodeInfo::default()).is_err());

@@ -11,6 +11,9 @@ pub struct ScaleAssignment {
     /// Tells old and new of one index apart while a rollout surges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
+    /// The settings that these replicas try beside those that count, one of the request's `next`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<u32>,
 }
 
 impl ScaleAssignment {
@@ -19,12 +22,19 @@ impl ScaleAssignment {
             role: role.into(),
             indices,
             generation: None,
+            tries: None,
         }
     }
 
     #[must_use]
     pub fn with_generation(mut self, generation: u32) -> Self {
         self.generation = Some(generation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_tries(mut self, settings: Option<u32>) -> Self {
+        self.tries = settings;
         self
     }
 }

@@ -50,6 +50,13 @@ pub struct InternalScaleRequest {
         with = "specs_by_generation"
     )]
     pub specs: BTreeMap<u32, Arc<ServiceSpec>>,
+    /// The specs with the settings that replicas try, by the settings' number.
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        with = "specs_by_generation"
+    )]
+    pub next: BTreeMap<u32, Arc<ServiceSpec>>,
 }
 
 impl InternalScaleRequest {

@@ -191,9 +191,9 @@ proptest! {
     ) {
         let assignments = roles
             .into_iter()
-            .map(|(role, indices, generation)| ScaleAssignment { role, indices, generation })
+            .map(|(role, indices, generation)| ScaleAssignment { role, indices, generation, tries: generation })
             .collect();
-        let request = InternalScaleRequest { service, replicas, assignments, spec, deployment, epoch, specs };
+        let request = InternalScaleRequest { service, replicas, assignments, spec, deployment, epoch, next: specs.clone(), specs };
         check_round_trip(&request);
         let container = ClusterContainerSummary {
             node_id, id: request.service.clone(), service: request.service, replica: replicas,

@@ -366,6 +366,7 @@ fn some_assignment() -> impl Strategy<Value = ScaleAssignment> {
         role,
         indices,
         generation,
+        tries: generation,
     })
 }
 

@@ -42,6 +42,7 @@ pub fn node_info(config: &DaemonConfig, role: NodeRole) -> NodeInfo {
         labels: Arc::new(labels),
         capacity,
         runs_replicas,
+        tries_settings: true,
     }
 }
 

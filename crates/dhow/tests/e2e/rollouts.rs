@@ -125,6 +125,44 @@ fn rollouts_fail_no_request() {
     daemon.finish();
 }
 
+/// A check that looks at the wrong place is tried by one replica beside the old one, and taken back at its deadline.
+#[test]
+fn a_slip_in_a_check_takes_nothing_down() {
+    let daemon = Daemon::start("checks");
+    let port = free_port();
+    let checked = |url: &str| {
+        let health = json!({
+            "check": { "type": "http", "url": url },
+            "interval": "100ms", "timeout": "5s", "start_grace": "0s", "retries": 2,
+        });
+        let rollout = json!({ "min_healthy": "500ms", "healthy_deadline": "3s" });
+        let web = Service::web("v1", port).replicas(REPLICAS);
+        web.with("health", health).with("rollout", rollout)
+    };
+    daemon
+        .deploy("shop", &[("web", checked("/healthz"))])
+        .ends_with(0);
+    let pids = |daemon: &Daemon| -> Vec<_> { daemon.replicas_of("web").iter().map(|r| r.pid).collect() };
+    let before = pids(&daemon);
+    let load = Load::start(port, 4);
+    let sampler = Sampler::start(&daemon);
+
+    let slip = daemon
+        .deploy("shop", &[("web", checked("http://localhost:1/healthz"))])
+        .ends_with(1);
+    slip.says(&["did not pass its new check within 3s"]);
+    last_revision(&daemon, "reverted");
+    daemon
+        .deploy("shop", &[("web", checked("/healthz?deep"))])
+        .ends_with(0);
+    last_revision(&daemon, "good");
+    load.goes_on();
+    sampler.kept_the_promise();
+    load.ends_without_failure();
+    assert_eq!(pids(&daemon), before, "nothing was restarted");
+    daemon.finish();
+}
+
 /// Only this version answers, and everything is well.
 fn stable_at(daemon: &Daemon, version: &str, load: &Load) {
     until("it is back", || {

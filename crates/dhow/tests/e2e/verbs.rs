@@ -99,20 +99,34 @@ fn jobs_end_and_dependents_wait() {
 
     let job = Service::shell(&format!("echo done >> {folder}/job; exit 0")).with("rtype", json!("job"));
     daemon.deploy("work", &[("once", job)]).ends_with(0);
-    until("the job has ended", || {
-        let all = daemon.dhow(&["ps", "work", "--all", "--json"]).json();
-        let ended = all
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|replica| replica["service"] == "once")?;
-        (ended["exit_code"] == 0).then_some(())
-    });
+    let all = daemon.dhow(&["ps", "work", "--all", "--json"]).json();
+    let ended = all.as_array().unwrap().iter();
+    let ended: Vec<_> = ended.filter(|replica| replica["service"] == "once").collect();
+    assert_eq!(ended[0]["exit_code"], 0, "a deploy waits for its job: {all}");
     assert_eq!(
         fs::read_to_string(format!("{folder}/job")).unwrap(),
         "done\n",
         "it ran once"
     );
+
+    // One that takes its time: who waits too short hears so, and the job goes on to its end.
+    let go = format!("{folder}/go");
+    let slow = format!("until test -e {go}; do sleep 0.05; done; exit 3");
+    let slow = Service::shell(&slow)
+        .with("rtype", json!("job"))
+        .with("restart", json!({ "policy": "never" }));
+    let file = daemon.deployment("slow", &[("once", slow)]);
+    daemon.dhow(&["deploy", &file, "--timeout", "1s"]).ends_with(1);
+    let status = daemon.dhow(&["status", "slow", "--json"]).json();
+    assert_eq!(
+        (&status["state"], &status["revision"]),
+        (&json!("deploying"), &json!(1))
+    );
+    fs::write(&go, "").unwrap();
+    let failed = daemon.dhow(&["deploy", &file]).ends_with(1);
+    assert!(failed.stderr.contains("exited with 3"), "{}", failed.stderr);
+    let history = daemon.dhow(&["history", "slow"]).ends_with(0).stdout;
+    assert!(!history.contains("good"), "{history}");
     daemon.finish();
 }
 

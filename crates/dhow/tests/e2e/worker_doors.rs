@@ -231,6 +231,7 @@ fn info() -> NodeInfo {
         labels: Arc::default(),
         capacity: Amount::ZERO,
         runs_replicas: true,
+        tries_settings: false,
     }
 }
 

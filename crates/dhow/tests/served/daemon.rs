@@ -149,6 +149,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     };
     let register = CoreCommand::Node(NodeCommand::Register {
         node: NODE,

@@ -103,5 +103,6 @@ fn info(role: NodeRole) -> Arc<NodeInfo> {
             memory_bytes: 1 << 33,
         },
         runs_replicas: true,
+        tries_settings: true,
     })
 }

@@ -194,3 +194,73 @@ async fn waiting_looks_at_least_once_and_wakes_by_change() {
     let again = wait_for_stabilization(&manager, &spec, Duration::ZERO).await;
     assert_eq!(again.outcome, StabilizationOutcome::Ready, "even with no time");
 }
+
+const WORK: &str = "version: v1\ndeployment: shop\nservices:\n  once:\n    image: import:1\n    rtype: job\n    \
+                    restart: { policy: never }\n";
+
+fn ended(code: i32) -> ReplicaEvent {
+    ReplicaEvent::Ended {
+        exit: Exit::Code(code),
+        oom: false,
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_waited_for_until_it_is_done() {
+    let mut world = World::new().await;
+    let spec = dhow_wire::parse_deployment(WORK, "shop.yaml", &|_| None).unwrap();
+    let manager = world.api.manager.clone();
+    world.post("/api/v1/deployments", WORK).await;
+    world.wait_for_replicas(1).await;
+    world.happens(|_| true, &start_events()).await;
+    world
+        .wait_for(|state| state.replicas.values().all(|replica| replica.is_healthy()))
+        .await;
+    let StabilizationOutcome::TimedOut { message } = wait_for_stabilization(&manager, &spec, Duration::ZERO)
+        .await
+        .outcome
+    else {
+        panic!("its work is not done");
+    };
+    assert_eq!(
+        message,
+        "Stabilization timed out: once: 0/1 replicas, healthy=true"
+    );
+    // Who waits no longer is told so, and the revision goes on.
+    let late = world
+        .follow(&format!("{FOLLOW}?timeout_secs=0"))
+        .await
+        .rest()
+        .await;
+    let late: ProgressResult = late.last().unwrap().json();
+    assert_eq!(late.outcome, ProgressOutcome::TimedOut);
+    let mut stream = world.follow(FOLLOW).await;
+    let under_way: Progress = stream.next().await.unwrap().json();
+    assert_eq!(
+        under_way.services[0].message.as_deref(),
+        Some("at work, 0 of 1 done")
+    );
+    world.happens(|_| true, &[ended(0)]).await;
+    assert_eq!(result(&mut stream).await.outcome, ProgressOutcome::Ready);
+    let ready = wait_for_stabilization(&manager, &spec, Duration::ZERO).await;
+    assert_eq!(ready.outcome, StabilizationOutcome::Ready);
+}
+
+#[tokio::test]
+async fn a_job_that_fails_fails_its_revision() {
+    let mut world = World::new().await;
+    world.post("/api/v1/deployments", WORK).await;
+    world.wait_for_replicas(1).await;
+    let mut stream = world.follow(FOLLOW).await;
+    world.happens(|_| true, &start_events()).await;
+    world.happens(|_| true, &[ended(3)]).await;
+    let result = result(&mut stream).await;
+    assert_eq!(result.outcome, ProgressOutcome::Failed);
+    assert!(
+        result
+            .message
+            .contains("`once-default-0` on node 1 failed: it exited with 3"),
+        "{}",
+        result.message
+    );
+}

@@ -126,6 +126,7 @@ impl World {
                 memory_bytes: 8 << 30,
             },
             runs_replicas: true,
+            tries_settings: true,
         };
         let command = NodeCommand::Register {
             node: NodeId(1),

@@ -182,6 +182,7 @@ pub fn info(role: NodeRole) -> NodeInfo {
             memory_bytes: 1 << 33,
         },
         runs_replicas: true,
+        tries_settings: false,
     }
 }
 

@@ -312,7 +312,11 @@ fn plan(state: &State, command: &PlanCommand, outcome: &Outcome) -> Vec<Event> {
         }
         PlanCommand::DrainFinished { node } => vec![Event::new(EventKind::NodeDrained).with_node(*node)],
         PlanCommand::CronFired { service, .. } => vec![of_service(state, EventKind::CronFired, *service)],
-        PlanCommand::Forget { .. }
+        PlanCommand::AdoptSettings { service, .. } => {
+            vec![of_service(state, EventKind::SettingsAdopted, *service)]
+        }
+        PlanCommand::TrySettings { .. }
+        | PlanCommand::Forget { .. }
         | PlanCommand::ForgetService { .. }
         | PlanCommand::OpenGeneration { .. } => Vec::new(),
     }
@@ -350,6 +354,10 @@ fn replica_event(state: &State, node: NodeId, told: &AgentEvent) -> Option<Event
         }
         ReplicaEvent::StopBegan => (EventKind::ReplicaStopping, None),
         ReplicaEvent::Adopted { pid } => (EventKind::ReplicaAdopted, Some(format!("pid {pid}"))),
+        ReplicaEvent::SettingsPassed { .. } => (EventKind::SettingsPassed, None),
+        ReplicaEvent::SettingsFailed { message, .. } => {
+            (EventKind::SettingsFailed, Some(message.to_string()))
+        }
         ReplicaEvent::RanSteadily | ReplicaEvent::NodeLost => return None,
     };
     let event = of_replica(state, kind, &told.replica).with_node(node);

@@ -46,6 +46,11 @@ pub enum EventKind {
     ReplicaCouldNotStart,
     ReplicaStopping,
     ReplicaAdopted,
+    /// A replica has passed a new check, or does not; the one before goes on to count.
+    SettingsPassed,
+    SettingsFailed,
+    /// Every replica has passed it, and it counts.
+    SettingsAdopted,
     /// A node told everything that it has.
     Inventory,
     /// Not from the log: people should look at this server.

@@ -201,6 +201,7 @@ pub fn register(node: u64) -> Command {
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+        tries_settings: true,
     };
     Command::Node(NodeCommand::Register {
         node: NodeId(node),

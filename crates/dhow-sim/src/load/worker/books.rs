@@ -246,6 +246,7 @@ mod tests {
                 generation: Generation(1),
             },
             spec: Arc::new(ServiceSpec::default()),
+            next: None,
         });
         DispatchChange::Set {
             replicas: replicas.collect(),

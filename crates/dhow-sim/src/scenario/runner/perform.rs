@@ -215,5 +215,6 @@ fn worker() -> dhow_core::state::NodeInfo {
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     }
 }

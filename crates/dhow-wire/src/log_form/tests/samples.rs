@@ -10,7 +10,7 @@ use dhow_core::command::{
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
-    ServiceId, ServiceName, Slot, Term,
+    ServiceId, ServiceName, SettingsId, Slot, Term,
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::spec::DeploymentSpec;
@@ -40,7 +40,8 @@ variants!(node_name, NODE, NodeCommand:
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
-    Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired);
+    Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
+    TrySettings, AdoptSettings);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -82,6 +83,7 @@ pub fn info() -> Arc<NodeInfo> {
             memory_bytes: 8 << 30,
         },
         runs_replicas: true,
+        tries_settings: false,
     })
 }
 
@@ -331,6 +333,17 @@ fn plan() -> Vec<PlanCommand> {
         PlanCommand::CronFired {
             service,
             scheduled_unix_secs: 1_700_000_040,
+        },
+        PlanCommand::TrySettings {
+            service,
+            generation,
+            settings: SettingsId(2),
+            replicas: vec![key(0)],
+        },
+        PlanCommand::AdoptSettings {
+            service,
+            generation,
+            settings: SettingsId(2),
         },
     ]
 }

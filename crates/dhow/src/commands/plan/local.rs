@@ -28,6 +28,7 @@ fn this_machine() -> State {
         labels: Arc::default(),
         capacity: host::capacity(),
         runs_replicas: true,
+        tries_settings: true,
     };
     let command = Command::Node(NodeCommand::Register {
         node: NodeId(1),

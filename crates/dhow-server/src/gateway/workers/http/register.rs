@@ -52,5 +52,6 @@ fn info_of(profile: WorkerProfile) -> NodeInfo {
             memory_bytes: profile.memory_total_bytes,
         },
         runs_replicas: true,
+        tries_settings: false,
     }
 }

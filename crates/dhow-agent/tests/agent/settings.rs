@@ -1,0 +1,142 @@
+//! What happens when the settings of running replicas change.
+
+use std::collections::BTreeMap;
+
+use dhow_core::ids::ServiceName;
+use dhow_core::spec::{Check, HealthSpec, ServiceSpec, TimeSpan};
+use dhow_core::state::{Phase, State};
+use dhow_driver::fake::FakeHost;
+
+use super::plane::{Node, Plane, healthy, replicas, service};
+
+/// Three replicas whose check ends with a code.
+fn checked(code: u32) -> ServiceSpec {
+    let mut spec = service(3, &[]);
+    let command = vec!["fake".to_owned(), format!("exit={code}")];
+    let mut health = HealthSpec::of(Check::Command { command });
+    (health.interval, health.retries) = (TimeSpan::from_secs(1), 2);
+    health.start_grace = TimeSpan::ZERO;
+    spec.health = Some(health);
+    spec.rollout.min_healthy = TimeSpan::from_secs(2);
+    spec.rollout.healthy_deadline = TimeSpan::from_secs(30);
+    spec
+}
+
+fn phase(state: &State) -> Option<Phase> {
+    state.deployments.values().next().map(|known| known.phase)
+}
+
+/// The check that counts.
+fn counts(state: &State) -> Option<HealthSpec> {
+    let name = ServiceName::new("web").unwrap();
+    let mut services = state.services.values();
+    let web = services.find(|service| service.key.service == name)?;
+    web.spec()?.health.clone()
+}
+
+fn tried(state: &State) -> usize {
+    let all = replicas(state);
+    all.iter().filter(|replica| replica.trial.is_some()).count()
+}
+
+fn passed(state: &State) -> usize {
+    let trials = state
+        .replicas
+        .values()
+        .filter_map(|replica| replica.trial.as_ref());
+    trials.filter(|trial| trial.passed.is_some()).count()
+}
+
+fn pids(state: &State) -> BTreeMap<String, Option<u32>> {
+    let named = state.replicas.iter().map(|(key, replica)| {
+        let name = state.replica_name(key).unwrap();
+        (name.to_string(), replica.machine.pid)
+    });
+    named.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_does_not_pass_is_tried_by_one_and_takes_nothing_down() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", checked(0))]);
+    let before = plane
+        .until("stable", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    plane.deploy(&[("web", checked(1))]);
+    let state = plane
+        .until("it is said why", |state| {
+            let mut trials = state
+                .replicas
+                .values()
+                .filter_map(|replica| replica.trial.as_ref());
+            trials.any(|trial| trial.message.is_some())
+        })
+        .await;
+    assert_eq!((tried(&state), passed(&state), healthy(&state)), (1, 0, 3));
+    assert_eq!(
+        counts(&state),
+        checked(0).health,
+        "the check before goes on to count"
+    );
+    let after = plane
+        .until("it is taken back", |state| phase(state) == Some(Phase::Reverted))
+        .await;
+    assert_eq!((tried(&after), healthy(&after)), (1, 3));
+    assert_eq!(counts(&after), checked(0).health);
+    assert_eq!(
+        (pids(&after), host.starts()),
+        (pids(&before), 3),
+        "nothing was ended"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_passes_counts_and_an_agent_that_is_killed_meanwhile_goes_on() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", checked(0))]);
+    let before = plane
+        .until("stable", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    let mut changed = checked(0);
+    if let Some(health) = &mut changed.health {
+        health.retries = 7;
+    }
+    plane.deploy(&[("web", changed.clone())]);
+    plane.until("one has passed", |state| passed(state) == 1).await;
+    node.kill().await;
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane
+        .until("another has passed", |state| passed(state) == 2)
+        .await;
+    // What it knew is gone: it tells all that it has, and what was passed is known all the same.
+    node.kill().await;
+    std::fs::remove_dir_all(dir.path().join("agent")).unwrap();
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    let after = plane
+        .until("stable again", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    assert_eq!((passed(&after), counts(&after)), (3, changed.health));
+    assert_eq!(
+        (pids(&after), host.starts()),
+        (pids(&before), 3),
+        "nothing was ended"
+    );
+}
+
+/// The old check would never pass: the new one does, and from then on it decides.
+#[tokio::test(start_paused = true)]
+async fn a_better_check_mends_what_never_was_healthy() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", checked(1))]);
+    plane
+        .until("given up", |state| phase(state) == Some(Phase::Failed))
+        .await;
+    plane.deploy(&[("web", checked(0))]);
+    let state = plane
+        .until("stable", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    assert_eq!((healthy(&state), counts(&state)), (3, checked(0).health));
+}
