@@ -23,6 +23,7 @@ use crate::highest::{HighestFile, Verdict};
 use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::present::PresentReplica;
+use crate::rollouts::Rollouts;
 use crate::runner::{Beginning, Context, Happening, Runner, Wish};
 use beat::Beat;
 use reporting::{Poll, Reporting};
@@ -58,6 +59,7 @@ pub struct Keeper {
     assigned: BTreeMap<ReplicaName, Arc<ServiceSpec>>,
     reporting: Reporting,
     poll: Poll,
+    rollouts: Rollouts,
     names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
     settled: watch::Sender<bool>,
     /// Whether it has heard its assignment since it began.
@@ -75,6 +77,7 @@ impl Keeper {
         Self {
             reporting: Reporting::new(Arc::clone(&context.session)),
             poll: Poll::new(Arc::clone(&context.session)),
+            rollouts: Rollouts::new(context.drivers.clone()),
             context,
             ledger: Some(memory.ledger),
             highest: Some(memory.highest),
@@ -110,7 +113,7 @@ impl Keeper {
             let is_settled = has_nothing && ledger.seq() == ledger.durable_seq();
             self.settled
                 .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
-            self.reporting.go_on(ledger);
+            self.reporting.go_on(ledger, self.rollouts.current());
             self.poll.go_on(self.reporting.is_known());
             tokio::select! {
                 biased;
@@ -124,7 +127,8 @@ impl Keeper {
                     }
                 }
                 answer = self.reporting.answered() => {
-                    let record = self.reporting.take(answer);
+                    let (record, open) = self.reporting.take(answer, ledger);
+                    self.rollouts.prepare(open);
                     if let Some(record) = record
                         && let Err(error) = self.write(vec![record]).await
                     {
@@ -144,13 +148,14 @@ impl Keeper {
                 }
                 () = beat.due() => {
                     let digest = self.digest();
-                    self.reporting.beat(digest);
+                    self.reporting.beat(digest, self.rollouts.known());
                 }
             }
         };
         for runner in self.runners.values() {
             runner.task.abort();
         }
+        self.rollouts.end();
         outcome
     }
 
