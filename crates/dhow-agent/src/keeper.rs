@@ -24,6 +24,7 @@ use crate::highest::{HighestFile, Verdict};
 use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::present::PresentReplica;
+use crate::rollouts::Rollouts;
 use crate::runner::{Assigned, Beginning, Context, Happening, Runner, Wish};
 use beat::Beat;
 use confirmation::Confirmation;
@@ -66,6 +67,7 @@ pub struct Keeper {
     assigned: BTreeMap<ReplicaName, Assigned>,
     reporting: Reporting,
     poll: Poll,
+    rollouts: Rollouts,
     told: Told,
     confirmation: Confirmation,
     /// What starts once a server has confirmed it.
@@ -81,6 +83,7 @@ impl Keeper {
             confirmation: Confirmation::new(returning, context.session.confirmed()),
             reporting: Reporting::new(Arc::clone(&context.session)),
             poll: Poll::new(Arc::clone(&context.session)),
+            rollouts: Rollouts::new(context.drivers.clone()),
             context,
             ledger: Some(memory.ledger),
             highest: Some(memory.highest),
@@ -117,7 +120,7 @@ impl Keeper {
             self.told
                 .settled
                 .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
-            self.reporting.go_on(ledger);
+            self.reporting.go_on(ledger, self.rollouts.current());
             self.poll
                 .go_on(self.reporting.is_known() && self.confirmation.may_listen());
             tokio::select! {
@@ -132,7 +135,8 @@ impl Keeper {
                     }
                 }
                 answer = self.reporting.answered() => {
-                    let record = self.reporting.take(answer);
+                    let (record, open) = self.reporting.take(answer, ledger);
+                    self.rollouts.prepare(open);
                     if let Some(record) = record
                         && let Err(error) = self.write(vec![record]).await
                     {
@@ -158,13 +162,14 @@ impl Keeper {
                 }
                 () = beat.due() => {
                     let digest = self.digest();
-                    self.reporting.beat(digest);
+                    self.reporting.beat(digest, self.rollouts.known());
                 }
             }
         };
         for runner in self.runners.values() {
             runner.task.abort();
         }
+        self.rollouts.end();
         outcome
     }
 

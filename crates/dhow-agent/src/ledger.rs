@@ -22,7 +22,7 @@ use dhow_driver::driver::PortBinding;
 pub use file::LedgerError;
 pub use record::Record;
 
-use crate::limits::{LEDGER_COMPACT_BYTES, LEDGER_PENDING_MAX};
+use crate::limits::{LEDGER_COMPACT_BYTES, LEDGER_KEPT_MAX, LEDGER_PENDING_MAX};
 use file::LedgerFile;
 
 /// What the ledger knows of a replica.
@@ -37,7 +37,7 @@ pub struct Tracked {
     pub passed: Option<SettingsId>,
 }
 
-/// An event that is not known to be durable at the control plane.
+/// An event that is not known to be durable at the control plane, or was lately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingEvent {
     pub seq: u64,
@@ -208,7 +208,10 @@ impl Account {
             }
             Record::Durable { seq } => {
                 self.durable_seq = seq.min(self.seq);
-                while self.pending.front().is_some_and(|event| event.seq <= seq) {
+                let durable_seq = self.durable_seq;
+                while self.pending.len() > LEDGER_KEPT_MAX
+                    && self.pending.front().is_some_and(|event| event.seq <= durable_seq)
+                {
                     self.pending.pop_front();
                 }
             }

@@ -20,6 +20,7 @@ mod ports;
 mod present;
 pub mod proxy;
 mod pulls;
+mod rollouts;
 mod runner;
 pub mod session;
 mod usage;
@@ -31,4 +32,7 @@ pub use highest::Highest;
 pub use logs::{LogItem, LogQuery};
 pub use present::PresentReplica;
 pub use pulls::PullState;
-pub use session::{Pace, Report, ReportAnswer, ReportBody, Session, SessionError, SessionFuture};
+pub use session::{
+    Beat, BeatAnswer, OpenRollout, Pace, Report, ReportAnswer, ReportBody, RolloutId, Session, SessionError,
+    SessionFuture,
+};

@@ -16,6 +16,13 @@ pub const REPORT_EVENTS_MAX: usize = 1_024;
 /// history by an inventory instead: at 200 bytes each, 65,536 are 13 MiB.
 pub const LEDGER_PENDING_MAX: usize = 65_536;
 
+/// Events that are durable and kept all the same: a control plane that was put back to an earlier state asks for them
+/// again. As many as one report holds; at 200 bytes each 200 KiB.
+pub const LEDGER_KEPT_MAX: usize = REPORT_EVENTS_MAX;
+
+/// Rollouts that a node has prepared for and names: more are never under way on one node in earnest.
+pub const ROLLOUTS_KNOWN_MAX: usize = 64;
+
 /// Size at which the ledger is written anew, if most of it is history.
 pub const LEDGER_COMPACT_BYTES: u64 = 4 * 1024 * 1024;
 

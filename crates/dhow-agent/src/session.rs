@@ -6,11 +6,13 @@ pub mod grpc;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
-pub use dhow_core::mirror::ReportBody;
+pub use dhow_core::mirror::{ReportBody, RolloutId};
+use dhow_core::spec::ServiceSpec;
 use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
 
@@ -26,8 +28,8 @@ pub trait Session: Send + Sync + 'static {
     /// Waits until there is something newer than `last`, and tells it; everything at once where there is no last.
     fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch>;
 
-    /// Says that the node lives and what it runs; answered with whether an inventory is wanted.
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool>;
+    /// Says that the node lives, what it runs and which rollouts it knows.
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer>;
 
     /// What the node uses now; told with the next heartbeat, and forgotten where newer figures come first.
     fn usage(&self, usage: NodeUsage);
@@ -67,8 +69,39 @@ pub struct Pace {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
+    /// The rollout that the node works on, where it knows one.
+    pub rollout: Option<RolloutId>,
     pub incarnation: u64,
     pub body: ReportBody,
+}
+
+/// A heartbeat.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beat {
+    /// What the node runs, in one short text.
+    pub digest: String,
+    /// The rollouts that it works on or has prepared for, the newest first.
+    pub rollouts: Vec<RolloutId>,
+}
+
+/// What a heartbeat is answered with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BeatAnswer {
+    /// It had given the node up, or knows nothing of this life of it: it wants to hear everything.
+    pub inventory_wanted: bool,
+    /// It believes something else of the node, and has its events up to this one: it wants to hear them again from this
+    /// one on.
+    pub replay_from: Option<u64>,
+    /// Rollouts that are open for the node and that it did not name.
+    pub open: Vec<OpenRollout>,
+}
+
+/// A service of an open rollout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRollout {
+    pub id: RolloutId,
+    /// What its roles will run.
+    pub specs: Vec<Arc<ServiceSpec>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

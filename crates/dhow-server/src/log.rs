@@ -139,6 +139,27 @@ impl std::fmt::Display for Named {
     }
 }
 
+/// So many terms above the own one are no elections that were missed: the cluster was restored or recovered, or this
+/// server has the files of an earlier one.
+const TERMS_FAR: u64 = 1 << 16;
+
+/// Says that another server shows a higher term than is known here.
+fn note_higher_term(from: u64, shown: u64, known: u64) {
+    if shown <= known {
+        return;
+    }
+    match shown - known > TERMS_FAR && known > 0 {
+        true => tracing::warn!(
+            from,
+            shown,
+            known,
+            "a server shows a term far above this one's: the cluster was restored or recovered meanwhile, or this \
+             server was begun from an older copy"
+        ),
+        false => tracing::info!(from, shown, known, "a server shows a higher term"),
+    }
+}
+
 /// A log of committed entries: [`local::LocalLog`] of a single node, [`copied::CopiedLog`] of a static cluster,
 /// [`raft::RaftLog`] of the others.
 pub trait Log: Send + Sync {

@@ -46,7 +46,7 @@ pub use event::{BadEventId, Event, EventId, EventKind, EventRecord};
 pub use event_hub::{EventHub, TooOld};
 pub use event_log::{EventLogSender, EventReader, EventStore, EventStoreError, EventsGone, ReadEventsError};
 pub use handle::RuntimeHandle;
-pub use heartbeat::{HeartbeatIngest, RenewLease};
+pub use heartbeat::{HeartbeatIngest, OpenRollout, RenewLease};
 pub use inbox::InputSender;
 pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
 pub use manifest_poll::{ManifestSource, ManifestSources, ReadSetError, SourceError, read_manifest_files};

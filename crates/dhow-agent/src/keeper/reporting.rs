@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use crate::ledger::{Ledger, Record};
 use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
-use crate::session::{Report, ReportAnswer, ReportBody, Session, SessionError};
+use crate::session::{
+    Beat, BeatAnswer, OpenRollout, Report, ReportAnswer, ReportBody, RolloutId, Session, SessionError,
+};
 
 type Call<T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send>>;
 
@@ -53,7 +55,7 @@ enum Next {
 /// What has come back.
 pub enum Answer {
     Report(Result<ReportAnswer, SessionError>),
-    Beat(Result<bool, SessionError>),
+    Beat(Result<BeatAnswer, SessionError>),
     /// The time has come to report what has gathered.
     Waited,
 }
@@ -65,11 +67,14 @@ pub struct Reporting {
     report: Option<Call<ReportAnswer>>,
     /// When changes may be reported next.
     not_before: Option<Instant>,
-    beat: Option<Call<bool>>,
+    beat: Option<Call<BeatAnswer>>,
     known: bool,
     /// The report under way is an account of everything.
     is_inventory: bool,
     told_all: bool,
+    /// The last event that there was when events were sent again because of a heartbeat: where that did not help,
+    /// everything is told.
+    replayed_seq: Option<u64>,
 }
 
 impl Reporting {
@@ -84,6 +89,7 @@ impl Reporting {
             known: false,
             is_inventory: false,
             told_all: false,
+            replayed_seq: None,
         }
     }
 
@@ -93,7 +99,7 @@ impl Reporting {
     }
 
     /// Begins the next report, where there is something to tell and none is under way.
-    pub fn go_on(&mut self, ledger: &Ledger) {
+    pub fn go_on(&mut self, ledger: &Ledger, rollout: Option<RolloutId>) {
         if self.report.is_some() || self.is_gathering(ledger) {
             return;
         }
@@ -102,6 +108,7 @@ impl Reporting {
         let gap = self.session.report_gap();
         self.not_before = (!gap.is_zero()).then(|| Instant::now() + gap);
         let report = Report {
+            rollout,
             incarnation: ledger.incarnation(),
             body,
         };
@@ -149,12 +156,13 @@ impl Reporting {
         })
     }
 
-    pub fn beat(&mut self, digest: Option<String>) {
+    pub fn beat(&mut self, digest: Option<String>, rollouts: Vec<RolloutId>) {
         let Some(digest) = digest.filter(|_| self.known && self.beat.is_none()) else {
             return;
         };
         let session = Arc::clone(&self.session);
-        self.beat = Some(Box::pin(async move { session.heartbeat(digest).await }));
+        let beat = Beat { digest, rollouts };
+        self.beat = Some(Box::pin(async move { session.heartbeat(beat).await }));
     }
 
     /// Waits for what is under way.
@@ -173,28 +181,47 @@ impl Reporting {
         std::mem::take(&mut self.told_all)
     }
 
-    /// Takes an answer, and gives what of it belongs into the ledger.
-    pub fn take(&mut self, answer: Answer) -> Option<Record> {
+    /// Takes an answer, and gives what of it belongs into the ledger, and the rollouts that are new.
+    pub fn take(&mut self, answer: Answer, ledger: &Ledger) -> (Option<Record>, Vec<OpenRollout>) {
         match answer {
             Answer::Report(answer) => {
                 self.report = None;
-                self.take_report(answer)
+                (self.take_report(answer, ledger), Vec::new())
             }
-            Answer::Waited => None,
+            Answer::Waited => (None, Vec::new()),
             Answer::Beat(answer) => {
                 self.beat = None;
-                if matches!(answer, Ok(true)) {
-                    tracing::info!(
-                        "the control plane believes something else of this node: telling it everything"
-                    );
-                    self.next = Next::Inventory;
-                }
-                None
+                // One that is not answered is followed by the next.
+                let answer = answer.unwrap_or_default();
+                self.take_beat(&answer, ledger);
+                (None, answer.open)
             }
         }
     }
 
-    fn take_report(&mut self, answer: Result<ReportAnswer, SessionError>) -> Option<Record> {
+    fn take_beat(&mut self, answer: &BeatAnswer, ledger: &Ledger) {
+        if answer.inventory_wanted {
+            tracing::info!("the control plane had given this node up: telling it everything");
+            self.next = Next::Inventory;
+            return;
+        }
+        let Some(seq) = answer.replay_from else {
+            self.replayed_seq = None;
+            return;
+        };
+        let is_in_vain = self.replayed_seq.replace(ledger.seq()) == Some(ledger.seq());
+        self.next = match is_in_vain {
+            true => Next::Inventory,
+            false => replay_from(seq, ledger),
+        };
+        tracing::info!(
+            seq,
+            everything = self.next == Next::Inventory,
+            "the control plane believes something else of this node: telling it again"
+        );
+    }
+
+    fn take_report(&mut self, answer: Result<ReportAnswer, SessionError>, ledger: &Ledger) -> Option<Record> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
@@ -217,7 +244,7 @@ impl Reporting {
                 Some(Record::Durable { seq })
             }
             ReportAnswer::ReplayFrom { seq } => {
-                self.next = Next::Events { after: seq };
+                self.next = replay_from(seq, ledger);
                 None
             }
             ReportAnswer::InventoryWanted => {
@@ -226,6 +253,18 @@ impl Reporting {
             }
         }
     }
+}
+
+/// Events from this number on, that one included where it is still here; everything where there is nothing to send.
+fn replay_from(seq: u64, ledger: &Ledger) -> Next {
+    let held = |after: u64| {
+        ledger
+            .events_after(after, 1)
+            .is_some_and(|events| !events.is_empty())
+    };
+    let after = [seq.checked_sub(1), Some(seq)].into_iter().flatten();
+    let after = after.into_iter().find(|after| held(*after));
+    after.map_or(Next::Inventory, |after| Next::Events { after })
 }
 
 fn inventory(ledger: &Ledger) -> ReportBody {

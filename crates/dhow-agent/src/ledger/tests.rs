@@ -62,8 +62,32 @@ fn what_was_written_is_there_again() {
     };
     assert_eq!(seqs(2), Some(vec![3]));
     assert_eq!(seqs(3), Some(vec![]));
-    assert_eq!(seqs(1), None, "it was forgotten");
+    assert_eq!(
+        seqs(1),
+        Some(vec![2, 3]),
+        "what is durable may be asked for again"
+    );
     assert_eq!(seqs(4), None, "it never happened");
+}
+
+#[test]
+fn of_what_is_durable_the_newest_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 42).unwrap();
+    let count = LEDGER_KEPT_MAX as u64 + 10;
+    let events = (1..=count).map(|seq| event(seq, 0));
+    ledger
+        .append(std::iter::once(track(0)).chain(events).collect())
+        .unwrap();
+    ledger.append(vec![Record::Durable { seq: 5 }]).unwrap();
+    assert!(ledger.events_after(4, 1).is_none() && ledger.events_after(5, 1).is_some());
+    ledger.append(vec![Record::Durable { seq: count }]).unwrap();
+    drop(ledger);
+    let ledger = Ledger::open(dir.path(), 42).unwrap();
+    assert_eq!((ledger.seq(), ledger.durable_seq()), (count, count));
+    assert!(ledger.events_after(9, 1).is_none(), "the oldest have gone");
+    let kept = ledger.events_after(10, usize::MAX).unwrap();
+    assert_eq!((kept.len(), kept[0].seq), (LEDGER_KEPT_MAX, 11));
 }
 
 #[test]

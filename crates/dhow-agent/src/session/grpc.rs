@@ -26,13 +26,16 @@ use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{Heartbeat, RenewRequest, SecretsRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{self, Heartbeat, RenewRequest, SecretsRequest, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tonic::{Request, Status};
 
-use super::{Pace, Report, ReportAnswer, Session, SessionError, SessionFuture};
+use super::{
+    Beat, BeatAnswer, OpenRollout, Pace, Report, ReportAnswer, RolloutId, Session, SessionError,
+    SessionFuture,
+};
 use crate::highest::Highest;
 use crate::limits::CALL_TIMEOUT;
 use link::{Link, Shared};
@@ -82,12 +85,18 @@ impl GrpcSession {
     }
 
     /// Sends a report and takes what its answer says of the pace.
-    async fn send(&self, incarnation: Option<u64>, body: Body) -> Result<StatusAck, SessionError> {
+    async fn send(
+        &self,
+        incarnation: Option<u64>,
+        rollouts: &[RolloutId],
+        body: Body,
+    ) -> Result<StatusAck, SessionError> {
         let report = StatusReport {
             node_id: self.shared.options.node.0,
             incarnation,
             revision: None,
             body: Some(body),
+            rollouts: rollouts.iter().map(RolloutId::to_string).collect(),
         };
         let ack = self.call(async |open| {
             let mut client = open.client.clone();
@@ -160,7 +169,8 @@ impl GrpcSession {
 
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
         let body = to_body(&report.body).map_err(|error| SessionError::Refused(error.to_string()))?;
-        let ack = self.send(Some(report.incarnation), body).await?;
+        let rollouts: Vec<RolloutId> = report.rollout.into_iter().collect();
+        let ack = self.send(Some(report.incarnation), &rollouts, body).await?;
         match (ack.durable_seq, ack.replay_from, ack.inventory_wanted) {
             (Some(seq), _, inventory_wanted) => Ok(ReportAnswer::Durable {
                 seq,
@@ -208,14 +218,17 @@ impl Session for GrpcSession {
         Box::pin(self.next_update(last))
     }
 
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
         Box::pin(async move {
-            let beat = Heartbeat {
-                digest: Some(digest).filter(|digest| !digest.is_empty()),
-                usage: self.shared.usage.borrow().as_ref().map(to_usage),
-            };
-            let ack = self.send(None, Body::Heartbeat(beat)).await?;
-            Ok(ack.inventory_wanted || ack.replay_from.is_some())
+            let digest = Some(beat.digest).filter(|digest| !digest.is_empty());
+            let usage = self.shared.usage.borrow().as_ref().map(to_usage);
+            let body = Body::Heartbeat(Heartbeat { digest, usage });
+            let ack = self.send(None, &beat.rollouts, body).await?;
+            Ok(BeatAnswer {
+                inventory_wanted: ack.inventory_wanted,
+                replay_from: ack.replay_from,
+                open: ack.bootstrap.into_iter().filter_map(open_of).collect(),
+            })
         })
     }
 
@@ -244,6 +257,18 @@ impl Drop for GrpcSession {
     fn drop(&mut self) {
         self.link.abort();
     }
+}
+
+/// A rollout as it came; one that cannot be read is not prepared for, and comes with its assignment.
+fn open_of(told: proto::OpenRollout) -> Option<OpenRollout> {
+    let specs = told
+        .spec_json
+        .iter()
+        .map(|json| serde_json::from_slice(json).map(Arc::new));
+    Some(OpenRollout {
+        id: told.rollout_id.parse().ok()?,
+        specs: specs.collect::<Result<_, _>>().ok()?,
+    })
 }
 
 /// A variable of an environment is a text without a zero.

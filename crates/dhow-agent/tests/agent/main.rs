@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod heartbeats;
 mod lives;
 mod orders;
 mod plane;

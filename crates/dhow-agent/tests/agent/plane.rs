@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Drivers, NoBalancer, Report, ReportAnswer, ReportBody, Returning,
-    Session, SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Beat, BeatAnswer, Drivers, NoBalancer, OpenRollout, Report,
+    ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::command::{
@@ -46,6 +46,11 @@ struct Inner {
     /// How often the node has asked what to run.
     asked: u32,
     term: Term,
+    /// Rollouts that are handed to the node until it names them, and those that it named last.
+    open: Vec<OpenRollout>,
+    named: Vec<RolloutId>,
+    /// The rollouts of its reports.
+    told: Vec<Option<RolloutId>>,
 }
 
 impl Plane {
@@ -62,6 +67,9 @@ impl Plane {
                 inventories: 0,
                 asked: 0,
                 term: Term(term),
+                open: Vec::new(),
+                named: Vec::new(),
+                told: Vec::new(),
             }),
             changed: watch::Sender::new(0),
             usage: watch::Sender::default(),
@@ -129,6 +137,23 @@ impl Plane {
     /// Follows what the node says that it uses.
     pub fn usages(&self) -> watch::Receiver<NodeUsage> {
         self.usage.subscribe()
+    }
+
+    /// The control plane is put back to an earlier state.
+    pub fn put_back(&self, state: State) {
+        self.inner.lock().unwrap().state = state;
+    }
+
+    pub fn open(&self, open: Vec<OpenRollout>) {
+        self.inner.lock().unwrap().open = open;
+    }
+
+    pub fn named(&self) -> Vec<RolloutId> {
+        self.inner.lock().unwrap().named.clone()
+    }
+
+    pub fn told(&self) -> Vec<Option<RolloutId>> {
+        self.inner.lock().unwrap().told.clone()
     }
 
     pub fn state(&self) -> State {
@@ -228,6 +253,7 @@ impl Session for Plane {
             let incarnation = report.incarnation;
             let command = {
                 let mut inner = self.inner.lock().unwrap();
+                inner.told.push(report.rollout);
                 match report.body {
                     ReportBody::Events { first_seq, events } => AgentCommand::Report {
                         node: NODE,
@@ -292,10 +318,22 @@ impl Session for Plane {
         })
     }
 
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
         Box::pin(async move {
             self.check_reachable()?;
-            Ok(digest != mirror::digest(&self.state(), NODE))
+            let state = self.state();
+            let differs = beat.digest != mirror::digest(&state, NODE);
+            let mut inner = self.inner.lock().unwrap();
+            inner.named = beat.rollouts.clone();
+            let open = inner.open.iter();
+            Ok(BeatAnswer {
+                inventory_wanted: false,
+                replay_from: differs.then(|| state.node(NODE).unwrap().session.seq),
+                open: open
+                    .filter(|open| !beat.rollouts.contains(&open.id))
+                    .cloned()
+                    .collect(),
+            })
         })
     }
 

@@ -31,6 +31,7 @@ struct State {
     logs: BTreeMap<ReplicaName, MemoryLog>,
     pids: u32,
     starts: u64,
+    prepares: u64,
 }
 
 impl FakeHost {
@@ -42,6 +43,11 @@ impl FakeHost {
     /// How many starts have succeeded so far.
     pub fn starts(&self) -> u64 {
         self.lock().starts
+    }
+
+    /// How often something was prepared so far.
+    pub fn prepares(&self) -> u64 {
+        self.lock().prepares
     }
 
     /// Ends a replica now, as a crash would.
@@ -220,6 +226,7 @@ impl Driver for FakeDriver {
             match script.prepare_error {
                 Some(text) => Err(Cause::Scripted(text).at_host(Stage::Prepare)),
                 None => {
+                    self.host.lock().prepares += 1;
                     progress.report(Progress::Ready);
                     Ok(Prepared::default())
                 }

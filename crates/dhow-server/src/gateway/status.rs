@@ -4,18 +4,26 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, NodeCommand, Refused};
 use dhow_core::ids::NodeId;
+use dhow_core::mirror::RolloutId;
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::{NodeRole, State};
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{OpenRollout, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{self, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, from_body, from_usage};
 
 use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
 use super::node_gateway::Inner;
-use crate::runtime::{ReportAck, ReportBody, WriteError};
+use crate::runtime::limits::BOOTSTRAP_MAX;
+use crate::runtime::{OpenRollout, ReportAck, ReportBody, WriteError};
 
 /// The longest digest: a hash in hexadecimal.
 const DIGEST_CHARS_MAX: usize = 128;
+
+/// Rollouts that a node may name: as many as it is handed at a time.
+const ROLLOUTS_MAX: usize = BOOTSTRAP_MAX;
+
+/// The specs in one answer: a few of the largest. The rest is handed once these are named.
+const SPECS_BYTES_MAX: usize = 1024 * 1024;
 
 impl Inner {
     pub(super) async fn take_status(
@@ -29,6 +37,7 @@ impl Inner {
             .ok_or_else(|| Refusal::Malformed("the report says nothing".into()))?;
         let told = from_body(&body).map_err(|error| Refusal::Malformed(error.to_string()))?;
         let told = told.map(short);
+        let rollouts = named_rollouts(&report.rollouts);
         let state = self.state_with(node).await?;
         let is_ready = state.node(node).ok_or(Refusal::UnknownNode)?.is_ready();
         let ack = StatusAck {
@@ -41,11 +50,17 @@ impl Inner {
                 if let Some(usage) = &beat.usage {
                     self.options.view.observed().used(&state, node, from_usage(usage));
                 }
-                self.take_heartbeat(node, is_ready, beat.digest, ack).await
+                let ack = StatusAck {
+                    // A node that was given up and lives tells everything before it counts again.
+                    inventory_wanted: !is_ready,
+                    ..ack
+                };
+                self.take_heartbeat(node, &rollouts, beat.digest, ack).await
             }
             (Body::Events(_) | Body::Inventory(_), Some(told)) => {
                 let incarnation = report.incarnation.unwrap_or_default();
-                self.take_report(&state, node, incarnation, (told, bytes), ack)
+                let rollout = rollouts.into_iter().next();
+                self.take_report(&state, node, rollout, incarnation, (told, bytes), ack)
                     .await
             }
             (Body::Events(_) | Body::Inventory(_), None) => {
@@ -57,24 +72,19 @@ impl Inner {
     async fn take_heartbeat(
         &self,
         node: NodeId,
-        is_ready: bool,
+        rollouts: &[RolloutId],
         digest: Option<String>,
         ack: StatusAck,
     ) -> Result<StatusAck, Refusal> {
         let digest = digest.filter(|digest| digest.len() <= DIGEST_CHARS_MAX);
-        let reply = self.heartbeats.beat(node, None, digest).await;
-        let open = reply.bootstrap_rollouts.into_iter();
-        let bootstrap = open.map(|rollout| OpenRollout {
-            rollout_id: rollout.rollout_id,
-            deployment: rollout.deployment.unwrap_or_default(),
-            service: rollout.service,
-            generation: rollout.generation,
-        });
+        let reply = self
+            .heartbeats
+            .beat(node, rollouts.first().cloned(), digest)
+            .await;
+        let open = OpenRollout::unnamed(&reply, rollouts, &self.options.view.state());
         Ok(StatusAck {
-            // A node that was given up and lives tells everything before it counts again.
-            inventory_wanted: !is_ready,
             replay_from: reply.replay_from,
-            bootstrap: bootstrap.collect(),
+            bootstrap: fitting(open.into_iter().map(open_on_wire)),
             ..ack
         })
     }
@@ -84,6 +94,7 @@ impl Inner {
         &self,
         state: &State,
         node: NodeId,
+        rollout: Option<RolloutId>,
         incarnation: u64,
         (body, bytes): (ReportBody, usize),
         ack: StatusAck,
@@ -99,7 +110,7 @@ impl Inner {
             Some(taken) => Ok(taken),
             None => {
                 self.allow_bytes(state, node, bytes)?;
-                self.hand_in(node, incarnation, body).await
+                self.hand_in(node, rollout, incarnation, body).await
             }
         };
         let taken = match taken {
@@ -152,6 +163,7 @@ impl Inner {
     async fn hand_in(
         &self,
         node: NodeId,
+        rollout: Option<RolloutId>,
         incarnation: u64,
         body: ReportBody,
     ) -> Result<ReportAck, WriteError> {
@@ -159,7 +171,7 @@ impl Inner {
         let until_ms = clock.monotonic_ms().saturating_add(REPORT_ANSWER_MAX_MS);
         tokio::select! {
             biased;
-            taken = self.options.input.report(node, None, incarnation, body) => taken,
+            taken = self.options.input.report(node, rollout, incarnation, body) => taken,
             () = clock.sleep_until_monotonic(until_ms) => Err(WriteError::Busy),
         }
     }
@@ -231,6 +243,46 @@ pub(super) fn short_message(message: Arc<str>) -> Arc<str> {
         None => message,
         Some((end, _)) => message[..end].into(),
     }
+}
+
+/// The rollouts that a node names; what is none says nothing.
+fn named_rollouts(told: &[String]) -> Vec<RolloutId> {
+    let named = told.iter().take(ROLLOUTS_MAX);
+    named.filter_map(|text| text.parse().ok()).collect()
+}
+
+fn open_on_wire(open: OpenRollout) -> proto::OpenRollout {
+    let OpenRollout { rollout, specs } = open;
+    // A spec that was deployed can be written.
+    let spec_json = specs
+        .iter()
+        .filter_map(|spec| serde_json::to_vec(spec.as_ref()).ok());
+    proto::OpenRollout {
+        rollout_id: rollout.rollout_id,
+        deployment: rollout.deployment.unwrap_or_default(),
+        service: rollout.service,
+        generation: rollout.generation,
+        spec_json: spec_json.collect(),
+    }
+}
+
+/// As many as fit into an answer: whole rollouts, and the first one at any rate.
+fn fitting(open: impl Iterator<Item = proto::OpenRollout>) -> Vec<proto::OpenRollout> {
+    let mut fitting: Vec<proto::OpenRollout> = Vec::new();
+    let mut size_bytes = 0;
+    for rollout in open {
+        size_bytes += rollout.spec_json.iter().map(Vec::len).sum::<usize>();
+        let is_first = fitting
+            .first()
+            .is_none_or(|first| first.rollout_id == rollout.rollout_id);
+        if size_bytes > SPECS_BYTES_MAX && !is_first {
+            // A node that names a rollout has heard of all its services.
+            fitting.retain(|whole| whole.rollout_id != rollout.rollout_id);
+            break;
+        }
+        fitting.push(rollout);
+    }
+    fitting
 }
 
 /// Events of a life of the node that the state does not know would be refused: that is said without an entry of the

@@ -28,6 +28,9 @@ pub struct Event {
     pub generation: Option<Generation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
+    /// The rollout that it is a part of, `deployment@revision`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<String>,
     /// In words, where the kind does not say all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -42,6 +45,7 @@ impl Event {
             replica: None,
             generation: None,
             node_id: None,
+            rollout: None,
             message: None,
         }
     }

@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{Generation, NodeId};
 use dhow_core::mirror::RolloutId;
+use dhow_core::spec::ServiceSpec;
+use dhow_core::state::State;
+use dhow_wire::BootstrapRollout;
+use dhow_wire::names::service_key;
 use tokio::sync::oneshot;
 
 use super::inbox::InputSender;
@@ -24,6 +28,50 @@ pub struct HeartbeatIngest {
     input: InputSender,
     clock: Arc<dyn Clock>,
     renew: Arc<RenewLease>,
+}
+
+/// An open rollout that a node does not name, with all that it takes to prepare for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRollout {
+    pub rollout: BootstrapRollout,
+    /// What each role of the service will run, each one once.
+    pub specs: Vec<Arc<ServiceSpec>>,
+}
+
+impl OpenRollout {
+    /// Those of an answer that the node does not name, as the state has them.
+    pub fn unnamed(reply: &HeartbeatReply, named: &[RolloutId], state: &State) -> Vec<Self> {
+        let names: Vec<String> = named.iter().map(RolloutId::to_string).collect();
+        let unnamed = reply.bootstrap_rollouts.iter();
+        let unnamed = unnamed.filter(|rollout| !names.contains(&rollout.rollout_id));
+        unnamed
+            .map(|rollout| Self {
+                specs: specs_of(state, rollout),
+                rollout: rollout.clone(),
+            })
+            .collect()
+    }
+}
+
+fn specs_of(state: &State, rollout: &BootstrapRollout) -> Vec<Arc<ServiceSpec>> {
+    let mut specs: Vec<Arc<ServiceSpec>> = Vec::new();
+    let Ok(key) = service_key(rollout.deployment.as_deref(), &rollout.service) else {
+        return specs;
+    };
+    let Some(service) = state.service_named(&key.deployment, &key.service) else {
+        return specs;
+    };
+    let generation = rollout.generation.map_or(service.target, Generation);
+    let Some(info) = service.info(generation) else {
+        return specs;
+    };
+    for role in service.roles.iter() {
+        let spec = Arc::new(info.spec.for_role(role));
+        if !specs.contains(&spec) {
+            specs.push(spec);
+        }
+    }
+    specs
 }
 
 impl HeartbeatIngest {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::state::State;
 use dhow_wire::ServiceHealthSummary;
-use dhow_wire::api::{LogRecord, LogStream};
+use dhow_wire::api::LogRecord;
 use dhow_wire::stabilization::{LOG_LINES_SHOWN_MAX, ServiceLogs};
 use futures_util::StreamExt;
 
@@ -85,8 +85,9 @@ async fn fetch(door: &dyn NodeDoor, name: ReplicaName, node: NodeId) -> Result<V
         let mut records = Vec::new();
         while let Some(item) = items.next().await {
             match item? {
-                LogItem::Record(record) if record.stream != LogStream::Notice => records.push(record),
-                LogItem::Record(_) | LogItem::CaughtUp => {}
+                // What the supervisor adds, such as a hint at what it kept from the program, is among them.
+                LogItem::Record(record) => records.push(record),
+                LogItem::CaughtUp => {}
             }
             if records.len() >= LOG_LINES_SHOWN_MAX {
                 break;

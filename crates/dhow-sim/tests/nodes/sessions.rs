@@ -1,5 +1,6 @@
 //! What a session carries, and what it survives.
 
+use dhow_agent::{Beat, BeatAnswer};
 use dhow_core::command::{ClusterCommand, Command, NodeCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::replica::ReplicaState;
@@ -155,12 +156,16 @@ async fn heartbeats_follow_the_leaders_pace_and_write_nothing() {
     };
     let before = cluster.until("it has told all", known).await;
     let empty = dhow_core::mirror::digest(&before, node.id);
+    let beat = |digest: &str| Beat {
+        digest: digest.to_owned(),
+        rollouts: Vec::new(),
+    };
     for _ in 0..20 {
-        assert!(
-            !session.heartbeat(empty.clone()).await.unwrap(),
-            "both believe the same"
-        );
+        let answer = session.heartbeat(beat(&empty)).await.unwrap();
+        assert_eq!(answer, BeatAnswer::default(), "both believe the same");
     }
-    assert!(session.heartbeat("something else".into()).await.unwrap());
+    let answer = session.heartbeat(beat("something else")).await.unwrap();
+    let seq = before.node(node.id).unwrap().session.seq;
+    assert_eq!(answer.replay_from, Some(seq));
     assert_eq!(cluster.state().revision, before.revision);
 }

@@ -28,6 +28,9 @@ pub struct EventDocument {
     pub generation: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<u64>,
+    /// The rollout that it is a part of, `deployment@revision`: of replicas that it starts or replaces, and of its own end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_agent::{Report, ReportAnswer, Session, SessionError, SessionFuture};
+use dhow_agent::{Beat, BeatAnswer, OpenRollout, Report, ReportAnswer, Session, SessionError, SessionFuture};
 use dhow_core::command::Refused;
 use dhow_core::dispatch::{Dispatch, dispatch_since};
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::usage::NodeUsage;
-use dhow_server::runtime::{HeartbeatIngest, InputSender, RuntimeView, WriteError};
+use dhow_server::runtime::{HeartbeatIngest, InputSender, OpenRollout as Unnamed, RuntimeView, WriteError};
 use dhow_server::secrets::{SecretBox, unseal_all};
 
 /// See the module.
@@ -40,7 +40,7 @@ impl LocalSession {
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
         match self
             .input
-            .report(self.node, None, report.incarnation, report.body)
+            .report(self.node, report.rollout, report.incarnation, report.body)
             .await
         {
             Ok(ack) => Ok(ReportAnswer::Durable {
@@ -78,10 +78,22 @@ impl Session for LocalSession {
         Box::pin(self.next_update(last))
     }
 
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
         Box::pin(async move {
-            let reply = self.heartbeats.beat(self.node, None, Some(digest)).await;
-            Ok(reply.replay_from.is_some())
+            let named = beat.rollouts.first().cloned();
+            let reply = self.heartbeats.beat(self.node, named, Some(beat.digest)).await;
+            let open = Unnamed::unnamed(&reply, &beat.rollouts, &self.view.state());
+            let open = open.into_iter().filter_map(|open| {
+                Some(OpenRollout {
+                    id: open.rollout.rollout_id.parse().ok()?,
+                    specs: open.specs,
+                })
+            });
+            Ok(BeatAnswer {
+                inventory_wanted: false,
+                replay_from: reply.replay_from,
+                open: open.collect(),
+            })
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
-use dhow_agent::{Pace, Report, ReportAnswer, Session, SessionFuture};
+use dhow_agent::{Beat, BeatAnswer, Pace, Report, ReportAnswer, Session, SessionFuture};
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
@@ -27,8 +27,8 @@ impl Session for StaticSession {
         Box::pin(async move { Ok(self.desk.next_update(last).await) })
     }
 
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
-        self.leader.heartbeat(digest)
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+        self.leader.heartbeat(beat)
     }
 
     fn usage(&self, usage: NodeUsage) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use dhow_core::replica::{Exit, ReplicaEvent};
 use dhow_wire::StabilizationOutcome;
-use dhow_wire::api::{Progress, ProgressOutcome, ProgressResult};
+use dhow_wire::api::{LogStream, Progress, ProgressOutcome, ProgressResult};
 
 use super::support::{SHOP, Stream, World, start_events};
 use crate::node_door::ReplicaPull;
@@ -122,6 +122,8 @@ async fn runs_out_of_time_with_the_logs_of_what_is_missing() {
     world.wait_for_replicas(2).await;
     world.happens(|name| name.index == 0, &start_events()).await;
     world.writes("web-default-1", 1, "cannot reach the database");
+    let hint = "a word of its supervisor";
+    world.writes_to(LogStream::Notice, "web-default-1", 2, hint);
     let mut stream = world.follow(&format!("{FOLLOW}?timeout_secs=5")).await;
     stream.next().await.unwrap();
     world.clock.advance(5_000);
@@ -130,7 +132,7 @@ async fn runs_out_of_time_with_the_logs_of_what_is_missing() {
     assert_eq!(
         result.message,
         "Stabilization timed out: web: 1/2 replicas, healthy=false\n  logs:\n    \
-         web-default-1: cannot reach the database"
+         web-default-1: cannot reach the database\n    web-default-1: a word of its supervisor"
     );
 }
 

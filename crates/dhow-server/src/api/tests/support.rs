@@ -223,12 +223,16 @@ impl World {
 
     /// A replica writes a line.
     pub fn writes(&self, replica: &str, time_unix_us: i64, text: &str) {
+        self.writes_to(LogStream::Stdout, replica, time_unix_us, text);
+    }
+
+    pub fn writes_to(&self, stream: LogStream, replica: &str, time_unix_us: i64, text: &str) {
         self.door.write(LogRecord {
             deployment: "shop".into(),
             replica: replica.into(),
             node_id: 1,
             time_unix_us,
-            stream: LogStream::Stdout,
+            stream,
             text: text.into(),
         });
     }

@@ -11,8 +11,8 @@ use super::error::CopyError;
 use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer, Whole};
 use super::shared::{Shared, unreadable};
 use super::stand::Role;
-use crate::log::LogEvent;
 use crate::log::store::{Batch, LogPosition, Op};
+use crate::log::{LogEvent, note_higher_term};
 
 impl Shared {
     /// Another peer wants to lead. It may where it is the lowest that this one hears.
@@ -32,6 +32,7 @@ impl Shared {
         }
         // The same claim may come again: the numbers of epochs tell who made it.
         if claim.epoch > promised {
+            note_higher_term(claim.node, claim.epoch, promised);
             self.promise(claim.epoch).await?;
             // Whoever led in an older epoch leads no more; who leads now is known with the first copy.
             self.become_role(Role::Following { leader: None }).await;

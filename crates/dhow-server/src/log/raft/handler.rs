@@ -20,6 +20,7 @@ use super::vote_form::VoteForm;
 use super::wire::{
     Answer, AppendForm, At, Question, Refusal, Reply, SnapshotPart, decode_letter, encode_reply,
 };
+use crate::log::note_higher_term;
 use crate::log::store::{Entry, StoreId};
 use crate::peers::PeerHandler;
 
@@ -76,8 +77,14 @@ impl Engine {
             return Answer::Refused(Refusal::Stopped);
         }
         let answered = match question {
-            Question::Append(form) => self.append(form).await,
-            Question::Vote { vote, last } => self.vote(vote, last).await,
+            Question::Append(form) => {
+                self.note_term(from, form.vote);
+                self.append(form).await
+            }
+            Question::Vote { vote, last } => {
+                self.note_term(from, vote);
+                self.vote(vote, last).await
+            }
             Question::PreVote { last } => Some(Answer::PreVoted {
                 is_granted: self.would_vote(last.map(Into::into)),
             }),
@@ -87,6 +94,11 @@ impl Engine {
             Question::TakeOver { term } => self.take_over(term).await,
         };
         answered.unwrap_or(Answer::Refused(Refusal::Stopped))
+    }
+
+    fn note_term(&self, from: u64, vote: VoteForm) {
+        let known = self.raft.metrics().borrow().current_term;
+        note_higher_term(from, vote.term, known);
     }
 
     /// A node that the others do not take back may not help to begin a new cluster either.

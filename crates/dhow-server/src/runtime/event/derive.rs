@@ -6,6 +6,7 @@ use dhow_core::command::{
     PlanCommand, StopReason,
 };
 use dhow_core::ids::{NodeId, ReplicaKey, ServiceId};
+use dhow_core::mirror::RolloutId;
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::{Drain, Phase, State};
 
@@ -51,8 +52,16 @@ impl Before {
         before
     }
 
-    /// The events of the entry, given the state and the outcome after it.
+    /// The events of the entry, given the state and the outcome after it, each with its rollout.
     pub fn events(&self, state: &State, entry: &Entry, outcome: &Outcome) -> Vec<Event> {
+        let mut events = self.plain_events(state, entry, outcome);
+        for event in &mut events {
+            event.rollout = rollout_of(state, event);
+        }
+        events
+    }
+
+    fn plain_events(&self, state: &State, entry: &Entry, outcome: &Outcome) -> Vec<Event> {
         if self.is_repeat || matches!(outcome, Outcome::Deployed { changed: false, .. }) {
             return Vec::new();
         }
@@ -166,6 +175,26 @@ impl Before {
         own.filter_map(|(event, _)| replica_event(state, node, event))
             .collect()
     }
+}
+
+/// The rollout that an event is a part of: its beginning and its end, and what happens to replicas between.
+fn rollout_of(state: &State, event: &Event) -> Option<String> {
+    let deployment = state.deployment(event.deployment.as_ref()?)?;
+    let is_its_own = matches!(
+        event.kind,
+        EventKind::Deployed
+            | EventKind::RolledBack
+            | EventKind::Released
+            | EventKind::Stable
+            | EventKind::Failed
+            | EventKind::Reverting
+    );
+    let is_part = event.replica.is_some() && deployment.is_under_way();
+    let id = RolloutId {
+        deployment: deployment.name.clone(),
+        revision: deployment.revision,
+    };
+    (is_its_own || is_part).then(|| id.to_string())
 }
 
 fn node_of(command: &Command) -> Option<NodeId> {

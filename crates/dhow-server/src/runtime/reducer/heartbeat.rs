@@ -24,15 +24,12 @@ pub(super) fn reply(
     let differs = current_digest.is_some_and(|told| !is_ahead && told != mirror::digest(state, host));
     HeartbeatReply {
         replay_from: differs.then_some(node.session.seq),
-        bootstrap_rollouts: match rollout {
-            Some(_) => Vec::new(),
-            None => open_rollouts(state, host),
-        },
+        bootstrap_rollouts: open_rollouts(state, host, rollout),
     }
 }
 
-/// The rollouts that are under way and have replicas assigned to the node.
-fn open_rollouts(state: &State, host: NodeId) -> Vec<BootstrapRollout> {
+/// The rollouts that are under way and have replicas assigned to the node, but for the one that it names.
+fn open_rollouts(state: &State, host: NodeId, named: Option<&RolloutId>) -> Vec<BootstrapRollout> {
     let Some(node) = state.node(host) else {
         return Vec::new();
     };
@@ -43,12 +40,12 @@ fn open_rollouts(state: &State, host: NodeId) -> Vec<BootstrapRollout> {
             Phase::Deploying | Phase::Reverting | Phase::Failed => true,
             Phase::Stable | Phase::Reverted | Phase::Removing => false,
         };
-        is_open.then(|| BootstrapRollout {
-            rollout_id: RolloutId {
-                deployment: deployment.name.clone(),
-                revision: deployment.revision,
-            }
-            .to_string(),
+        let id = RolloutId {
+            deployment: deployment.name.clone(),
+            revision: deployment.revision,
+        };
+        (is_open && named != Some(&id)).then(|| BootstrapRollout {
+            rollout_id: id.to_string(),
             service: service.key.service.to_string(),
             deployment: deployment_on_wire(&deployment.name),
             generation: Some(service.target.0),

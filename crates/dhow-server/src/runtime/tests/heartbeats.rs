@@ -1,12 +1,13 @@
 //! What a heartbeat finds out: lost reports, a lost memory.
 
 use dhow_core::command::{Command, NodeCommand};
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, Revision};
+use dhow_core::replica::ReplicaEvent;
 
 use super::agent::{Agent, start_events};
 use super::support::{Gate, Server, deploy, mark_stable, open, register};
 use crate::runtime::limits::HEARTBEAT_STALE_MS;
-use crate::runtime::{HeartbeatReply, ReducerInput, WriteError};
+use crate::runtime::{EventId, EventKind, HeartbeatReply, OpenRollout, ReducerInput, WriteError};
 
 /// A node with one replica of which the control plane has heard the first two events, and two more have happened.
 async fn agent_ahead(server: &Server) -> Agent {
@@ -102,6 +103,65 @@ async fn a_lost_memory_is_handed_its_open_rollouts_and_told_all_by_an_inventory(
         .await
         .unwrap();
     assert_eq!(named, HeartbeatReply::default());
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn a_node_is_handed_the_rollouts_that_it_does_not_name_with_what_they_run() {
+    let server = Server::start_volatile(|_| {});
+    let agent = agent_ahead(&server).await;
+    agent.report_from(&server, 3).await.unwrap();
+    let reply = agent
+        .beat(&server, Some("shop@7"), Some(agent.digest()))
+        .await
+        .unwrap();
+    assert_eq!(reply.replay_from, None);
+    let open = OpenRollout::unnamed(&reply, &["other@1".parse().unwrap()], &server.state());
+    let [open] = open.as_slice() else {
+        panic!("one is open: {open:?}");
+    };
+    assert_eq!(open.rollout.rollout_id, "shop@1");
+    let images: Vec<_> = open.specs.iter().filter_map(|spec| spec.image.as_ref()).collect();
+    assert_eq!(
+        images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>(),
+        ["nginx:1.27"]
+    );
+    let named = ["other@1".parse().unwrap(), "shop@1".parse().unwrap()];
+    assert!(OpenRollout::unnamed(&reply, &named, &server.state()).is_empty());
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn events_carry_their_rollout() {
+    let server = Server::start_volatile(|_| {});
+    let agent = agent_ahead(&server).await;
+    agent.report_from(&server, 3).await.unwrap();
+    server.write(mark_stable()).await.unwrap();
+    let mut later = agent;
+    later.happens(&ReplicaEvent::BecameUnhealthy { message: "no".into() });
+    later.report_from(&server, 5).await.unwrap();
+    let view = server.handle.view();
+    view.settle_events().await;
+    let events = view.events().since(EventId::behind(Revision(0)), 1_000).unwrap();
+    let rollout = |kind| {
+        let found = events.iter().find(|record| record.event.kind == kind);
+        found
+            .unwrap_or_else(|| panic!("no {kind:?}"))
+            .event
+            .rollout
+            .clone()
+    };
+    for kind in [
+        EventKind::Deployed,
+        EventKind::ReplicaPlaced,
+        EventKind::ReplicaPulling,
+        EventKind::ReplicaHealthy,
+        EventKind::Stable,
+    ] {
+        assert_eq!(rollout(kind).as_deref(), Some("shop@1"), "{kind:?}");
+    }
+    assert_eq!(rollout(EventKind::NodeJoined), None);
+    assert_eq!(rollout(EventKind::ReplicaUnhealthy), None, "the rollout is over");
     assert!(server.stop().await.is_clean());
 }
 

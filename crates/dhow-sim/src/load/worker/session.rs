@@ -311,8 +311,8 @@ fn call(mut client: Client, node_id: u64, incarnation: Option<u64>, body: Body) 
     let report = StatusReport {
         node_id,
         incarnation,
-        revision: None,
         body: Some(body),
+        ..StatusReport::default()
     };
     Box::pin(async move {
         match timeout(CALL_TIMEOUT, client.report_status(report)).await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
-use dhow_agent::{Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
+use dhow_agent::{Beat, BeatAnswer, Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
 use dhow_core::dispatch::Dispatch;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
@@ -85,8 +85,8 @@ impl Session for RemovableSession {
         })
     }
 
-    fn heartbeat(&self, digest: String) -> SessionFuture<'_, bool> {
-        self.session.heartbeat(digest)
+    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+        self.session.heartbeat(beat)
     }
 
     fn usage(&self, usage: NodeUsage) {

@@ -88,7 +88,14 @@ impl Inner {
             replicas: told.into_iter().collect(),
         };
         let ack = self
-            .take_report(&state, node, incarnation, (body, bytes), StatusAck::default())
+            .take_report(
+                &state,
+                node,
+                None,
+                incarnation,
+                (body, bytes),
+                StatusAck::default(),
+            )
             .await?;
         Ok(report.seq.and(ack.durable_seq))
     }
