@@ -49,6 +49,9 @@ POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
 POST /api/v1/tokens
 POST /api/v1/tokens/workers
+POST /api/v1/workers/poll
+POST /api/v1/workers/register
+POST /api/v1/workers/status
 PUT /api/v1/secrets/{name}
 ";
 
