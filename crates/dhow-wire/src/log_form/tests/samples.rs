@@ -128,6 +128,13 @@ pub fn events() -> Vec<ReplicaEvent> {
         ReplicaEvent::StopBegan,
         ReplicaEvent::Adopted { pid: 4322 },
         ReplicaEvent::NodeLost,
+        ReplicaEvent::SettingsPassed {
+            settings: SettingsId(3),
+        },
+        ReplicaEvent::SettingsFailed {
+            settings: SettingsId(3),
+            message: "it answered with 500".into(),
+        },
     ]
 }
 
