@@ -16,7 +16,7 @@ use crate::ids::{
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::spec::DeploymentSpec;
-use crate::state::{ApiToken, Drain, NodeInfo, Request};
+use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
 use crate::time::ClusterTime;
 
 /// One entry of the log.
@@ -106,6 +106,14 @@ pub enum ClusterCommand {
     KeepServerIds {
         nodes: Vec<NodeId>,
     },
+    /// Follows a directory of signed deployment files, from now on or with other keys.
+    SetSource {
+        name: Arc<str>,
+        settings: SourceSettings,
+    },
+    RemoveSource {
+        name: Arc<str>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,6 +144,14 @@ pub enum NodeCommand {
     /// A worker in the plain form has told generations of a replica apart.
     TellsGenerations {
         node: NodeId,
+    },
+    /// A drain with rules of its own.
+    Drain {
+        node: NodeId,
+        shutdown: bool,
+        /// After so long what is left is ended; at once with 0.
+        deadline_ms: Option<u64>,
+        ignore_system: bool,
     },
 }
 
@@ -170,6 +186,9 @@ pub enum DeploymentCommand {
         version: crate::state::ManifestVersion,
         specs: Vec<ManifestSpec>,
         wall_unix_secs: i64,
+        /// Each source has its own versions and its own deployments.
+        #[serde(default)]
+        source: Option<Arc<str>>,
     },
     /// A revision that the losing half of a divided cluster wrote, for the history alone.
     RecordConflicted {
@@ -266,6 +285,8 @@ pub enum StopReason {
     NodeUnfit,
     /// Its node cannot be reached and another one has its place.
     NodeLost,
+    /// It keeps failing on its node and is tried on another.
+    FailsThere,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ mod cache;
 mod depends;
 mod displace;
 mod failure;
+mod moving;
 mod nodes;
 mod placing;
 mod refresh;
@@ -23,7 +24,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use crate::command::PlanCommand;
-use crate::ids::{DeploymentName, ServiceId};
+use crate::ids::{DeploymentName, ReplicaKey, ServiceId};
 use crate::state::State;
 use crate::time::ClusterTime;
 
@@ -58,6 +59,7 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         commands: Vec::new(),
         placements_left: PLACEMENTS_PER_PLAN_MAX,
         failed: BTreeSet::new(),
+        moving: BTreeSet::new(),
     };
     for service in due {
         if planner.placements_left == 0 {
@@ -88,6 +90,8 @@ struct Planner<'a> {
     placements_left: u32,
     /// Deployments whose revision this plan gives up: one cause is enough.
     failed: BTreeSet<DeploymentName>,
+    /// Replicas that this plan tries on another node: they speak against no version yet.
+    moving: BTreeSet<ReplicaKey>,
 }
 
 impl Planner<'_> {

@@ -7,6 +7,7 @@ mod branch;
 mod clock_marks;
 mod deployment;
 mod ended;
+mod failed_on;
 mod hash;
 mod lookup;
 mod node;
@@ -26,10 +27,11 @@ pub use branch::Branch;
 pub use clock_marks::{ClockMark, ClockMarks};
 pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
+pub use failed_on::FailedOn;
 pub use hash::StateHash;
-pub use node::{Drain, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
+pub use node::{Drain, DrainRules, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use node_ids::NodeIds;
-pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Token};
+pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token};
 pub use replica::{Replica, Wanted};
 pub use service::{GenerationInfo, Service};
 pub use worker_cas::WorkerCaGenerations;
@@ -83,6 +85,9 @@ pub struct State {
     pub clock_marks: ClockMarks,
     #[serde(default)]
     pub node_ids: NodeIds,
+    /// Sources of signed deployment files by name.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub sources: OrdMap<Arc<str>, Arc<Source>>,
 }
 
 impl State {
@@ -94,6 +99,9 @@ impl State {
     pub const HISTORY_MAX: usize = 20;
     /// Ended replicas that a service remembers for `ps --all`.
     pub const ENDED_MAX: usize = 16;
+    /// Failures on nodes that a service remembers: more than two of a slot count for nothing, so this is room for
+    /// many slots at once.
+    pub const FAILED_ON_MAX: usize = 32;
     /// Nodes of one cluster: 10,000 workers, the servers, and room for those being replaced.
     pub const NODES_MAX: usize = 12_000;
     /// Replicas of one service, the most that a spec or a scale may ask for.
@@ -102,6 +110,10 @@ impl State {
     pub const API_TOKENS_MAX: usize = 1_000;
     /// Tokens of workers that are kept: one for each of the largest cluster's, and as many again that have expired.
     pub const WORKER_TOKENS_MAX: usize = 2 * Self::NODES_MAX;
+    /// Sources of signed deployment files: one for each team of a large cluster.
+    pub const SOURCES_MAX: usize = 64;
+    /// Keys that one source believes: some people and programs, and as many again while they are replaced.
+    pub const SOURCE_KEYS_MAX: usize = 16;
     /// Replaced CAs of workers that are still believed: one a week for the time that each is.
     pub const RETIRED_WORKER_CAS_MAX: usize = 8;
 }

@@ -10,6 +10,7 @@ mod plan;
 mod replicas;
 mod rollout;
 mod service;
+mod sources;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -68,6 +69,14 @@ fn needs_node_ids(state: &State) -> Result<(), Refused> {
     }
 }
 
+/// Refuses what servers of an older version in the same cluster do not know.
+fn needs_level(state: &State, needed: u32) -> Result<(), Refused> {
+    match state.feature_level {
+        has if has < needed => Err(Refused::FeatureLevel { needed, has }),
+        _ => Ok(()),
+    }
+}
+
 /// Whether somebody asked for it, rather than the cluster itself.
 fn is_edit(command: &Command) -> bool {
     match command {
@@ -83,14 +92,19 @@ fn is_edit(command: &Command) -> bool {
             | ClusterCommand::RemoveSecret { .. }
             | ClusterCommand::IssueApiToken { .. }
             | ClusterCommand::RevokeApiToken { .. }
-            | ClusterCommand::RotateWorkerCa { .. } => true,
+            | ClusterCommand::RotateWorkerCa { .. }
+            | ClusterCommand::SetSource { .. }
+            | ClusterCommand::RemoveSource { .. } => true,
         },
         Command::Node(command) => match command {
             NodeCommand::Register { .. }
             | NodeCommand::Lost { .. }
             | NodeCommand::Back { .. }
             | NodeCommand::TellsGenerations { .. } => false,
-            NodeCommand::SetDrain { .. } | NodeCommand::Label { .. } | NodeCommand::Remove { .. } => true,
+            NodeCommand::SetDrain { .. }
+            | NodeCommand::Drain { .. }
+            | NodeCommand::Label { .. }
+            | NodeCommand::Remove { .. } => true,
         },
         Command::Deployment(command) => match command {
             DeploymentCommand::Deploy { .. }

@@ -85,16 +85,24 @@ impl Form {
 
 /// Structs that have grown since form 1, by name, with the number of fields that they had. Names of types are
 /// unique among all that is stored.
-const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[("Replica", 6), ("State", 20), ("Node", 12)];
+const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
+    ("State", 20),
+    ("Node", 12),
+    ("Deployment", 7),
+    ("Service", 19),
+    ("Replica", 6),
+];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[
     ("ClusterCommand", "TermBegan", 1),
     ("ClusterCommand", "UseToken", 5),
+    ("DeploymentCommand", "ApplyManifests", 3),
 ];
 
 /// Enums that have grown since form 1, with the number of cases that they had.
-const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[("ClusterCommand", 10), ("NodeCommand", 6)];
+const VARIANTS_OF_FORM_ONE: &[(&str, usize)] =
+    &[("ClusterCommand", 10), ("NodeCommand", 6), ("StopReason", 7)];
 
 impl State {
     /// The form in which this state is stored and hashed.

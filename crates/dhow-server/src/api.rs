@@ -33,6 +33,7 @@ mod replicas;
 mod router;
 mod secrets;
 mod serve;
+mod sources;
 mod tokens;
 mod worker_api;
 mod worker_ca;

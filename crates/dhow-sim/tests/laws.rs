@@ -6,6 +6,7 @@ mod ops;
 #[path = "laws/raw.rs"]
 mod raw;
 
+use dhow_core::ids::NodeId;
 use dhow_core::invariants;
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::TimeSpan;
@@ -80,7 +81,9 @@ fn does_its_best(service: &Service, replica: &Replica) -> bool {
         .spec()
         .and_then(|spec| spec.image.as_ref())
         .map(|image| image.name.as_str());
-    let good = image.is_some_and(|image| image.starts_with("good"));
+    // On the last node nothing works that is not slow to end.
+    let bad_node = replica.node == NodeId(ops::NODES);
+    let good = image.is_some_and(|image| image.starts_with("good")) && !bad_node;
     let tried = replica.wanted == Wanted::Run && replica.machine.state != ReplicaState::Lost;
     replica.is_healthy() || replica.is_completed() || (!good && tried)
 }

@@ -16,6 +16,7 @@ mod nodes;
 mod plan;
 mod progress;
 mod secrets;
+mod sources;
 mod tokens;
 
 pub use cluster::MemberAddRequest;
@@ -36,6 +37,7 @@ pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
+pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,

@@ -17,6 +17,7 @@ mod read;
 mod seconds;
 mod servers;
 mod setting;
+mod sources;
 mod values;
 
 #[cfg(test)]
@@ -29,3 +30,4 @@ pub use effective::{ConfigSources, DEFAULT_DATA_DIR, load_config, parse_config};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use peer::{RaftPeer, StaticPeer};
 pub use setting::Setting;
+pub use sources::{SourceConfig, source_name_problem};

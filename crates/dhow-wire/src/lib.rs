@@ -28,7 +28,8 @@ pub mod worker;
 pub use access_token::{AccessToken, MalformedAccessToken};
 pub use config::{
     ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources,
-    RaftPeer, Setting, StaticPeer, WorkerTierRole, load_config, parse_config,
+    RaftPeer, Setting, SourceConfig, StaticPeer, WorkerTierRole, load_config, parse_config,
+    source_name_problem,
 };
 pub use deployment::{parse_deployment, parse_deployment_under};
 pub use document::{Finding, Findings};
@@ -41,8 +42,8 @@ pub use scale::{
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
     ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait, NodeAmounts,
-    NodeDrainStatus, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus, ResourceAmount,
-    ServedEndpoint, ServingNode,
+    NodeDrainStatus, NodeFailures, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
+    ResourceAmount, ServedEndpoint, ServingNode,
 };
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{

@@ -8,6 +8,7 @@
 
 mod error;
 mod index;
+mod key;
 mod parse;
 mod received;
 mod sign;
@@ -15,12 +16,12 @@ mod verified;
 
 pub use error::{IndexReadError, ManifestError};
 pub use index::{FileHash, INDEX_BYTES_MAX, ManifestFile, ManifestIndex};
+pub use key::{ManifestKey, ManifestSigner};
 pub use parse::parse_manifest;
 pub use received::{
     FILE_BYTES_MAX, FILES_MAX, INDEX_NAME, ParseManifest, ReceivedSet, SET_BYTES_MAX, SIGNATURE_NAME,
     SIGNATURE_TEXT_BYTES_MAX,
 };
-pub use sign::sign_set;
 pub use verified::{Verdict, VerifiedSet};
 
 #[cfg(test)]

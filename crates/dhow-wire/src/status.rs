@@ -10,7 +10,9 @@ mod replica;
 pub use cluster::{ClusterMember, ClusterModeName, ClusterStatus};
 pub use deployment::{DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
 pub use dhow_core::state::NodeRole;
-pub use node::{DrainWait, NodeAmounts, NodeDrainStatus, NodeState, NodeStatus, ResourceAmount};
+pub use node::{
+    DrainWait, NodeAmounts, NodeDrainStatus, NodeFailures, NodeState, NodeStatus, ResourceAmount,
+};
 pub use replica::{ReplicaStateName, ReplicaStatus, UnknownReplicaState};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, node, plan, ps,
-    restart, rm, rollback, scale, secret, status, token, up, validate, worker,
+    restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -48,6 +48,7 @@ pub enum Command {
     Cluster(cluster::Args),
     Image(image::Args),
     Secret(secret::Args),
+    Source(source::Args),
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),

@@ -19,6 +19,7 @@ pub mod rm;
 pub mod rollback;
 pub mod scale;
 pub mod secret;
+pub mod source;
 pub mod status;
 pub mod target;
 pub mod token;
@@ -61,6 +62,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
+        Command::Source(args) if args.is_offline() => offline(host, || source::run_offline(args)),
+        Command::Source(args) => online(host, async |client| source::run(args, &client).await),
         Command::Token(args) => online(host, async |client| token::run(args, &client).await),
     };
     result.unwrap_or_else(|error| {

@@ -15,6 +15,8 @@ use crate::policy;
 enum Ready {
     Start(Box<ReplicaStart>),
     Failed(String),
+    /// What it is made from could not be fetched.
+    NotFetched(String),
     /// Something else is wished.
     Interrupted,
 }
@@ -30,6 +32,7 @@ impl Runner {
         match ready {
             Ready::Interrupted => {}
             Ready::Failed(why) => self.could_not_start(&why).await,
+            Ready::NotFetched(why) => self.could_not_fetch(&why).await,
             Ready::Start(start) => self.start(&start).await,
         }
     }
@@ -44,7 +47,13 @@ impl Runner {
         }
         match self.prepare(spec).await {
             None => return Ready::Interrupted,
-            Some(Err(error)) => return Ready::Failed(error_chain(&*error.cause)),
+            Some(Err(error)) => {
+                let why = error_chain(&*error.cause);
+                return match spec.runtime() {
+                    Runtime::Container => Ready::NotFetched(why),
+                    Runtime::Process => Ready::Failed(why),
+                };
+            }
             Some(Ok(_)) => {}
         }
         match self.assemble(spec).await {
@@ -140,6 +149,14 @@ impl Runner {
                 self.could_not_start(&why).await;
             }
         }
+    }
+
+    /// Told as the failure of a pull, which speaks against nobody's node.
+    async fn could_not_fetch(&mut self, why: &str) {
+        if matches!(self.machine.state, ReplicaState::Pending | ReplicaState::Backoff) {
+            self.happen(ReplicaEvent::PullBegan).await;
+        }
+        self.could_not_start(why).await;
     }
 
     async fn could_not_start(&mut self, why: &str) {

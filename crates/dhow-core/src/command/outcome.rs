@@ -73,6 +73,8 @@ pub enum Missing {
     Secret(Arc<str>),
     #[error("there is no token `{0}`; `dhow token ls` lists those that there are")]
     ApiToken(Arc<str>),
+    #[error("there is no source `{0}` that was added; `dhow source ls` lists those that there are")]
+    Source(Arc<str>),
 }
 
 /// Why a command was refused.

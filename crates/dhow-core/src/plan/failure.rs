@@ -32,7 +32,7 @@ impl Planner<'_> {
             .filter(|(slot, _)| view.wants(*slot))
             .flat_map(|(_, slot)| &slot.fresh);
         let mut cause = None;
-        for seen in fresh {
+        for seen in fresh.filter(|seen| !self.moving.contains(&seen.key)) {
             cause = cause.or_else(|| self.failing(view, seen, failures_max));
             if cause.is_none() && !seen.available && !seen.has_ended() {
                 let deadline = seen.replica.placed.after(view.spec().rollout.healthy_deadline);
@@ -82,7 +82,7 @@ impl Planner<'_> {
     }
 
     /// The service's deployment, while there is something to judge.
-    fn judged(&self, service: &Service) -> Option<Deployment> {
+    pub(super) fn judged(&self, service: &Service) -> Option<Deployment> {
         let deployment = self.state.deployment(&service.key.deployment)?;
         let open = matches!(deployment.phase, Phase::Deploying | Phase::Reverting);
         (open && !self.failed.contains(&deployment.name)).then(|| deployment.as_ref().clone())
@@ -109,7 +109,9 @@ impl Planner<'_> {
             .map(|what| format!(": {what}"))
             .unwrap_or_default();
         let id = self.state.replica_name(&seen.key)?.id();
-        Some(format!("`{id}` on node {} {how}{what}", seen.replica.node))
+        let node = seen.replica.node;
+        let before = self.failed_before(view, seen);
+        Some(format!("`{id}` on node {node} {how}{before}{what}"))
     }
 
     fn give_up(&mut self, deployment: &Deployment, service: &Service, cause: String) {

@@ -17,6 +17,7 @@ impl Planner<'_> {
         report: &mut ServiceReport,
     ) -> bool {
         let mut present = view.present.clone();
+        let disliked = self.disliked(view);
         let mut placements = Vec::new();
         let mut all_placed = true;
         let mut rest = missing;
@@ -30,7 +31,13 @@ impl Planner<'_> {
             };
             let (batch, after) = rest.split_at(length);
             rest = after;
-            let placed = self.place_batch(view, batch, bound, &mut present, &mut placements);
+            let mut placed = 0;
+            // Nodes where its replicas kept failing come after all others, and only then.
+            if bound.is_none() && !disliked.is_empty() {
+                placed = self.place_batch(view, batch, (None, &disliked), &mut present, &mut placements);
+            }
+            let left = &batch[placed..];
+            placed += self.place_batch(view, left, (bound, &[]), &mut present, &mut placements);
             let left = &batch[placed..];
             if !left.is_empty() && self.placements_left > 0 {
                 all_placed = false;
@@ -46,7 +53,7 @@ impl Planner<'_> {
         &mut self,
         view: &View<'_>,
         batch: &[Slot],
-        bound_to: Option<NodeId>,
+        (bound_to, avoid): (Option<NodeId>, &[NodeId]),
         present: &mut Vec<(NodeId, u32)>,
         placements: &mut Vec<Placement>,
     ) -> usize {
@@ -57,7 +64,10 @@ impl Planner<'_> {
             .unwrap_or(u32::MAX)
             .min(self.placements_left);
         let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
-        let ask = ask(view, role_id, role, present, bound_to);
+        let ask = Ask {
+            avoid,
+            ..ask(view, role_id, role, present, bound_to)
+        };
         let chosen = self.cache.table.place(&ask, wanted);
         self.cache.reserved |= !chosen.is_empty();
         self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);

@@ -66,6 +66,7 @@ impl Planner<'_> {
         }
         let all_placed = reopen || self.place_missing(view, &missing, &mut report);
         self.leave(view, leaving, &mut report);
+        self.move_failing(view);
         if let Some(at) = wake {
             self.cache.wake_at(service.id, at);
         }

@@ -81,9 +81,9 @@ impl Planner<'_> {
             .draining
             .iter()
             .filter(|id| {
-                self.state
-                    .node(**id)
-                    .is_some_and(|node| matches!(node.drain, Drain::Draining { .. }) && node.is_idle())
+                self.state.node(**id).is_some_and(|node| {
+                    matches!(node.drain, Drain::Draining { .. }) && self.state.is_cleared(node)
+                })
             })
             .copied()
             .collect();

@@ -103,6 +103,10 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
     let mut budget = Budget::of(view);
     let mut turns = Vec::new();
     for (slot, seen) in &view.slots {
+        if !seen.overdue.is_empty() {
+            decisions.settled = false;
+            decisions.draining.extend(&seen.overdue);
+        }
         if !view.wants(*slot) {
             decisions
                 .surplus
@@ -123,7 +127,18 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
         decisions.settled = false;
         replace(state, view, slot, seen, &mut budget, &mut decisions);
     }
+    wake_for_drains(state, view, &mut decisions);
     decisions
+}
+
+/// Looks again when a drain has waited long enough.
+fn wake_for_drains(state: &State, view: &View<'_>, decisions: &mut Decisions) {
+    for old in view.slots.iter().flat_map(|(_, slot)| &slot.old) {
+        let node = state.node(old.replica.node).filter(|node| node.is_draining());
+        if let Some(at) = node.and_then(|node| node.drain_rules.ends_at) {
+            decisions.wake_at(at);
+        }
+    }
 }
 
 /// Nothing serves the slot.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Planner;
 use super::report::ServiceReport;
-use super::view::{Seen, View};
+use super::view::{Seen, SlotView, View};
 use crate::command::{Placement, StopReason};
 use crate::ids::{NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, NodeTable};
@@ -46,6 +46,13 @@ fn present(state: &State, service: &Service) -> Vec<(NodeId, u32)> {
     counts.into_iter().collect()
 }
 
+/// Those on a node whose drain waits no longer; here they go last all the same.
+fn overdue<'s, 'a>(slot: &'s SlotView<'a>) -> impl Iterator<Item = &'s Seen<'a>> {
+    slot.stopping
+        .iter()
+        .filter(|seen| slot.overdue.contains(&seen.key))
+}
+
 impl Planner<'_> {
     pub(super) fn system_service(&mut self, service: &Service) {
         let state = self.state;
@@ -68,7 +75,7 @@ impl Planner<'_> {
         let seen: Vec<Seen<'_>> = view
             .slots
             .iter()
-            .flat_map(|(_, slot)| slot.fresh.iter().chain(&slot.old))
+            .flat_map(|(_, slot)| slot.fresh.iter().chain(&slot.old).chain(overdue(slot)))
             .copied()
             .collect();
         let (draining, unfit) = self.unfit(&seen, &fitting);
@@ -115,6 +122,7 @@ impl Planner<'_> {
                 .filter(|node| node.is_draining())
             {
                 None => unfit.push(seen.key),
+                Some(node) if node.drain_rules.ignore_system => {}
                 Some(node) if self.has_only_system(node) => draining.push(seen.key),
                 Some(_) => {}
             }

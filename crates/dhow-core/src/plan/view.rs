@@ -41,8 +41,10 @@ pub(super) struct SlotView<'a> {
     pub fresh: Vec<Seen<'a>>,
     /// To run, but of an older template or on a node that drains.
     pub old: Vec<Seen<'a>>,
-    /// Told to end.
+    /// Told to end, or about to be.
     pub stopping: Vec<Seen<'a>>,
+    /// Of those, on a node whose drain waits no longer: to be told now.
+    pub overdue: Vec<ReplicaKey>,
 }
 
 impl SlotView<'_> {
@@ -188,6 +190,10 @@ impl<'a> View<'a> {
             let seen = look(state, service, &info, *key, replica, trust, now);
             match (replica.wanted, seen.fresh) {
                 (Wanted::Stop, _) => view.stopping.push(seen),
+                (Wanted::Run, _) if is_overdue(state, replica, now) => {
+                    view.overdue.push(*key);
+                    view.stopping.push(seen);
+                }
                 (Wanted::Run, true) => view.fresh.push(seen),
                 (Wanted::Run, false) => view.old.push(seen),
             }
@@ -276,6 +282,14 @@ fn is_fresh(
             .node(replica.node)
             .is_none_or(|node| node.is_ready() && node.is_draining());
     same && !leaving
+}
+
+/// Whether its node waits no longer for it to leave.
+fn is_overdue(state: &State, replica: &Replica, now: ClusterTime) -> bool {
+    replica.reserves()
+        && state
+            .node(replica.node)
+            .is_some_and(|node| node.ends_replicas(now))
 }
 
 fn replicas_in(

@@ -80,6 +80,9 @@ pub struct Deployment {
     pub services: OrdMap<ServiceName, ServiceId>,
     /// Brought by a set of signed manifests: it goes when a newer set no longer has it.
     pub from_manifests: bool,
+    /// The source that brought it.
+    #[serde(default)]
+    pub source: Option<Arc<str>>,
 }
 
 impl Deployment {

@@ -77,6 +77,16 @@ impl State {
         })
     }
 
+    /// Whether a drain has nothing left to do on the node: nothing runs there, or only what may stay.
+    pub fn is_cleared(&self, node: &Node) -> bool {
+        let may_stay = |key: ReplicaKey| {
+            let runs = self.replicas.get(&key).is_some_and(|replica| replica.reserves());
+            let system = |service: &Arc<Service>| service.rtype() == RType::System;
+            !runs || self.service(key.service).is_some_and(system)
+        };
+        node.is_idle() || (node.drain_rules.ignore_system && node.replica_keys().all(may_stay))
+    }
+
     /// How many replicas a service should have now.
     pub fn desired(&self, service: &Service) -> u32 {
         match service.rtype() {

@@ -54,6 +54,15 @@ pub enum Drain {
     },
 }
 
+/// What a drain does with replicas that do not leave by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRules {
+    /// From then on they are ended, whatever that costs their services.
+    pub ends_at: Option<ClusterTime>,
+    /// Replicas of `system` services stay.
+    pub ignore_system: bool,
+}
+
 /// How far the node's own events have come: the agent's incarnation and the last sequence number applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -91,6 +100,8 @@ pub struct Node {
     /// go before the new one comes.
     #[serde(default)]
     pub is_plain: bool,
+    #[serde(default)]
+    pub drain_rules: DrainRules,
 }
 
 impl Node {
@@ -109,6 +120,7 @@ impl Node {
             stopping: OrdSet::new(),
             session: Session::default(),
             is_plain: false,
+            drain_rules: DrainRules::default(),
         }
     }
 
@@ -132,6 +144,12 @@ impl Node {
 
     pub fn is_draining(&self) -> bool {
         self.drain != Drain::No
+    }
+
+    /// Whether the time that its replicas were given to leave is over.
+    pub fn ends_replicas(&self, now: ClusterTime) -> bool {
+        let due = self.drain_rules.ends_at.is_some_and(|at| at <= now);
+        self.is_ready() && self.is_draining() && due
     }
 
     /// Whether new replicas may come here at all.

@@ -34,6 +34,22 @@ pub struct ManifestVersion {
     pub index_hash: [u8; 32],
 }
 
+/// A directory of signed deployment files that the cluster follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Where it is on every server, and who may sign for it. None where the servers' configuration says so.
+    pub settings: Option<SourceSettings>,
+    /// The last set that was taken from it.
+    pub taken: Option<ManifestVersion>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSettings {
+    pub dir: Arc<str>,
+    /// Ed25519 public keys.
+    pub keys: Arc<[[u8; 32]]>,
+}
+
 /// Who asked, with which idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Request {

@@ -27,6 +27,9 @@ pub struct Replica {
     /// When its present process was started, as far as this was told since servers note it.
     #[serde(default)]
     pub started: Option<ClusterTime>,
+    /// Failures in a row that may be its node's: all but those to fetch what it is made from.
+    #[serde(default)]
+    pub node_failures: u32,
 }
 
 impl Replica {

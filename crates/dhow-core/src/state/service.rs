@@ -6,6 +6,7 @@ use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 
 use super::ended::EndedReplica;
+use super::failed_on::FailedOn;
 use crate::amount::Amount;
 use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, Slot, Template};
 use crate::spec::{RType, ServiceSpec};
@@ -59,6 +60,9 @@ pub struct Service {
     pub ended: Vector<Arc<EndedReplica>>,
     /// Slots of a job that are done and whose replicas were forgotten with their node.
     pub done: OrdSet<Slot>,
+    /// Where its replicas kept failing, the newest last.
+    #[serde(default)]
+    pub failed_on: Vector<FailedOn>,
 }
 
 impl Service {
@@ -134,6 +138,11 @@ impl Service {
             .spec()
             .is_some_and(|spec| spec.has_named_storage() && spec.rtype != RType::System);
         binds.then(|| self.volumes.get(&slot).copied()).flatten()
+    }
+
+    /// Where its replicas kept failing, as far as that still counts.
+    pub fn recently_failed_on(&self, now: ClusterTime) -> impl Iterator<Item = &FailedOn> {
+        self.failed_on.iter().filter(move |failed| failed.is_recent(now))
     }
 
     /// Whether a generation runs the same thing as the target.

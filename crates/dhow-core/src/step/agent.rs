@@ -83,10 +83,18 @@ fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &Replic
     let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
     let (rule, now) = (rule_of(state, key), noting(state));
     let mut legal = true;
+    // Servers of an older version do not count these.
+    let counts = state.feature_level >= 2;
     replicas::update(state, key, |replica| {
         let before = replica.machine.pid;
+        let (was, failures) = (replica.machine.state, replica.machine.failures);
         legal = step_machine(&mut replica.machine, event, &rule).is_ok();
         note_start(replica, before, now);
+        let failed = replica.machine.failures > failures && was != ReplicaState::Pulling;
+        if counts && failed {
+            replica.node_failures = replica.node_failures.saturating_add(1);
+        }
+        bound_failures(replica);
     });
     settle(state, key, was_healthy, wanted);
     legal
@@ -154,6 +162,7 @@ fn inventory(
                     let before = replica.machine.pid;
                     replica.machine = (*machine).clone();
                     note_start(replica, before, now);
+                    bound_failures(replica);
                 });
                 settle(state, &key, was_healthy, wanted);
             }
@@ -170,6 +179,11 @@ fn inventory(
     })
 }
 
+/// What the machine has forgotten is forgotten here too.
+fn bound_failures(replica: &mut crate::state::Replica) {
+    replica.node_failures = replica.node_failures.min(replica.machine.failures);
+}
+
 /// A replica that its node knows nothing of starts from the beginning; one that had ended, or not begun, stays so.
 fn begin_again(replica: &mut Replica) {
     if replica.machine.state.is_ended() || replica.machine.state == ReplicaState::Pending {
@@ -180,4 +194,5 @@ fn begin_again(replica: &mut Replica) {
         restarts,
         ..Machine::default()
     };
+    bound_failures(replica);
 }

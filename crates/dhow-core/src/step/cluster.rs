@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{api_tokens, worker_cas};
+use super::{api_tokens, sources, worker_cas};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
@@ -86,6 +86,8 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             super::needs_node_ids(state)?;
             state.keep_server_ids(nodes)?;
         }
+        ClusterCommand::SetSource { name, settings } => sources::set(state, name, settings)?,
+        ClusterCommand::RemoveSource { name } => sources::remove(state, name)?,
     }
     Ok(Outcome::Done)
 }

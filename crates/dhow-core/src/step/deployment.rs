@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{cluster, replicas, rollout, service};
-use crate::command::{DeploymentCommand, ManifestSpec, Missing, Outcome, Refused, ScaleChange};
+use super::{cluster, replicas, rollout, service, sources};
+use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
 use crate::spec::{DeploymentSpec, RType};
-use crate::state::{Deployment, ManifestVersion, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
+use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
 
 pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Outcome, Refused> {
     match command {
@@ -51,7 +51,8 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
             version,
             specs,
             wall_unix_secs,
-        } => apply_manifests(state, version, specs, *wall_unix_secs),
+            source,
+        } => sources::apply_set(state, source.as_ref(), version, specs, *wall_unix_secs),
         DeploymentCommand::RecordConflicted {
             spec,
             author,
@@ -69,7 +70,7 @@ pub(super) struct NewRevision<'a> {
 }
 
 /// Makes a revision of the spec and turns the deployment's services towards it.
-fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<Outcome, Refused> {
+pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<Outcome, Refused> {
     let name = &new.spec.deployment;
     check_spec(new.spec)?;
     let known = state.deployment(name).cloned();
@@ -93,6 +94,7 @@ fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<O
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
     deployment.from_manifests = manifests;
+    deployment.source = None;
     let record = RevisionRecord {
         spec: new.spec.clone(),
         asked: state.time,
@@ -197,11 +199,12 @@ fn fresh(name: &DeploymentName) -> Deployment {
         phase: Phase::Deploying,
         services: OrdMap::new(),
         from_manifests: false,
+        source: None,
     }
 }
 
 /// Counts that no plan could carry are refused here too: not everything comes through the file's reader.
-fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
+pub(super) fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
     for service in spec.services.values() {
         let groups = service
             .replica_groups
@@ -277,7 +280,7 @@ pub(super) fn turn_services(state: &mut State, mut deployment: Deployment) {
         .insert(deployment.name.clone(), Arc::new(deployment));
 }
 
-fn remove(state: &mut State, name: &DeploymentName) -> Result<(), Refused> {
+pub(super) fn remove(state: &mut State, name: &DeploymentName) -> Result<(), Refused> {
     let found = state
         .deployments
         .get_mut(name)
@@ -435,58 +438,4 @@ fn rollback_target(
         .get(&back_to)
         .ok_or_else(|| Missing::Revision(name.clone(), back_to))?;
     Ok((back_to, record.spec.clone()))
-}
-
-fn apply_manifests(
-    state: &mut State,
-    version: &ManifestVersion,
-    specs: &[ManifestSpec],
-    wall_unix_secs: i64,
-) -> Result<Outcome, Refused> {
-    if let Some(known) = state.manifests
-        && known.version >= version.version
-    {
-        return Err(Refused::OldManifests {
-            known: known.version,
-            found: version.version,
-        });
-    }
-    for ManifestSpec(spec) in specs {
-        check_spec(spec)?;
-        if state
-            .deployment(&spec.deployment)
-            .is_some_and(|known| known.phase == Phase::Removing)
-        {
-            return Err(Refused::Removing(spec.deployment.clone()));
-        }
-    }
-    let author: Arc<str> = format!("manifests {}", version.version).into();
-    for ManifestSpec(spec) in specs {
-        deploy(
-            state,
-            &NewRevision {
-                spec,
-                author: &author,
-                wall_unix_secs,
-                brings_back: None,
-            },
-            true,
-        )?;
-    }
-    let dropped: Vec<DeploymentName> = state
-        .deployments
-        .values()
-        .filter(|known| known.from_manifests && known.phase != Phase::Removing)
-        .filter(|known| {
-            !specs
-                .iter()
-                .any(|ManifestSpec(spec)| spec.deployment == known.name)
-        })
-        .map(|known| known.name.clone())
-        .collect();
-    for name in dropped {
-        remove(state, &name)?;
-    }
-    state.manifests = Some(*version);
-    Ok(Outcome::Done)
 }

@@ -7,7 +7,8 @@ use super::replicas;
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
-use crate::state::{Drain, Liveness, Node, NodeInfo, NodeRole, State, Wanted};
+use crate::spec::TimeSpan;
+use crate::state::{Drain, DrainRules, Liveness, Node, NodeInfo, NodeRole, State, Wanted};
 
 pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome, Refused> {
     match command {
@@ -21,6 +22,7 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
         }
         NodeCommand::SetDrain { node, drain } => {
             change_eligibility(state, *node, |node| {
+                node.drain_rules = DrainRules::default();
                 node.drain = match (*drain, node.is_idle()) {
                     (Drain::No, _) => Drain::No,
                     (Drain::Draining { shutdown } | Drain::Drained { shutdown }, true) => {
@@ -31,6 +33,21 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
                     }
                 };
             })?;
+        }
+        NodeCommand::Drain {
+            node,
+            shutdown,
+            deadline_ms,
+            ignore_system,
+        } => {
+            super::needs_level(state, 2)?;
+            let ends_at = deadline_ms.map(|ms| state.time.after(TimeSpan::from_millis(ms)));
+            let ignore_system = *ignore_system;
+            let rules = DrainRules {
+                ends_at,
+                ignore_system,
+            };
+            drain(state, *node, *shutdown, rules)?;
         }
         NodeCommand::Label { node, set, unset } => label(state, *node, set, unset)?,
         NodeCommand::Remove { node } => remove(state, *node)?,
@@ -84,6 +101,18 @@ fn change_eligibility(state: &mut State, id: NodeId, change: impl FnOnce(&mut No
     let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
     change(node);
     node.eligibility = revision;
+    Ok(())
+}
+
+fn drain(state: &mut State, id: NodeId, shutdown: bool, rules: DrainRules) -> Result<(), Refused> {
+    change_eligibility(state, id, |node| node.drain_rules = rules)?;
+    let cleared = state.node(id).is_some_and(|node| state.is_cleared(node));
+    if let Some(node) = replicas::node_mut(state, id) {
+        node.drain = match cleared {
+            true => Drain::Drained { shutdown },
+            false => Drain::Draining { shutdown },
+        };
+    }
     Ok(())
 }
 

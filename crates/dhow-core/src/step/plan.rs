@@ -10,7 +10,7 @@ use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, S
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
 use crate::replica::ReplicaState;
 use crate::spec::{NodeMode, RType};
-use crate::state::{Drain, Node, Phase, Service, State, Wanted};
+use crate::state::{Drain, FailedOn, Node, Phase, Service, State, Wanted};
 
 pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome, Refused> {
     match command {
@@ -199,6 +199,9 @@ fn stop(
     why: StopReason,
 ) -> Result<(), Refused> {
     targeted(state, id, generation)?;
+    if why == StopReason::FailsThere {
+        return move_away(state, id, keys);
+    }
     let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
     for key in keys.iter().filter(|key| key.service == id) {
         if !state.replicas.contains_key(key) {
@@ -223,6 +226,39 @@ fn displaced(state: &State, why: StopReason) -> Option<Arc<str>> {
     let by = state.service(by).filter(|_| state.feature_level >= 2)?;
     let priority = by.spec()?.priority;
     Some(format!("it made room for `{}`, which has priority {priority}", by.key).into())
+}
+
+/// Ends replicas that keep failing where they are, and remembers where that was. One that is healthy by now stays.
+fn move_away(state: &mut State, id: ServiceId, keys: &[ReplicaKey]) -> Result<(), Refused> {
+    super::needs_level(state, 2)?;
+    let now = state.time;
+    for key in keys.iter().filter(|key| key.service == id) {
+        let Some(replica) = state.replicas.get(key) else {
+            continue;
+        };
+        if replica.is_healthy() || replica.wanted == Wanted::Stop {
+            continue;
+        }
+        let node = replica.node;
+        if let Some(service) = replicas::service_mut(state, id)
+            && let Some(template) = service.info(key.generation).map(|info| info.template)
+        {
+            let kept = service.failed_on.iter().filter(|failed| failed.is_recent(now));
+            let mut kept: imbl::Vector<FailedOn> = kept.copied().collect();
+            kept.push_back(FailedOn {
+                slot: key.slot,
+                node,
+                template,
+                at: now,
+            });
+            while kept.len() > State::FAILED_ON_MAX {
+                kept.pop_front();
+            }
+            service.failed_on = kept;
+        }
+        replicas::stop(state, key);
+    }
+    Ok(())
 }
 
 /// Drops records of what has ended; what has not is left alone.
@@ -258,9 +294,10 @@ fn forget_service(state: &mut State, id: ServiceId) -> Result<(), Refused> {
 
 fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
     let revision = state.revision;
+    let cleared = state.node(id).is_some_and(|node| state.is_cleared(node));
     let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
     match node.drain {
-        Drain::Draining { shutdown } if node.is_idle() => {
+        Drain::Draining { shutdown } if cleared => {
             node.drain = Drain::Drained { shutdown };
             node.eligibility = revision;
             Ok(())

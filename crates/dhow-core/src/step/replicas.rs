@@ -46,6 +46,7 @@ pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMo
         since: now,
         healthy_since: None,
         started: None,
+        node_failures: 0,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(node) = node_mut(state, node) {

@@ -105,6 +105,7 @@ pub(super) fn fail(
             };
             deployment.history.insert(deployment.revision, Arc::new(back));
             trim_history(&mut deployment);
+            forget_failures(state, &deployment);
             turn_services(state, deployment);
         }
         Some(_) | None => {
@@ -117,6 +118,17 @@ pub(super) fn fail(
         }
     }
     Ok(Outcome::Done)
+}
+
+/// The version was at fault, so what failed with it speaks against no node.
+fn forget_failures(state: &mut State, deployment: &Deployment) {
+    for id in deployment.services.values() {
+        if let Some(service) = replicas::service_mut(state, *id)
+            && let Some(template) = service.target_info().map(|info| info.template)
+        {
+            service.failed_on.retain(|failed| failed.template != template);
+        }
+    }
 }
 
 fn hold(state: &mut State, deployment: &Deployment, pause: bool) {

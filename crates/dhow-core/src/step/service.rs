@@ -86,6 +86,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         cron_base: 0,
         ended: Vector::new(),
         done: OrdSet::new(),
+        failed_on: Vector::new(),
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));

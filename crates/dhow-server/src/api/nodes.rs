@@ -62,10 +62,28 @@ pub(super) async fn drain(
     caller: Caller,
     body: OptionalJson<NodeDrainRequest>,
 ) -> Answer<Json<WriteDone>> {
-    let command = NodeCommand::SetDrain {
-        node: NodeId(id),
-        drain: Drain::Draining {
-            shutdown: body.value.shutdown,
+    let NodeDrainRequest {
+        shutdown,
+        deadline_secs,
+        ignore_system,
+    } = body.value;
+    if shutdown && ignore_system {
+        return Err(ApiProblem::invalid(
+            "a node whose `system` replicas stay does not end: leave out `shutdown` or `ignore_system`",
+        ));
+    }
+    let node = NodeId(id);
+    let command = match deadline_secs.is_some() || ignore_system {
+        // What every version knows.
+        false => NodeCommand::SetDrain {
+            node,
+            drain: Drain::Draining { shutdown },
+        },
+        true => NodeCommand::Drain {
+            node,
+            shutdown,
+            deadline_ms: deadline_secs.map(|secs| secs.saturating_mul(1_000)),
+            ignore_system,
         },
     };
     write(&context, &caller, &body.bytes, command).await

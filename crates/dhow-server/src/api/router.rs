@@ -18,7 +18,7 @@ use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
     body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics,
-    nodes, openapi, plan, progress, replicas, secrets, tokens, worker_ca, worker_tokens,
+    nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
 use crate::lobby::Visit;
 
@@ -84,6 +84,9 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(images::prune))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(sources::list))
+        .routes(routes!(sources::set, sources::remove))
+        .routes(routes!(sources::sync))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))

@@ -1,99 +1,58 @@
-//! The manifest poll: follows a directory of signed deployment files. Only a set that was proven against the
-//! trusted key leaves this task, because only such a set can be made into the input; a refused one is told once
-//! for each reason and changes nothing.
+//! The manifest poll: follows directories of signed deployment files. Only a set that was proven against a trusted
+//! key leaves this task, because only such a set can be made into the input; a refused one is told once for each
+//! reason and changes nothing.
 //!
 //! What is in force is read from the state, so that a restart, another leader or a set that the state refused are
-//! all the same: as long as the directory has something newer, it is sent.
+//! all the same: as long as a directory has something newer, it is sent.
 
 mod dir;
+mod sources;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::state::ManifestVersion;
-use dhow_wire::manifest::{FileHash, ManifestError, Verdict};
-use dhow_wire::parse_deployment;
-use ed25519_dalek::VerifyingKey;
+use dhow_core::state::State;
+use dhow_wire::manifest::{ManifestError, Verdict};
 
 use super::error::InboxError;
 use super::event::Event;
 use super::event_log::EventLogSender;
 use super::inbox::WeakInputSender;
 use super::input::ReducerInput;
-use super::limits::{MANIFEST_POLL_MS, REFUSALS_REMEMBERED_MAX};
+use super::limits::REFUSALS_REMEMBERED_MAX;
 use super::shutdown::ShutdownToken;
 use super::view::RuntimeView;
 use crate::clock::Clock;
-use dir::{ReadSetError, read_index, read_set};
 
-/// Where signed deployment files come from, and whom to trust.
-#[derive(Clone, Debug)]
-pub struct ManifestSource {
-    pub dir: PathBuf,
-    pub key: VerifyingKey,
-    /// How far the clocks of this host and of the one that signs may differ.
-    pub max_clock_skew_secs: u32,
-    pub poll_ms: u64,
-}
-
-impl ManifestSource {
-    /// A directory with the usual limits: clocks may differ by five minutes.
-    pub fn new(dir: PathBuf, key: VerifyingKey) -> Self {
-        Self {
-            dir,
-            key,
-            max_clock_skew_secs: 300,
-            poll_ms: MANIFEST_POLL_MS,
-        }
-    }
-}
-
-/// Why a directory brought nothing.
-#[derive(Debug, thiserror::Error)]
-enum PollError {
-    #[error("the set of manifests in {dir} was refused", dir = dir.display())]
-    Refused {
-        dir: PathBuf,
-        #[source]
-        cause: ManifestError,
-    },
-    #[error("the set of manifests in {dir} cannot be read", dir = dir.display())]
-    Unreadable {
-        dir: PathBuf,
-        #[source]
-        cause: ReadSetError,
-    },
-    #[error("the reading of the manifests was cut off")]
-    CutOff,
-}
+pub use dir::{ReadSetError, read_manifest_files};
+pub use sources::{ManifestSource, ManifestSources, SourceError};
 
 /// The task.
 pub(super) struct ManifestPoll {
-    source: Arc<ManifestSource>,
+    sources: Arc<ManifestSources>,
     view: RuntimeView,
     input: WeakInputSender,
     event_log: EventLogSender,
     clock: Arc<dyn Clock>,
-    /// Reasons that were told since the directory was last sound.
-    told: BTreeSet<String>,
+    /// Reasons that were told since a source was last sound.
+    told: BTreeMap<Arc<str>, BTreeSet<String>>,
 }
 
 impl ManifestPoll {
     pub fn new(
-        source: ManifestSource,
+        sources: Arc<ManifestSources>,
         view: RuntimeView,
         input: WeakInputSender,
         event_log: EventLogSender,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            source: Arc::new(source),
+            sources,
             view,
             input,
             event_log,
             clock,
-            told: BTreeSet::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -110,96 +69,85 @@ impl ManifestPoll {
                 Err(InboxError::Full) => tracing::debug!("the manifests wait for room in the inbox"),
                 Err(InboxError::Closed) => return,
             }
-            let at_ms = self.clock.monotonic_ms().saturating_add(self.source.poll_ms);
-            tokio::select! {
+            let waited = tokio::select! {
                 biased;
                 () = token.ended() => return,
-                () = self.clock.sleep_until_monotonic(at_ms) => {}
+                waited = self.wait() => waited,
+            };
+            if waited.is_none() {
+                return;
             }
         }
     }
 
-    /// Looks once. Only the leader's poll looks at all: others could not put anything in force.
+    /// Until the next look: some seconds, or until there is a source at all. None where the reducer has ended.
+    async fn wait(&self) -> Option<()> {
+        let mut states = self.view.states();
+        let followed = |state: &Arc<State>| !self.sources.all(state).is_empty();
+        states.wait_for(followed).await.ok()?;
+        let at_ms = self.clock.monotonic_ms().saturating_add(self.sources.poll_ms);
+        self.clock.sleep_until_monotonic(at_ms).await;
+        Some(())
+    }
+
+    /// Looks once at every source. Only the leader's poll looks at all: others could not put anything in force.
     async fn poll(&mut self) -> Result<(), InboxError> {
-        if !self.view.leadership().is_here {
+        let state = self.view.state();
+        // Below that level nobody could take a set.
+        if !self.view.leadership().is_here || state.feature_level < 2 {
             return Ok(());
         }
-        let in_force = self.view.state().manifests;
+        let all = self.sources.all(&state);
+        self.told
+            .retain(|name, _| all.iter().any(|source| source.name == *name));
+        for source in all {
+            self.look(&state, source).await?;
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self, state: &State, source: ManifestSource) -> Result<(), InboxError> {
+        let name = Arc::clone(&source.name);
         let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
-        let source = Arc::clone(&self.source);
-        let looked = tokio::task::spawn_blocking(move || look(&source, in_force.as_ref(), now_unix_secs));
-        match looked.await.unwrap_or(Err(PollError::CutOff)) {
+        match self.sources.look(state, source, now_unix_secs).await {
             Ok(Verdict::Unchanged) => {
-                self.told.clear();
+                self.told.remove(&name);
                 Ok(())
             }
             Ok(Verdict::Newer(set)) => {
-                self.told.clear();
+                self.told.remove(&name);
                 self.input.try_send(ReducerInput::ManifestSetUpdated(set))
             }
             Err(error) => {
-                self.tell(&error);
+                self.tell(name, &error);
                 Ok(())
             }
         }
     }
 
-    fn tell(&mut self, error: &PollError) {
-        use std::error::Error;
-        let reason = match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        };
-        if self.told.len() >= REFUSALS_REMEMBERED_MAX {
-            self.told.clear();
+    fn tell(&mut self, name: Arc<str>, error: &SourceError) {
+        let reason = error.reason();
+        let told = self.told.entry(name).or_default();
+        if told.len() >= REFUSALS_REMEMBERED_MAX {
+            told.clear();
         }
-        if self.told.insert(error.key().unwrap_or_else(|| reason.clone())) {
-            tracing::warn!(error = error as &dyn Error, "manifests are not followed");
+        if told.insert(key(error).unwrap_or_else(|| reason.clone())) {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "manifests are not followed"
+            );
             self.event_log.note(Event::alarm(reason));
         }
     }
 }
 
-impl PollError {
-    /// What makes two reasons the same where the text differs: a date in the future comes nearer at every look.
-    fn key(&self) -> Option<String> {
-        match self {
-            Self::Refused {
-                cause: ManifestError::FutureDated { .. },
-                ..
-            } => Some("future".to_owned()),
-            Self::Refused { .. } | Self::Unreadable { .. } | Self::CutOff => None,
-        }
+/// What makes two reasons the same where the text differs: a date in the future comes nearer at every look.
+fn key(error: &SourceError) -> Option<String> {
+    match error {
+        SourceError::Refused {
+            cause: ManifestError::FutureDated { .. },
+            ..
+        } => Some("future".to_owned()),
+        SourceError::Refused { .. } | SourceError::Unreadable { .. } | SourceError::CutOff => None,
     }
-}
-
-/// Reads and proves what the directory has. A set whose index is the one in force is not read any further.
-fn look(
-    source: &ManifestSource,
-    in_force: Option<&ManifestVersion>,
-    now_unix_secs: i64,
-) -> Result<Verdict, PollError> {
-    let dir = || source.dir.clone();
-    let unreadable = |cause| PollError::Unreadable { dir: dir(), cause };
-    let mut set = read_index(&source.dir).map_err(unreadable)?;
-    let is_in_force = in_force.is_some_and(|known| known.index_hash == *FileHash::of(&set.index).as_bytes());
-    if !is_in_force {
-        set = read_set(&source.dir, set).map_err(unreadable)?;
-    }
-    set.verify(
-        &source.key,
-        in_force,
-        now_unix_secs,
-        source.max_clock_skew_secs,
-        &parse,
-    )
-    .map_err(|cause| PollError::Refused { dir: dir(), cause })
-}
-
-/// A signed file means the same on every server, so nothing of a server's environment enters it.
-fn parse(path: &str, text: &str) -> Result<dhow_core::spec::DeploymentSpec, String> {
-    let name = Path::new(path)
-        .file_name()
-        .map_or(path.into(), |name| name.to_string_lossy());
-    parse_deployment(text, &name, &|_| None).map_err(|findings| findings.to_string())
 }

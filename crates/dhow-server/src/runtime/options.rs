@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::event::EventRecord;
 use super::event_log::EventStore;
 use super::limits::{PLAN_DEBOUNCE_MS, PLAN_TICK_MS, SNAPSHOT_ENTRIES, SNAPSHOT_LOG_BYTES};
-use super::manifest_poll::ManifestSource;
+use super::manifest_poll::ManifestSources;
 use crate::log::store::LogPosition;
 use crate::log::{Log, LogEvent};
 
@@ -51,8 +51,8 @@ pub struct RuntimeOptions {
     pub event_store: Option<EventStore>,
     /// Events of entries that were replayed before the start.
     pub replayed_events: Vec<Arc<EventRecord>>,
-    /// A directory of signed deployment files that the cluster follows.
-    pub manifests: Option<ManifestSource>,
+    /// Directories of signed deployment files that the cluster follows.
+    pub sources: Arc<ManifestSources>,
     pub planner: Arc<PlanFn>,
     pub plan_debounce_ms: u64,
     pub plan_tick_ms: u64,
@@ -65,7 +65,7 @@ impl Default for RuntimeOptions {
             log: None,
             event_store: None,
             replayed_events: Vec::new(),
-            manifests: None,
+            sources: Arc::default(),
             planner: Arc::new(plan_next),
             plan_debounce_ms: PLAN_DEBOUNCE_MS,
             plan_tick_ms: PLAN_TICK_MS,

@@ -14,6 +14,7 @@ mod propose;
 mod report;
 mod snapshots;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::ids::Term;
@@ -86,7 +87,7 @@ pub(super) struct Reducer {
     event_log: EventLogSender,
     cancel: CancellationToken,
     /// Why the last set of manifests was not taken, so that it is told once and not at every poll.
-    manifests_refused: Option<String>,
+    manifests_refused: BTreeMap<Option<Arc<str>>, String>,
     is_draining: bool,
     /// Whether the inbox may still give something.
     is_inbox_open: bool,
@@ -126,7 +127,7 @@ impl Reducer {
             publisher: parts.publisher,
             event_log: parts.event_log,
             cancel: parts.cancel,
-            manifests_refused: None,
+            manifests_refused: BTreeMap::new(),
             is_draining: false,
             is_inbox_open: true,
             _children: parts.children,

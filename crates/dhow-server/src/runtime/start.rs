@@ -57,7 +57,7 @@ pub fn spawn_with(
         reader: event_reader,
         log: event_log.clone(),
     };
-    let view = publisher.view(&log.log, wakeups.clone(), events);
+    let view = publisher.view(&log.log, wakeups.clone(), events, Arc::clone(&options.sources));
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, token)
     });
@@ -67,11 +67,9 @@ pub fn spawn_with(
     tasks.start(TaskName::PlanTick, |token| {
         plan_tick::run(input.downgrade(), Arc::clone(&clock), options.plan_tick_ms, token)
     });
-    if let Some(source) = options.manifests {
-        let (weak, events) = (input.downgrade(), event_log.clone());
-        let poll = ManifestPoll::new(source, view.clone(), weak, events, Arc::clone(&clock));
-        tasks.start(TaskName::ManifestPoll, |token| poll.run(token));
-    }
+    let (weak, notes) = (input.downgrade(), event_log.clone());
+    let poll = ManifestPoll::new(options.sources, view.clone(), weak, notes, Arc::clone(&clock));
+    tasks.start(TaskName::ManifestPoll, |token| poll.run(token));
     let hold = LogHold::new(&log.log);
     let reducer = Reducer::new(Parts {
         state,

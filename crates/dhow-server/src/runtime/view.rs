@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::error::WriteError;
 use super::event_hub::EventHub;
 use super::event_log::{EventLogSender, EventReader};
+use super::manifest_poll::ManifestSources;
 use super::observed::Observed;
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
@@ -28,6 +29,7 @@ pub struct RuntimeView {
     wakeups: NodeWakeups,
     events: Events,
     observed: Observed,
+    sources: Arc<ManifestSources>,
 }
 
 /// Where events are read.
@@ -70,7 +72,13 @@ impl Publisher {
         }
     }
 
-    pub fn view(&self, log: &Arc<dyn Log>, wakeups: NodeWakeups, events: Events) -> RuntimeView {
+    pub fn view(
+        &self,
+        log: &Arc<dyn Log>,
+        wakeups: NodeWakeups,
+        events: Events,
+        sources: Arc<ManifestSources>,
+    ) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
             applied_index: self.applied_index.subscribe(),
@@ -80,6 +88,7 @@ impl Publisher {
             wakeups,
             events,
             observed: self.observed.clone(),
+            sources,
         }
     }
 
@@ -171,6 +180,11 @@ impl RuntimeView {
     /// Waits until those who read events find all that was told of before this.
     pub async fn settle_events(&self) {
         self.events.log.settle().await;
+    }
+
+    /// The sources of signed deployment files that this server follows.
+    pub fn sources(&self) -> &ManifestSources {
+        &self.sources
     }
 
     /// The events on disk, where they are kept.

@@ -104,9 +104,10 @@ impl ServiceManager {
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let (state, leadership) = (self.state(), self.view.leadership());
         let report = self.view.plan_report();
+        let now = self.now(&state);
         let all = state.nodes.values();
         let observed = self.view.observed();
-        all.map(|node| nodes::status(&state, &report, node, leadership, observed))
+        all.map(|node| nodes::status(&state, &report, node, leadership, observed, now))
             .collect()
     }
 
@@ -114,8 +115,11 @@ impl ServiceManager {
         let state = self.state();
         let node = state.node(id)?;
         let (report, leadership) = (self.view.plan_report(), self.view.leadership());
-        let observed = self.view.observed();
-        Some(nodes::status(&state, &report, node, leadership, observed))
+        let (observed, now) = (self.view.observed(), self.now(&state));
+        Some(NodeStatus {
+            failures: nodes::failures(&state, node, now),
+            ..nodes::status(&state, &report, node, leadership, observed, now)
+        })
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {

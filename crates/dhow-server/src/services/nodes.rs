@@ -1,10 +1,15 @@
 //! The nodes of the cluster.
 
+use std::collections::BTreeSet;
+
 use dhow_core::ids::ReplicaKey;
 use dhow_core::lease::{WorkerLease, WorkerProfile};
 use dhow_core::plan::PlanReport;
 use dhow_core::state::{Drain, Node, NodeInfo, State, Wanted};
-use dhow_wire::{DrainWait, NodeAmounts, NodeDrainStatus, NodeState, NodeStatus, ResourceAmount};
+use dhow_core::time::ClusterTime;
+use dhow_wire::{
+    DrainWait, NodeAmounts, NodeDrainStatus, NodeFailures, NodeState, NodeStatus, ResourceAmount,
+};
 
 use crate::log::Leadership;
 use crate::runtime::{Observed, SeenLease};
@@ -12,12 +17,20 @@ use crate::runtime::{Observed, SeenLease};
 /// What holds a drain up, as far as a person reads; a node may have thousands of replicas.
 const DRAIN_WAITS_MAX: usize = 100;
 
+/// Services that fail on one node that make people look at the node: two may be a coincidence.
+const SUSPECT_SERVICES: usize = 3;
+/// Failures in a row after which a replica counts as failing, wherever it is bound to be.
+const FAILING: u32 = 3;
+/// Services that are named.
+const FAILURES_MAX: usize = 100;
+
 pub(super) fn status(
     state: &State,
     report: &PlanReport,
     node: &Node,
     leadership: Leadership,
     observed: &Observed,
+    now: ClusterTime,
 ) -> NodeStatus {
     NodeStatus {
         node_id: node.id.0,
@@ -29,7 +42,8 @@ pub(super) fn status(
         os: Some(node.info.os.to_string()),
         arch: Some(node.info.arch.to_string()),
         api_addr: node.info.api_addr.as_ref().map(ToString::to_string),
-        drain: drain(state, report, node),
+        drain: drain(state, report, node, now),
+        failures: None,
         resources: Some(resources(node, observed)),
         lease: observed.lease(node.id).map(|seen| lease(node, seen)),
     }
@@ -72,7 +86,26 @@ fn profile(info: &NodeInfo) -> WorkerProfile {
     }
 }
 
-fn drain(state: &State, report: &PlanReport, node: &Node) -> Option<NodeDrainStatus> {
+/// The services that fail on a node: those that left it for that, and those that fail there now. None where there
+/// are none.
+pub(super) fn failures(state: &State, node: &Node, now: ClusterTime) -> Option<NodeFailures> {
+    let left = state.services.values().filter(|service| {
+        let mut recent = service.recently_failed_on(now);
+        recent.any(|failed| failed.node == node.id)
+    });
+    let fails = |key: &ReplicaKey| {
+        let replica = state.replicas.get(key);
+        replica.is_some_and(|replica| replica.node_failures >= FAILING && !replica.is_healthy())
+    };
+    let here = node.replica_keys().filter(fails);
+    let here = here.filter_map(|key| state.service(key.service));
+    let services: BTreeSet<String> = left.chain(here).map(|service| service.key.to_string()).collect();
+    let suspect = services.len() >= SUSPECT_SERVICES;
+    let services: Vec<String> = services.into_iter().take(FAILURES_MAX).collect();
+    (!services.is_empty()).then_some(NodeFailures { services, suspect })
+}
+
+fn drain(state: &State, report: &PlanReport, node: &Node, now: ClusterTime) -> Option<NodeDrainStatus> {
     match node.drain {
         Drain::No | Drain::Drained { .. } => return None,
         Drain::Draining { .. } => {}
@@ -82,7 +115,12 @@ fn drain(state: &State, report: &PlanReport, node: &Node) -> Option<NodeDrainSta
     let (mut waiting, others): (Vec<DrainWait>, Vec<DrainWait>) = waits.partition(|wait| wait.cannot_move);
     waiting.extend(others);
     waiting.truncate(DRAIN_WAITS_MAX);
-    Some(NodeDrainStatus { waiting })
+    let left = |at: ClusterTime| at.since(now).as_millis().div_ceil(1_000);
+    Some(NodeDrainStatus {
+        ends_in_secs: node.drain_rules.ends_at.map(left),
+        ignore_system: node.drain_rules.ignore_system,
+        waiting,
+    })
 }
 
 fn wait(state: &State, report: &PlanReport, key: &ReplicaKey) -> Option<DrainWait> {

@@ -107,7 +107,9 @@ fn cluster(command: &ClusterCommand) -> Option<String> {
         | ClusterCommand::RevokeApiToken { .. }
         | ClusterCommand::RotateWorkerCa { .. }
         | ClusterCommand::RaiseFeatureLevel { .. }
-        | ClusterCommand::KeepServerIds { .. } => None,
+        | ClusterCommand::KeepServerIds { .. }
+        | ClusterCommand::SetSource { .. }
+        | ClusterCommand::RemoveSource { .. } => None,
     }
 }
 
@@ -118,6 +120,7 @@ fn node(command: &NodeCommand) -> Option<String> {
         NodeCommand::Remove { node } => Some(format!("node {node} is removed")),
         NodeCommand::Register { .. }
         | NodeCommand::SetDrain { .. }
+        | NodeCommand::Drain { .. }
         | NodeCommand::Label { .. }
         | NodeCommand::TellsGenerations { .. } => None,
     }
@@ -223,6 +226,7 @@ fn reason(state: &State, why: &StopReason) -> String {
         StopReason::Displaced { by } => format!("displaced by {}", service(state, *by)),
         StopReason::NodeUnfit => "its node no longer fits".into(),
         StopReason::NodeLost => "its node is lost".into(),
+        StopReason::FailsThere => "it keeps failing there".into(),
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) enum Action {
     Redeploy(DeploymentName),
     Manifests {
         version: u64,
+        source: Option<String>,
     },
     /// Lets time pass and tells what happened.
     Run(TimeSpan),
@@ -66,11 +67,20 @@ pub(super) enum NodeAction {
     BackWithLedger,
     LoseLedger,
     Drain,
+    DrainWith {
+        deadline: Option<TimeSpan>,
+        ignore_system: bool,
+    },
     Undrain,
-    Label { key: String, value: Option<String> },
+    Label {
+        key: String,
+        value: Option<String>,
+    },
     Remove,
     Lead,
-    Assignments { since: Revision },
+    Assignments {
+        since: Revision,
+    },
 }
 
 #[derive(Clone, Debug)]

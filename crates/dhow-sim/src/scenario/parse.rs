@@ -54,6 +54,10 @@ fn on_node(words: &[&str]) -> Option<Result<Action, String>> {
         ["back", id, "with", "its", "ledger"] => (id, NodeAction::BackWithLedger),
         ["lose", "ledger", id] => (id, NodeAction::LoseLedger),
         ["drain", id] => (id, NodeAction::Drain),
+        ["drain", id, options @ ..] => match drain(options) {
+            Ok(action) => (id, action),
+            Err(what) => return Some(Err(what)),
+        },
         ["undrain", id] => (id, NodeAction::Undrain),
         ["label", id, label] => (id, label_change(label)),
         ["rm", "node", id] => (id, NodeAction::Remove),
@@ -70,6 +74,24 @@ fn on_node(words: &[&str]) -> Option<Result<Action, String>> {
         _ => return None,
     };
     Some(number(id).map(|id| Action::Node(NodeId(id), action)))
+}
+
+/// `--force`, `--deadline 10m`, `--ignore-system`.
+fn drain(options: &[&str]) -> Result<NodeAction, String> {
+    let (mut deadline, mut ignore_system) = (None, false);
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        match (*option, deadline) {
+            ("--force", None) => deadline = Some(TimeSpan::ZERO),
+            ("--deadline", None) => deadline = Some(time(options.next().unwrap_or(&""))?),
+            ("--ignore-system", _) => ignore_system = true,
+            _ => return Err("a drain has `--force` or `--deadline 10m`, and `--ignore-system`".into()),
+        }
+    }
+    Ok(NodeAction::DrainWith {
+        deadline,
+        ignore_system,
+    })
 }
 
 /// `zone=b` sets, `zone-` takes away.
@@ -90,8 +112,13 @@ fn on_deployment(words: &[&str]) -> Result<Action, String> {
     match words {
         ["deploy"] => Ok(Action::Deploy),
         ["redeploy", name] => Ok(Action::Redeploy(deployment(name)?)),
-        ["manifests", version] => Ok(Action::Manifests {
+        ["manifests", version, from @ ..] => Ok(Action::Manifests {
             version: number(version)?,
+            source: match from {
+                [] => None,
+                ["from", source] => Some((*source).to_owned()),
+                _ => return Err("write `manifests 2` or `manifests 2 from SOURCE`".into()),
+            },
         }),
         ["history", name] => Ok(Action::History(deployment(name)?)),
         ["explain", path] => service_path(path).map(|(name, service)| Action::Explain(name, service)),

@@ -15,7 +15,7 @@ use dhow_sim::lab::{Behaviour, Lab};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const NODES: u64 = 6;
+pub const NODES: u64 = 6;
 
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -25,6 +25,7 @@ pub enum Op {
     Back(u64),
     LoseLedger(u64),
     Drain(u64, bool),
+    DrainWith(u64, Option<u64>, bool),
     Undrain(u64),
     Label(u64, u8),
     RemoveNode(u64),
@@ -114,6 +115,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => node().prop_map(Op::Back),
         1 => node().prop_map(Op::LoseLedger),
         1 => (node(), any::<bool>()).prop_map(|(id, shutdown)| Op::Drain(id, shutdown)),
+        1 => (node(), prop::option::of(0..120_000u64), any::<bool>())
+            .prop_map(|(id, deadline_ms, system)| Op::DrainWith(id, deadline_ms, system)),
         1 => node().prop_map(Op::Undrain),
         1 => (node(), 0..3u8).prop_map(|(id, zone)| Op::Label(id, zone)),
         1 => node().prop_map(Op::RemoveNode),
@@ -284,6 +287,10 @@ fn behaviours(lab: &mut Lab) {
         exit_after: Some(TimeSpan::from_secs(5)),
         ..Behaviour::default()
     };
+    // Whatever runs on the last node crashes there.
+    for image in ["good:1", "good:2"] {
+        lab.behaviours.insert_on(NodeId(NODES), image.into(), crash);
+    }
     for (image, behaviour) in [
         ("crash:1", crash),
         ("sick:1", sick),
@@ -306,6 +313,9 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         Op::LoseLedger(id) => lab.lose_ledger(NodeId(*id)),
         Op::Drain(id, shutdown) => {
             drop(lab.drain(NodeId(*id), Drain::Draining { shutdown: *shutdown }));
+        }
+        Op::DrainWith(id, deadline_ms, ignore_system) => {
+            drain_with(lab, NodeId(*id), *deadline_ms, *ignore_system);
         }
         Op::Undrain(id) => drop(lab.drain(NodeId(*id), Drain::No)),
         Op::Label(id, zone) => {
@@ -359,6 +369,16 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         Op::Run(ms) => lab.run(TimeSpan::from_millis(*ms)),
         Op::Heal => heal(lab),
     }
+}
+
+fn drain_with(lab: &mut Lab, node: NodeId, deadline_ms: Option<u64>, ignore_system: bool) {
+    let drain = NodeCommand::Drain {
+        node,
+        shutdown: false,
+        deadline_ms,
+        ignore_system,
+    };
+    drop(lab.apply(Command::Node(drain)));
 }
 
 fn remove_node(lab: &mut Lab, node: NodeId) {

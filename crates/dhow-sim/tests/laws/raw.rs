@@ -160,6 +160,9 @@ fn nodes() -> impl Strategy<Value = NodeCommand> {
         1 => node().prop_map(|node| NodeCommand::Back { node }),
         1 => (node(), any::<bool>()).prop_map(|(node, shutdown)| NodeCommand::SetDrain { node, drain: Drain::Draining { shutdown } }),
         1 => node().prop_map(|node| NodeCommand::SetDrain { node, drain: Drain::No }),
+        1 => (node(), prop::option::of(0..10_000u64), any::<bool>()).prop_map(|(node, deadline_ms, ignore_system)| {
+            NodeCommand::Drain { node, shutdown: false, deadline_ms, ignore_system }
+        }),
         1 => node().prop_map(|node| NodeCommand::Remove { node }),
         1 => node().prop_map(|node| NodeCommand::TellsGenerations { node }),
     ]
@@ -195,8 +198,9 @@ fn plans() -> impl Strategy<Value = PlanCommand> {
     prop_oneof![
         6 => (service(), generation(), vec(placement(), 0..4))
             .prop_map(|(service, generation, placements)| PlanCommand::Place { service, generation, placements }),
-        2 => (service(), generation(), vec(key(), 0..4)).prop_map(|(service, generation, replicas)| {
-            PlanCommand::Stop { service, generation, replicas, why: StopReason::ScaledDown }
+        2 => (service(), generation(), vec(key(), 0..4), any::<bool>()).prop_map(|(service, generation, replicas, fails)| {
+            let why = if fails { StopReason::FailsThere } else { StopReason::ScaledDown };
+            PlanCommand::Stop { service, generation, replicas, why }
         }),
         1 => vec(key(), 0..4).prop_map(|replicas| PlanCommand::Forget { replicas }),
         1 => service().prop_map(|service| PlanCommand::ForgetService { service }),

@@ -11,6 +11,12 @@ pub struct NodeDrainRequest {
     /// Whether the node's process ends once the last replica has gone.
     #[serde(default)]
     pub shutdown: bool,
+    /// After so many seconds what is left is ended, whatever that costs its services; 0 ends all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_secs: Option<u64>,
+    /// Whether replicas of `system` services stay.
+    #[serde(default)]
+    pub ignore_system: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

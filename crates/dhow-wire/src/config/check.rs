@@ -18,6 +18,7 @@ use super::peer::StaticPeer;
 pub(super) fn check(draft: &Draft) -> Vec<SpecFinding> {
     let mut findings = Vec::new();
     node::check(draft, &mut findings);
+    super::sources::check(draft, &mut findings);
     let at = FieldPath::of("cluster");
     match &draft.cluster {
         ClusterMode::SingleNode {} => {}

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
+use super::sources::SourceConfig;
 
 /// What this node offers; what is left open is what the host has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -35,6 +36,9 @@ pub struct DaemonConfig {
     pub log: LogConfig,
     /// What is forbidden on this node, and in files that its API takes.
     pub policy: Policy,
+    /// Directories of signed deployment files that the cluster follows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceConfig>,
 }
 
 impl DaemonConfig {

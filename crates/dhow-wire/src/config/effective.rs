@@ -15,6 +15,7 @@ use super::daemon_config::{DaemonConfig, NodeResources};
 use super::log::{LogConfig, LogFormat, LogLevel};
 use super::read::{self, ConfigFile};
 use super::setting::Setting;
+use super::sources::SourceDraft;
 use super::values::{self, Wrong};
 use crate::document::{Decoder, Finding, Findings, Node, Source, findings_of, parse};
 
@@ -45,6 +46,8 @@ pub(super) struct Draft {
     pub resources: NodeResources,
     pub log: LogConfig,
     pub policy: Policy,
+    pub trusted_keys: Vec<String>,
+    pub sources: Vec<SourceDraft>,
 }
 
 impl Draft {
@@ -75,6 +78,11 @@ impl Draft {
             resources: self.resources,
             log: self.log,
             policy: self.policy,
+            sources: self
+                .sources
+                .iter()
+                .map(|source| source.finish(&self.trusted_keys))
+                .collect(),
         }
     }
 }
@@ -224,6 +232,8 @@ impl Given {
             api_addr: self.api_addr.or(file.api_addr),
             cluster: file.cluster.unwrap_or_default(),
             cluster_key_file: self.cluster_key_file.clone().or(file.cluster_key_file),
+            trusted_keys: file.trusted_keys,
+            sources: file.sources,
             labels: file.labels,
             resources: file.resources,
             log: LogConfig {

@@ -11,6 +11,7 @@ use super::cluster_mode::ClusterMode;
 use super::daemon_config::NodeResources;
 use super::log::{LogFormat, LogLevel};
 use super::modes;
+use super::sources::{self, SourceDraft};
 use super::values::{self, Wrong};
 use crate::document::{Decoder, Fields, Kind, Node, cpu, flag, list, loose_text, size, text, text_map};
 
@@ -24,6 +25,8 @@ pub(super) struct ConfigFile {
     pub cluster_key_file: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub resources: NodeResources,
+    pub trusted_keys: Vec<String>,
+    pub sources: Vec<SourceDraft>,
     pub log_level: Option<LogLevel>,
     pub log_format: Option<LogFormat>,
     pub policy: Policy,
@@ -68,6 +71,8 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         cluster_key_file: fields.optional("cluster_key_file", path),
         labels: fields.optional("labels", text_map).unwrap_or_default(),
         resources: fields.optional("resources", resources).unwrap_or_default(),
+        trusted_keys: fields.optional("trusted_keys", sources::keys).unwrap_or_default(),
+        sources: fields.optional("sources", sources::sources).unwrap_or_default(),
         log_level: None,
         log_format: None,
         policy: fields

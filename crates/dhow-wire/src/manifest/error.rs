@@ -15,7 +15,7 @@ pub enum ManifestError {
     #[error("the signature of the index is not 128 hexadecimal digits: sign the set again")]
     MalformedSignature,
     #[error(
-        "the index of the set is not signed with the key that this cluster trusts: it was changed after \
+        "the index of the set is not signed with a key that this cluster trusts: it was changed after \
          signing, or signed with another key"
     )]
     BadSignature,

@@ -41,18 +41,18 @@ pub struct ReceivedSet {
 
 impl ReceivedSet {
     /// Proves the set and reads its deployments. Refused is, in this order, what is too large, not signed by
-    /// `key`, not newer than `previous`, dated ahead of `now_unix_secs` by more than the skew, or other than
+    /// one of `keys`, not newer than `previous`, dated ahead of `now_unix_secs` by more than the skew, or other than
     /// its index says.
     pub fn verify(
         &self,
-        key: &VerifyingKey,
+        keys: &[VerifyingKey],
         previous: Option<&ManifestVersion>,
         now_unix_secs: i64,
         max_clock_skew_secs: u32,
         parse: ParseManifest<'_>,
     ) -> Result<Verdict, ManifestError> {
         self.check_sizes()?;
-        self.check_signature(key)?;
+        self.check_signature(keys)?;
         let index: ManifestIndex = serde_json::from_slice(&self.index).map_err(|error| {
             let cause = IndexReadError(error.to_string());
             ManifestError::MalformedIndex { cause }
@@ -101,12 +101,13 @@ impl ReceivedSet {
         Ok(())
     }
 
-    fn check_signature(&self, key: &VerifyingKey) -> Result<(), ManifestError> {
+    fn check_signature(&self, keys: &[VerifyingKey]) -> Result<(), ManifestError> {
         let text = str::from_utf8(&self.signature).map_err(|_| ManifestError::MalformedSignature)?;
         // A line end belongs to the file, not to the signature.
         let text = text.strip_suffix('\n').unwrap_or(text);
         let signature = hex::decode(text).ok_or(ManifestError::MalformedSignature)?;
-        if Domain::ManifestIndex.verifies(key, &[&self.index], &signature) {
+        let signed = |key: &VerifyingKey| Domain::ManifestIndex.verifies(key, &[&self.index], &signature);
+        if keys.iter().any(signed) {
             Ok(())
         } else {
             Err(ManifestError::BadSignature)

@@ -11,7 +11,7 @@ use crate::hex;
 use crate::signing::Domain;
 
 /// Makes the index of these files, by path, and signs it. What comes out is to be written as it is.
-pub fn sign_set(
+pub(super) fn sign_set(
     key: &SigningKey,
     version: u64,
     created_unix_secs: i64,

@@ -7,6 +7,7 @@ use dhow_core::spec::{DeploymentSpec, SpecVersion};
 use dhow_core::state::ManifestVersion;
 use ed25519_dalek::SigningKey;
 
+use super::sign::sign_set;
 use super::*;
 use crate::signing::Domain;
 
@@ -39,7 +40,7 @@ fn set(version: u64) -> ReceivedSet {
 }
 
 fn verify_after(set: &ReceivedSet, previous: Option<&ManifestVersion>) -> Result<Verdict, ManifestError> {
-    set.verify(&key().verifying_key(), previous, NOW, SKEW_SECS, &parse)
+    set.verify(&[key().verifying_key()], previous, NOW, SKEW_SECS, &parse)
 }
 
 fn refused(set: &ReceivedSet) -> ManifestError {
@@ -136,7 +137,7 @@ fn a_tampered_index_or_signature_is_refused() {
     }
     let stranger = SigningKey::from_bytes(&[6; 32]).verifying_key();
     assert_eq!(
-        set.verify(&stranger, None, NOW, SKEW_SECS, &parse),
+        set.verify(&[stranger], None, NOW, SKEW_SECS, &parse),
         Err(ManifestError::BadSignature)
     );
     // A signature for another purpose over the same bytes.
@@ -395,7 +396,7 @@ fn deployments_are_read_strictly_and_once() {
 fn real_deployment_files() {
     let verify = |text: &str| {
         let set = sign_set(&key(), 1, NOW, files(&[("shop.yaml", text)])).unwrap();
-        set.verify(&key().verifying_key(), None, NOW, SKEW_SECS, &parse_manifest)
+        set.verify(&[key().verifying_key()], None, NOW, SKEW_SECS, &parse_manifest)
     };
     let text = "version: v1\ndeployment: shop\nservices:\n  web:\n    image: nginx:1.27\n";
     let verified = newer(verify(text).unwrap());

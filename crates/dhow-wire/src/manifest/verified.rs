@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dhow_core::command::{Command, DeploymentCommand, ManifestSpec};
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::ManifestVersion;
@@ -19,6 +20,7 @@ pub enum Verdict {
 pub struct VerifiedSet {
     version: ManifestVersion,
     deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>,
+    source: Option<Arc<str>>,
 }
 
 impl VerifiedSet {
@@ -26,7 +28,33 @@ impl VerifiedSet {
         version: ManifestVersion,
         deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>,
     ) -> Self {
-        Self { version, deployments }
+        Self {
+            version,
+            deployments,
+            source: None,
+        }
+    }
+
+    /// The same, as what this source brings.
+    pub fn from_source(self, source: Arc<str>) -> Self {
+        Self {
+            source: Some(source),
+            ..self
+        }
+    }
+
+    /// The command that puts it in force.
+    pub fn into_command(self, wall_unix_secs: i64) -> Command {
+        Command::Deployment(DeploymentCommand::ApplyManifests {
+            version: self.version,
+            specs: self.deployments.into_values().map(ManifestSpec).collect(),
+            wall_unix_secs,
+            source: self.source,
+        })
+    }
+
+    pub fn source(&self) -> Option<&Arc<str>> {
+        self.source.as_ref()
     }
 
     /// What to remember of it once it is in force, to tell newer sets from older ones.
@@ -36,9 +64,5 @@ impl VerifiedSet {
 
     pub fn deployments(&self) -> &BTreeMap<DeploymentName, Arc<DeploymentSpec>> {
         &self.deployments
-    }
-
-    pub fn into_deployments(self) -> BTreeMap<DeploymentName, Arc<DeploymentSpec>> {
-        self.deployments
     }
 }

@@ -35,11 +35,29 @@ pub struct NodeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub lease: Option<WorkerLease>,
+    /// Services whose replicas keep failing there, where one node is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<NodeFailures>,
+}
+
+/// What speaks against a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeFailures {
+    /// `DEPLOYMENT/SERVICE`, the first 100.
+    pub services: Vec<String>,
+    /// So many that the node itself is to be looked at.
+    pub suspect: bool,
 }
 
 /// How a drain comes along.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeDrainStatus {
+    /// In how many seconds what is left is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_in_secs: Option<u64>,
+    /// Replicas of `system` services stay.
+    #[serde(default)]
+    pub ignore_system: bool,
     /// What holds it up, the first 100.
     #[serde(default)]
     pub waiting: Vec<DrainWait>,

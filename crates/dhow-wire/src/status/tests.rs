@@ -133,6 +133,7 @@ fn nodes() {
         drain: None,
         resources: None,
         lease: None,
+        failures: None,
     };
     check_golden(
         &status,
@@ -260,9 +261,11 @@ proptest! {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
             replicas: replica, os: message.clone(), arch: None, api_addr: message.clone(),
             drain: message.clone().map(|why| NodeDrainStatus {
+                ends_in_secs: node_id, ignore_system: healthy,
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
             }),
             resources: Some(NodeAmounts::default()), lease: None,
+            failures: Some(NodeFailures { services: vec![role.clone()], suspect: healthy }),
         });
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,

@@ -125,6 +125,17 @@ fn facts(node: &NodeStatus, now_unix_secs: i64) -> String {
     if let Some(lease) = &node.lease {
         facts.push(("lease", told(lease, now_unix_secs)));
     }
+    if let Some(failures) = &node.failures {
+        let look = match failures.suspect {
+            true => "; the node itself may be at fault",
+            false => "",
+        };
+        let services = failures.services.join(", ");
+        facts.push(("failing", format!("{services} kept failing here{look}")));
+    }
+    if let Some(secs) = node.drain.as_ref().and_then(|drain| drain.ends_in_secs) {
+        facts.push(("drain", format!("what is left is ended in {secs} s")));
+    }
     for wait in node.drain.iter().flat_map(|drain| &drain.waiting) {
         let cannot = if wait.cannot_move { " cannot move" } else { "" };
         facts.push(("drain", format!("{}{cannot}: {}", wait.replica, wait.why)));

@@ -8,10 +8,22 @@ use dhow_server::api::WorkerTokenKey;
 use dhow_server::clock::Clock;
 use dhow_server::cluster::Cluster;
 use dhow_server::peer_http::PeerHttp;
-use dhow_server::runtime::{InputSender, RuntimeHandle, RuntimeView};
+use dhow_server::runtime::{InputSender, ManifestSources, RuntimeHandle, RuntimeOptions, RuntimeView};
 use dhow_server::secrets::SecretBox;
+use dhow_wire::DaemonConfig;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
+
+/// The runtime's options with the sources of signed files that the configuration names.
+pub fn with_sources(config: &DaemonConfig, options: RuntimeOptions) -> RuntimeOptions {
+    RuntimeOptions {
+        sources: Arc::new(ManifestSources::new(
+            &config.sources,
+            Some(super::file_policy(config)),
+        )),
+        ..options
+    }
+}
 
 /// The control plane of a node and its ways to others.
 pub struct Plane {

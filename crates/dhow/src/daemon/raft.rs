@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::leader_session;
 use super::node_info::node_info;
-use super::plane::Plane;
+use super::plane::{Plane, with_sources};
 use super::security::Security;
 use super::tier;
 
@@ -158,7 +158,8 @@ impl Server {
         let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
         let listening = listening.context("the other servers cannot be listened to")?;
         let cancel = CancellationToken::new();
-        let runtime = runtime::spawn_with(cancel.clone(), opened.state, clock, opened.options);
+        let options = with_sources(config, opened.options);
+        let runtime = runtime::spawn_with(cancel.clone(), opened.state, clock, options);
         let cluster = Arc::new(RaftCluster {
             mode: (&config.cluster).into(),
             node,

@@ -18,7 +18,7 @@ use dhow_wire::DaemonConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::node_info::node_info;
-use super::plane::Plane;
+use super::plane::{Plane, with_sources};
 use super::session::LocalSession;
 
 /// The one node of a single-node cluster.
@@ -32,7 +32,8 @@ pub async fn start(config: &DaemonConfig, clock: Arc<SystemClock>) -> anyhow::Re
     let opened = open(&config.data_dir).await?;
     let cancel = CancellationToken::new();
     let clock: Arc<dyn Clock> = clock;
-    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
+    let options = with_sources(config, opened.options);
+    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let (input, view) = (runtime.input(), runtime.view());
     lead(&view).await?;
     let first = write_first(config, &input, &view).await;

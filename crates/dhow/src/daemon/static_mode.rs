@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::node_info::node_info;
-use super::plane::Plane;
+use super::plane::{Plane, with_sources};
 use super::security::Security;
 use super::static_session::StaticSession;
 use super::{leader_session, raft};
@@ -74,7 +74,8 @@ pub async fn start(
         log,
         keeper,
     } = opened;
-    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), opened.options);
+    let options = with_sources(config, opened.options);
+    let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let desk = open_desk(&config.data_dir, &runtime.view(), &log).await?;
     let cluster = Arc::new(StaticCluster {
         node,

@@ -21,6 +21,7 @@ mod members;
 mod raft;
 mod remote;
 mod rollouts;
+mod sources;
 mod static_mode;
 mod support;
 mod survival;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Daemon, Service, Where, until};
+use crate::support::{Cluster, Daemon, Service, Where, spread, until};
 
 fn speaker(count: u32) -> Service {
     Service::shell("echo the word is $WORD; exec sleep 3600")
@@ -65,7 +65,7 @@ fn a_server_is_taken_in_and_another_leaves() {
     }
     cluster.until_complete();
     cluster.nodes[0]
-        .deploy("fleet", &[("it", Service::sleeper().replicas(6))])
+        .deploy("fleet", &[("it", spread(6))])
         .ends_with(0);
     let before = running(&cluster.nodes[0]);
     cluster.nodes[3].restart();

@@ -89,16 +89,6 @@ const KEPT: &[(&str, &str, &str)] = &[
         "tests have a text in place of files",
     ),
     (
-        "crates/dhow-wire/src/manifest/parse.rs",
-        "parse_manifest",
-        "sets of manifests are read by tests alone so far",
-    ),
-    (
-        "crates/dhow-wire/src/manifest/sign.rs",
-        "sign_set",
-        "sets of manifests are signed by tests alone so far",
-    ),
-    (
         "crates/dhow-wire/src/problem/code.rs",
         "as_u8",
         "the numbers of exit codes are a promise that tests hold",

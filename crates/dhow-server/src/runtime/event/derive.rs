@@ -113,6 +113,12 @@ impl Before {
                 Event::new(EventKind::FeatureLevelRaised).with_message(format!("level {level}"))
             }
             ClusterCommand::KeepServerIds { .. } => return None,
+            ClusterCommand::SetSource { name, settings } => {
+                Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.dir))
+            }
+            ClusterCommand::RemoveSource { name } => {
+                Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
+            }
         };
         Some(event)
     }
@@ -126,11 +132,13 @@ impl Before {
             | NodeCommand::Lost { .. }
             | NodeCommand::Back { .. }
             | NodeCommand::TellsGenerations { .. } => return None,
-            NodeCommand::SetDrain { node, .. } => match state.node(*node)?.drain {
-                Drain::No => (EventKind::NodeUndrained, node),
-                Drain::Draining { .. } => (EventKind::NodeDraining, node),
-                Drain::Drained { .. } => (EventKind::NodeDrained, node),
-            },
+            NodeCommand::SetDrain { node, .. } | NodeCommand::Drain { node, .. } => {
+                match state.node(*node)?.drain {
+                    Drain::No => (EventKind::NodeUndrained, node),
+                    Drain::Draining { .. } => (EventKind::NodeDraining, node),
+                    Drain::Drained { .. } => (EventKind::NodeDrained, node),
+                }
+            }
             NodeCommand::Label { node, .. } => (EventKind::NodeLabelled, node),
             NodeCommand::Remove { node } => (EventKind::NodeRemoved, node),
         };
@@ -196,6 +204,7 @@ fn node_of(command: &Command) -> Option<NodeId> {
             | NodeCommand::Lost { node }
             | NodeCommand::Back { node }
             | NodeCommand::SetDrain { node, .. }
+            | NodeCommand::Drain { node, .. }
             | NodeCommand::Label { node, .. }
             | NodeCommand::Remove { node }
             | NodeCommand::TellsGenerations { node },
@@ -247,12 +256,19 @@ fn deployment(command: &DeploymentCommand, outcome: &Outcome) -> Event {
         DeploymentCommand::Rollback {
             deployment, author, ..
         } => told(EventKind::RolledBack, deployment, &format!(" by {author}")),
-        DeploymentCommand::ApplyManifests { version, specs, .. } => Event::new(EventKind::ManifestsTaken)
-            .with_message(format!(
-                "version {}, {} deployments",
-                version.version,
-                specs.len()
-            )),
+        DeploymentCommand::ApplyManifests {
+            version,
+            specs,
+            source,
+            ..
+        } => {
+            let of = source
+                .as_ref()
+                .map(|name| format!("{name}: "))
+                .unwrap_or_default();
+            let message = format!("{of}version {}, {} deployments", version.version, specs.len());
+            Event::new(EventKind::ManifestsTaken).with_message(message)
+        }
         DeploymentCommand::RecordConflicted { spec, author, .. } => told(
             EventKind::Conflicted,
             &spec.deployment,
@@ -339,6 +355,7 @@ fn stop_reason(state: &State, why: StopReason) -> String {
         StopReason::Removed => "its service was removed".to_owned(),
         StopReason::NodeUnfit => "its node does not fit it any more".to_owned(),
         StopReason::NodeLost => "its node is lost and another one has its place".to_owned(),
+        StopReason::FailsThere => "it keeps failing there, so another node is tried".to_owned(),
         StopReason::Displaced { by } => match state.service(by) {
             Some(service) => format!("{} is more important and needs the room", service.key),
             None => "a more important service needs the room".to_owned(),

@@ -13,6 +13,8 @@ pub enum EventKind {
     FeatureLevelRaised,
     SecretSet,
     SecretRemoved,
+    SourceSet,
+    SourceRemoved,
     NodeJoined,
     NodeLost,
     NodeBack,

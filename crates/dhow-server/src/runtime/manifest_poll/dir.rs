@@ -1,5 +1,6 @@
 //! Reads a directory of manifests within its limits, and never follows a link.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,7 +16,7 @@ use nix::fcntl::OFlag;
 const DEPTH_MAX: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadSetError {
+pub enum ReadSetError {
     #[error("cannot read {path}", path = path.display())]
     Io {
         path: PathBuf,
@@ -46,7 +47,13 @@ pub(super) fn read_index(dir: &Path) -> Result<ReceivedSet, ReadSetError> {
     })
 }
 
-/// Every other file below the directory, added to the set.
+/// Every file below the directory that a set may hold, by its path in the index's form.
+pub fn read_manifest_files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>, ReadSetError> {
+    read_set(dir, ReceivedSet::default()).map(|set| set.files)
+}
+
+/// Every other file below the directory, added to the set. What begins with a dot cannot stand in an index, so it
+/// belongs to the tools that brought the set and is passed over.
 pub(super) fn read_set(dir: &Path, mut set: ReceivedSet) -> Result<ReceivedSet, ReadSetError> {
     let mut total_bytes = 0;
     let mut folders = vec![(dir.to_owned(), String::new(), 0)];
@@ -55,6 +62,9 @@ pub(super) fn read_set(dir: &Path, mut set: ReceivedSet) -> Result<ReceivedSet, 
             let entry = entry.map_err(cannot(&folder))?;
             let path = entry.path();
             let kind = entry.file_type().map_err(cannot(&path))?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
             let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
                 return Err(ReadSetError::Unnameable { path });
             };

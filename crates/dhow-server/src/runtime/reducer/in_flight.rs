@@ -1,6 +1,7 @@
 //! Proposals that are on their way through the log, and who waits for each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dhow_core::command::{Outcome, Refused};
 use dhow_core::ids::{NodeId, Revision};
@@ -21,6 +22,7 @@ pub(super) enum Waiting {
     /// A part of a plan.
     Plan,
     Manifests {
+        source: Option<Arc<str>>,
         version: u64,
     },
     TermBegan,

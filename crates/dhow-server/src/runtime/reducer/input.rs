@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dhow_core::command::{Command, DeploymentCommand, ManifestSpec};
+use dhow_core::command::Command;
 use dhow_core::ids::NodeId;
 use dhow_core::mirror::RolloutId;
 use dhow_wire::log_form::LogFormError;
@@ -93,23 +93,21 @@ impl Reducer {
     }
 
     fn take_manifests(&mut self, set: VerifiedSet) -> Result<(), RuntimeFailure> {
-        let version = set.version();
-        let is_newer = self
-            .state
-            .manifests
-            .is_none_or(|known| known.version < version.version);
+        let (version, source) = (set.version(), set.source().cloned());
+        let taken = match &source {
+            None => self.state.manifests,
+            Some(name) => self.state.sources.get(name).and_then(|source| source.taken),
+        };
+        let is_newer = taken.is_none_or(|known| known.version < version.version);
         // The poll sends a set until it is in force; and only a leader puts one in force.
         if !is_newer || !self.leadership.is_here {
             return Ok(());
         }
-        let command = DeploymentCommand::ApplyManifests {
-            version,
-            specs: set.into_deployments().into_values().map(ManifestSpec).collect(),
-            wall_unix_secs: self.clock.wall_unix_ms().div_euclid(1_000),
-        };
+        let command = set.into_command(self.clock.wall_unix_ms().div_euclid(1_000));
         let waiting = Waiting::Manifests {
+            source,
             version: version.version,
         };
-        self.propose(Command::Deployment(command), None, waiting)
+        self.propose(command, None, waiting)
     }
 }

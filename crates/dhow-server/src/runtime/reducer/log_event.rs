@@ -189,12 +189,13 @@ impl Reducer {
                 }
                 self.planning.part_ended(has_effect);
             }
-            Waiting::Manifests { version } => match written(last) {
+            Waiting::Manifests { source, version } => match written(last) {
                 Ok(_) => {
-                    self.manifests_refused = None;
-                    tracing::info!(version, "a set of manifests is in force");
+                    self.manifests_refused.remove(&source);
+                    let source = source.as_deref().unwrap_or_default();
+                    tracing::info!(source, version, "a set of manifests is in force");
                 }
-                Err(error) => self.refuse_manifests(version, &error),
+                Err(error) => self.refuse_manifests(source, version, &error),
             },
             Waiting::TermBegan => {
                 if let Err(error) = written(last) {

@@ -96,19 +96,20 @@ impl Reducer {
     pub(super) fn fail(&mut self, waiting: Waiting, error: WriteError) {
         match &waiting {
             Waiting::Plan => self.planning.part_ended(false),
-            Waiting::Manifests { version } => self.refuse_manifests(*version, &error),
+            Waiting::Manifests { source, version } => self.refuse_manifests(source.clone(), *version, &error),
             Waiting::Write(_) | Waiting::Report { .. } | Waiting::TermBegan => {}
         }
         waiting.fail(error);
     }
 
     /// The poll sends a set again and again until it is in force: each reason is told once.
-    pub(super) fn refuse_manifests(&mut self, version: u64, error: &WriteError) {
-        let reason = format!("version {version} of the manifests was not taken: {error}");
-        if self.manifests_refused.as_ref() != Some(&reason) {
+    pub(super) fn refuse_manifests(&mut self, source: Option<Arc<str>>, version: u64, error: &WriteError) {
+        let whose = source.as_deref().unwrap_or("the manifests");
+        let reason = format!("version {version} of {whose} was not taken: {error}");
+        if self.manifests_refused.get(&source) != Some(&reason) {
             tracing::warn!(version, %error, "the set of manifests was not taken");
             self.event_log.note(Event::alarm(reason.clone()));
-            self.manifests_refused = Some(reason);
+            self.manifests_refused.insert(source, reason);
         }
     }
 }

@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use dhow_core::command::{Command, DeploymentCommand, PlanCommand};
 use dhow_core::ids::{DeploymentRevision, Revision};
 use dhow_core::state::State;
-use dhow_wire::manifest::{ReceivedSet, sign_set};
-use ed25519_dalek::SigningKey;
+use dhow_wire::SourceConfig;
+use dhow_wire::manifest::{ManifestSigner, ReceivedSet};
 use tempfile::TempDir;
 
 use super::support::{Server, WALL_UNIX_MS, shop};
 use crate::runtime::limits::MANIFEST_POLL_MS;
-use crate::runtime::{EventId, EventKind, ManifestSource};
+use crate::runtime::{EventId, EventKind, ManifestSources};
 
 const NOW_UNIX_SECS: i64 = WALL_UNIX_MS / 1_000;
 
-fn key() -> SigningKey {
-    SigningKey::from_bytes(&[5; 32])
+fn taken(state: &State) -> Option<u64> {
+    let source = state.sources.get("shop")?;
+    source.taken.map(|taken| taken.version)
+}
+
+fn key() -> ManifestSigner {
+    ManifestSigner::from_seed([5; 32])
 }
 
 fn shop_yaml(replicas: u32) -> String {
@@ -31,7 +37,7 @@ fn set(version: u64, created_unix_secs: i64, files: &[(&str, String)]) -> Receiv
         .iter()
         .map(|(path, text)| ((*path).to_owned(), text.clone().into_bytes()))
         .collect();
-    sign_set(&key(), version, created_unix_secs, files).unwrap()
+    key().sign(version, created_unix_secs, files).unwrap()
 }
 
 fn put(dir: &Path, set: &ReceivedSet) {
@@ -61,9 +67,14 @@ impl Followed {
     fn start(first: &ReceivedSet) -> Self {
         let dir = TempDir::new().unwrap();
         put(dir.path(), first);
-        let source = ManifestSource::new(dir.path().to_owned(), key().verifying_key());
+        let configured = [SourceConfig {
+            name: "shop".into(),
+            dir: dir.path().to_owned(),
+            keys: vec![key().public()],
+        }];
+        let sources = ManifestSources::new(&configured, None);
         let server = Server::start_volatile(|options| {
-            options.manifests = Some(source);
+            options.sources = Arc::new(sources);
             // Only the poll falls asleep again and again.
             options.plan_tick_ms = u64::MAX;
         });
@@ -93,7 +104,7 @@ impl Followed {
     }
 
     fn version(&self) -> Option<u64> {
-        self.server.state().manifests.map(|known| known.version)
+        taken(&self.server.state())
     }
 }
 
@@ -129,7 +140,7 @@ async fn refused_sets_change_nothing() {
     let good = set(5, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]);
     let followed = Followed::start(&good);
     followed.poll().await;
-    followed.server.wait_for(|state| state.manifests.is_some()).await;
+    followed.server.wait_for(|state| taken(state).is_some()).await;
     let hash = followed.server.state().hash();
 
     let mut tampered = set(6, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(3))]);
@@ -166,7 +177,7 @@ async fn refused_sets_change_nothing() {
     let alarms = followed.alarms().await;
     let told = [
         "other content than the index says",
-        "not signed with the key",
+        "not signed with a key",
         "not in the index",
         "older than version 5",
         "but other content",
@@ -205,7 +216,7 @@ async fn a_link_is_never_followed() {
 async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
     let followed = Followed::start(&set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]));
     followed.poll().await;
-    followed.server.wait_for(|state| state.manifests.is_some()).await;
+    followed.server.wait_for(|state| taken(state).is_some()).await;
     let remove = Command::Deployment(DeploymentCommand::Remove { deployment: shop() });
     followed.server.write(remove).await.unwrap();
     put(
@@ -219,7 +230,7 @@ async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
     assert_eq!(
         alarms,
         [
-            "version 2 of the manifests was not taken: deployment `shop` is being removed; deploy it again once it is gone"
+            "version 2 of shop was not taken: deployment `shop` is being removed; deploy it again once it is gone"
         ]
     );
     let id = followed
@@ -233,7 +244,7 @@ async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
     let gone = Command::Plan(PlanCommand::ForgetService { service: id });
     followed.server.write(gone).await.unwrap();
     followed.poll().await;
-    let is_two = |state: &State| state.manifests.is_some_and(|known| known.version == 2);
+    let is_two = |state: &State| taken(state) == Some(2);
     followed.server.wait_for(is_two).await;
     assert!(followed.server.stop().await.is_clean());
 }

@@ -1,11 +1,10 @@
 //! How it ends: in good order, by drop, or at the deadline.
 
-use ed25519_dalek::SigningKey;
 use futures_util::FutureExt;
 use tempfile::TempDir;
 
 use super::support::{Server, deploy, phase, register, set_secret};
-use crate::runtime::{InboxError, ManifestSource, RuntimeFailure, TaskName, WriteError};
+use crate::runtime::{InboxError, RuntimeFailure, TaskName, WriteError};
 
 #[tokio::test]
 async fn a_drain_finishes_what_was_taken() {
@@ -40,12 +39,7 @@ async fn a_drain_finishes_what_was_taken() {
 
 #[tokio::test]
 async fn every_child_ends_when_the_reducer_is_dropped() {
-    let dir = TempDir::new().unwrap();
-    let source = ManifestSource::new(
-        dir.path().to_owned(),
-        SigningKey::from_bytes(&[1; 32]).verifying_key(),
-    );
-    let server = Server::start_volatile(|options| options.manifests = Some(source));
+    let server = Server::start_volatile(|_| {});
     server.write(set_secret(1)).await.unwrap();
     let input = server.handle.input();
     let mut tasks = server.handle.into_join_handles();

@@ -136,7 +136,11 @@ impl Server {
             ..RuntimeOptions::default()
         };
         change(&mut options);
-        Self::run(State::default(), options, Gate::default())
+        let state = State {
+            feature_level: State::FEATURE_LEVEL,
+            ..State::default()
+        };
+        Self::run(state, options, Gate::default())
     }
 
     pub fn run(state: State, options: RuntimeOptions, gate: Gate) -> Self {

@@ -37,7 +37,7 @@ impl Runner {
     }
 
     /// A set of files, divided by `---`.
-    pub(super) fn manifests(&mut self, version: u64, input: &[String]) -> Vec<String> {
+    pub(super) fn manifests(&mut self, version: u64, source: Option<&str>, input: &[String]) -> Vec<String> {
         let mut specs = Vec::new();
         for file in input.split(|line| line == "---").filter(|file| !file.is_empty()) {
             match read(&joined(file)) {
@@ -53,6 +53,7 @@ impl Runner {
             },
             specs,
             wall_unix_secs: 0,
+            source: source.map(Into::into),
         };
         let _ = self.lab.apply(Command::Deployment(command));
         self.answer()

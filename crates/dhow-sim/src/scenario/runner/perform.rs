@@ -30,7 +30,7 @@ impl Runner {
             Action::Explain(deployment, service) => show::explain(state, self.lab.now, deployment, service),
             Action::Deploy => self.deploy(joined(input)),
             Action::Redeploy(deployment) => self.redeploy(deployment, input)?,
-            Action::Manifests { version } => self.manifests(*version, input),
+            Action::Manifests { version, source } => self.manifests(*version, source.as_deref(), input),
             Action::Run(span) => self.run(*span),
             Action::Wait(span) => {
                 self.lab.run(*span);
@@ -109,6 +109,18 @@ impl Runner {
             NodeAction::BackWithLedger => drop(self.lab.back_with_ledger(node)),
             NodeAction::LoseLedger => self.lab.lose_ledger(node),
             NodeAction::Drain => drop(self.lab.drain(node, Drain::Draining { shutdown: false })),
+            NodeAction::DrainWith {
+                deadline,
+                ignore_system,
+            } => {
+                let command = NodeCommand::Drain {
+                    node,
+                    shutdown: false,
+                    deadline_ms: deadline.map(TimeSpan::as_millis),
+                    ignore_system: *ignore_system,
+                };
+                drop(self.lab.apply(Command::Node(command)));
+            }
             NodeAction::Undrain => drop(self.lab.drain(node, Drain::No)),
             NodeAction::Label { key, value } => {
                 let set = value.iter().map(|value| (key.clone(), value.clone())).collect();

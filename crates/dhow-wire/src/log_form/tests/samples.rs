@@ -34,8 +34,10 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds);
-variants!(node_name, NODE, NodeCommand: Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource,
+    RemoveSource);
+variants!(node_name, NODE, NodeCommand:
+    Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
@@ -207,6 +209,14 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::KeepServerIds {
             nodes: vec![NodeId(1), NodeId(300)],
         },
+        ClusterCommand::SetSource {
+            name: "shop".into(),
+            settings: dhow_core::state::SourceSettings {
+                dir: "/srv/dhow/shop".into(),
+                keys: [[7; 32]].into(),
+            },
+        },
+        ClusterCommand::RemoveSource { name: "shop".into() },
     ]
 }
 
@@ -227,6 +237,12 @@ fn node() -> Vec<NodeCommand> {
         },
         NodeCommand::Remove { node },
         NodeCommand::TellsGenerations { node },
+        NodeCommand::Drain {
+            node,
+            shutdown: false,
+            deadline_ms: Some(600_000),
+            ignore_system: true,
+        },
     ]
 }
 
@@ -264,6 +280,7 @@ fn deployment() -> Vec<DeploymentCommand> {
             },
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
+            source: None,
         },
         DeploymentCommand::RecordConflicted {
             spec: spec(),

@@ -17,8 +17,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Move a node's replicas elsewhere and give it no new ones
 ///
 /// New replicas run before old ones end, by the rules of each service's rollout: the next one leaves when the one
-/// before has a healthy replacement. Replicas that no other node takes stay and are named. Returns when nothing of the
-/// cluster's is left on the node: then it is safe to stop it.
+/// before has a healthy replacement. Replicas that no other node takes stay and are named, until --deadline or --force
+/// ends them. Returns when nothing of the cluster's is left on the node: then it is safe to stop it.
 #[derive(clap::Args)]
 pub struct DrainArgs {
     #[arg(value_name = "NODE_ID")]
@@ -27,6 +27,18 @@ pub struct DrainArgs {
     /// Also end the node's daemon once the last replica has gone
     #[arg(long)]
     shutdown: bool,
+
+    /// End what is left after so long, whatever that costs its services
+    #[arg(long, value_name = "DURATION", conflicts_with = "force")]
+    deadline: Option<TimeSpan>,
+
+    /// End everything at once, whatever that costs its services
+    #[arg(long)]
+    force: bool,
+
+    /// Leave the replicas of `system` services where they are
+    #[arg(long, conflicts_with = "shutdown")]
+    ignore_system: bool,
 
     /// Return once it is durable
     #[arg(long)]
@@ -41,6 +53,11 @@ pub async fn drain(args: &DrainArgs, client: &Client) -> anyhow::Result<Exit> {
     let (id, node) = (args.node, args.node.to_string());
     let body = serde_json::to_value(NodeDrainRequest {
         shutdown: args.shutdown,
+        deadline_secs: match args.force {
+            true => Some(0),
+            false => args.deadline.map(|span| span.as_millis().div_ceil(1_000)),
+        },
+        ignore_system: args.ignore_system,
     })?;
     let path = ["nodes", node.as_str(), "drain"];
     let _: WriteDone = client.fetch_as(Request::post(&path).json(body)).await?;
@@ -52,7 +69,7 @@ pub async fn drain(args: &DrainArgs, client: &Client) -> anyhow::Result<Exit> {
     let mut told = Told::default();
     loop {
         let status: NodeStatus = client.fetch_as(Request::get(&["nodes", &node])).await?;
-        if let Some(exit) = ended(&status) {
+        if let Some(exit) = ended(&status, args.ignore_system) {
             return Ok(exit);
         }
         told.tell(&status).iter().for_each(|line| output::note(line));
@@ -65,13 +82,15 @@ pub async fn drain(args: &DrainArgs, client: &Client) -> anyhow::Result<Exit> {
 }
 
 /// What the drain has come to, where it is over.
-fn ended(status: &NodeStatus) -> Option<Exit> {
+fn ended(status: &NodeStatus, ignore_system: bool) -> Option<Exit> {
     let id = status.node_id;
     match status.status {
         NodeState::Drained => {
-            output::note(&format!(
-                "node {id} is drained: nothing of the cluster's runs there, it is safe to stop it"
-            ));
+            let left = match (ignore_system, status.replicas) {
+                (true, 1..) => "only replicas of `system` services run there",
+                (true, 0) | (false, _) => "nothing of the cluster's runs there",
+            };
+            output::note(&format!("node {id} is drained: {left}, it is safe to stop it"));
             Some(Exit::Done)
         }
         NodeState::Unreachable => {
@@ -166,9 +185,11 @@ mod tests {
             api_addr: None,
             drain: Some(dhow_wire::NodeDrainStatus {
                 waiting: waiting.collect(),
+                ..Default::default()
             }),
             resources: None,
             lease: None,
+            failures: None,
         }
     }
 

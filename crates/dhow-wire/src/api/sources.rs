@@ -1,0 +1,40 @@
+//! Sources of signed deployment files.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceAddRequest {
+    /// The directory on the servers, as an absolute path.
+    #[schema(max_length = 4096)]
+    pub dir: String,
+    /// Public keys that may sign for it, 64 hexadecimal digits each.
+    #[schema(min_items = 1, max_items = 16)]
+    pub keys: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SourceStatus {
+    pub name: String,
+    pub dir: String,
+    pub keys: Vec<String>,
+    /// From the servers' configuration, not added by a command.
+    pub configured: bool,
+    /// The set in force.
+    pub version: Option<u64>,
+    /// The deployments that it has brought.
+    pub deployments: Vec<String>,
+    /// Why the last look at it brought nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SourceSynced {
+    pub name: String,
+    /// The set in force now.
+    pub version: u64,
+    /// Whether it came with this look.
+    pub changed: bool,
+}

@@ -1,0 +1,165 @@
+//! `dhow source …`: directories of signed deployment files that the cluster follows.
+
+mod sign;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use dhow_wire::api::{SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+
+use crate::client::{Client, Request};
+use crate::exit::Exit;
+use crate::output::{self, Table};
+
+/// Directories of signed deployment files that the cluster follows
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Follow a directory: what is signed there is deployed, what is gone from there is removed
+    ///
+    /// Every server needs the directory, because whoever leads reads its own.
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// The directory on the servers
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+
+        /// A public key that may sign, as `dhow source keygen` prints it; may be given several times
+        #[arg(long = "key", value_name = "KEY", required = true)]
+        keys: Vec<String>,
+    },
+    /// List the sources with the version in force
+    Ls {
+        /// Print the API's JSON on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Follow a source no longer; its deployments stay
+    Rm {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Look at a source now, or at all of them, and put what is new in force
+    Sync {
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    Keygen(sign::KeygenArgs),
+    Sign(sign::SignArgs),
+}
+
+impl Args {
+    /// Whether it needs no daemon.
+    pub fn is_offline(&self) -> bool {
+        match self.command {
+            Command::Keygen(_) | Command::Sign(_) => true,
+            Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => false,
+        }
+    }
+}
+
+pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::Keygen(args) => sign::keygen(args),
+        Command::Sign(args) => sign::sign(args),
+        Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => {
+            Ok(Exit::BadInput)
+        }
+    }
+}
+
+pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::Add { name, dir, keys } => add(client, name, dir, keys).await,
+        Command::Ls { json } => list(client, *json).await,
+        Command::Rm { name } => {
+            let _: WriteDone = client.fetch_as(Request::delete(&["sources", name])).await?;
+            output::note(&format!(
+                "source {name} is not followed any more; what it has brought stays"
+            ));
+            Ok(Exit::Done)
+        }
+        Command::Sync { name } => sync(client, name.as_deref()).await,
+        Command::Keygen(_) | Command::Sign(_) => run_offline(args),
+    }
+}
+
+async fn add(client: &Client, name: &str, dir: &std::path::Path, keys: &[String]) -> anyhow::Result<Exit> {
+    let Some(text) = dir.to_str().filter(|_| dir.is_absolute()) else {
+        output::failure(&format!(
+            "{} is no absolute path: it is a directory on the servers",
+            dir.display()
+        ));
+        return Ok(Exit::BadInput);
+    };
+    let body = serde_json::to_value(SourceAddRequest {
+        dir: text.to_owned(),
+        keys: keys.to_vec(),
+    })?;
+    let _: WriteDone = client
+        .fetch_as(Request::put(&["sources", name]).json(body))
+        .await?;
+    output::note(&format!("source {name} is followed"));
+    Ok(Exit::Done)
+}
+
+async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
+    let value = client.fetch(Request::get(&["sources"])).await?;
+    if json {
+        output::json(&value)?;
+        return Ok(Exit::Done);
+    }
+    let sources: Vec<SourceStatus> = client.decode(value)?;
+    if sources.is_empty() {
+        output::note("no sources; `dhow source add NAME DIR --key KEY` follows one");
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["NAME", "VERSION", "DEPLOYMENTS", "FROM", "DIRECTORY", "PROBLEM"]);
+    for source in &sources {
+        table.row([
+            source.name.clone(),
+            source.version.map_or("-".into(), |version| version.to_string()),
+            source.deployments.join(","),
+            if source.configured {
+                "configuration"
+            } else {
+                "added"
+            }
+            .into(),
+            source.dir.clone(),
+            output::one_line(source.problem.as_deref().unwrap_or_default()),
+        ]);
+    }
+    output::data(&table.render())?;
+    Ok(Exit::Done)
+}
+
+async fn sync(client: &Client, name: Option<&str>) -> anyhow::Result<Exit> {
+    let names: Vec<String> = match name {
+        Some(name) => vec![name.to_owned()],
+        None => {
+            let all: Vec<SourceStatus> = client.fetch_as(Request::get(&["sources"])).await?;
+            all.into_iter().map(|source| source.name).collect()
+        }
+    };
+    for name in &names {
+        let synced: SourceSynced = client.fetch_as(Request::post(&["sources", name, "sync"])).await?;
+        let how = if synced.changed {
+            "is in force now"
+        } else {
+            "is in force already"
+        };
+        output::note(&format!("{name}: version {} {how}", synced.version));
+    }
+    if names.is_empty() {
+        output::note("no sources; `dhow source add NAME DIR --key KEY` follows one");
+    }
+    Ok(Exit::Done)
+}
