@@ -75,14 +75,6 @@ fn needs_level(state: &State, needed: u32) -> Result<(), Refused> {
     }
 }
 
-/// Refuses what servers of an older version in the same cluster do not know.
-fn needs_level(state: &State, needed: u32) -> Result<(), Refused> {
-    match state.feature_level {
-        has if has < needed => Err(Refused::FeatureLevel { needed, has }),
-        _ => Ok(()),
-    }
-}
-
 /// Whether somebody asked for it, rather than the cluster itself.
 fn is_edit(command: &Command) -> bool {
     match command {
