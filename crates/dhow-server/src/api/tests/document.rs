@@ -13,6 +13,7 @@ DELETE /api/v1/deployments/{name}
 DELETE /api/v1/images
 DELETE /api/v1/nodes/{id}
 DELETE /api/v1/secrets/{name}
+DELETE /api/v1/sources/{name}
 DELETE /api/v1/tokens/{id}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
@@ -29,6 +30,7 @@ GET /api/v1/nodes/{id}
 GET /api/v1/openapi.json
 GET /api/v1/replicas
 GET /api/v1/secrets
+GET /api/v1/sources
 GET /api/v1/tokens
 GET /health
 GET /metrics
@@ -47,12 +49,14 @@ POST /api/v1/nodes/{id}/drain
 POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
+POST /api/v1/sources/{name}/sync
 POST /api/v1/tokens
 POST /api/v1/tokens/workers
 POST /api/v1/workers/poll
 POST /api/v1/workers/register
 POST /api/v1/workers/status
 PUT /api/v1/secrets/{name}
+PUT /api/v1/sources/{name}
 ";
 
 fn operations(document: &Value) -> Vec<(String, &Value)> {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, DeploymentCommand, PlanCommand};
 use dhow_core::ids::{DeploymentRevision, Revision};
+use dhow_core::plan::Plan;
 use dhow_core::state::State;
 use dhow_wire::SourceConfig;
 use dhow_wire::manifest::{ManifestSigner, ReceivedSet};
 use tempfile::TempDir;
 
-use super::support::{Server, WALL_UNIX_MS, shop};
+use super::support::{Gate, Server, WALL_UNIX_MS, shop};
 use crate::runtime::limits::MANIFEST_POLL_MS;
-use crate::runtime::{EventId, EventKind, ManifestSources};
+use crate::runtime::{EventId, EventKind, ManifestSources, RuntimeOptions};
 
 const NOW_UNIX_SECS: i64 = WALL_UNIX_MS / 1_000;
 
@@ -73,11 +74,19 @@ impl Followed {
             keys: vec![key().public()],
         }];
         let sources = ManifestSources::new(&configured, None);
-        let server = Server::start_volatile(|options| {
-            options.sources = Arc::new(sources);
+        let options = RuntimeOptions {
+            planner: Arc::new(|_, _, _| Plan::default()),
+            plan_debounce_ms: 0,
+            sources: Arc::new(sources),
             // Only the poll falls asleep again and again.
-            options.plan_tick_ms = u64::MAX;
-        });
+            plan_tick_ms: u64::MAX,
+            ..RuntimeOptions::default()
+        };
+        let state = State {
+            feature_level: State::FEATURE_LEVEL,
+            ..State::default()
+        };
+        let server = Server::run(state, options, Gate::default());
         Self { server, dir }
     }
 

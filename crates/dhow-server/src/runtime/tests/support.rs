@@ -136,11 +136,7 @@ impl Server {
             ..RuntimeOptions::default()
         };
         change(&mut options);
-        let state = State {
-            feature_level: State::FEATURE_LEVEL,
-            ..State::default()
-        };
-        Self::run(state, options, Gate::default())
+        Self::run(State::default(), options, Gate::default())
     }
 
     pub fn run(state: State, options: RuntimeOptions, gate: Gate) -> Self {
