@@ -16,7 +16,7 @@ pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
     let parts: Vec<&str> = path.split('/').collect();
     match (method.as_str(), parts.as_slice()) {
         ("POST", ["deployments", deployment, "replicas", replica, "exec"]) => Some(Event {
-            deployment: DeploymentName::new(*deployment).ok(),
+            deployment: DeploymentName::new(deployment).ok(),
             replica: Some(replica.chars().take(PROGRAM_CHARS_MAX).collect()),
             ..Event::new(EventKind::CommandRun).with_message(program(uri))
         }),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 /// Its name in the data directory; the one before it has this with `.1`.
-pub const FILE: &str = "refused.log";
+const FILE: &str = "refused.log";
 
 /// A file of this size is put aside for a new one, so that both together have twice as much: some 10,000 lines.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
