@@ -5,6 +5,7 @@
 //! the reducer's inbox, and what only a node has comes through the node door.
 
 mod access;
+mod audit;
 mod barrier;
 mod body;
 mod caller;
@@ -29,6 +30,7 @@ mod openapi;
 mod plan;
 mod problem;
 mod progress;
+mod refused_log;
 mod replicas;
 mod router;
 mod secrets;

@@ -300,6 +300,7 @@ fn serve(
     let api = Api {
         manager: ServiceManager::new(view.clone(), Arc::clone(&clock), Arc::new(door), identity),
         input: plane.input.clone(),
+        event_log: plane.runtime.event_log(),
         secrets: Arc::clone(&plane.secrets),
         cluster: Arc::clone(&plane.cluster),
         peers: plane.peers.clone(),

@@ -17,7 +17,9 @@ use dhow_wire::{AccessToken, ProblemCode};
 use super::barrier::Barrier;
 use super::context::Api;
 use super::problem::ApiProblem;
+use super::refused_log::RefusedLog;
 use crate::identity::Identity;
+use crate::runtime::{Event, EventLogSender};
 use crate::services::ServiceManager;
 
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
@@ -50,6 +52,8 @@ pub struct Access {
     /// Of the cluster's CA, where there is a cluster key.
     ca: Option<CaFingerprint>,
     barrier: Barrier,
+    event_log: EventLogSender,
+    refused: RefusedLog,
 }
 
 /// Where a request came from. Each one that is served carries it; one without it is treated as from the network.
@@ -86,7 +90,30 @@ impl Access {
     pub fn new(api: &Api, ca: Option<CaFingerprint>) -> Self {
         let manager = api.manager.clone();
         let barrier = Barrier::new(api);
-        Self { manager, ca, barrier }
+        Self {
+            manager,
+            ca,
+            barrier,
+            event_log: api.event_log.clone(),
+            refused: RefusedLog::new(api.data_dir.as_deref()),
+        }
+    }
+
+    /// Something was done that stands in no entry of the log.
+    pub(super) async fn tell(&self, deed: Event, principal: &Principal) {
+        let author = Some(principal.author().await.to_string());
+        self.event_log.note(Event { author, ..deed });
+    }
+
+    /// Somebody was refused for what it showed, or did not show.
+    pub(super) fn tell_refused(&self, peer: Option<Peer>, reason: &str) {
+        let addr = match peer {
+            Some(Peer::Tcp(addr) | Peer::Tls { addr, .. }) => addr,
+            // Users of the socket are known by the kernel.
+            Some(Peer::Unix { .. }) | None => return,
+        };
+        let now_unix_secs = self.manager.clock().wall_unix_ms().div_euclid(1_000);
+        self.refused.tell(addr.ip(), reason, now_unix_secs);
     }
 
     pub(super) fn ca(&self) -> Option<CaFingerprint> {

@@ -13,6 +13,9 @@ use super::problem::ApiProblem;
 
 pub(super) const KEY_HEADER: &str = "idempotency-key";
 
+/// Begins the key of a request that came without. A caller's own has no such character.
+const DRAWN_KEY: &str = " ";
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
@@ -50,9 +53,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 }
 
 impl Caller {
-    /// Makes a retry of this request with this body safe, where it carries a key.
+    /// Names the caller in the log, and makes a retry of this request with this body safe where it carries a key: one
+    /// that carries none gets one that nobody else has.
     pub fn request_id(&self, body: &[u8]) -> Option<RequestId> {
-        let key = self.key.clone()?;
+        let drawn = || format!("{DRAWN_KEY}{:032x}", rand::random::<u128>()).into();
+        let key = self.key.clone().unwrap_or_else(drawn);
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.line.as_bytes());
         hasher.update(&[0]);

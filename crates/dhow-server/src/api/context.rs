@@ -13,7 +13,7 @@ use super::limits::WRITE_TIMEOUT;
 use super::problem::{Answer, ApiProblem};
 use crate::cluster::Cluster;
 use crate::peer_http::PeerHttp;
-use crate::runtime::{Applied, InputSender, WriteError};
+use crate::runtime::{Applied, EventLogSender, InputSender, WriteError};
 use crate::secrets::SecretBox;
 use crate::services::ServiceManager;
 
@@ -25,6 +25,8 @@ pub type WorkerTokenKey = SigningKey;
 pub struct Api {
     pub manager: ServiceManager,
     pub input: InputSender,
+    /// What is done without an entry of the log is told there.
+    pub event_log: EventLogSender,
     pub secrets: Arc<SecretBox>,
     pub cluster: Arc<dyn Cluster>,
     /// The way to other servers.

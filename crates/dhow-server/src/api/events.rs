@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
+use dhow_core::state::ApiRole;
 use dhow_wire::{Problem, ProblemCode};
 use serde::Deserialize;
 
+use super::access::Principal;
 use super::context::Context;
 use super::extract::Query;
 use super::feed;
@@ -21,6 +24,8 @@ pub(super) struct Params {
     since: Option<String>,
     #[serde(default)]
     follow: bool,
+    #[serde(default)]
+    audit: bool,
 }
 
 /// Server-sent: each event's `id` is its place, `event` its kind, `data` a [`dhow_wire::api::EventDocument`].
@@ -29,6 +34,7 @@ pub(super) struct Params {
     params(
         ("since" = Option<String>, Query, pattern = r"^[0-9]{1,19}(\.[0-9]{1,9})?$", description = "A revision such as 17, or an event such as 17.2; all that are kept where it is absent"),
         ("follow" = Option<bool>, Query, description = "Whether to go on with what happens from then on"),
+        ("audit" = Option<bool>, Query, description = "Only what somebody asked for, with its author; not with a token that may only read"),
         ("Last-Event-ID" = Option<String>, Header, pattern = r"^[0-9]{1,19}(\.[0-9]{1,9})?$", description = "The last event that was seen; wins over `since`")
     ),
     responses((status = 200, body = super::openapi::ServerSentEvent, content_type = "text/event-stream"))
@@ -36,23 +42,45 @@ pub(super) struct Params {
 pub(super) async fn follow(
     State(context): State<Context>,
     Query(params): Query<Params>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> Answer<Response> {
+    let is_reader = matches!(
+        principal,
+        Principal::Token {
+            role: ApiRole::Read,
+            ..
+        }
+    );
+    if params.audit && is_reader {
+        return Err(ApiProblem::new(
+            ProblemCode::Forbidden,
+            "who did what is for administrators: use a token that `dhow token create --role admin` made",
+        ));
+    }
     let after = begins(&params, &headers)?;
     let view = context.manager().view().clone();
     view.settle_events().await;
     // The first look decides the answer's status: what is gone is told before the stream begins.
     let (first, mut after) = next(&view, after).await?;
-    let follow = params.follow;
+    let (follow, audit) = (params.follow, params.audit);
     Ok(feed::events(context.end, |feed| async move {
         let mut records = first;
         let mut newest = view.events().newest();
         loop {
             for record in &records {
                 let id = record.id();
-                let event = Event::default().id(id.to_string()).event(kind(record));
+                if audit && record.event.author.is_none() {
+                    after = id;
+                    continue;
+                }
+                let mut record = EventRecord::clone(record);
+                if is_reader {
+                    record.event.author = None;
+                }
+                let event = Event::default().id(id.to_string()).event(kind(&record));
                 // A record is texts and numbers, which can always be written.
-                let event = event.json_data(record.as_ref()).map_err(|_| feed::Gone)?;
+                let event = event.json_data(&record).map_err(|_| feed::Gone)?;
                 feed.send(Ok(event)).await?;
                 after = id;
             }

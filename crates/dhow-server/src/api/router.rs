@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{self, Access, Principal};
+use super::access::{self, Access, Peer, Principal};
 use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
-    body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs, metrics,
-    nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
+    audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
+    metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
 use crate::lobby::Visit;
 
@@ -117,11 +117,21 @@ fn refusal(problem: ApiProblem) -> Response {
     response
 }
 
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 401 | 403)
+}
+
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
     let principal = match access.admit(&mut request).await {
         Ok(principal) => principal,
-        Err(problem) => return refusal(problem),
+        Err(problem) => {
+            if is_refusal(problem.0.status) {
+                access.tell_refused(peer, &problem.0.detail);
+            }
+            return refusal(problem);
+        }
     };
     if let Err(problem) = body::check_kind(&request) {
         return problem.into_response();
@@ -136,7 +146,10 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
         visit.prove(Some(&principal.text()));
     }
     let looks_itself = is_unknown && access::is_of_workers(request.uri().path());
-    request.extensions_mut().insert(principal);
+    // The server that was asked tells it, and not also the one that it was passed on to.
+    let is_first = !matches!(principal, Principal::Forwarded { .. });
+    let deed = audit::deed(request.method(), request.uri()).filter(|_| is_first);
+    request.extensions_mut().insert(principal.clone());
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     // A route that looks at its own token has found it good.
@@ -145,6 +158,16 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
         && response.status().is_success()
     {
         visit.prove(None);
+    }
+    if let Ok(response) = &answered {
+        let status = response.status();
+        let is_done = status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(deed) = deed.filter(|_| is_done) {
+            access.tell(deed, &principal).await;
+        }
+        if looks_itself && is_refusal(status.as_u16()) {
+            access.tell_refused(peer, "a worker's token was refused");
+        }
     }
     answered.unwrap_or_else(|_| {
         tracing::error!(

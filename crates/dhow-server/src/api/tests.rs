@@ -1,6 +1,7 @@
 //! Routes over an in-process runtime and a scripted door.
 
 mod access;
+mod audit;
 mod deploying;
 mod document;
 mod doors;

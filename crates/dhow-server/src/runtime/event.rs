@@ -34,6 +34,9 @@ pub struct Event {
     /// In words, where the kind does not say all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Who asked for it; none for what the cluster does by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
 }
 
 impl Event {
@@ -47,6 +50,7 @@ impl Event {
             node_id: None,
             rollout: None,
             message: None,
+            author: None,
         }
     }
 

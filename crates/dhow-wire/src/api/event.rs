@@ -33,4 +33,8 @@ pub struct EventDocument {
     pub rollout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Who asked for it, after the kind of what was shown: `uid 0`, `token ci (1f2e…)`. Absent for what the cluster does
+    /// by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
 }

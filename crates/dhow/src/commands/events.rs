@@ -27,6 +27,10 @@ pub struct Args {
     #[arg(long, value_name = "REVISION")]
     since: Option<u64>,
 
+    /// Only what somebody asked for, with who it was; for administrators
+    #[arg(long)]
+    audit: bool,
+
     /// Print the API's JSON on stdout: a list, and with `-f` a document for each event
     #[arg(long)]
     json: bool,
@@ -62,7 +66,9 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
 }
 
 async fn open(args: &Args, client: &Client, last_id: Option<&str>) -> Result<Sse, ClientError> {
-    let mut request = Request::get(&["events"]).query_if("follow", args.follow.then_some(true));
+    let mut request = Request::get(&["events"])
+        .query_if("follow", args.follow.then_some(true))
+        .query_if("audit", args.audit.then_some(true));
     let id = last_id.and_then(|id| HeaderValue::from_str(id).ok());
     request = match id {
         Some(id) => request.header(HeaderName::from_static("last-event-id"), id),
@@ -111,6 +117,7 @@ async fn pass_on(
 /// As they are asked for: lines, JSON lines, or one list at the end.
 struct Printer {
     follow: bool,
+    audit: bool,
     json: bool,
     has_begun: bool,
     list: Vec<Value>,
@@ -120,6 +127,7 @@ impl Printer {
     fn new(args: &Args) -> Self {
         Self {
             follow: args.follow,
+            audit: args.audit,
             json: args.json,
             has_begun: false,
             list: Vec::new(),
@@ -133,7 +141,7 @@ impl Printer {
                 self.list.push(value);
                 Ok(Reader::There)
             }
-            (false, _) => output::stream(&line(&client.decode(value)?)),
+            (false, _) => output::stream(&line(&client.decode(value)?, self.audit)),
         }
     }
 
@@ -145,7 +153,7 @@ impl Printer {
     }
 }
 
-fn line(event: &EventDocument) -> String {
+fn line(event: &EventDocument, with_author: bool) -> String {
     let time = match event.wall_unix_ms {
         Some(ms) => output::time(ms.saturating_mul(1_000)),
         // Without a wall clock, the time since the cluster began.
@@ -159,6 +167,10 @@ fn line(event: &EventDocument) -> String {
     {
         text += " ";
         text += &part;
+    }
+    if let Some(author) = event.author.as_ref().filter(|_| with_author) {
+        text += " by ";
+        text += &output::one_line(author);
     }
     if let Some(message) = &event.message {
         text += ": ";

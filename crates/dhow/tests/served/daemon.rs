@@ -164,6 +164,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
     let api = Api {
         manager: ServiceManager::new(view, clock, Arc::new(door), identity),
         input,
+        event_log: handle.event_log(),
         secrets: Arc::new(SecretBox::open(folder).unwrap()),
         cluster: Arc::new(dhow_server::cluster::SingleNode {
             node: NodeId(1),

@@ -77,6 +77,7 @@ impl World {
         let api = Api {
             manager: ServiceManager::new(handle.view(), shared_clock, shared_door, identity),
             input: handle.input(),
+            event_log: handle.event_log(),
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             cluster: Arc::new(SingleNode {
                 node: NodeId(1),

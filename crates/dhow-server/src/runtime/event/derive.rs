@@ -65,13 +65,19 @@ impl Before {
         if self.is_repeat || matches!(outcome, Outcome::Deployed { changed: false, .. }) {
             return Vec::new();
         }
-        match &entry.command {
+        let mut events: Vec<Event> = match &entry.command {
             Command::Cluster(command) => self.cluster(state, command, outcome).into_iter().collect(),
             Command::Node(command) => self.node(state, command).into_iter().collect(),
             Command::Deployment(command) => vec![deployment(command, outcome)],
             Command::Plan(command) => plan(state, command, outcome),
             Command::Agent(command) => self.agent(state, command, outcome),
+        };
+        if let Some(author) = author(state, entry) {
+            for event in &mut events {
+                event.author = Some(author.clone());
+            }
         }
+        events
     }
 
     fn cluster(&self, state: &State, command: &ClusterCommand, outcome: &Outcome) -> Option<Event> {
@@ -195,6 +201,25 @@ fn rollout_of(state: &State, event: &Event) -> Option<String> {
         revision: deployment.revision,
     };
     (is_its_own || is_part).then(|| id.to_string())
+}
+
+/// Who asked for it; none for what the cluster does by itself. Every request of the API names its caller.
+fn author(state: &State, entry: &Entry) -> Option<String> {
+    match &entry.command {
+        Command::Cluster(ClusterCommand::UseToken { nonce, .. }) => {
+            return Some(format!("worker token {nonce}"));
+        }
+        Command::Cluster(_) | Command::Node(_) | Command::Deployment(_) => {}
+        Command::Plan(_) | Command::Agent(_) => return None,
+    }
+    let principal = &entry.request.as_ref()?.request.principal;
+    // A name is for people, the id is what counts.
+    let id = principal.strip_prefix("token ");
+    let token = id.and_then(|id| Some((id, state.api_tokens.get(id)?)));
+    Some(match token {
+        Some((id, token)) => format!("token {} ({id})", token.name),
+        None => principal.to_string(),
+    })
 }
 
 fn node_of(command: &Command) -> Option<NodeId> {

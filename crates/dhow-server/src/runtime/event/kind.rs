@@ -53,6 +53,15 @@ pub enum EventKind {
     SettingsAdopted,
     /// A node told everything that it has.
     Inventory,
+    /// Not from the log: this server has run a command in a replica.
+    CommandRun,
+    /// Not from the log: somebody has taken everything that the cluster keeps.
+    BackedUp,
+    /// Not from the log: images of this server were pulled, imported or removed.
+    ImagesChanged,
+    /// Not from the log of commands: who votes in the cluster was changed.
+    MemberAdded,
+    MemberRemoved,
     /// Not from the log: people should look at this server.
     Alarm,
     /// Not from the log: events that were not written, because the disk was too slow or failed.
