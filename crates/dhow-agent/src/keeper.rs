@@ -137,14 +137,7 @@ impl Keeper {
                 answer = self.reporting.answered() => {
                     let (record, open) = self.reporting.take(answer, ledger);
                     self.rollouts.prepare(open);
-                    if let Some(record) = record
-                        && let Err(error) = self.write(vec![record]).await
-                    {
-                        break Err(error);
-                    }
-                    if self.reporting.has_told_all()
-                        && let Err(error) = self.tell_passed_again().await
-                    {
+                    if let Err(error) = self.note_answer(record).await {
                         break Err(error);
                     }
                 }
@@ -171,6 +164,17 @@ impl Keeper {
         }
         self.rollouts.end();
         outcome
+    }
+
+    /// Writes down what an answer to a report says, and tells again what an account of everything leaves out.
+    async fn note_answer(&mut self, record: Option<Record>) -> Result<(), AgentError> {
+        if let Some(record) = record {
+            self.write(vec![record]).await?;
+        }
+        if self.reporting.has_told_all() {
+            self.tell_passed_again().await?;
+        }
+        Ok(())
     }
 
     /// Makes runners for what an earlier daemon left.

@@ -96,39 +96,7 @@ impl Daemon {
             let cert = Arc::clone(security.tls.cert());
             tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
         }
-        let plane = match &config.cluster {
-            ClusterMode::SingleNode {} => single::start(config, storage, Arc::clone(&clock)).await?,
-            ClusterMode::Raft { peers, .. }
-            | ClusterMode::WorkerTier {
-                role: WorkerTierRole::Server,
-                peers,
-                ..
-            } => {
-                raft::start(
-                    config,
-                    node,
-                    peers,
-                    needed(security)?,
-                    storage,
-                    Arc::clone(&clock),
-                )
-                .await?
-            }
-            ClusterMode::WorkerTier {
-                role: WorkerTierRole::Worker,
-                ..
-            } => anyhow::bail!("a worker has no control plane; this is a bug in Dhow"),
-            ClusterMode::Static {
-                peers,
-                heartbeat_interval,
-                failure_threshold,
-                ..
-            } => {
-                let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
-                let (security, clock) = (needed(security)?, Arc::clone(&clock));
-                static_mode::start(config, node, peers, timings, security, storage, clock).await?
-            }
-        };
+        let plane = start_plane(config, node, security, storage, &clock).await?;
         let host = Host::open(config).await?;
         let agent = open_agent(config, &plane, &host).await?;
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
@@ -212,6 +180,40 @@ impl Daemon {
         match failure {
             Some(failure) => Err(failure),
             None => Ok(()),
+        }
+    }
+}
+
+/// Starts the control plane of the mode that the configuration names.
+async fn start_plane(
+    config: &DaemonConfig,
+    node: NodeId,
+    security: Option<Security>,
+    storage: Storage,
+    clock: &Arc<SystemClock>,
+) -> anyhow::Result<Plane> {
+    let clock = Arc::clone(clock);
+    match &config.cluster {
+        ClusterMode::SingleNode {} => single::start(config, storage, clock).await,
+        ClusterMode::Raft { peers, .. }
+        | ClusterMode::WorkerTier {
+            role: WorkerTierRole::Server,
+            peers,
+            ..
+        } => raft::start(config, node, peers, needed(security)?, storage, clock).await,
+        ClusterMode::WorkerTier {
+            role: WorkerTierRole::Worker,
+            ..
+        } => anyhow::bail!("a worker has no control plane; this is a bug in Dhow"),
+        ClusterMode::Static {
+            peers,
+            heartbeat_interval,
+            failure_threshold,
+            ..
+        } => {
+            let timings = static_mode::timings(*heartbeat_interval, *failure_threshold);
+            let security = needed(security)?;
+            static_mode::start(config, node, peers, timings, security, storage, clock).await
         }
     }
 }

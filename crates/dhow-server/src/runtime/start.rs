@@ -46,10 +46,7 @@ pub fn spawn_with(
     let publisher = Publisher::new(&state, log.applied.index);
     let mut tasks = Tasks::default();
     let event_reader = options.event_store.as_ref().map(EventStore::reader);
-    let last_event = match &options.event_store {
-        Some(store) => store.last_id(),
-        None => EventId::behind(state.revision),
-    };
+    let last_event = last_event(options.event_store.as_ref(), &state);
     let hub = EventHub::new(last_event);
     let (event_log, messages) = channel();
     let events = Events {
@@ -93,11 +90,8 @@ pub fn spawn_with(
         cancel,
         children: std::mem::take(&mut tasks.senders),
     });
-    let channels = Channels {
-        inbox: inbox_receiver,
-        log_events: log.events,
-    };
-    let ended = tasks.start_reducer(hold, reducer, channels);
+    let (inbox, log_events) = (inbox_receiver, log.events);
+    let ended = tasks.start_reducer(hold, reducer, Channels { inbox, log_events });
     RuntimeHandle {
         input,
         event_log,
@@ -105,6 +99,11 @@ pub fn spawn_with(
         ended,
         tasks: tasks.started,
     }
+}
+
+/// The newest event that was written; without a store, one behind all that the state has seen.
+fn last_event(store: Option<&EventStore>, state: &State) -> EventId {
+    store.map_or_else(|| EventId::behind(state.revision), EventStore::last_id)
 }
 
 fn volatile(state: &State) -> RuntimeLog {

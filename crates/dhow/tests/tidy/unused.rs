@@ -94,11 +94,6 @@ const KEPT: &[(&str, &str, &str)] = &[
         "the numbers of exit codes are a promise that tests hold",
     ),
     (
-        "crates/dhow-wire/src/scale/request.rs",
-        "spec_of",
-        "which spec a generation has is a promise that tests hold",
-    ),
-    (
         "crates/dhow-wire/src/worker/poll.rs",
         "into_events_above",
         "what a careless worker takes is a promise that tests hold",

@@ -3,9 +3,9 @@
 
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome,
-    PlanCommand, StopReason,
+    Placement, PlanCommand, StopReason,
 };
-use dhow_core::ids::{NodeId, ReplicaKey, ServiceId};
+use dhow_core::ids::{NodeId, ReplicaKey, ServiceId, Slot};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::{Drain, Phase, State};
@@ -309,26 +309,18 @@ fn plan(state: &State, command: &PlanCommand, outcome: &Outcome) -> Vec<Event> {
             generation,
             placements,
         } => {
-            let left_out: &[_] = match outcome {
-                Outcome::Placed { left_out, .. } => left_out,
-                Outcome::Done
-                | Outcome::Deployed { .. }
-                | Outcome::Registered { .. }
-                | Outcome::Reported { .. } => &[],
+            let key = |slot| ReplicaKey {
+                service: *service,
+                slot,
+                generation: *generation,
             };
             let placed = placements
                 .iter()
-                .filter(|placement| !left_out.iter().any(|(slot, _)| *slot == placement.slot));
-            placed
-                .map(|placement| {
-                    let key = ReplicaKey {
-                        service: *service,
-                        slot: placement.slot,
-                        generation: *generation,
-                    };
-                    of_replica(state, EventKind::ReplicaPlaced, &key).with_node(placement.node)
-                })
-                .collect()
+                .filter(|placement| !is_left_out(outcome, placement.slot));
+            let event = |placement: &Placement| {
+                of_replica(state, EventKind::ReplicaPlaced, &key(placement.slot)).with_node(placement.node)
+            };
+            placed.map(event).collect()
         }
         PlanCommand::Stop { replicas, why, .. } => replicas
             .iter()
@@ -373,6 +365,16 @@ fn plan(state: &State, command: &PlanCommand, outcome: &Outcome) -> Vec<Event> {
         | PlanCommand::Forget { .. }
         | PlanCommand::ForgetService { .. }
         | PlanCommand::OpenGeneration { .. } => Vec::new(),
+    }
+}
+
+/// Whether a placement was not carried out.
+fn is_left_out(outcome: &Outcome, slot: Slot) -> bool {
+    match outcome {
+        Outcome::Placed { left_out, .. } => left_out.iter().any(|(left_out, _)| *left_out == slot),
+        Outcome::Done | Outcome::Deployed { .. } | Outcome::Registered { .. } | Outcome::Reported { .. } => {
+            false
+        }
     }
 }
 
