@@ -70,7 +70,7 @@ fn certificates_renew_themselves() {
     let pids = cluster.workers[0].workloads();
     let life_secs = i64::try_from(WORKER_CERT_LIFETIME.as_secs()).unwrap();
     // One whose time has come, one that has expired yesterday, and one that can only just be renewed.
-    for age_secs in [23 * HOUR_SECS, life_secs + DAY_SECS, life_secs + 29 * DAY_SECS] {
+    for age_secs in [23 * HOUR_SECS, life_secs + DAY_SECS, life_secs + 6 * DAY_SECS] {
         cluster.workers[0].kill9();
         files.age(&cluster, now_unix_secs() - age_secs);
         cluster.workers[0].restart();
@@ -84,7 +84,7 @@ fn certificates_renew_themselves() {
     }
     // Too old: it says what to do, and does not try for ever.
     cluster.workers[0].kill9();
-    files.age(&cluster, now_unix_secs() - life_secs - 31 * DAY_SECS);
+    files.age(&cluster, now_unix_secs() - life_secs - 8 * DAY_SECS);
     cluster.workers[0].begin();
     assert_eq!(cluster.workers[0].ended().code(), Some(4));
     let said = cluster.workers[0].said();

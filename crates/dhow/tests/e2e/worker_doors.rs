@@ -142,7 +142,13 @@ fn servers_that_do_not_answer_are_waited_for() {
 }
 
 fn joining(token: &str) -> Vec<u8> {
-    let profile = json!({ "api_addr": "127.0.0.1:9", "os": "linux", "arch": "x86_64", "cpu_total": 1 });
+    joining_as(token, 9)
+}
+
+/// Workers are told apart by what they say of themselves.
+fn joining_as(token: &str, port: usize) -> Vec<u8> {
+    let profile =
+        json!({ "api_addr": format!("127.0.0.1:{port}"), "os": "linux", "arch": "x86_64", "cpu_total": 1 });
     json!({ "token": token, "profile": profile })
         .to_string()
         .into_bytes()
@@ -180,7 +186,7 @@ fn a_token_for_one_lets_one_in_whatever_happens() {
                             "POST",
                             "/api/v1/workers/register",
                             "application/json",
-                            &joining(token),
+                            &joining_as(token, 100 + number),
                         );
                         match reply.map(|reply| reply.status) {
                             Ok(200) => {
@@ -360,7 +366,8 @@ fn a_client_without_grpc_speaks_json() {
         .build()
         .unwrap();
     let post = |path: &str, internal: Option<&str>, body: Vec<u8>| -> (u16, Value) {
-        let mut request = client.post(format!("{base}/{path}")).body(body);
+        let request = client.post(format!("{base}/{path}")).body(body);
+        let mut request = request.header("Content-Type", "application/json");
         if let Some(internal) = internal {
             request = request.header("X-Dhow-Internal-Token", internal);
         }

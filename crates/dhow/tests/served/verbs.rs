@@ -63,7 +63,7 @@ fn a_deployment_is_listed_scaled_restarted_and_removed() {
     assert_eq!(daemon.run(&["ps", "--json"]).json().as_array().unwrap().len(), 2);
     let people = daemon.run(&["ps", "shop"]).ends_with(0).stdout;
     assert!(
-        people.contains("shop/api-default-1  1     running  yes"),
+        people.contains("shop/api-default-1  1     1         running  yes"),
         "{people}"
     );
 
@@ -256,7 +256,7 @@ fn images_secrets_nodes_and_the_cluster() {
 
     let nodes = daemon.run(&["node", "ls"]).ends_with(0).stdout;
     assert!(
-        nodes.contains("1     peer  ready   yes     0         linux/x86_64"),
+        nodes.contains("1     peer  ready   yes     0         0/4  0 B/8.0 GiB  linux/x86_64"),
         "{nodes}"
     );
     daemon.run(&["node", "show", "1"]).ends_with(0);

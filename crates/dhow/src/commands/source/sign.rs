@@ -31,6 +31,8 @@ pub struct KeygenArgs {
 /// Writes `index.json` and `index.json.sig` into it. Every file below the directory belongs to the set, but for those
 /// whose name begins with a dot. All of them are checked first.
 #[derive(clap::Args)]
+// `--version` is the set's here, not the program's.
+#[command(disable_version_flag = true)]
 pub struct SignArgs {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
