@@ -89,7 +89,7 @@ fn set_of(state: &State, id: ServiceId, assigned: &Assigned, specs: &mut Specs) 
     let replicas = assigned.replicas.iter().filter_map(|replica| {
         let role = service.role(replica.slot.role)?;
         let info = service.info(replica.generation)?;
-        let mut spec_of = |is_next: bool, spec: &Arc<ServiceSpec>| {
+        let mut spec_for = |is_next: bool, spec: &Arc<ServiceSpec>| {
             let key = (id, replica.generation, replica.slot.role, is_next);
             let made = specs.entry(key);
             Arc::clone(made.or_insert_with(|| Arc::new(spec.for_role(role))))
@@ -102,7 +102,7 @@ fn set_of(state: &State, id: ServiceId, assigned: &Assigned, specs: &mut Specs) 
         let trial = known.and_then(|known| service.trial(replica.generation, known));
         let next = trial.map(|(next, _)| DispatchedSettings {
             id: next.id,
-            spec: spec_of(true, &next.spec),
+            spec: spec_for(true, &next.spec),
         });
         Some(DispatchedReplica {
             name: ReplicaName {
@@ -112,7 +112,7 @@ fn set_of(state: &State, id: ServiceId, assigned: &Assigned, specs: &mut Specs) 
                 index: replica.slot.index,
                 generation: replica.generation,
             },
-            spec: spec_of(false, &info.spec),
+            spec: spec_for(false, &info.spec),
             next,
         })
     });

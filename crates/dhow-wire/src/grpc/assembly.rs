@@ -67,13 +67,13 @@ fn change_of(told: proto::ServiceAssignment) -> Result<DispatchChange, Malformed
     let mut replicas = Vec::new();
     for role in told.roles {
         let (spec, role_name) = (
-            spec_of(&service, &role.spec_json)?,
+            read_spec(&service, &role.spec_json)?,
             name("role", RoleName::new(&role.role))?,
         );
         let next = match &role.next {
             Some(next) => Some(DispatchedSettings {
                 id: SettingsId(next.id),
-                spec: spec_of(&service, &next.spec_json)?,
+                spec: read_spec(&service, &next.spec_json)?,
             }),
             None => None,
         };
@@ -92,7 +92,7 @@ fn change_of(told: proto::ServiceAssignment) -> Result<DispatchChange, Malformed
     Ok(DispatchChange::Set { service, replicas })
 }
 
-fn spec_of(service: &ServiceKey, json: &[u8]) -> Result<Arc<ServiceSpec>, Malformed> {
+fn read_spec(service: &ServiceKey, json: &[u8]) -> Result<Arc<ServiceSpec>, Malformed> {
     let spec = serde_json::from_slice(json).map_err(|cause| Malformed::Spec {
         service: service.to_string(),
         cause,

@@ -32,6 +32,10 @@ fn current() -> Vec<(String, Vec<u8>)> {
         "entry with a request id".to_owned(),
         encode_entry(&samples::entry_with_request(), State::FEATURE_LEVEL).unwrap(),
     ));
+    forms.push((
+        "report of settings".to_owned(),
+        encode_entry(&samples::report_of_settings(), State::FEATURE_LEVEL).unwrap(),
+    ));
     let mut snapshot = Vec::new();
     encode_snapshot(&samples::state(), &mut snapshot).unwrap();
     forms.push(("snapshot".to_owned(), snapshot));
@@ -92,6 +96,8 @@ fn the_goldens_can_be_read_back() {
     }
     let bytes = &golden["entry with a request id"];
     assert_eq!(decode_entry(bytes).unwrap(), samples::entry_with_request());
+    let bytes = &golden["report of settings"];
+    assert_eq!(decode_entry(bytes).unwrap(), samples::report_of_settings());
     let state = decode_snapshot(golden["snapshot"].as_slice()).unwrap();
     assert_eq!(state, samples::state());
     assert_eq!(state.hash(), samples::state().hash());

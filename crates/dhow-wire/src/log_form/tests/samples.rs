@@ -138,6 +138,31 @@ pub fn events() -> Vec<ReplicaEvent> {
     ]
 }
 
+/// The kinds of events that form 1 has.
+const EVENTS_OF_FORM_ONE: usize = 11;
+
+/// A report of what form 1 has no events for.
+pub fn report_of_settings() -> Entry {
+    let first = EVENTS_OF_FORM_ONE as u64 + 1;
+    entry(Command::Agent(report(
+        first,
+        events().into_iter().skip(EVENTS_OF_FORM_ONE),
+    )))
+}
+
+fn report(first_seq: u64, events: impl Iterator<Item = ReplicaEvent>) -> AgentCommand {
+    let told = |event| AgentEvent {
+        replica: key(0),
+        event,
+    };
+    AgentCommand::Report {
+        node: NodeId(7),
+        incarnation: 11,
+        first_seq,
+        events: events.map(told).collect(),
+    }
+}
+
 /// Every command once, in the order of the enums.
 pub fn commands() -> Vec<Command> {
     let mut commands: Vec<Command> = cluster().into_iter().map(Command::Cluster).collect();
@@ -357,18 +382,7 @@ fn plan() -> Vec<PlanCommand> {
 
 fn agent() -> Vec<AgentCommand> {
     vec![
-        AgentCommand::Report {
-            node: NodeId(7),
-            incarnation: 11,
-            first_seq: 1,
-            events: events()
-                .into_iter()
-                .map(|event| AgentEvent {
-                    replica: key(0),
-                    event,
-                })
-                .collect(),
-        },
+        report(1, events().into_iter().take(EVENTS_OF_FORM_ONE)),
         AgentCommand::Inventory {
             node: NodeId(7),
             incarnation: 12,
