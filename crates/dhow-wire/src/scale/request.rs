@@ -122,14 +122,6 @@ impl InternalScaleRequest {
         let default_role = ScaleAssignment::new(RoleName::fallback().as_str(), indices);
         Ok(Cow::Owned(vec![default_role]))
     }
-
-    /// What replicas of a generation run: its own spec where the request has several, else the one spec.
-    pub fn spec_of(&self, generation: Option<u32>) -> Option<&ServiceSpec> {
-        generation
-            .and_then(|generation| self.specs.get(&generation))
-            .map(Arc::as_ref)
-            .or(self.spec.as_ref())
-    }
 }
 
 fn count_indices(assignments: &[ScaleAssignment]) -> u64 {
