@@ -17,7 +17,7 @@ use super::daemon::{config_of_data_dir, server_runtime};
 use super::deploy::{deploy_and_watch, read};
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
-use super::wait::{Watched, conclude, print_endpoints};
+use super::wait::{Watched, conclude, conclude_before_stop, print_endpoints};
 use crate::client::{Client, Request};
 use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
@@ -85,9 +85,9 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
         .fetch(Request::get(&["deployments", spec.deployment.as_str()]))
         .await;
     let is_new = known.is_err_and(|error| error.is_not_found());
-    let outcome = bring_up(args, &client, &source, &spec).await;
     let keeps = args.detach || !is_new;
-    if !keeps && outcome.is_ok() {
+    let outcome = bring_up(args, &client, &source, &spec, keeps).await;
+    if !keeps && (outcome.is_ok() || is_there(&client, &spec.deployment).await) {
         take_down(&client, &spec.deployment).await;
     }
     if let Server::Own { daemon, cancel } = server {
@@ -95,6 +95,12 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
         daemon.finish().await?;
     }
     outcome
+}
+
+/// Whether the deployment was made, whatever went wrong afterwards.
+async fn is_there(client: &Client, deployment: &DeploymentName) -> bool {
+    let path = ["deployments", deployment.as_str()];
+    client.fetch(Request::get(&path)).await.is_ok()
 }
 
 /// Finds a daemon, or starts one.
@@ -135,6 +141,7 @@ async fn bring_up(
     client: &Client,
     source: &str,
     spec: &dhow_core::spec::DeploymentSpec,
+    keeps: bool,
 ) -> anyhow::Result<Exit> {
     let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std()).await?;
     let result = match &watched {
@@ -142,7 +149,10 @@ async fn bring_up(
         Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),
         Watched::Interrupted => return Ok(Exit::Interrupted),
     };
-    let exit = conclude(&what, &watched, ProgressOutcome::Ready);
+    let exit = match keeps {
+        true => conclude(&what, &watched, ProgressOutcome::Ready),
+        false => conclude_before_stop(&what, &watched, ProgressOutcome::Ready),
+    };
     if exit != Exit::Done {
         return Ok(exit);
     }

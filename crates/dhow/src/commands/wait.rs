@@ -52,6 +52,20 @@ pub async fn until_stable(client: &Client, what: &Watch) -> Result<Watched, Clie
 
 /// Says how it ended and gives the exit code. `wanted` is the outcome that counts as success.
 pub fn conclude(what: &Watch, watched: &Watched, wanted: ProgressOutcome) -> Exit {
+    conclude_with(what, watched, wanted, advice)
+}
+
+/// The same for something that is stopped right after: there is nothing to look at any more.
+pub fn conclude_before_stop(what: &Watch, watched: &Watched, wanted: ProgressOutcome) -> Exit {
+    conclude_with(what, watched, wanted, |_, _| String::new())
+}
+
+fn conclude_with(
+    what: &Watch,
+    watched: &Watched,
+    wanted: ProgressOutcome,
+    advice: impl Fn(&DeploymentName, ProgressOutcome) -> String,
+) -> Exit {
     let name = &what.deployment;
     let result = match watched {
         Watched::Result(result) => result,
