@@ -78,6 +78,22 @@ pub fn parse_deployment_under(
     findings_of(decoder, &root, judged).or(spec)
 }
 
+/// The deployment as a file in JSON that reads back to it, with nothing left for the reader's environment.
+pub fn write_deployment(spec: &DeploymentSpec) -> Result<serde_json::Value, serde_json::Error> {
+    let mut file = serde_json::to_value(spec)?;
+    let services = file
+        .get_mut("services")
+        .and_then(serde_json::Value::as_object_mut);
+    for service in services.into_iter().flat_map(|services| services.values_mut()) {
+        env::escape(service);
+        let groups = service
+            .get_mut("replica_groups")
+            .and_then(serde_json::Value::as_array_mut);
+        groups.into_iter().flatten().for_each(env::escape);
+    }
+    Ok(file)
+}
+
 fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>) -> Option<DeploymentSpec> {
     const EXAMPLE: &str = "`version: v1`, `deployment: <name>` and `services:`";
     let mut fields = Fields::open(decoder, root, "a deployment file", EXAMPLE)?;

@@ -31,7 +31,7 @@ pub use config::{
     RaftPeer, Setting, SourceConfig, StaticPeer, WorkerTierRole, load_config, parse_config,
     source_name_problem,
 };
-pub use deployment::{parse_deployment, parse_deployment_under};
+pub use deployment::{parse_deployment, parse_deployment_under, write_deployment};
 pub use document::{Finding, Findings};
 pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};
 pub use names::WireNameError;

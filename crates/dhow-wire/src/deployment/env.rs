@@ -37,6 +37,19 @@ pub(super) fn read(
     )
 }
 
+/// Writes the values of a service, or of a group of its replicas, as a file has them: what looks like a variable of the
+/// client's is text by now and must stay it.
+pub(super) fn escape(holder: &mut serde_json::Value) {
+    let Some(values) = holder.get_mut("env").and_then(serde_json::Value::as_object_mut) else {
+        return;
+    };
+    for value in values.values_mut() {
+        if let serde_json::Value::String(text) = value {
+            *text = text.replace(MARK, "$$E:");
+        }
+    }
+}
+
 fn short(name: &str) -> String {
     name.chars().take(40).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_wire::api::{Deployed, ProgressOutcome};
-use dhow_wire::{Findings, parse_deployment};
+use dhow_wire::{Findings, parse_deployment, write_deployment};
 use serde_json::{Value, json};
 
 use super::wait::{Watched, conclude, print_endpoints, until_stable};
@@ -72,7 +72,7 @@ pub fn read(file: &Path) -> Result<(String, DeploymentSpec), Findings> {
 
 /// Hands a deployment over; it is durable when this returns.
 pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Result<Deployed, ClientError> {
-    let body = serde_json::to_value(spec).map_err(|error| ClientError::Unreadable {
+    let body = write_deployment(spec).map_err(|error| ClientError::Unreadable {
         host: client.host().clone(),
         why: error.to_string(),
     })?;

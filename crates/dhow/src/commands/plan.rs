@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use dhow_core::spec::{DeploymentSpec, RType};
 use dhow_wire::api::{DeploymentPlan, PlanChange, PlannedService};
+use dhow_wire::write_deployment;
 
 use super::deploy;
 use crate::client::{Client, ClientError, Request};
@@ -39,7 +40,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     };
     let request = Request::post(&["plan"])
         .query("source", &source)
-        .json(serde_json::to_value(&spec)?);
+        .json(write_deployment(&spec)?);
     let value = match client.fetch(request).await {
         Ok(value) => value,
         Err(ClientError::NoDaemon { was_sent: false, .. }) if !client.is_named() => {
