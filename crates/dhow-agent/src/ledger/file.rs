@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,9 @@ impl LedgerFile {
     /// damaged otherwise is put aside first.
     pub fn open(path: &Path) -> Result<(Self, Vec<Record>), LedgerError> {
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(failed("making the folder of", path))?;
+            let mut folder = fs::DirBuilder::new();
+            let made = folder.recursive(true).mode(0o700).create(dir);
+            made.map_err(failed("making the folder of", path))?;
         }
         let text = match fs::read(path) {
             Ok(text) => text,

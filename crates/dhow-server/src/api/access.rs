@@ -121,10 +121,11 @@ impl Access {
     }
 
     /// The same as [`Self::check`], but never from what may be old: a token that this server does not know may just
-    /// have been made, and one with which a command is to run in a replica may just have been revoked.
+    /// have been made, and one that changes or takes away something may just have been revoked.
     pub(super) async fn admit(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
         let checked = self.check(request);
         let is_unsure = match &checked {
+            Ok(Principal::Token { .. }) => needs_latest(request),
             Ok(_) => is_exec(request.uri().path()),
             Err(_) => self.shows_unknown_token(request),
         };
@@ -250,6 +251,14 @@ fn shown(headers: &HeaderMap) -> Option<AccessToken> {
 }
 
 /// What runs a command in a replica does not go through the log, where a state that is old would be found out.
+/// Whether a token must be good at this very moment: for all that changes something, runs something or hands out
+/// everything.
+fn needs_latest(request: &Request) -> bool {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let path = request.uri().path();
+    !is_read || is_exec(path) || path == BACKUP
+}
+
 fn is_exec(path: &str) -> bool {
     path.starts_with("/api/v1/deployments/") && path.ends_with("/exec")
 }

@@ -10,8 +10,12 @@ use dhow_wire::ProblemCode;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Sleep;
 
+use super::extract::check_media_type;
 use super::limits::BODY_TIMEOUT;
 use super::problem::{Answer, ApiProblem};
+
+/// The routes of workers in the plain form, whose handlers see the body alone.
+const WORKERS: &str = "/api/v1/workers/";
 
 /// A body that did not come whole in time.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,9 @@ pub(super) struct Late;
 /// route takes.
 pub(super) fn check_kind(request: &Request) -> Answer<()> {
     let is_empty = request.body().is_end_stream() || request.body().size_hint().exact() == Some(0);
+    if request.uri().path().starts_with(WORKERS) {
+        check_media_type(request.headers(), &["application/json"])?;
+    }
     if is_empty || request.headers().contains_key(header::CONTENT_TYPE) {
         return Ok(());
     }

@@ -24,10 +24,11 @@ pub struct RaftCluster {
 }
 
 impl RaftCluster {
+    /// A leader speaks with every server; another one need not have heard of all, and that is no sign against them.
     fn is_reachable(&self, node: u64) -> bool {
-        node == self.node.0
-            || (!self.transport.is_unreachable(NodeId(node))
-                && self.transport.last_heard(NodeId(node)).is_some())
+        let is_heard = || self.transport.last_heard(NodeId(node)).is_some();
+        let leads = self.view.leadership().is_here;
+        node == self.node.0 || (!self.transport.is_unreachable(NodeId(node)) && (!leads || is_heard()))
     }
 
     /// Makes this server, where this one leads, the leader.

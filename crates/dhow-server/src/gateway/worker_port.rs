@@ -69,7 +69,7 @@ impl WorkerPort {
     ) -> Result<Self, WorkerPortError> {
         let config = tls.server_config_workers(workers);
         let config = config.map_err(WorkerPortError::Tls)?;
-        let listener = TcpListener::bind(addr).await;
+        let listener = tcp::listen(addr);
         let listener = listener.map_err(|cause| WorkerPortError::Bind { addr, cause })?;
         Ok(Self {
             listener,

@@ -55,7 +55,7 @@ pub(super) fn list(
             let used = state.replica_name(key).zip(observed.usage(replica.node));
             let used = used.and_then(|(name, node)| node.replica(&name).copied());
             match used.filter(|_| replica.is_running()) {
-                Some(used) => measured(status, used),
+                Some(used) => measured(status, used, replica.started.is_some()),
                 None => status,
             }
         });
@@ -153,10 +153,14 @@ fn present_status(
     }
 }
 
-/// With what its node says of it. The node knows best when it was started.
-fn measured(status: ReplicaStatus, used: ReplicaUsage) -> ReplicaStatus {
+/// With what its node says of it. The node knows best when it was started, unless that is `noted` and it was measured
+/// before its last start.
+fn measured(status: ReplicaStatus, used: ReplicaUsage, noted: bool) -> ReplicaStatus {
     ReplicaStatus {
-        started_unix_secs: used.started_unix_secs.or(status.started_unix_secs),
+        started_unix_secs: match noted {
+            true => used.started_unix_secs.max(status.started_unix_secs),
+            false => used.started_unix_secs.or(status.started_unix_secs),
+        },
         cpu_used_milli: Some(used.cpu_milli),
         memory_used_bytes: Some(used.memory_bytes),
         ..status

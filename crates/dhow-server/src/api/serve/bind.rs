@@ -1,25 +1,28 @@
 //! Opens the listeners.
 
-use tokio::net::TcpListener;
-
 use super::error::BindError;
 use super::unix_socket;
 use super::{Bound, Listeners};
+use crate::tcp;
 
 /// Opens all or none.
 pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
-    let mut tcp = Vec::with_capacity(listeners.tcp.len());
+    let mut opened = Vec::with_capacity(listeners.tcp.len());
     for addr in &listeners.tcp {
         if listeners.tls.is_none() && !addr.ip().is_loopback() {
             return Err(BindError::NotLoopback { addr: *addr });
         }
-        let bound = TcpListener::bind(addr).await;
-        tcp.push(bound.map_err(|cause| BindError::Tcp { addr: *addr, cause })?);
+        let bound = tcp::listen(*addr);
+        opened.push(bound.map_err(|cause| BindError::Tcp { addr: *addr, cause })?);
     }
     let unix = match &listeners.socket {
         Some(path) => Some(unix_socket::bind(path, listeners.socket_group).await?),
         None => None,
     };
     let tls = listeners.tls.clone();
-    Ok(Bound { unix, tcp, tls })
+    Ok(Bound {
+        unix,
+        tcp: opened,
+        tls,
+    })
 }

@@ -119,7 +119,7 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
     let used = ReplicaUsage {
         cpu_milli: 120,
         memory_bytes: 64,
-        started_unix_secs: Some(WALL_UNIX_SECS - 500),
+        started_unix_secs: Some(WALL_UNIX_SECS + 500),
     };
     let usage = NodeUsage {
         cpu_milli: 900,
@@ -149,7 +149,7 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         (Some(120), Some(64))
     );
     let started = replicas[0].started_unix_secs;
-    assert_eq!(started, Some(WALL_UNIX_SECS - 500), "its node knows best");
+    assert_eq!(started, Some(WALL_UNIX_SECS + 500), "its node knows best");
     view.observed().ended([NodeId(1)]);
     let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
     assert_eq!(node.lease, None);

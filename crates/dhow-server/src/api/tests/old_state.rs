@@ -186,3 +186,20 @@ async fn no_command_runs_with_a_token_that_was_just_revoked() {
         "nor without a leader"
     );
 }
+
+#[tokio::test]
+async fn nothing_is_changed_or_handed_out_with_a_token_that_was_just_revoked() {
+    let world = World::new().await;
+    let word = token().reveal();
+    for (method, path) in [
+        (Method::POST, "/api/v1/tokens"),
+        (Method::DELETE, "/api/v1/deployments/shop"),
+        (Method::PUT, "/api/v1/secrets/db"),
+        (Method::GET, "/api/v1/cluster/backup"),
+    ] {
+        world.handle.input().write(issued(), None).await.unwrap();
+        let (cluster, router) = lagging(&world, vec![revoked()], true);
+        assert_eq!(status(&router, method, path, &word).await, 401, "{path}");
+        assert_eq!(cluster.rounds.load(Ordering::SeqCst), 1, "{path}");
+    }
+}

@@ -94,7 +94,17 @@ impl Inner {
                 let why = format!("a `client_id` has 1 to {CLIENT_ID_BYTES_MAX} bytes");
                 return Err(Refusal::Malformed(why).into());
             }
-            (None, Some(client_id)) => join_key::of_client(&nonce, client_id),
+            (None, Some(client_id)) => {
+                let key = join_key::of_client(&nonce, client_id);
+                let known = state
+                    .tokens
+                    .get(&nonce)
+                    .and_then(|token| token.uses.get(key.as_str()));
+                if known.is_some_and(|node| self.rates.has_asked(*node)) {
+                    return Err(JoinError::State(Refused::NotNow(CLIENT_WAS_HEARD)));
+                }
+                key
+            }
             (None, None) => join_key::of_plain(&state, &nonce, &info, joining.wish, |node| {
                 self.rates.has_asked(node)
             }),
@@ -188,6 +198,10 @@ impl Inner {
         Ok(allowed.or_else(|| Some(above.next()).filter(|_| above > state.last_node_id)))
     }
 }
+
+/// Only a lost answer is a reason to ask again, and the answer was not lost.
+const CLIENT_WAS_HEARD: &str = "the worker with this `client_id` has joined and was heard since: it goes on with the \
+                                token that it was given; another worker sends another `client_id`";
 
 impl Inner {
     /// Counts and registers, and gives the new node its lease. In a task of its own: should whoever asked be gone by

@@ -40,7 +40,7 @@ pub async fn listen(
     cancel: CancellationToken,
 ) -> Result<Listening, PeerListenError> {
     let doorman = Doorman::new(&transport.0.options.tls).map_err(PeerListenError::Tls)?;
-    let bound = TcpListener::bind(addr).await;
+    let bound = tcp::listen(addr);
     let listener = bound.map_err(|cause| PeerListenError::Bind { addr, cause })?;
     let addr = listener
         .local_addr()

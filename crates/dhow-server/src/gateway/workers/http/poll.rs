@@ -38,8 +38,8 @@ pub(in crate::gateway) async fn poll(
         let node = state.node(node);
         node.is_some_and(|node| request.last_revision > newest(node).0)
     };
-    if is_ahead(&view.state()) {
-        // A server that has just been elected may be behind; one that is not gives everything.
+    if request.last_revision == 0 || is_ahead(&view.state()) {
+        // Everything is given here, and what is not in it ends: never from what may be old.
         inner.confirmed_state().await?;
     }
     let mut changes = view.node_changes(node);

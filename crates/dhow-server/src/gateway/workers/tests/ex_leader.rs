@@ -44,3 +44,17 @@ async fn a_worker_over_http_is_unknown_to_a_leader_alone() {
         assert_eq!(ask(path).await, StatusCode::SERVICE_UNAVAILABLE, "{path}");
     }
 }
+
+#[tokio::test]
+async fn everything_is_told_by_a_leader_alone() {
+    let harbour = Harbour::open().await;
+    let joined = joined(&harbour).await;
+    let shown = Some(joined.internal_token.as_str());
+    harbour.server.log.depose();
+    let body = format!(
+        r#"{{"node_id":{},"last_revision":0,"max_wait_secs":1}}"#,
+        joined.node_id
+    );
+    let (status, _) = harbour.post("poll", shown, body).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}

@@ -139,6 +139,16 @@ async fn a_client_with_a_name_is_known_by_it_and_others_by_what_they_say() {
     let first = join(named("a")).await;
     assert_ne!(join(named("b")).await, first);
     assert_eq!(join(named("a")).await, first);
+    let (_, joined) = harbour.ask("register", None, &named("a")).await;
+    let shown = joined["internal_token"].as_str().unwrap();
+    let resources = json!({ "cpu_used": 0.0, "memory_used_bytes": 0, "gpu_used": 0 });
+    let status = json!({ "node_id": first, "ts_ns": 1, "containers": [], "resources": resources });
+    assert_eq!(
+        harbour.ask("status", Some(shown), &status).await.0,
+        StatusCode::OK
+    );
+    let (status, problem) = harbour.ask("register", None, &named("a")).await;
+    assert_eq!(status, StatusCode::CONFLICT, "its answer was not lost: {problem}");
     let (status, _) = harbour.ask("register", None, &named("")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_ne!(Some(harbour.join(&token, "10.0.0.2:1").await.node), first);
