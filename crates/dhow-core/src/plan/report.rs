@@ -164,7 +164,7 @@ impl fmt::Display for Why {
                 )
             }
             Self::TriesSettings { node, message } => {
-                write!(f, "tries its new check on node {node}")?;
+                write!(f, "tries its new settings on node {node}")?;
                 match message {
                     Some(why) => write!(f, ", which does not pass: {why}"),
                     None => Ok(()),

@@ -8,13 +8,17 @@ mod principal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
+use axum::response::Response;
 use dhow_core::state::ApiRole;
 use dhow_wire::token::CaFingerprint;
 use dhow_wire::{AccessToken, ProblemCode};
+use hyper::body::Body as _;
 
 use super::barrier::Barrier;
+use super::body::Until;
 use super::context::Api;
 use super::problem::ApiProblem;
 use super::refused_log::RefusedLog;
@@ -114,6 +118,23 @@ impl Access {
         };
         let now_unix_secs = self.manager.clock().wall_unix_ms().div_euclid(1_000);
         self.refused.tell(addr.ip(), reason, now_unix_secs);
+    }
+
+    /// The answer, which ends with the token that it is given to: a stream outlives no right to it.
+    pub(super) fn while_good(&self, principal: &Principal, response: Response) -> Response {
+        let Principal::Token { id, .. } = principal else {
+            return response;
+        };
+        if response.body().size_hint().exact().is_some() {
+            return response;
+        }
+        let (id, mut states) = (Arc::clone(id), self.manager.view().states());
+        let revoked = async move {
+            // Where the states end, so does the server.
+            let _ = states.wait_for(|state| !state.api_tokens.contains_key(&id)).await;
+        };
+        let ended = Box::pin(revoked);
+        response.map(|inner| Body::new(Until { inner, ended }))
     }
 
     pub(super) fn ca(&self) -> Option<CaFingerprint> {

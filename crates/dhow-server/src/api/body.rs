@@ -92,3 +92,24 @@ pub(super) fn is_late(error: &(dyn std::error::Error + 'static)) -> bool {
     }
     false
 }
+
+/// A body that ends when something else does.
+pub(super) struct Until {
+    pub inner: Body,
+    pub ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl HttpBody for Until {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match self.ended.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => Pin::new(&mut self.inner).poll_frame(context),
+        }
+    }
+}

@@ -169,6 +169,7 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
             access.tell_refused(peer, "a worker's token was refused");
         }
     }
+    let answered = answered.map(|response| access.while_good(&principal, response));
     answered.unwrap_or_else(|_| {
         tracing::error!(
             path,

@@ -12,6 +12,7 @@ use dhow_core::state::{ApiRole, ApiToken};
 use dhow_wire::token::CaFingerprint;
 use dhow_wire::{AccessToken, ClusterModeName};
 use futures_util::future::{BoxFuture, join_all};
+use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -202,4 +203,25 @@ async fn nothing_is_changed_or_handed_out_with_a_token_that_was_just_revoked() {
         assert_eq!(status(&router, method, path, &word).await, 401, "{path}");
         assert_eq!(cluster.rounds.load(Ordering::SeqCst), 1, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_token_that_it_was_opened_with() {
+    let world = World::new().await;
+    world.handle.input().write(issued(), None).await.unwrap();
+    let (_, router) = lagging(&world, Vec::new(), true);
+    let request = request(Method::GET, "/api/v1/events?follow=true")
+        .extension(Peer::Tls {
+            addr: ([192, 0, 2, 7], 40_000).into(),
+            identity: None,
+        })
+        .header("authorization", format!("Bearer {}", token().reveal()));
+    let response = router
+        .oneshot(request.body(Body::empty()).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
+    world.handle.input().write(revoked(), None).await.unwrap();
+    // Without an end this would wait for ever.
+    response.into_body().collect().await.unwrap();
 }
