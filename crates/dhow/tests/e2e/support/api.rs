@@ -44,8 +44,8 @@ pub fn ask_with(
         head += &format!("{name}: {value}\r\n");
     }
     head += &format!("Content-Length: {}\r\n\r\n", body.len());
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)?;
+    // In one piece: a server that refuses by the head alone may have hung up before a second one.
+    stream.write_all(&[head.as_bytes(), body].concat())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let broken = || std::io::Error::other("no HTTP answer");
