@@ -398,7 +398,8 @@ async fn a_new_cluster_begins_from_a_snapshot() {
     ));
     cluster.write("new").await;
     assert_eq!(cluster.agree(&["new"]).await, ["saved", "new"]);
-    assert!(cluster.leader().await.log.leaderships().borrow().term > (1 << 30) + 3);
+    // Two of them can agree on a leader before the third, which began last, is heard.
+    assert!(cluster.leader().await.log.leaderships().borrow().term > 1 << 30);
     until("all are members", || {
         let is_member = |node: &Node| *node.log.admissions().borrow() == Admission::Member;
         cluster.nodes.values().all(is_member)
