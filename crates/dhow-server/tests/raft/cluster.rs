@@ -134,8 +134,13 @@ impl Cluster {
 
     /// Writes through whoever leads until it is acknowledged; a write of unknown outcome is not repeated.
     pub async fn write(&self, command: &str) {
+        self.write_but(0, command).await;
+    }
+
+    /// The same through anybody but one server, which may still believe that it leads.
+    pub async fn write_but(&self, but: u64, command: &str) {
         loop {
-            match self.leader().await.write(command).await {
+            match self.leader_but(but).await.write(command).await {
                 Ok(()) => return,
                 Err(dhow_server::log::ProposeError::Unknown) => {
                     panic!("nobody knows what became of {command}")

@@ -96,7 +96,7 @@ async fn a_leader_without_a_majority_acknowledges_nothing_and_says_that_it_is_no
         Err(ProposeError::NotLeader { leader: None })
     ));
     assert!(matches!(lonely.read().await, Err(ProposeError::NotLeader { .. })));
-    cluster.leader_but(old).await.write("after").await.unwrap();
+    cluster.write_but(old, "after").await;
     cluster.network.heal();
     let all = cluster.agree(&["before", "after"]).await;
     assert!(
