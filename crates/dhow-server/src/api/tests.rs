@@ -8,6 +8,7 @@ mod doors;
 mod images_and_secrets;
 mod input;
 mod listing;
+mod nodes;
 mod old_state;
 mod progress;
 mod serving;

@@ -65,7 +65,12 @@ impl World {
         };
         change(&mut options, dir.path());
         let (cancel, end) = (CancellationToken::new(), CancellationToken::new());
-        let handle = spawn_with(cancel.clone(), State::default(), Arc::new(clock.clone()), options);
+        // As a new cluster begins.
+        let state = State {
+            feature_level: State::FEATURE_LEVEL,
+            ..State::default()
+        };
+        let handle = spawn_with(cancel.clone(), state, Arc::new(clock.clone()), options);
         let door = ScriptedDoor::default();
         door.set_digest("nginx:1.27", &digest('1'));
         door.set_digest("nginx:1.28", &digest('2'));

@@ -124,7 +124,9 @@ impl Reducer {
         let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
         let wall = Some(self.clock.wall_unix_ms());
         let result = apply(&mut self.state, &entry, wall, &mut batch.records);
-        self.timer.committed(entry.time, self.clock.monotonic_ms());
+        // The state's own time: the beginning of a term moves it beyond its entry's, and what was noted there must not
+        // lie before the planner.
+        self.timer.committed(self.state.time, self.clock.monotonic_ms());
         self.snapshots.applied(payload.len());
         batch.applied += 1;
         Ok(Stepped {

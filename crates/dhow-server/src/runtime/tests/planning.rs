@@ -16,6 +16,9 @@ use super::support::{Server, deploy, phase, place, register, set_secret, shop};
 use crate::runtime::ReportBody;
 use crate::runtime::limits::PLAN_TICK_MS;
 
+/// The cluster's time once the first term has begun, which moves it by itself.
+const BEGAN_MS: u64 = 1;
+
 /// Places what is missing on node 1 and marks what is healthy as stable.
 fn plan(state: &State) -> Plan {
     let mut commands = Vec::new();
@@ -94,8 +97,9 @@ async fn a_plan_is_made_at_the_tick_and_when_it_asked_to_be_woken() {
     let server = Server::start_volatile(|options| {
         options.planner = Arc::new(move |_, _, now: ClusterTime| {
             seen.send_modify(|times: &mut Vec<ClusterTime>| times.push(now));
+            let wake = ClusterTime(BEGAN_MS + 700);
             Plan {
-                wake: (now < ClusterTime(700)).then_some(ClusterTime(700)),
+                wake: (now < wake).then_some(wake),
                 ..Plan::default()
             }
         });
@@ -106,7 +110,10 @@ async fn a_plan_is_made_at_the_tick_and_when_it_asked_to_be_woken() {
     server.clock.wait_for_sleepers(2).await;
     server.clock.advance(700);
     times.wait_for(|times| times.len() == 2).await.unwrap();
-    assert_eq!(*times.borrow(), [ClusterTime(0), ClusterTime(700)]);
+    assert_eq!(
+        *times.borrow(),
+        [ClusterTime(BEGAN_MS), ClusterTime(BEGAN_MS + 700)]
+    );
     server.clock.advance(PLAN_TICK_MS - 700);
     times.wait_for(|times| times.len() == 3).await.unwrap();
     assert!(server.stop().await.is_clean());
@@ -128,7 +135,7 @@ async fn a_plan_that_is_always_refused_is_made_ever_more_rarely() {
         });
     });
     let mut times = plans.subscribe();
-    let mut now = 0;
+    let mut now = BEGAN_MS;
     for (count, wait_ms) in (1..).zip([10, 20, 40, 80, 160]) {
         // The next plan and the tick.
         server.clock.wait_for_sleepers(2).await;

@@ -128,7 +128,7 @@ impl Server {
         Self::run(opened.state, opened.options, gate)
     }
 
-    /// Starts without a disk.
+    /// Starts without a disk, at the level of a new cluster.
     pub fn start_volatile(change: impl FnOnce(&mut RuntimeOptions)) -> Self {
         let mut options = RuntimeOptions {
             planner: Arc::new(|_, _, _| Plan::default()),
@@ -136,7 +136,11 @@ impl Server {
             ..RuntimeOptions::default()
         };
         change(&mut options);
-        Self::run(State::default(), options, Gate::default())
+        let state = State {
+            feature_level: State::FEATURE_LEVEL,
+            ..State::default()
+        };
+        Self::run(state, options, Gate::default())
     }
 
     pub fn run(state: State, options: RuntimeOptions, gate: Gate) -> Self {
