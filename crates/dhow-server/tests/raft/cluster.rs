@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
+use dhow_server::log::ProposeError;
+use dhow_server::log::raft::{Member, MemberError, RaftLog, RaftOptions, RaftPeerAddrs, RaftTimings};
 use dhow_server::log::store::StoreOptions;
 
 use crate::network::Network;
@@ -14,8 +15,16 @@ use crate::node::{Node, dir_of};
 /// How long a cluster may take for anything before a test gives up; far more than it needs.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
+/// No silence is so long that anybody wants to lead, however slow the machine is.
+const CALM: RaftTimings = RaftTimings {
+    heartbeat_ms: 100,
+    election_min_ms: 3_600_000,
+    election_max_ms: 7_200_000,
+};
+
 pub struct Cluster {
     pub network: Network,
+    pub timings: RaftTimings,
     pub nodes: BTreeMap<u64, Node>,
     pub peers: BTreeMap<u64, RaftPeerAddrs>,
     pub dir: tempfile::TempDir,
@@ -49,8 +58,22 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         .unwrap_or_else(|_| panic!("it never came to this: {what}"));
 }
 
+/// Makes a new node a voter. One that is too slow to answer is asked again.
+async fn add(leader: &RaftLog, id: u64) {
+    loop {
+        match leader.add(id, addrs(id)).await {
+            Ok(()) => break,
+            Err(MemberError::Unreachable { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let is_it = |member: &Member| member.id == id && member.is_voter;
+    assert!(leader.members().iter().any(is_it), "it shows once it is told");
+}
+
 impl Cluster {
-    /// A cluster of nodes 1 to `count`, with a leader.
+    /// A cluster of nodes 1 to `count`, with a leader. On a machine that is slow enough another one is elected at any
+    /// time.
     pub async fn start(count: u64) -> Cluster {
         let mut cluster = Cluster::prepare(count);
         for id in 1..=count {
@@ -60,10 +83,33 @@ impl Cluster {
         cluster
     }
 
+    /// A cluster that node 1 leads until it hands over: nobody is ever elected by themselves.
+    pub async fn calm(count: u64) -> Cluster {
+        Cluster::calm_with(count, |options| options).await
+    }
+
+    /// The same with other options.
+    pub async fn calm_with(count: u64, change: impl Fn(RaftOptions) -> RaftOptions) -> Cluster {
+        let mut cluster = Cluster::prepare(count);
+        cluster.timings = CALM;
+        // An only voter waits for nobody, and adds the others.
+        let mut first = change(cluster.options(1));
+        first.peers.retain(|id, _| *id == 1);
+        cluster.open_with(first).await;
+        let leader = cluster.leader().await.log.clone();
+        for id in 2..=count {
+            let options = change(cluster.options(id));
+            cluster.open_with(options).await;
+            add(&leader, id).await;
+        }
+        cluster
+    }
+
     /// The same before any node is open.
     pub fn prepare(count: u64) -> Cluster {
         Cluster {
             network: Network::default(),
+            timings: RaftTimings::default(),
             nodes: BTreeMap::new(),
             peers: (1..=count).map(|id| (id, addrs(id))).collect(),
             dir: tempfile::tempdir().unwrap(),
@@ -76,6 +122,7 @@ impl Cluster {
         let transport = self.network.transport(id);
         RaftOptions {
             store: store_options(),
+            timings: self.timings,
             ..RaftOptions::new(id, peers, dir_of(self.dir.path(), id), transport)
         }
     }
@@ -132,7 +179,7 @@ impl Cluster {
         }
     }
 
-    /// Writes through whoever leads until it is acknowledged; a write of unknown outcome is not repeated.
+    /// Writes through whoever leads until it is acknowledged or found, once.
     pub async fn write(&self, command: &str) {
         self.write_but(0, command).await;
     }
@@ -140,13 +187,36 @@ impl Cluster {
     /// The same through anybody but one server, which may still believe that it leads.
     pub async fn write_but(&self, but: u64, command: &str) {
         loop {
-            match self.leader_but(but).await.write(command).await {
+            let leader = self.leader_but(but).await;
+            let term = leader.leadership().term;
+            match leader.write(command).await {
                 Ok(()) => return,
-                Err(dhow_server::log::ProposeError::Unknown) => {
-                    panic!("nobody knows what became of {command}")
+                Err(ProposeError::Unknown) => {
+                    if self.was_made(but, term, command).await {
+                        return;
+                    }
                 }
-                Err(_) => {}
+                Err(ProposeError::NotLeader { .. } | ProposeError::Full) => {}
+                Err(ProposeError::Store(error)) => panic!("{command}: {error}"),
             }
+        }
+    }
+
+    /// What became of a write of that term that nobody answered for: who leads in a later one has all that can ever
+    /// come of it.
+    async fn was_made(&self, but: u64, term: u64, command: &str) -> bool {
+        loop {
+            let leader = self.leader_but(but).await;
+            let is_later = leader.leadership().term > term;
+            if let Ok(all) = leader.read().await {
+                if all.iter().any(|made| made == command.as_bytes()) {
+                    return true;
+                }
+                if is_later {
+                    return false;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 

@@ -21,6 +21,8 @@ struct Inner {
     cuts: BTreeSet<(u64, u64)>,
     delay: Duration,
     messages: BTreeMap<Lane, u64>,
+    /// By sender.
+    lost: BTreeMap<u64, u64>,
 }
 
 impl Network {
@@ -71,8 +73,17 @@ impl Network {
             .unwrap_or(0)
     }
 
+    /// Questions of a node that nobody got.
+    pub fn lost(&self, from: u64) -> u64 {
+        self.inner.lock().unwrap().lost.get(&from).copied().unwrap_or(0)
+    }
+
     fn is_cut(&self, from: u64, to: u64) -> bool {
         self.inner.lock().unwrap().cuts.contains(&(from, to))
+    }
+
+    fn lose(&self, from: u64) {
+        *self.inner.lock().unwrap().lost.entry(from).or_default() += 1;
     }
 
     fn deliver(&self, to: u64, lane: Lane) -> Option<(Arc<dyn PeerHandler>, Duration)> {
@@ -104,6 +115,7 @@ impl PeerTransport for Transport {
                 Err(PeerError::TimedOut { node })
             };
             if network.is_cut(from, node) {
+                network.lose(from);
                 return lost().await;
             }
             let Some((handler, delay)) = network.deliver(node, lane) else {

@@ -14,7 +14,7 @@ use super::election::is_quorum;
 use super::limits::{ASK_TIMEOUT_MS, CAUGHT_UP_ENTRIES, MAX_MEMBERS, MAX_VOTERS, MEMBER_TIMEOUT_MS};
 use super::options::RaftPeerAddrs;
 use super::raft_log::RaftLog;
-use super::types::{Membership, StoredMembership, TypeConfig};
+use super::types::{Membership, RaftLogId, StoredMembership, TypeConfig};
 use super::wire::{Answer, Question};
 use crate::peers::Lane;
 
@@ -107,7 +107,7 @@ impl RaftLog {
         }
         self.must_be_new(id, addrs).await?;
         let added = ChangeMembers::AddNodes(BTreeMap::from([(id, addrs)]));
-        in_time(self.engine().raft.change_membership(added, true)).await
+        self.change(added, true).await
     }
 
     /// Lets a learner vote, once it has nearly all of the log.
@@ -125,7 +125,7 @@ impl RaftLog {
         }
         self.caught_up(id).await?;
         let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-        in_time(self.engine().raft.change_membership(promoted, true)).await?;
+        self.change(promoted, true).await?;
         warn_if_even(voters);
         Ok(())
     }
@@ -155,7 +155,30 @@ impl RaftLog {
                 ChangeMembers::RemoveVoters(BTreeSet::from([id]))
             }
         };
-        in_time(self.engine().raft.change_membership(change, false)).await
+        self.change(change, false).await
+    }
+
+    /// Has a change written. It shows in [`RaftLog::members`] when this returns: the library tells its caller before it
+    /// tells who looks.
+    async fn change(
+        &self,
+        change: ChangeMembers<u64, RaftPeerAddrs>,
+        keeps_removed: bool,
+    ) -> Result<(), MemberError> {
+        let raft = &self.engine().raft;
+        let at = in_time(raft.change_membership(change, keeps_removed)).await?;
+        let shows = move |metrics: &openraft::RaftMetrics<u64, RaftPeerAddrs>| {
+            metrics
+                .membership_config
+                .log_id()
+                .is_some_and(|shown| shown.index >= at.index)
+        };
+        let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
+        match raft.wait(Some(timeout)).metrics(shows, "the members show").await {
+            Ok(_) => Ok(()),
+            Err(openraft::metrics::WaitError::Timeout(..)) => Err(MemberError::OutcomeUnknown),
+            Err(openraft::metrics::WaitError::ShuttingDown) => Err(MemberError::Stopped),
+        }
     }
 
     async fn must_keep_quorum(&self, id: u64, rest: &BTreeSet<u64>, force: bool) -> Result<(), MemberError> {
@@ -259,13 +282,14 @@ fn warn_if_even(voters: usize) {
     }
 }
 
-async fn in_time(change: impl Future<Output = Written>) -> Result<(), MemberError> {
+/// The entry that made the change.
+async fn in_time(change: impl Future<Output = Written>) -> Result<RaftLogId, MemberError> {
     let timeout = Duration::from_millis(MEMBER_TIMEOUT_MS);
     let Ok(written) = tokio::time::timeout(timeout, change).await else {
         return Err(MemberError::OutcomeUnknown);
     };
     match written {
-        Ok(_) => Ok(()),
+        Ok(written) => Ok(written.log_id),
         Err(RaftError::Fatal(_)) => Err(MemberError::Stopped),
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => Err(MemberError::NotLeader {
             leader: forward.leader_id,

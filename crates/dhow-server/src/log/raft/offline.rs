@@ -139,8 +139,8 @@ impl OfflineRaft {
 }
 
 /// Makes a new raft directory for a node of a new cluster with these members, whose state is the one that `state`
-/// yields. Each member is begun so, from the same bytes and the same `log_term`; the next leader's term is above every
-/// member's `first_term`.
+/// yields. Each member is begun so, from the same bytes and the same `log_term`; the next leader's term is above the
+/// `first_term` of a majority.
 pub fn seed(
     dir: &Path,
     store: StoreOptions,
