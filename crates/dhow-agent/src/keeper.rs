@@ -4,6 +4,7 @@
 //! Runners and the session only send; nothing but the keeper writes the ledger.
 
 mod beat;
+mod clearing;
 mod confirmation;
 mod reporting;
 
@@ -159,8 +160,9 @@ impl Keeper {
                 }
             }
         };
-        for runner in self.runners.values() {
-            runner.task.abort();
+        match outcome {
+            Ok(()) => self.end_runners(&mut happenings).await,
+            Err(_) => self.abort_runners(),
         }
         self.rollouts.end();
         outcome

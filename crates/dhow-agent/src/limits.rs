@@ -72,6 +72,10 @@ pub const HINTS_MAX: u32 = 3;
 /// Between attempts to remove what could not be removed.
 pub const REMOVE_RETRY: Duration = Duration::from_secs(5);
 
+/// How long an agent that ends waits for what has ended to be removed: milliseconds each, and half of what a daemon
+/// gives its agent to end.
+pub const CLEAR_WITHIN: Duration = Duration::from_secs(5);
+
 /// Replicas whose last words are kept after they were removed, and how many lines of each: 64 × 100 lines of at
 /// most 1 KiB are 6 MiB.
 pub const LAST_WORDS_REPLICAS_MAX: usize = 64;

@@ -10,6 +10,7 @@
 //! | `FAKE_EXIT_CODE` / `FAKE_EXIT_SIGNAL`, `FAKE_EXIT_AFTER_MS` | ends so, this long after its start |
 //! | `FAKE_OOM` | that end is one for want of memory |
 //! | `FAKE_STOP_CODE`, `FAKE_STOP_DELAY_MS` | how and how long after a stop signal it ends; else by the signal, at once |
+//! | `FAKE_REMOVE_DELAY_MS` | removing it takes this long |
 //! | `FAKE_IGNORE_STOP` | only SIGKILL ends it |
 //! | `FAKE_HEALTHY_AFTER_MS`, `FAKE_UNHEALTHY_AFTER_MS` | ports and commands answer from, and until, then |
 //! | `FAKE_STDOUT`, `FAKE_STDERR` | lines that it writes at its start |

@@ -2,7 +2,7 @@
 
 use dhow_core::replica::{Exit, ReplicaState};
 use dhow_core::spec::{Check, HealthSpec, RType, TimeSpan};
-use dhow_core::state::Phase;
+use dhow_core::state::{Phase, State};
 use dhow_driver::fake::FakeHost;
 
 use super::plane::{Node, Plane, healthy, replicas, service};
@@ -37,6 +37,50 @@ async fn what_is_assigned_runs_and_what_is_not_is_gone() {
     while !host.names().is_empty() || !node.handle.names().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_ends_removes_what_the_control_plane_knows_to_be_over() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", service(2, &[("FAKE_REMOVE_DELAY_MS", "3000")]))]);
+    plane.until("healthy", |state| healthy(state) == 2).await;
+    plane.remove();
+    plane.until("removed", |state| state.deployments.is_empty()).await;
+    assert_eq!(
+        host.names().len(),
+        2,
+        "told when they have ended, not when they are removed"
+    );
+    node.end().await;
+    assert_eq!(host.names(), []);
+    // One that cannot be removed keeps nobody for ever.
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", service(1, &[("FAKE_REMOVE_DELAY_MS", "3600000")]))]);
+    plane.until("healthy", |state| healthy(state) == 1).await;
+    plane.remove();
+    plane.until("removed", |state| state.deployments.is_empty()).await;
+    node.end().await;
+    assert_eq!(host.names().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_ends_waits_for_nothing_that_runs() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start(&plane, &host, dir.path()).await;
+    let mut slow = service(1, &[("FAKE_STOP_DELAY_MS", "3000")]);
+    slow.stop.grace = TimeSpan::from_secs(600);
+    plane.deploy(&[("web", service(1, &[])), ("slow", slow)]);
+    plane.until("healthy", |state| healthy(state) == 2).await;
+    plane.deploy(&[("web", service(1, &[]))]);
+    let stops = |state: &State| {
+        replicas(state)
+            .iter()
+            .any(|replica| replica.machine.state == ReplicaState::Stopping)
+    };
+    plane.until("one is ending", stops).await;
+    node.end().await;
+    assert_eq!(host.names().len(), 2, "what ends goes on to");
 }
 
 #[tokio::test(start_paused = true)]

@@ -349,9 +349,10 @@ impl Session for Plane {
     }
 }
 
-/// An agent that runs; ended by [`Node::kill`], which leaves the host as it is.
+/// An agent that runs; ended by [`Node::kill`], which leaves the host as it is, or in order by [`Node::end`].
 pub struct Node {
     pub handle: AgentHandle,
+    cancel: CancellationToken,
     task: JoinHandle<Result<(), dhow_agent::AgentError>>,
 }
 
@@ -380,8 +381,15 @@ impl Node {
         });
         let agent = agent.await.unwrap();
         let handle = agent.handle();
-        let task = tokio::spawn(agent.run(CancellationToken::new()));
-        Self { handle, task }
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(agent.run(cancel.clone()));
+        Self { handle, cancel, task }
+    }
+
+    /// As a daemon that stops does.
+    pub async fn end(self) {
+        self.cancel.cancel();
+        self.task.await.unwrap().unwrap();
     }
 
     /// As `kill -9` does: no goodbye. Its runners end with it.

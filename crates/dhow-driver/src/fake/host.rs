@@ -316,6 +316,9 @@ impl Driver for FakeDriver {
 
     fn remove<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<()>> {
         Box::pin(async {
+            let delay = self.with(name, |replica| replica.script.remove_delay);
+            // One that is not there is removed at once.
+            tokio::time::sleep(delay.unwrap_or_default()).await;
             let mut state = self.host.lock();
             state.replicas.remove(name);
             state.logs.remove(name);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dhow_core::ids::DeploymentName;
-use dhow_core::spec::TimeSpan;
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_wire::api::ProgressOutcome;
 use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use super::deploy::{deploy_and_watch, read};
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
 use super::wait::{Watched, conclude, conclude_before_stop, print_endpoints};
-use crate::client::{Client, Request};
+use crate::client::{Client, ClientError, Request};
 use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
 use crate::output;
@@ -81,15 +81,7 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
         }
     };
     let server = server(args, &client).await?;
-    let known = client
-        .fetch(Request::get(&["deployments", spec.deployment.as_str()]))
-        .await;
-    let is_new = known.is_err_and(|error| error.is_not_found());
-    let keeps = args.detach || !is_new;
-    let outcome = bring_up(args, &client, &source, &spec, keeps).await;
-    if !keeps && (outcome.is_ok() || is_there(&client, &spec.deployment).await) {
-        take_down(&client, &spec.deployment).await;
-    }
+    let outcome = deploy_there(args, &client, &source, &spec).await;
     if let Server::Own { daemon, cancel } = server {
         cancel.cancel();
         daemon.finish().await?;
@@ -97,10 +89,31 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
     outcome
 }
 
-/// Whether the deployment was made, whatever went wrong afterwards.
-async fn is_there(client: &Client, deployment: &DeploymentName) -> bool {
+/// Deploys to the daemon that answers; what was not there before goes again at the end.
+async fn deploy_there(
+    args: &Args,
+    client: &Client,
+    source: &str,
+    spec: &DeploymentSpec,
+) -> anyhow::Result<Exit> {
+    let is_new = is_absent(client, &spec.deployment).await?;
+    let keeps = args.detach || !is_new;
+    let outcome = bring_up(args, client, source, spec, keeps).await;
+    // Where nobody can say whether it was made before something went wrong, it is taken down.
+    if !keeps && (outcome.is_ok() || !is_absent(client, &spec.deployment).await.unwrap_or(false)) {
+        take_down(client, &spec.deployment).await;
+    }
+    outcome
+}
+
+/// Whether the daemon says that there is no such deployment.
+async fn is_absent(client: &Client, deployment: &DeploymentName) -> Result<bool, ClientError> {
     let path = ["deployments", deployment.as_str()];
-    client.fetch(Request::get(&path)).await.is_ok()
+    match client.fetch(Request::get(&path)).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Finds a daemon, or starts one.
@@ -140,7 +153,7 @@ async fn bring_up(
     args: &Args,
     client: &Client,
     source: &str,
-    spec: &dhow_core::spec::DeploymentSpec,
+    spec: &DeploymentSpec,
     keeps: bool,
 ) -> anyhow::Result<Exit> {
     let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std()).await?;
