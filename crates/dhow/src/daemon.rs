@@ -18,6 +18,8 @@ mod session;
 mod single;
 pub mod static_mode;
 mod static_session;
+#[cfg(test)]
+mod tests;
 mod tier;
 pub mod worker;
 
@@ -159,7 +161,7 @@ impl Daemon {
         }
         self.agent_cancel.cancel();
         if !self.agent.is_finished() {
-            // Its task only waits for its ledger, which is written in milliseconds.
+            // Its task only waits for its ledger, and for what has ended to be removed.
             let _ = tokio::time::timeout(SHUTDOWN, &mut self.agent).await;
         }
         self.host.rest().await;

@@ -96,7 +96,12 @@ async fn lead(view: &RuntimeView) -> anyhow::Result<()> {
 }
 
 /// Tries what a start could not write, a full disk for one, until it is written.
-async fn write_later(config: DaemonConfig, input: InputSender, view: RuntimeView, cancel: CancellationToken) {
+pub(super) async fn write_later(
+    config: DaemonConfig,
+    input: InputSender,
+    view: RuntimeView,
+    cancel: CancellationToken,
+) {
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -110,7 +115,11 @@ async fn write_later(config: DaemonConfig, input: InputSender, view: RuntimeView
 }
 
 /// A new cluster gets its id; the node says what it is and has.
-async fn write_first(config: &DaemonConfig, input: &InputSender, view: &RuntimeView) -> anyhow::Result<()> {
+pub(super) async fn write_first(
+    config: &DaemonConfig,
+    input: &InputSender,
+    view: &RuntimeView,
+) -> anyhow::Result<()> {
     let state = view.state();
     if state.cluster_id.is_none() {
         let bootstrap = ClusterCommand::Bootstrap {

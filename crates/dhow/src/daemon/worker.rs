@@ -152,7 +152,7 @@ impl Worker<'_> {
         };
         end.cancel();
         if !agent.is_finished() {
-            // Its task only waits for its ledger, which is written in milliseconds.
+            // Its task only waits for its ledger, and for what has ended to be removed.
             let _ = tokio::time::timeout(SHUTDOWN, &mut agent).await;
         }
         if tokio::time::timeout(SHUTDOWN, api).await.is_err() {

@@ -270,6 +270,28 @@ shop/web-default-0  1     -         running  yes      0         -    0.12  64 Mi
 }
 
 #[test]
+fn a_node_where_services_fail_says_so() {
+    let fails = |services: &[&str], suspect: bool, line: &str| {
+        let mut failing = node(1);
+        failing["failures"] = json!({ "services": services, "suspect": suspect });
+        let script = vec![
+            Step::json("GET /api/v1/nodes/1", failing),
+            Step::json("GET /api/v1/replicas", json!([])),
+        ];
+        let daemon = Daemon::new(&format!("node-failing-{suspect}"), script);
+        let shown = daemon.run(&["node", "show", "1"]);
+        assert_eq!(shown.stdout.lines().last(), Some(line));
+        daemon.seen();
+    };
+    fails(&["shop/web"], false, "failing:   shop/web kept failing here");
+    fails(
+        &["shop/db", "shop/web", "sums/all"],
+        true,
+        "failing:   shop/db, shop/web, sums/all kept failing here; the node itself may be at fault",
+    );
+}
+
+#[test]
 fn ps_compares_the_cluster_with_its_nodes() {
     let (same, mut other) = (replica(0, "running"), replica(1, "running"));
     other["live"] = "exited".into();
