@@ -116,6 +116,8 @@ impl State {
     pub const WORKER_TOKENS_MAX: usize = 2 * Self::NODES_MAX;
     /// Sources of signed deployment files: one for each team of a large cluster.
     pub const SOURCES_MAX: usize = 64;
+    /// Sources whose last version is remembered, those that are followed no longer included: about 100 bytes each.
+    pub const SOURCES_REMEMBERED_MAX: usize = 1_024;
     /// Keys that one source believes: some people and programs, and as many again while they are replaced.
     pub const SOURCE_KEYS_MAX: usize = 16;
     /// Replaced CAs of workers that are still believed: one a week for the time that each is.

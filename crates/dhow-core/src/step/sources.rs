@@ -5,53 +5,77 @@ use std::sync::Arc;
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
 use crate::ids::DeploymentName;
-use crate::state::{ManifestVersion, Phase, Source, SourceSettings, State};
+use crate::state::{Deployment, ManifestVersion, Phase, Source, SourceSettings, State};
 
 /// Follows a directory. What was taken from a source of that name stays taken, so that other keys or another place
-/// bring no old set back.
+/// bring no old set back; what it had brought before it was removed, and nobody has changed since, is its own again.
 pub(super) fn set(state: &mut State, name: &Arc<str>, settings: &SourceSettings) -> Result<(), Refused> {
     super::needs_level(state, 2)?;
     if settings.keys.is_empty() || settings.keys.len() > State::SOURCE_KEYS_MAX {
         return Err(Refused::NotNow("a source has 1 to 16 keys that may sign for it"));
     }
-    if !state.sources.contains_key(name) && state.sources.len() >= State::SOURCES_MAX {
+    let known = state.sources.get(name);
+    let is_followed = known.is_some_and(|known| known.settings.is_some());
+    let followed = state.sources.values().filter(|source| source.settings.is_some());
+    if !is_followed && followed.count() >= State::SOURCES_MAX {
         return Err(Refused::NotNow(
             "the cluster has 64 sources, the most that it can have",
         ));
     }
-    let known = state.sources.get(name);
+    if known.is_none() && state.sources.len() >= State::SOURCES_REMEMBERED_MAX {
+        return Err(Refused::NotNow(
+            "the cluster remembers the versions of 1,024 sources, the most that it can: take a name that it has had",
+        ));
+    }
     let source = Source {
         settings: Some(settings.clone()),
         taken: known.and_then(|known| known.taken),
     };
     state.sources.insert(name.clone(), Arc::new(source));
+    own_deployments(state, name, true);
     Ok(())
 }
 
-/// Follows it no longer. Its deployments stay, as if they had been deployed by hand.
+/// Follows it no longer. Its deployments stay, as if they had been deployed by hand. The version that was taken last is
+/// remembered, so that no older set of it ever comes back.
 pub(super) fn remove(state: &mut State, name: &Arc<str>) -> Result<(), Refused> {
     super::needs_level(state, 2)?;
-    let is_added = state
-        .sources
-        .get(name)
-        .is_some_and(|source| source.settings.is_some());
-    if !is_added {
+    let known = state.sources.get(name);
+    let is_added = known.is_some_and(|source| source.settings.is_some());
+    // One that the servers' configuration does not have any more is let go of as well.
+    if !is_added && !owned(state, name).any(|known| known.from_manifests) {
         return Err(Missing::Source(name.clone()).into());
     }
-    state.sources.remove(name);
-    let own: Vec<DeploymentName> = state
-        .deployments
-        .values()
-        .filter(|known| known.source.as_ref() == Some(name))
-        .map(|known| known.name.clone())
-        .collect();
-    for name in own {
-        if let Some(known) = state.deployments.get_mut(&name) {
-            let known = Arc::make_mut(known);
-            (known.source, known.from_manifests) = (None, false);
+    match known.and_then(|source| source.taken) {
+        None => {
+            state.sources.remove(name);
+        }
+        taken => {
+            let settings = None;
+            state
+                .sources
+                .insert(name.clone(), Arc::new(Source { settings, taken }));
         }
     }
+    own_deployments(state, name, false);
     Ok(())
+}
+
+/// What a source has brought and nobody has changed since, whether it is followed or not.
+fn owned<'a>(state: &'a State, name: &'a Arc<str>) -> impl Iterator<Item = &'a Arc<Deployment>> {
+    let all = state.deployments.values();
+    all.filter(move |known| known.source.as_ref() == Some(name))
+}
+
+fn own_deployments(state: &mut State, name: &Arc<str>, is_followed: bool) {
+    let own: Vec<DeploymentName> = owned(state, name).map(|known| known.name.clone()).collect();
+    for name in own {
+        if let Some(known) = state.deployments.get_mut(&name)
+            && known.from_manifests != is_followed
+        {
+            Arc::make_mut(known).from_manifests = is_followed;
+        }
+    }
 }
 
 /// Deploys what a set has and removes what an earlier one of the same source brought and it lacks, all or nothing.
@@ -77,7 +101,7 @@ pub(super) fn apply_set(
             found: version.version,
         });
     }
-    check_set(state, source, specs)?;
+    check_set(state, source, version, specs)?;
     let author: Arc<str> = match source {
         None => format!("manifests {}", version.version).into(),
         Some(name) => format!("source {name} {}", version.version).into(),
@@ -101,7 +125,12 @@ pub(super) fn apply_set(
     Ok(Outcome::Done)
 }
 
-fn check_set(state: &State, source: Option<&Arc<str>>, specs: &[ManifestSpec]) -> Result<(), Refused> {
+fn check_set(
+    state: &State,
+    source: Option<&Arc<str>>,
+    version: &ManifestVersion,
+    specs: &[ManifestSpec],
+) -> Result<(), Refused> {
     for ManifestSpec(spec) in specs {
         check_spec(spec)?;
         let Some(known) = state.deployment(&spec.deployment) else {
@@ -110,14 +139,31 @@ fn check_set(state: &State, source: Option<&Arc<str>>, specs: &[ManifestSpec]) -
         if known.phase == Phase::Removing {
             return Err(Refused::Removing(spec.deployment.clone()));
         }
-        if let Some(other) = known.source.as_ref().filter(|other| Some(*other) != source) {
+        let Some(other) = known.source.as_ref().filter(|other| Some(*other) != source) else {
+            continue;
+        };
+        if known.from_manifests {
             return Err(Refused::BadSpec(format!(
                 "deployment `{}` comes from the source `{other}`",
                 spec.deployment
             )));
         }
+        check_brought_before(state, other, version)?;
     }
     Ok(())
+}
+
+/// What a source has brought that is followed no longer is free, but not to a set that is older than that source's: the
+/// same directory under another name brings nothing back either.
+fn check_brought_before(state: &State, other: &Arc<str>, version: &ManifestVersion) -> Result<(), Refused> {
+    let taken = state.sources.get(other).and_then(|source| source.taken);
+    match taken {
+        Some(known) if version.version <= known.version && *version != known => Err(Refused::OldManifests {
+            known: known.version,
+            found: version.version,
+        }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Deployments that this source brought and that the set lacks.

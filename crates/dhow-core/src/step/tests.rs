@@ -1,5 +1,6 @@
 //! What the log keeps for people: times that a restart does not move, and why a replica had to go.
 
+mod sources;
 mod who;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use super::step;
 use crate::amount::Amount;
 use crate::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, PlanCommand,
-    StopReason,
+    Refused, StopReason,
 };
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceName, Term};
 use crate::plan::{PlanCache, plan_next};
@@ -68,13 +69,17 @@ impl Cluster {
     }
 
     fn apply(&mut self, command: Command) {
+        self.try_apply(command).unwrap();
+    }
+
+    fn try_apply(&mut self, command: Command) -> Result<(), Refused> {
         let entry = Entry {
             time: ClusterTime(self.time),
             term: self.state.term,
             request: None,
             command,
         };
-        step(&mut self.state, &entry).unwrap();
+        step(&mut self.state, &entry).map(|_| ())
     }
 
     fn deploy(&mut self, image: &str, wall_unix_secs: i64) {

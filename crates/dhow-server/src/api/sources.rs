@@ -28,7 +28,7 @@ pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SourceStatu
 
 fn status(state: &ClusterState, sources: &ManifestSources, source: ManifestSource) -> SourceStatus {
     let own = state.deployments.values();
-    let own = own.filter(|known| known.source.as_ref() == Some(&source.name));
+    let own = own.filter(|known| known.from_manifests && known.source.as_ref() == Some(&source.name));
     SourceStatus {
         name: source.name.to_string(),
         dir: source.dir.display().to_string(),

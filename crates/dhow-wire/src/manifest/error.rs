@@ -39,10 +39,13 @@ pub enum ManifestError {
         behind_secs: u64,
         allowed_secs: u32,
     },
-    #[error("the set has version {found}, older than version {previous}, which is already in force")]
+    #[error(
+        "the set has version {found}, older than version {previous}, which was taken from this source already: sign \
+         it again, with a higher version"
+    )]
     Older { found: u64, previous: u64 },
     #[error(
-        "the set has version {version}, as the one in force, but other content: give every new set a higher \
+        "the set has version {version}, as the one that was taken, but other content: give every new set a higher \
          version"
     )]
     SameVersionOtherContent { version: u64 },

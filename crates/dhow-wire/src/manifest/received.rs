@@ -53,10 +53,7 @@ impl ReceivedSet {
     ) -> Result<Verdict, ManifestError> {
         self.check_sizes()?;
         self.check_signature(keys)?;
-        let index: ManifestIndex = serde_json::from_slice(&self.index).map_err(|error| {
-            let cause = IndexReadError(error.to_string());
-            ManifestError::MalformedIndex { cause }
-        })?;
+        let index = self.read_index()?;
         let next = ManifestVersion {
             version: index.version,
             created_unix_secs: index.created_unix_secs,
@@ -112,6 +109,20 @@ impl ReceivedSet {
         } else {
             Err(ManifestError::BadSignature)
         }
+    }
+
+    /// Proves that the files are still those of the index, whose signature was proved before.
+    pub fn check_unchanged(&self) -> Result<(), ManifestError> {
+        self.check_sizes()?;
+        let index = self.read_index()?;
+        self.check_files(&index)
+    }
+
+    fn read_index(&self) -> Result<ManifestIndex, ManifestError> {
+        serde_json::from_slice(&self.index).map_err(|error| {
+            let cause = IndexReadError(error.to_string());
+            ManifestError::MalformedIndex { cause }
+        })
     }
 
     /// The set holds the files of the index, all of them, nothing else, byte for byte.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dhow_wire::manifest::{
@@ -52,10 +53,44 @@ pub fn read_manifest_files(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>, Read
     read_set(dir, ReceivedSet::default()).map(|set| set.files)
 }
 
-/// Every other file below the directory, added to the set. What begins with a dot cannot stand in an index, so it
-/// belongs to the tools that brought the set and is passed over.
+/// Every other file below the directory, added to the set.
 pub(super) fn read_set(dir: &Path, mut set: ReceivedSet) -> Result<ReceivedSet, ReadSetError> {
     let mut total_bytes = 0;
+    walk(dir, &mut |name, path| {
+        let bytes = read_file(&path, FILE_BYTES_MAX)?;
+        total_bytes += bytes.len() as u64;
+        set.files.insert(name, bytes);
+        match set.files.len() > FILES_MAX || total_bytes > SET_BYTES_MAX {
+            true => Err(ReadSetError::TooLarge),
+            false => Ok(()),
+        }
+    })?;
+    Ok(set)
+}
+
+/// What changes where a file is written, comes or goes; nothing is read. For comparisons within one process alone.
+pub(super) fn stamp(dir: &Path) -> Result<u64, ReadSetError> {
+    let mut files = BTreeMap::new();
+    walk(dir, &mut |name, path| {
+        let found = std::fs::symlink_metadata(&path).map_err(cannot(&path))?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        let changed = (found.ctime(), found.ctime_nsec());
+        files.insert(name, (found.ino(), found.len(), modified, changed));
+        match files.len() > FILES_MAX {
+            true => Err(ReadSetError::TooLarge),
+            false => Ok(()),
+        }
+    })?;
+    let mut hasher = DefaultHasher::new();
+    files.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+type Visit<'a> = dyn FnMut(String, PathBuf) -> Result<(), ReadSetError> + 'a;
+
+/// Visits every file but the index and its signature. What begins with a dot cannot stand in an index, so it belongs to
+/// the tools that brought the set and is passed over.
+fn walk(dir: &Path, visit: &mut Visit<'_>) -> Result<(), ReadSetError> {
     let mut folders = vec![(dir.to_owned(), String::new(), 0)];
     while let Some((folder, prefix, depth)) = folders.pop() {
         for entry in std::fs::read_dir(&folder).map_err(cannot(&folder))? {
@@ -74,16 +109,11 @@ pub(super) fn read_set(dir: &Path, mut set: ReceivedSet) -> Result<ReceivedSet, 
                 }
                 folders.push((path, format!("{name}/"), depth + 1));
             } else if name != INDEX_NAME && name != SIGNATURE_NAME {
-                let bytes = read_file(&path, FILE_BYTES_MAX)?;
-                total_bytes += bytes.len() as u64;
-                set.files.insert(name, bytes);
-                if set.files.len() > FILES_MAX || total_bytes > SET_BYTES_MAX {
-                    return Err(ReadSetError::TooLarge);
-                }
+                visit(name, path)?;
             }
         }
     }
-    Ok(set)
+    Ok(())
 }
 
 /// Reads one byte more than the limit, so that what is too large is seen to be.

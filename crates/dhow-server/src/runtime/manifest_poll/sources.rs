@@ -12,7 +12,7 @@ use dhow_wire::SourceConfig;
 use dhow_wire::manifest::{FileHash, ManifestError, ManifestKey, ParseManifest, Verdict};
 use dhow_wire::parse_deployment_under;
 
-use super::dir::{ReadSetError, read_index, read_set};
+use super::dir::{ReadSetError, read_index, read_set, stamp};
 use crate::runtime::limits::MANIFEST_POLL_MS;
 
 /// How far the clocks of this host and of the one that signs may differ.
@@ -74,8 +74,16 @@ pub struct ManifestSources {
     pub poll_ms: u64,
     /// What files may ask for: a signature is no way around it.
     policy: Option<Arc<FilePolicy>>,
-    /// What was wrong at the last look, by name.
-    problems: Mutex<BTreeMap<Arc<str>, String>>,
+    /// What the last look at each found, by name.
+    found: Mutex<BTreeMap<Arc<str>, Found>>,
+}
+
+/// What a look at a source has found.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    problem: Option<String>,
+    /// The stamp of the files when they were last proved to be those of the index in force.
+    sound: Option<([u8; 32], u64)>,
 }
 
 impl Default for ManifestSources {
@@ -96,7 +104,7 @@ impl ManifestSources {
             configured: configured.collect(),
             poll_ms: MANIFEST_POLL_MS,
             policy,
-            problems: Mutex::default(),
+            found: Mutex::default(),
         }
     }
 
@@ -123,12 +131,12 @@ impl ManifestSources {
 
     /// Why the last look at a source brought nothing.
     pub fn problem(&self, name: &str) -> Option<String> {
-        self.problems().get(name).cloned()
+        self.found().get(name)?.problem.clone()
     }
 
-    fn problems(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, String>> {
+    fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, Found>> {
         // One entry is written at a time, so a holder that panicked left a map that can be read.
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and proves what a source has now.
@@ -140,21 +148,55 @@ impl ManifestSources {
     ) -> Result<Verdict, SourceError> {
         let (name, taken) = (source.name.clone(), source.taken(state));
         let policy = self.policy.clone();
+        let sound = self.found().get(&name).and_then(|found| found.sound);
         let looked = tokio::task::spawn_blocking(move || {
             let rules = |spec: &DeploymentSpec| policy.as_ref().map(|policy| policy.check(spec));
             let parse = |path: &str, text: &str| parse(path, text, &|spec| rules(spec).unwrap_or_default());
-            look(&source, taken.as_ref(), now_unix_secs, &parse)
+            match look(&source, taken.as_ref(), now_unix_secs, &parse)? {
+                Verdict::Newer(set) => Ok((Verdict::Newer(set), None)),
+                Verdict::Unchanged => {
+                    let sound = look_at_files(&source, taken.as_ref(), sound)?;
+                    Ok((Verdict::Unchanged, sound))
+                }
+            }
         });
         let looked = looked.await.unwrap_or(Err(SourceError::CutOff));
-        match &looked {
-            Ok(_) => self.problems().remove(&name),
-            Err(error) => self.problems().insert(name, error.reason()),
-        };
-        looked
+        let problem = looked.as_ref().err().map(SourceError::reason);
+        let sound = looked.as_ref().ok().and_then(|(_, sound)| *sound);
+        self.found().insert(name, Found { problem, sound });
+        looked.map(|(verdict, _)| verdict)
     }
 }
 
-/// A set whose index is the one in force is not read any further.
+/// Whether the files beside the index in force are still those that it names. They are read where anything was changed
+/// since they were last proved; what was taken stays in force whatever is found.
+fn look_at_files(
+    source: &ManifestSource,
+    in_force: Option<&ManifestVersion>,
+    sound: Option<([u8; 32], u64)>,
+) -> Result<Option<([u8; 32], u64)>, SourceError> {
+    let dir = || source.dir.clone();
+    let unreadable = |cause| SourceError::Unreadable { dir: dir(), cause };
+    let Some(in_force) = in_force else {
+        return Ok(None);
+    };
+    // Taken before they are read: what is changed in between is read again at the next look.
+    let now = (in_force.index_hash, stamp(&source.dir).map_err(unreadable)?);
+    if sound == Some(now) {
+        return Ok(sound);
+    }
+    let set = read_index(&source.dir).map_err(unreadable)?;
+    if *FileHash::of(&set.index).as_bytes() != in_force.index_hash {
+        // Replaced in between: the next look is at the new one.
+        return Ok(None);
+    }
+    let set = read_set(&source.dir, set).map_err(unreadable)?;
+    let refused = |cause| SourceError::Refused { dir: dir(), cause };
+    set.check_unchanged().map_err(refused)?;
+    Ok(Some(now))
+}
+
+/// A set whose index is the one in force is not read any further here.
 fn look(
     source: &ManifestSource,
     in_force: Option<&ManifestVersion>,

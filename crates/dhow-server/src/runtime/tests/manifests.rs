@@ -257,3 +257,31 @@ async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
     followed.server.wait_for(is_two).await;
     assert!(followed.server.stop().await.is_clean());
 }
+
+/// What was signed is in force still, but what lies there is something else.
+#[tokio::test]
+async fn files_that_are_changed_under_the_version_in_force_are_told() {
+    let good = set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]);
+    let followed = Followed::start(&good);
+    followed.poll().await;
+    followed.server.wait_for(|state| taken(state).is_some()).await;
+    followed.poll().await;
+    let hash = followed.server.state().hash();
+    assert_eq!(followed.alarms().await, [""; 0]);
+
+    std::fs::write(followed.dir.path().join("shop.yaml"), shop_yaml(9)).unwrap();
+    followed.poll().await;
+    followed.poll().await;
+    put(followed.dir.path(), &good);
+    followed.poll().await;
+    std::fs::write(followed.dir.path().join("more.yaml"), shop_yaml(1)).unwrap();
+    followed.poll().await;
+    let alarms = followed.alarms().await;
+    let told = ["other content than the index says", "not in the index"];
+    assert_eq!(alarms.len(), told.len(), "{alarms:#?}");
+    for (alarm, told) in alarms.iter().zip(told) {
+        assert!(alarm.contains(told), "{alarm} does not say {told:?}");
+    }
+    assert_eq!(followed.server.state().hash(), hash, "nothing is changed by it");
+    assert!(followed.server.stop().await.is_clean());
+}

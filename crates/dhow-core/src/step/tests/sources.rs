@@ -1,0 +1,115 @@
+//! An old set of signed files never comes back: not when its source is removed and added again, nor under another name.
+
+use super::*;
+use crate::command::ManifestSpec;
+use crate::state::{ManifestVersion, SourceSettings};
+
+fn add(cluster: &mut Cluster, name: &str) {
+    let settings = SourceSettings {
+        dir: "/srv".into(),
+        keys: Arc::new([[1; 32]]),
+    };
+    let name = name.into();
+    cluster.apply(Command::Cluster(ClusterCommand::SetSource { name, settings }));
+}
+
+fn remove(cluster: &mut Cluster, name: &str) -> Result<(), Refused> {
+    let name = name.into();
+    cluster.try_apply(Command::Cluster(ClusterCommand::RemoveSource { name }))
+}
+
+/// A set of this version, whose one file says so.
+fn bring(cluster: &mut Cluster, source: &str, version: u64) -> Result<(), Refused> {
+    let spec = serde_json::json!({
+        "version": "v1", "deployment": "shop", "services": { "web": { "image": format!("web:{version}") } },
+    });
+    cluster.try_apply(Command::Deployment(DeploymentCommand::ApplyManifests {
+        version: ManifestVersion {
+            version,
+            created_unix_secs: 0,
+            index_hash: [version as u8; 32],
+        },
+        specs: vec![ManifestSpec(Arc::new(serde_json::from_value(spec).unwrap()))],
+        wall_unix_secs: 0,
+        source: Some(source.into()),
+    }))
+}
+
+fn owner(cluster: &Cluster) -> Option<&str> {
+    let shop = cluster.state.deployments.values().next().unwrap();
+    shop.source.as_deref().filter(|_| shop.from_manifests)
+}
+
+fn is_old(brought: Result<(), Refused>) -> bool {
+    matches!(brought, Err(Refused::OldManifests { .. }))
+}
+
+#[test]
+fn a_source_that_is_removed_leaves_its_version() {
+    let mut cluster = Cluster::new(2);
+    add(&mut cluster, "a");
+    bring(&mut cluster, "a", 7).unwrap();
+    remove(&mut cluster, "a").unwrap();
+    assert_eq!(owner(&cluster), None);
+    assert!(remove(&mut cluster, "a").is_err(), "it is not followed any more");
+    add(&mut cluster, "a");
+    assert_eq!(owner(&cluster), Some("a"), "nobody has changed what it brought");
+    assert!(is_old(bring(&mut cluster, "a", 6)));
+    bring(&mut cluster, "a", 8).unwrap();
+}
+
+#[test]
+fn another_name_brings_nothing_old_back() {
+    let mut cluster = Cluster::new(2);
+    add(&mut cluster, "a");
+    bring(&mut cluster, "a", 7).unwrap();
+    add(&mut cluster, "b");
+    assert!(matches!(bring(&mut cluster, "b", 9), Err(Refused::BadSpec(_))));
+    remove(&mut cluster, "a").unwrap();
+    assert!(is_old(bring(&mut cluster, "b", 6)));
+    // The same set, followed under another name.
+    bring(&mut cluster, "b", 7).unwrap();
+    assert_eq!(owner(&cluster), Some("b"));
+    add(&mut cluster, "a");
+    assert_eq!(owner(&cluster), Some("b"), "what is another's stays so");
+}
+
+#[test]
+fn what_is_deployed_by_hand_is_the_hands() {
+    let mut cluster = Cluster::new(2);
+    add(&mut cluster, "a");
+    bring(&mut cluster, "a", 7).unwrap();
+    remove(&mut cluster, "a").unwrap();
+    cluster.deploy("web:hand", 0);
+    add(&mut cluster, "a");
+    assert_eq!(owner(&cluster), None);
+}
+
+#[test]
+fn a_source_of_the_configuration_can_be_let_go_of() {
+    let mut cluster = Cluster::new(2);
+    bring(&mut cluster, "a", 7).unwrap();
+    remove(&mut cluster, "a").unwrap();
+    assert_eq!(owner(&cluster), None);
+    assert!(is_old(bring(&mut cluster, "a", 6)));
+}
+
+#[test]
+fn names_are_not_remembered_without_end() {
+    let mut cluster = Cluster::new(2);
+    bring(&mut cluster, "s", 1).unwrap();
+    remove(&mut cluster, "s").unwrap();
+    let remembered = cluster.state.sources.get("s").cloned().unwrap();
+    for number in 1..State::SOURCES_REMEMBERED_MAX {
+        let name = format!("s{number}");
+        cluster.state.sources.insert(name.into(), Arc::clone(&remembered));
+    }
+    let settings = SourceSettings {
+        dir: "/srv".into(),
+        keys: Arc::new([[1; 32]]),
+    };
+    let name = "new".into();
+    let refused = cluster.try_apply(Command::Cluster(ClusterCommand::SetSource { name, settings }));
+    assert!(matches!(refused, Err(Refused::NotNow(_))));
+    add(&mut cluster, "s3");
+}
