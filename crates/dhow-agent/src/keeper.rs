@@ -121,7 +121,7 @@ impl Keeper {
             self.told
                 .settled
                 .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
-            self.reporting.go_on(ledger, self.rollouts.current());
+            self.reporting.go_on(ledger, self.rollouts.known());
             self.poll
                 .go_on(self.reporting.is_known() && self.confirmation.may_listen());
             tokio::select! {

@@ -34,11 +34,6 @@ impl Rollouts {
         self.lock().iter().rev().cloned().collect()
     }
 
-    /// The one that the node works on.
-    pub fn current(&self) -> Option<RolloutId> {
-        self.lock().back().cloned()
-    }
-
     /// Begins to prepare, unless it does already: what is still open then is handed again.
     pub fn prepare(&mut self, open: Vec<OpenRollout>) {
         let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());

@@ -69,8 +69,8 @@ pub struct Pace {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The rollout that the node works on, where it knows one.
-    pub rollout: Option<RolloutId>,
+    /// The rollouts that the node works on or has prepared for, the newest first.
+    pub rollouts: Vec<RolloutId>,
     pub incarnation: u64,
     pub body: ReportBody,
 }
@@ -104,10 +104,16 @@ pub struct OpenRollout {
     pub specs: Vec<Arc<ServiceSpec>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ReportAnswer {
     /// Everything up to here is durable: the ledger may forget it.
-    Durable { seq: u64, inventory_wanted: bool },
+    Durable {
+        seq: u64,
+        inventory_wanted: bool,
+        /// Rollouts that are open for the node and that it did not name: the first report of a session brings them, long
+        /// before a heartbeat is due.
+        open: Vec<OpenRollout>,
+    },
     /// It has everything up to here and misses what follows.
     ReplayFrom { seq: u64 },
     /// It knows another life of this node, or none: it wants to hear everything.

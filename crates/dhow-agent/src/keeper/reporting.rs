@@ -99,7 +99,7 @@ impl Reporting {
     }
 
     /// Begins the next report, where there is something to tell and none is under way.
-    pub fn go_on(&mut self, ledger: &Ledger, rollout: Option<RolloutId>) {
+    pub fn go_on(&mut self, ledger: &Ledger, rollouts: Vec<RolloutId>) {
         if self.report.is_some() || self.is_gathering(ledger) {
             return;
         }
@@ -108,7 +108,7 @@ impl Reporting {
         let gap = self.session.report_gap();
         self.not_before = (!gap.is_zero()).then(|| Instant::now() + gap);
         let report = Report {
-            rollout,
+            rollouts,
             incarnation: ledger.incarnation(),
             body,
         };
@@ -186,7 +186,7 @@ impl Reporting {
         match answer {
             Answer::Report(answer) => {
                 self.report = None;
-                (self.take_report(answer, ledger), Vec::new())
+                self.take_report(answer, ledger)
             }
             Answer::Waited => (None, Vec::new()),
             Answer::Beat(answer) => {
@@ -221,12 +221,16 @@ impl Reporting {
         );
     }
 
-    fn take_report(&mut self, answer: Result<ReportAnswer, SessionError>, ledger: &Ledger) -> Option<Record> {
+    fn take_report(
+        &mut self,
+        answer: Result<ReportAnswer, SessionError>,
+        ledger: &Ledger,
+    ) -> (Option<Record>, Vec<OpenRollout>) {
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 self.patience.failed("a report was not taken", &error);
-                return None;
+                return (None, Vec::new());
             }
         };
         self.patience = Patience::default();
@@ -234,6 +238,7 @@ impl Reporting {
             ReportAnswer::Durable {
                 seq,
                 inventory_wanted,
+                open,
             } => {
                 self.known |= !inventory_wanted;
                 self.told_all |= self.is_inventory && !inventory_wanted;
@@ -241,15 +246,15 @@ impl Reporting {
                     true => Next::Inventory,
                     false => Next::Events { after: seq },
                 };
-                Some(Record::Durable { seq })
+                (Some(Record::Durable { seq }), open)
             }
             ReportAnswer::ReplayFrom { seq } => {
                 self.next = replay_from(seq, ledger);
-                None
+                (None, Vec::new())
             }
             ReportAnswer::InventoryWanted => {
                 self.next = Next::Inventory;
-                None
+                (None, Vec::new())
             }
         }
     }

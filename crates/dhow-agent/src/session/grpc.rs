@@ -169,12 +169,14 @@ impl GrpcSession {
 
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
         let body = to_body(&report.body).map_err(|error| SessionError::Refused(error.to_string()))?;
-        let rollouts: Vec<RolloutId> = report.rollout.into_iter().collect();
-        let ack = self.send(Some(report.incarnation), &rollouts, body).await?;
+        let ack = self
+            .send(Some(report.incarnation), &report.rollouts, body)
+            .await?;
         match (ack.durable_seq, ack.replay_from, ack.inventory_wanted) {
             (Some(seq), _, inventory_wanted) => Ok(ReportAnswer::Durable {
                 seq,
                 inventory_wanted,
+                open: ack.bootstrap.into_iter().filter_map(open_of).collect(),
             }),
             (None, Some(seq), _) => Ok(ReportAnswer::ReplayFrom { seq }),
             (None, None, true) => Ok(ReportAnswer::InventoryWanted),

@@ -104,3 +104,17 @@ async fn an_open_rollout_is_prepared_for_before_its_turn_and_named_from_then_on(
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(plane.told().last(), Some(&Some("other@7".parse().unwrap())));
 }
+
+/// A heartbeat may be minutes away in a large cluster.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_hears_of_open_rollouts_with_its_first_report() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    plane.open(vec![OpenRollout {
+        id: "shop@2".parse().unwrap(),
+        specs: vec![Arc::new(service(1, &[]))],
+    }]);
+    plane.refuse_heartbeats();
+    let _node = Node::start(&plane, &host, dir.path()).await;
+    plane.until("it prepares", |_| host.prepares() == 1).await;
+    assert_eq!(host.starts(), 0, "nothing was assigned");
+}

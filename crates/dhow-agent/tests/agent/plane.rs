@@ -42,6 +42,7 @@ struct Inner {
     state: State,
     cache: PlanCache,
     reachable: bool,
+    hears_heartbeats: bool,
     inventories: u32,
     /// How often the node has asked what to run.
     asked: u32,
@@ -64,6 +65,7 @@ impl Plane {
                 state: State::default(),
                 cache: PlanCache::default(),
                 reachable: true,
+                hears_heartbeats: true,
                 inventories: 0,
                 asked: 0,
                 term: Term(term),
@@ -124,6 +126,11 @@ impl Plane {
 
     pub fn set_reachable(&self, reachable: bool) {
         self.inner.lock().unwrap().reachable = reachable;
+    }
+
+    /// From now on heartbeats are not answered.
+    pub fn refuse_heartbeats(&self) {
+        self.inner.lock().unwrap().hears_heartbeats = false;
     }
 
     pub fn inventories(&self) -> u32 {
@@ -209,6 +216,12 @@ impl Plane {
         }
     }
 
+    /// What is open and not among these.
+    fn unnamed(&self, named: &[RolloutId]) -> Vec<OpenRollout> {
+        let open = self.inner.lock().unwrap().open.clone().into_iter();
+        open.filter(|open| !named.contains(&open.id)).collect()
+    }
+
     fn check_reachable(&self) -> Result<(), SessionError> {
         match self.inner.lock().unwrap().reachable {
             true => Ok(()),
@@ -250,10 +263,10 @@ impl Session for Plane {
     fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
         Box::pin(async move {
             self.check_reachable()?;
-            let incarnation = report.incarnation;
+            let (incarnation, named) = (report.incarnation, report.rollouts.clone());
             let command = {
                 let mut inner = self.inner.lock().unwrap();
-                inner.told.push(report.rollout);
+                inner.told.push(report.rollouts.first().cloned());
                 match report.body {
                     ReportBody::Events { first_seq, events } => AgentCommand::Report {
                         node: NODE,
@@ -293,6 +306,7 @@ impl Session for Plane {
                     Ok(ReportAnswer::Durable {
                         seq: durable_seq,
                         inventory_wanted: false,
+                        open: self.unnamed(&named),
                     })
                 }
                 Ok(other) => panic!("{other:?}"),
@@ -324,15 +338,15 @@ impl Session for Plane {
             let state = self.state();
             let differs = beat.digest != mirror::digest(&state, NODE);
             let mut inner = self.inner.lock().unwrap();
+            if !inner.hears_heartbeats {
+                return Err(SessionError::Unavailable("deaf".into()));
+            }
             inner.named = beat.rollouts.clone();
-            let open = inner.open.iter();
+            drop(inner);
             Ok(BeatAnswer {
                 inventory_wanted: false,
                 replay_from: differs.then(|| state.node(NODE).unwrap().session.seq),
-                open: open
-                    .filter(|open| !beat.rollouts.contains(&open.id))
-                    .cloned()
-                    .collect(),
+                open: self.unnamed(&beat.rollouts),
             })
         })
     }

@@ -23,7 +23,7 @@ const DIGEST_CHARS_MAX: usize = 128;
 const ROLLOUTS_MAX: usize = BOOTSTRAP_MAX;
 
 /// The specs in one answer: a few of the largest. The rest is handed once these are named.
-const SPECS_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const SPECS_BYTES_MAX: usize = 1024 * 1024;
 
 impl Inner {
     pub(super) async fn take_status(
@@ -59,9 +59,18 @@ impl Inner {
             }
             (Body::Events(_) | Body::Inventory(_), Some(told)) => {
                 let incarnation = report.incarnation.unwrap_or_default();
-                let rollout = rollouts.into_iter().next();
-                self.take_report(&state, node, rollout, incarnation, (told, bytes), ack)
-                    .await
+                let rollout = rollouts.first().cloned();
+                let ack = self
+                    .take_report(&state, node, rollout, incarnation, (told, bytes), ack)
+                    .await?;
+                let open = match ack.durable_seq {
+                    Some(_) => OpenRollout::open(&self.options.view.state(), node, &rollouts),
+                    None => Vec::new(),
+                };
+                Ok(StatusAck {
+                    bootstrap: fitting(open.into_iter().map(open_on_wire)),
+                    ..ack
+                })
             }
             (Body::Events(_) | Body::Inventory(_), None) => {
                 Err(Refusal::Malformed("the report says nothing".into()))
@@ -246,7 +255,7 @@ pub(super) fn short_message(message: Arc<str>) -> Arc<str> {
 }
 
 /// The rollouts that a node names; what is none says nothing.
-fn named_rollouts(told: &[String]) -> Vec<RolloutId> {
+pub(super) fn named_rollouts(told: &[String]) -> Vec<RolloutId> {
     let named = told.iter().take(ROLLOUTS_MAX);
     named.filter_map(|text| text.parse().ok()).collect()
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use dhow_core::ids::{Generation, NodeId};
 use dhow_core::mirror::RolloutId;
 use dhow_core::spec::ServiceSpec;
-use dhow_core::state::State;
+use dhow_core::state::{Phase, State};
 use dhow_wire::BootstrapRollout;
-use dhow_wire::names::service_key;
+use dhow_wire::names::{deployment_on_wire, service_key};
 use tokio::sync::oneshot;
 
 use super::inbox::InputSender;
 use super::input::{HeartbeatReply, ReducerInput};
+use super::limits::BOOTSTRAP_MAX;
 use crate::clock::Clock;
 
 /// How long a heartbeat's answer may take. A worker's report has a time-out of several seconds; after this the node
@@ -44,13 +45,53 @@ impl OpenRollout {
         let names: Vec<String> = named.iter().map(RolloutId::to_string).collect();
         let unnamed = reply.bootstrap_rollouts.iter();
         let unnamed = unnamed.filter(|rollout| !names.contains(&rollout.rollout_id));
-        unnamed
-            .map(|rollout| Self {
-                specs: specs_of(state, rollout),
-                rollout: rollout.clone(),
-            })
-            .collect()
+        unnamed.map(|rollout| Self::of(state, rollout.clone())).collect()
     }
+
+    /// All that are open for a node and that it does not name: handed with the answer to whatever it reports, so that one
+    /// that has just come does not wait for its first heartbeat.
+    pub fn open(state: &State, host: NodeId, named: &[RolloutId]) -> Vec<Self> {
+        let unnamed = open_rollouts(state, host, &|id| named.contains(id)).into_iter();
+        unnamed.map(|rollout| Self::of(state, rollout)).collect()
+    }
+
+    fn of(state: &State, rollout: BootstrapRollout) -> Self {
+        Self {
+            specs: specs_of(state, &rollout),
+            rollout,
+        }
+    }
+}
+
+/// The rollouts that are under way and have replicas assigned to the node, but for those that it names.
+pub(super) fn open_rollouts(
+    state: &State,
+    host: NodeId,
+    is_named: &dyn Fn(&RolloutId) -> bool,
+) -> Vec<BootstrapRollout> {
+    let Some(node) = state.node(host) else {
+        return Vec::new();
+    };
+    let open = node.assignments.services().filter_map(|(id, _)| {
+        let service = state.service(id)?;
+        let deployment = state.deployment(&service.key.deployment)?;
+        let is_open = match deployment.phase {
+            Phase::Deploying | Phase::Reverting | Phase::Failed => true,
+            Phase::Stable | Phase::Reverted | Phase::Removing => false,
+        };
+        let id = RolloutId {
+            deployment: deployment.name.clone(),
+            revision: deployment.revision,
+        };
+        (is_open && !is_named(&id)).then(|| BootstrapRollout {
+            rollout_id: id.to_string(),
+            service: service.key.service.to_string(),
+            deployment: deployment_on_wire(&deployment.name),
+            generation: Some(service.target.0),
+            specs: Vec::new(),
+        })
+    });
+    open.take(BOOTSTRAP_MAX).collect()
 }
 
 fn specs_of(state: &State, rollout: &BootstrapRollout) -> Vec<Arc<ServiceSpec>> {

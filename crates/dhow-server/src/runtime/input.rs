@@ -46,7 +46,7 @@ pub enum ReducerInput {
 }
 
 /// What a heartbeat is answered with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeartbeatReply {
     /// What the node says it runs differs from the mirror, which has its events up to this number: it sends them
     /// again from this one on, this one included. Where that does not help it sends an inventory.

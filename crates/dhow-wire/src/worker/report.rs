@@ -1,8 +1,10 @@
 //! What a worker says of itself, and the answer that renews its lease.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
+use dhow_core::spec::ServiceSpec;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -27,6 +29,9 @@ pub struct WorkerStatusReport {
     /// The newest assignment revision that the worker has applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
+    /// The open rollouts that the worker has prepared for: they are not handed to it again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rollouts: Vec<String>,
 }
 
 /// One replica as its worker sees it.
@@ -56,6 +61,11 @@ pub struct WorkerContainerStatus {
     pub image: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Thousandths of a core that it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_used_milli: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
 }
 
 impl WorkerContainerStatus {
@@ -100,7 +110,7 @@ fn finite<S: Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// The answer to a report.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerStatusAck {
     /// The worker reports again within this time.
     pub next_ttl_secs: u32,
@@ -110,13 +120,13 @@ pub struct WorkerStatusAck {
     /// The servers' picture differs: send the ledger again from this entry on, this one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_from: Option<u64>,
-    /// Rollouts that are open for this worker, which seems to have lost its memory of them.
+    /// Rollouts that are open for this worker and that it did not name: it pulls their images before its turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bootstrap: Vec<BootstrapRollout>,
 }
 
 /// An open rollout, handed to a worker that does not name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BootstrapRollout {
     pub rollout_id: String,
     pub service: String,
@@ -124,4 +134,8 @@ pub struct BootstrapRollout {
     pub deployment: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
+    /// What the roles of the service will run, each one once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub specs: Vec<Arc<ServiceSpec>>,
 }

@@ -267,13 +267,15 @@ fn status_reports() {
         exit_code: Some(-9),
         image: Some("nginx".into()),
         message: Some("ok".into()),
+        cpu_used_milli: Some(250),
+        memory_used_bytes: Some(4096),
         ..status.clone()
     };
     check_golden(
         &full,
         &old.replace(
             '}',
-            r#","overlay_ip":"10.1.0.7","deployment":"shop","generation":4,"healthy":false,"restarts":1,"pid":99,"exit_code":-9,"image":"nginx","message":"ok"}"#,
+            r#","overlay_ip":"10.1.0.7","deployment":"shop","generation":4,"healthy":false,"restarts":1,"pid":99,"exit_code":-9,"image":"nginx","message":"ok","cpu_used_milli":250,"memory_used_bytes":4096}"#,
         ),
     );
     assert_eq!(
@@ -328,6 +330,7 @@ fn acks() {
             service: "web".into(),
             deployment: Some("shop".into()),
             generation: Some(2),
+            specs: Vec::new(),
         }],
         ..ack
     };
@@ -335,6 +338,9 @@ fn acks() {
         &full,
         r#"{"next_ttl_secs":20,"durable_seq":5,"replay_from":3,"bootstrap":[{"rollout_id":"r-1","service":"web","deployment":"shop","generation":2}]}"#,
     );
+    let mut with_specs = full;
+    with_specs.bootstrap[0].specs = vec![Arc::new(ServiceSpec::default())];
+    check_round_trip(&with_specs);
 }
 
 fn some_profile() -> impl Strategy<Value = WorkerProfile> {
@@ -422,12 +428,13 @@ fn some_status() -> impl Strategy<Value = WorkerContainerStatus> {
         any::<Option<i32>>(),
         any::<Option<String>>(),
         any::<Option<String>>(),
+        any::<(Option<u64>, Option<u64>)>(),
     );
     (names, facts, ends).prop_map(
         |(
             (service, role, replica, state, deployment),
             (overlay_ip, generation, healthy, restarts),
-            (pid, exit_code, image, message),
+            (pid, exit_code, image, message, (cpu_used_milli, memory_used_bytes)),
         )| WorkerContainerStatus {
             service,
             role,
@@ -442,6 +449,8 @@ fn some_status() -> impl Strategy<Value = WorkerContainerStatus> {
             exit_code,
             image,
             message,
+            cpu_used_milli,
+            memory_used_bytes,
         },
     )
 }
@@ -501,10 +510,10 @@ proptest! {
         let cpu_used = f64::from(cpu_thousandths) / 1_000.0;
         let resources = WorkerResourceUsage { cpu_used, memory_used_bytes, gpu_used };
         check_round_trip(&WorkerStatusReport {
-            node_id, ts_ns, containers, resources, incarnation, seq, revision,
+            node_id, ts_ns, containers, resources, incarnation, seq, revision, rollouts: vec!["shop@2".into()],
         });
         let rollout = BootstrapRollout {
-            rollout_id: "r".into(), service: "s".into(), deployment: None, generation,
+            rollout_id: "r".into(), service: "s".into(), deployment: None, generation, specs: Vec::new(),
         };
         check_round_trip(&WorkerStatusAck { next_ttl_secs, durable_seq, replay_from, bootstrap: vec![rollout] });
     }

@@ -38,14 +38,15 @@ impl LocalSession {
     }
 
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
-        match self
+        let rollout = report.rollouts.first().cloned();
+        let taken = self
             .input
-            .report(self.node, report.rollout, report.incarnation, report.body)
-            .await
-        {
+            .report(self.node, rollout, report.incarnation, report.body);
+        match taken.await {
             Ok(ack) => Ok(ReportAnswer::Durable {
                 seq: ack.durable_seq,
                 inventory_wanted: ack.inventory_wanted,
+                open: as_open(Unnamed::open(&self.view.state(), self.node, &report.rollouts)),
             }),
             Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
                 Ok(ReportAnswer::ReplayFrom { seq: replay_from })
@@ -83,16 +84,10 @@ impl Session for LocalSession {
             let named = beat.rollouts.first().cloned();
             let reply = self.heartbeats.beat(self.node, named, Some(beat.digest)).await;
             let open = Unnamed::unnamed(&reply, &beat.rollouts, &self.view.state());
-            let open = open.into_iter().filter_map(|open| {
-                Some(OpenRollout {
-                    id: open.rollout.rollout_id.parse().ok()?,
-                    specs: open.specs,
-                })
-            });
             Ok(BeatAnswer {
                 inventory_wanted: false,
                 replay_from: reply.replay_from,
-                open: open.collect(),
+                open: as_open(open),
             })
         })
     }
@@ -113,6 +108,16 @@ impl Session for LocalSession {
                 .collect()
         })
     }
+}
+
+fn as_open(unnamed: Vec<Unnamed>) -> Vec<OpenRollout> {
+    let open = unnamed.into_iter().filter_map(|open| {
+        Some(OpenRollout {
+            id: open.rollout.rollout_id.parse().ok()?,
+            specs: open.specs,
+        })
+    });
+    open.collect()
 }
 
 /// A variable of an environment is a text without a zero.

@@ -49,6 +49,7 @@ fn forgotten(body: &ReportBody) -> ReportAnswer {
     ReportAnswer::Durable {
         seq,
         inventory_wanted: false,
+        open: Vec::new(),
     }
 }
 

@@ -11,18 +11,18 @@ use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName};
 use dhow_core::replica::{Exit, Machine, ReplicaState};
 use dhow_core::state::{Node, Replica, State as ClusterState, Wanted};
-use dhow_core::usage::NodeUsage;
+use dhow_core::usage::{NodeUsage, ReplicaUsage};
 use dhow_wire::grpc::Refusal;
 use dhow_wire::grpc::proto::StatusAck;
 use dhow_wire::{
-    ReplicaStateName, WorkerContainerStatus, WorkerResourceUsage, WorkerStatusAck, WorkerStatusReport,
+    BootstrapRollout, ReplicaStateName, WorkerContainerStatus, WorkerStatusAck, WorkerStatusReport,
 };
 
 use super::answer::{Answer, read};
 use crate::gateway::node_gateway::{Inner, NodeGateway};
 use crate::gateway::rates::Kind;
-use crate::gateway::status::short_message;
-use crate::runtime::ReportBody;
+use crate::gateway::status::{SPECS_BYTES_MAX, named_rollouts, short_message};
+use crate::runtime::{OpenRollout, ReportBody};
 
 /// What a worker of the JSON form runs: renews its lease.
 #[utoipa::path(
@@ -42,24 +42,67 @@ pub(in crate::gateway) async fn status(
     inner.leading_term().await?;
     let state = inner.state_with(shown.node).await?;
     let next_ttl_secs = inner.hear(shown.node, Kind::Call)?;
-    let usage = usage_of(&report.resources);
+    let usage = usage_of(&state, shown.node, &report)?;
     inner.options.view.observed().used(&state, shown.node, usage);
     let durable_seq = inner.take_inventory(shown.node, &report, bytes).await?;
+    let named = named_rollouts(&report.rollouts);
+    let open = OpenRollout::open(&inner.options.view.state(), shown.node, &named);
     shown.answer(&WorkerStatusAck {
         next_ttl_secs,
         durable_seq,
-        ..WorkerStatusAck::default()
+        // It tells everything each time, so that nothing has to be sent again.
+        replay_from: None,
+        bootstrap: fitting(open),
     })
 }
 
-/// What a plain worker says that it uses, of the node as a whole.
-fn usage_of(resources: &WorkerResourceUsage) -> NodeUsage {
-    NodeUsage {
+/// As many as fit into an answer, and the first one at any rate.
+fn fitting(open: Vec<OpenRollout>) -> Vec<BootstrapRollout> {
+    let mut size_bytes = 0;
+    let mut fits = |rollout: &BootstrapRollout| {
+        // A spec that was deployed can be written.
+        let text = serde_json::to_vec(rollout).unwrap_or_default();
+        let is_first = size_bytes == 0;
+        size_bytes += text.len();
+        is_first || size_bytes <= SPECS_BYTES_MAX
+    };
+    let whole = open.into_iter().map(|open| BootstrapRollout {
+        specs: open.specs,
+        ..open.rollout
+    });
+    whole.take_while(|rollout| fits(rollout)).collect()
+}
+
+/// What a plain worker says that it uses: the node as a whole, and its replicas where it measures them.
+fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> Result<NodeUsage, Refusal> {
+    let resources = &report.resources;
+    let mut usage = NodeUsage {
         // What is no number, or less than nothing, becomes 0; more than fits, the most.
         cpu_milli: (resources.cpu_used * 1_000.0) as u64,
         memory_bytes: resources.memory_used_bytes,
         replicas: Vec::new(),
+    };
+    let measured =
+        |told: &&WorkerContainerStatus| told.cpu_used_milli.is_some() || told.memory_used_bytes.is_some();
+    let measured: Vec<_> = report.containers.iter().filter(measured).collect();
+    let Some(known) = state.node(node).filter(|_| !measured.is_empty()) else {
+        return Ok(usage);
+    };
+    let own = Own::of(state, known);
+    let mut told = BTreeMap::new();
+    for container in measured.into_iter().take(NodeUsage::REPLICAS_MAX) {
+        let Some((name, replica)) = own.of_container(container, &told)? else {
+            continue;
+        };
+        told.insert(name.clone(), replica.machine.clone());
+        let used = ReplicaUsage {
+            cpu_milli: container.cpu_used_milli.unwrap_or_default(),
+            memory_bytes: container.memory_used_bytes.unwrap_or_default(),
+            started_unix_secs: None,
+        };
+        usage.replicas.push((name, used));
     }
+    Ok(usage)
 }
 
 impl Inner {
@@ -117,17 +160,23 @@ impl<'a> Own<'a> {
     fn told(&self, containers: &[WorkerContainerStatus]) -> Result<BTreeMap<ReplicaName, Machine>, Refusal> {
         let mut told = BTreeMap::new();
         for container in containers {
-            let name =
-                ReplicaName::try_from(container).map_err(|error| Refusal::Malformed(error.to_string()))?;
-            let Some(name) = self.meant(name, container, &told) else {
-                continue;
-            };
-            if let Some(replica) = self.0.get(&name) {
+            if let Some((name, replica)) = self.of_container(container, &told)? {
                 let machine = machine_of(container, &replica.machine);
                 told.insert(name, machine);
             }
         }
         Ok(told)
+    }
+
+    /// Which of them a line of a report speaks of, given those that the lines before it spoke of.
+    fn of_container(
+        &self,
+        container: &WorkerContainerStatus,
+        told: &BTreeMap<ReplicaName, Machine>,
+    ) -> Result<Option<(ReplicaName, &'a Replica)>, Refusal> {
+        let name = ReplicaName::try_from(container).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        let name = self.meant(name, container, told);
+        Ok(name.and_then(|name| self.0.get(&name).map(|replica| (name.clone(), *replica))))
     }
 
     /// Without a generation a status is that of a plain worker: it means what the node was assigned. Where two

@@ -191,7 +191,7 @@ async fn a_status_without_the_additions_is_believed_and_written_once() {
         container("default", 1, "running")
     ]);
     let ack = harbour.tell(&worker, &both).await;
-    assert_eq!(ack, json!({ "next_ttl_secs": 10 }));
+    assert_eq!(ack["next_ttl_secs"], json!(10));
     let state = harbour.server.state();
     assert!(state.replicas.values().all(|replica| replica.is_healthy()));
     harbour.tell(&worker, &both).await;
@@ -218,6 +218,65 @@ async fn a_status_without_the_additions_is_believed_and_written_once() {
         .tell(&worker, &json!([container("default", 1, "failed")]))
         .await;
     assert_eq!(harbour.states(), [ReplicaState::Pending, ReplicaState::Failed]);
+}
+
+/// What is open for it is handed to it until it is named, with all that it takes to prepare.
+#[tokio::test]
+async fn open_rollouts_are_handed_with_the_answer() {
+    let harbour = Harbour::open().await;
+    let worker = harbour.plain().await;
+    assert_eq!(
+        harbour.tell(&worker, &json!([])).await,
+        json!({ "next_ttl_secs": 10 })
+    );
+    harbour.deploy(&json!({ "web": { "image": "web:1" } })).await;
+    harbour.place_all(&worker).await;
+    let ack = harbour.tell(&worker, &json!([])).await;
+    let [open] = &ack["bootstrap"].as_array().unwrap()[..] else {
+        panic!("{ack}");
+    };
+    assert_eq!(
+        (&open["rollout_id"], &open["service"], &open["deployment"]),
+        (&json!("shop@1"), &json!("web"), &json!("shop"))
+    );
+    assert_eq!(
+        (&open["generation"], &open["specs"][0]["image"]),
+        (&json!(1), &json!("web:1"))
+    );
+    let body = json!({
+        "node_id": worker.node, "ts_ns": 1, "rollouts": ["shop@1", "no rollout"],
+        "resources": { "cpu_used": 0.0, "memory_used_bytes": 0, "gpu_used": 0 },
+    });
+    let ack = harbour.ask_well(&worker, "status", &body).await;
+    assert_eq!(ack, json!({ "next_ttl_secs": 10 }), "it has named it");
+}
+
+#[tokio::test]
+async fn what_replicas_use_is_shown_where_it_is_told() {
+    let harbour = Harbour::open().await;
+    let worker = harbour.plain().await;
+    harbour
+        .deploy(&json!({ "web": { "image": "web:1", "scale": { "mode": "fixed", "replicas": 2 } } }))
+        .await;
+    harbour.place_all(&worker).await;
+    let mut told = json!([
+        container("default", 0, "running"),
+        container("default", 1, "running")
+    ]);
+    told[1]["cpu_used_milli"] = json!(250);
+    told[1]["memory_used_bytes"] = json!(4_096);
+    harbour.tell(&worker, &told).await;
+    let view = harbour.server.handle.view();
+    let usage = view.observed().usage(NodeId(worker.node)).unwrap();
+    assert_eq!((usage.cpu_milli, usage.memory_bytes), (500, 1));
+    let [(name, used)] = &usage.replicas[..] else {
+        panic!("{usage:?}");
+    };
+    assert_eq!(name.to_string(), "shop/web-default-1");
+    assert_eq!(
+        (name.generation.0, used.cpu_milli, used.memory_bytes),
+        (1, 250, 4_096)
+    );
 }
 
 #[tokio::test]
