@@ -10,6 +10,7 @@ pub mod exec;
 pub mod explain;
 pub mod history;
 pub mod image;
+pub mod listing;
 pub mod logs;
 pub mod node;
 pub mod plan;

@@ -33,14 +33,17 @@ pub fn duration(decoder: &mut Decoder, node: &Node) -> Option<TimeSpan> {
     }
 }
 
+/// A number and what stands behind it, in small letters.
+fn number_and_unit(text: &str) -> (&str, String) {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let (number, unit) = text.split_at(text.len() - unit.len());
+    (number, unit.trim().to_ascii_lowercase())
+}
+
 /// Units as other tools and people spell them.
 fn near_duration(text: &str) -> Option<String> {
-    let digits = text.len()
-        - text
-            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-            .len();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+    let (number, unit) = number_and_unit(text);
+    let unit = match unit.as_str() {
         "s" | "sec" | "secs" | "second" | "seconds" => "s",
         "m" | "mins" | "minute" | "minutes" => "m",
         "h" | "hr" | "hrs" | "hour" | "hours" => "h",
@@ -72,12 +75,8 @@ pub fn size(decoder: &mut Decoder, node: &Node) -> Option<ByteSize> {
 
 /// Docker's `256m` and the like: its letters are powers of two.
 fn near_size(text: &str) -> Option<String> {
-    let digits = text.len()
-        - text
-            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-            .len();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+    let (number, unit) = number_and_unit(text);
+    let unit = match unit.as_str() {
         "k" | "ki" | "kib" => "Ki",
         "m" | "mi" | "mib" => "Mi",
         "g" | "gi" | "gib" => "Gi",

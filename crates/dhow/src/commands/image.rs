@@ -8,10 +8,11 @@ use clap::Subcommand;
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved};
 use serde_json::Value;
 
+use super::listing::Listing;
 use super::wait::yes_no;
 use crate::client::{Client, Host, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table};
+use crate::output;
 
 /// A digest is shown as much as tells images apart.
 const DIGEST_CHARS: usize = 12;
@@ -78,24 +79,18 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
-    let value = client.fetch(Request::get(&["images"])).await?;
-    if json {
-        output::json(&value)?;
-        return Ok(Exit::Done);
-    }
-    let images: Vec<ImageInfo> = client.decode(value)?;
-    if images.is_empty() {
-        output::note("no images");
-        return Ok(Exit::Done);
-    }
+    let listing = Listing {
+        path: "images",
+        none: "no images",
+        heading: &["IMAGE", "DIGEST", "SIZE", "AGE", "IN USE"],
+    };
     let now = output::now_unix_secs();
-    let mut table = Table::new(&["IMAGE", "DIGEST", "SIZE", "AGE", "IN USE"]);
-    for image in &images {
+    let row = |image: &ImageInfo| {
         let digest = image
             .digest
             .split_once(':')
             .map_or(image.digest.as_str(), |(_, hex)| hex);
-        table.row([
+        [
             image.name.clone(),
             digest.chars().take(DIGEST_CHARS).collect(),
             output::bytes(image.size_bytes),
@@ -104,10 +99,9 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
                 .map(|created| output::age(created, now))
                 .unwrap_or_default(),
             yes_no(image.in_use),
-        ]);
-    }
-    output::data(&table.render())?;
-    Ok(Exit::Done)
+        ]
+    };
+    listing.print(client, json, row).await
 }
 
 async fn import(client: &Client, path: &Path, name: Option<String>, json: bool) -> anyhow::Result<Exit> {

@@ -9,9 +9,10 @@ use anyhow::Context;
 use clap::Subcommand;
 use dhow_wire::api::{SECRET_BYTES_MAX, SecretInfo};
 
+use super::listing::Listing;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table};
+use crate::output;
 
 /// Secrets, by name; no value is ever shown
 #[derive(clap::Args)]
@@ -112,20 +113,11 @@ fn read(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
-    let value = client.fetch(Request::get(&["secrets"])).await?;
-    if json {
-        output::json(&value)?;
-        return Ok(Exit::Done);
-    }
-    let secrets: Vec<SecretInfo> = client.decode(value)?;
-    if secrets.is_empty() {
-        output::note("no secrets; `dhow secret set NAME` makes one");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(&["NAME", "REVISION"]);
-    for secret in &secrets {
-        table.row([secret.name.clone(), secret.revision.to_string()]);
-    }
-    output::data(&table.render())?;
-    Ok(Exit::Done)
+    let listing = Listing {
+        path: "secrets",
+        none: "no secrets; `dhow secret set NAME` makes one",
+        heading: &["NAME", "REVISION"],
+    };
+    let row = |secret: &SecretInfo| [secret.name.clone(), secret.revision.to_string()];
+    listing.print(client, json, row).await
 }

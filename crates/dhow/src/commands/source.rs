@@ -7,9 +7,12 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use dhow_wire::api::{SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
 
+use super::listing::Listing;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table};
+use crate::output;
+
+const NO_SOURCES: &str = "no sources; `dhow source add NAME DIR --key KEY` follows one";
 
 /// Directories of signed deployment files that the cluster follows
 #[derive(clap::Args)]
@@ -111,34 +114,26 @@ async fn add(client: &Client, name: &str, dir: &std::path::Path, keys: &[String]
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
-    let value = client.fetch(Request::get(&["sources"])).await?;
-    if json {
-        output::json(&value)?;
-        return Ok(Exit::Done);
-    }
-    let sources: Vec<SourceStatus> = client.decode(value)?;
-    if sources.is_empty() {
-        output::note("no sources; `dhow source add NAME DIR --key KEY` follows one");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(&["NAME", "VERSION", "DEPLOYMENTS", "FROM", "DIRECTORY", "PROBLEM"]);
-    for source in &sources {
-        table.row([
+    let listing = Listing {
+        path: "sources",
+        none: NO_SOURCES,
+        heading: &["NAME", "VERSION", "DEPLOYMENTS", "FROM", "DIRECTORY", "PROBLEM"],
+    };
+    let row = |source: &SourceStatus| {
+        let from = match source.configured {
+            true => "configuration",
+            false => "added",
+        };
+        [
             source.name.clone(),
             source.version.map_or("-".into(), |version| version.to_string()),
             source.deployments.join(","),
-            if source.configured {
-                "configuration"
-            } else {
-                "added"
-            }
-            .into(),
+            from.into(),
             source.dir.clone(),
             output::one_line(source.problem.as_deref().unwrap_or_default()),
-        ]);
-    }
-    output::data(&table.render())?;
-    Ok(Exit::Done)
+        ]
+    };
+    listing.print(client, json, row).await
 }
 
 async fn sync(client: &Client, name: Option<&str>) -> anyhow::Result<Exit> {
@@ -159,7 +154,7 @@ async fn sync(client: &Client, name: Option<&str>) -> anyhow::Result<Exit> {
         output::note(&format!("{name}: version {} {how}", synced.version));
     }
     if names.is_empty() {
-        output::note("no sources; `dhow source add NAME DIR --key KEY` follows one");
+        output::note(NO_SOURCES);
     }
     Ok(Exit::Done)
 }

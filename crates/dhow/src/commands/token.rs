@@ -8,9 +8,10 @@ use dhow_core::ids::NodeId;
 use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole, WorkerTokenCreateRequest};
 
+use super::listing::Listing;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table, word};
+use crate::output::{self, word};
 
 /// Tokens, with which the API is called from elsewhere and workers join
 #[derive(clap::Args)]
@@ -163,26 +164,20 @@ async fn create_worker(client: &Client, asked: WorkerTokenCreateRequest) -> anyh
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
-    let value = client.fetch(Request::get(&["tokens"])).await?;
-    if json {
-        output::json(&value)?;
-        return Ok(Exit::Done);
-    }
-    let tokens: Vec<TokenInfo> = client.decode(value)?;
-    if tokens.is_empty() {
-        output::note("no tokens; `dhow token create --role admin` makes one");
-        return Ok(Exit::Done);
-    }
+    let listing = Listing {
+        path: "tokens",
+        none: "no tokens; `dhow token create --role admin` makes one",
+        heading: &["ID", "NAME", "ROLE", "AGE", "EXPIRES", "USES LEFT"],
+    };
     let now = output::now_unix_secs();
-    let mut table = Table::new(&["ID", "NAME", "ROLE", "AGE", "EXPIRES", "USES LEFT"]);
-    for token in &tokens {
+    let row = |token: &TokenInfo| {
         let expires = match token.expires_unix_secs {
             _ if token.revoked => "revoked".to_owned(),
             Some(_) if token.expired => "expired".to_owned(),
             Some(end) => format!("in {}", output::age(now, end)),
             None => "never".to_owned(),
         };
-        table.row([
+        [
             token.id.clone(),
             token.name.clone(),
             word(&token.role),
@@ -194,8 +189,7 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
                 (Some(left), Some(all)) => format!("{left} of {all}"),
                 (_, _) => String::new(),
             },
-        ]);
-    }
-    output::data(&table.render())?;
-    Ok(Exit::Done)
+        ]
+    };
+    listing.print(client, json, row).await
 }

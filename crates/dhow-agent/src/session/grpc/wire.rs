@@ -9,13 +9,14 @@ use dhow_wire::grpc::{KeepAlive, MESSAGE_BYTES_MAX, NodesClient};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tower::Service;
 
 use super::connector::Connector;
-use super::heard::{Heard, HeardConnection};
+use super::heard::Heard;
 use super::routes::Endpoint;
 use crate::limits::CONNECT_TIMEOUT;
 
@@ -49,11 +50,7 @@ pub(super) async fn connect(
         let stream = connector.connect(endpoint).await;
         let stream = stream.map_err(|error| error.to_string())?;
         let heard = Heard::new();
-        let stream = HeardConnection {
-            stream,
-            heard: heard.clone(),
-        };
-        let greeted = greet(stream, keep_alive).await;
+        let greeted = greet(heard.listen(stream), keep_alive).await;
         let (client, driver) = greeted.map_err(|error| error.to_string())?;
         Ok((client, driver, heard))
     });
@@ -63,7 +60,10 @@ pub(super) async fn connect(
     }
 }
 
-async fn greet(stream: HeardConnection, keep_alive: KeepAlive) -> Result<(Client, Driver), hyper::Error> {
+async fn greet(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    keep_alive: KeepAlive,
+) -> Result<(Client, Driver), hyper::Error> {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(keep_alive.every)
