@@ -98,7 +98,7 @@ pub(super) fn check_media_type(headers: &HeaderMap, taken: &[&str]) -> Answer<()
     if taken.iter().any(|taken| media.eq_ignore_ascii_case(taken)) {
         return Ok(());
     }
-    let detail = format!("send the body with `Content-Type: {}`", taken[0]);
+    let detail = format!("send the body with `Content-Type: {}`", taken.join("` or `"));
     Err(ApiProblem::new(ProblemCode::UnsupportedMediaType, detail))
 }
 

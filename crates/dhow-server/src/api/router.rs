@@ -94,6 +94,10 @@ pub(super) fn described() -> OpenApiRouter<Context> {
 
 async fn no_such_address(request: Request) -> ApiProblem {
     let path: String = request.uri().path().chars().take(200).collect();
+    if path.starts_with("/api/v1/workers/") {
+        let detail = "this cluster takes no workers: it has no worker tier";
+        return ApiProblem::new(ProblemCode::WrongMode, detail);
+    }
     ApiProblem::not_found(format!(
         "there is nothing at {path}; /api/v1/openapi.json lists what there is"
     ))

@@ -10,6 +10,9 @@ use super::support::{SHOP, World, request};
 async fn unknown_addresses_methods_and_kinds() {
     let world = World::new().await;
     assert_eq!(world.get("/api/v1/none").await.problem(404).code, "not_found");
+    // It is described, and is there in another mode.
+    let joining = world.post("/api/v1/workers/register", "{}").await;
+    assert_eq!(joining.problem(409).code, "wrong_mode");
     world.get("/").await.problem(404);
     world.get("/api/v1/deployments/").await.problem(404);
     let reply = world.call(Method::DELETE, "/api/v1/deployments", "").await;
