@@ -32,7 +32,7 @@ mod tests;
 
 pub use finding::{FieldPath, PathPart, Related, SpecFinding};
 pub use names::secret_name_problem;
-pub use placement::{arch_hint, architectures, os_hint};
+pub use placement::{arch_hint, os_hint};
 pub use scale::beside_groups;
 pub use suggest::{did_you_mean, nearest};
 pub use words::{label_finding, quoted};

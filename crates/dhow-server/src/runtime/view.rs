@@ -138,11 +138,6 @@ impl RuntimeView {
         self.state.clone()
     }
 
-    /// How far the log is in the published state.
-    pub fn applied_index(&self) -> u64 {
-        *self.applied_index.borrow()
-    }
-
     /// The state with everything in it that any server had acknowledged before this was called. Only where this
     /// server leads; it asks the others whether it still does.
     pub async fn latest(&self) -> Result<Arc<State>, WriteError> {

@@ -9,7 +9,7 @@ use super::error::TokenError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedToken {
-    claims: TokenClaims,
+    pub(super) claims: TokenClaims,
 }
 
 impl VerifiedToken {
@@ -17,18 +17,9 @@ impl VerifiedToken {
         Self { claims }
     }
 
-    pub fn claims(&self) -> &TokenClaims {
-        &self.claims
-    }
-
     /// What State counts uses by.
     pub fn nonce(&self) -> TokenNonce {
         self.claims.nonce
-    }
-
-    /// How many workers may join with it.
-    pub fn uses(&self) -> u32 {
-        self.claims.uses
     }
 
     /// The ids that a worker with this token may have, beside the next one in turn: the one that it wishes for where the

@@ -1,4 +1,6 @@
-//! What the documents name is there: paths in code spans, relative links and the headings they point at.
+//! What the documents name is there: paths and tests in code spans, relative links and the headings they point at.
+
+use std::collections::BTreeSet;
 
 use crate::finding::{Finding, assert_clean, assert_found};
 use crate::tree::Tree;
@@ -20,6 +22,26 @@ fn check_paths(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A code span that is one word of this many parts is the name of a test, or of something else in the code.
+const NAME_PARTS_MIN: usize = 4;
+
+fn check_names(tree: &Tree) -> Vec<Finding> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = tree
+        .rust_files()
+        .flat_map(|file| file.text.split(|c: char| !is_of_name(c)))
+        .collect();
+    let spans = code_spans(tree).into_iter();
+    let names = spans.filter(|(path, _, code)| {
+        let is_name = code.chars().all(is_of_name) && code.split('_').all(|part| !part.is_empty());
+        path.ends_with(".md") && is_name && code.split('_').count() >= NAME_PARTS_MIN
+    });
+    let gone = names.filter(|(_, _, name)| !known.contains(name));
+    let mend = "name what exists: a test that was renamed or removed shows nothing any more";
+    gone.map(|(path, line, name)| Finding::new(path, line, format!("nothing is called `{name}`"), mend))
+        .collect()
 }
 
 /// The path that a word names, without what clings to it in a sentence.
@@ -149,6 +171,19 @@ fn anchors(text: &str) -> Vec<String> {
 #[test]
 fn paths_named_in_documents_exist() {
     assert_clean(check_paths(&Tree::workspace()));
+}
+
+#[test]
+fn tests_named_in_documents_exist() {
+    assert_clean(check_names(&Tree::workspace()));
+}
+
+#[test]
+fn a_test_that_is_not_there_is_found() {
+    let text = "Shown by `it_is_shown_here` and `it_was_shown_once`, with `a_short_name`.\n";
+    let code = "#[test]\nfn it_is_shown_here() {}\n";
+    let tree = Tree::of(&[("docs/a.md", text), ("crates/a/tests/b.rs", code)]);
+    assert_found(check_names(&tree), &["docs/a.md:1"]);
 }
 
 #[test]

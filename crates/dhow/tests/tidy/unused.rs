@@ -1,7 +1,9 @@
 //! Public items that no production code names: the compiler takes them for somebody's, and nobody is there.
 //!
-//! Names are compared, not meanings: an item that shares its name with one that is used is not found. What a `use` names
-//! does not count, nor what stands below `#[cfg(test)]`, in the folders of tests, or in what is made for tests.
+//! Names are compared, not meanings: an item that shares its name with one that is used is not found. A function counts
+//! as used where it is called, stands in a path or is handed over as a value; a variable, a field or a word of a message
+//! with its name is no use of it. What a `use` names does not count, nor what stands below `#[cfg(test)]`, in the folders
+//! and modules of tests, or in what is made for tests.
 
 use std::collections::BTreeSet;
 
@@ -109,6 +111,7 @@ const KEPT: &[(&str, &str, &str)] = &[
 struct Item {
     name: String,
     line: usize,
+    is_function: bool,
 }
 
 /// What one file defines for others, and what it names.
@@ -116,45 +119,83 @@ struct Item {
 struct Names {
     items: Vec<Item>,
     used: BTreeSet<String>,
+    /// Of those, what is called or stands in a path.
+    called: BTreeSet<String>,
+    /// Variables, parameters and fields.
+    bound: BTreeSet<String>,
+    /// Modules below this file that are compiled for tests alone.
+    test_modules: Vec<String>,
 }
 
-fn check(tree: &Tree, kept: &[(&str, &str, &str)]) -> Vec<Finding> {
+impl Names {
+    fn uses(&self, item: &Item) -> bool {
+        let name = &item.name;
+        match item.is_function {
+            true => self.called.contains(name) || (self.used.contains(name) && !self.bound.contains(name)),
+            false => self.used.contains(name),
+        }
+    }
+}
+
+struct ReadFile<'a> {
+    path: &'a str,
+    is_library: bool,
+    names: Names,
+}
+
+fn read_files(tree: &Tree) -> Vec<ReadFile<'_>> {
     let is_for_tests = |path: &str| FOR_TESTS.iter().any(|folder| path.starts_with(folder));
     let files = tree.rust_files().filter(|file| {
         file.place == Place::Source && file.crate_name != NOT_SHIPPED && !is_for_tests(file.path)
     });
-    let read: Vec<(&str, bool, Names)> = files
-        .filter_map(|file| {
-            let stream = lex(file.text).ok()?;
-            let mut names = Names::default();
-            read(&stream, &mut names);
-            Some((file.path, file.crate_name != BINARY, names))
+    let files = files.filter_map(|file| {
+        let mut names = Names::default();
+        read(&lex(file.text).ok()?, &mut names);
+        Some(ReadFile {
+            path: file.path,
+            is_library: file.crate_name != BINARY,
+            names,
         })
-        .collect();
-    let used: BTreeSet<&str> = read
-        .iter()
-        .flat_map(|(_, _, names)| names.used.iter().map(String::as_str))
-        .collect();
+    });
+    let mut read: Vec<ReadFile<'_>> = files.collect();
+    let modules = read.iter().flat_map(|file| {
+        let folder = file.path.trim_end_matches(".rs");
+        let folder = folder
+            .trim_end_matches("/lib")
+            .trim_end_matches("/main")
+            .to_owned();
+        let modules = file.names.test_modules.iter();
+        modules.map(move |module| format!("{folder}/{module}"))
+    });
+    let modules: Vec<String> = modules.collect();
+    let is_below = |path: &str, module: &String| {
+        let rest = path.strip_prefix(module.as_str());
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    };
+    read.retain(|file| !modules.iter().any(|module| is_below(file.path, module)));
+    read
+}
+
+fn check(tree: &Tree, kept: &[(&str, &str, &str)]) -> Vec<Finding> {
+    let read = read_files(tree);
+    let is_used = |item: &Item| read.iter().any(|file| file.names.uses(item));
     let mut findings = Vec::new();
-    for (path, is_library, names) in &read {
-        for item in names
-            .items
-            .iter()
-            .filter(|item| *is_library && !used.contains(item.name.as_str()))
-        {
+    for file in read.iter().filter(|file| file.is_library) {
+        for item in file.names.items.iter().filter(|item| !is_used(item)) {
             let is_kept = kept
                 .iter()
-                .any(|(file, name, _)| file == path && *name == item.name);
+                .any(|(path, name, _)| *path == file.path && *name == item.name);
             if !is_kept {
                 let what = format!("no production code names `{}`", item.name);
                 let mend = "use it, remove it, or make it part of a module that is made for tests";
-                findings.push(Finding::new(path, item.line, what, mend));
+                findings.push(Finding::new(file.path, item.line, what, mend));
             }
         }
     }
     for (path, name, _) in kept {
-        let is_there = read.iter().any(|(file, _, names)| {
-            file == path && names.items.iter().any(|item| item.name == *name) && !used.contains(name)
+        let is_there = read.iter().any(|file| {
+            let mut items = file.names.items.iter();
+            file.path == *path && items.any(|item| item.name == *name && !is_used(item))
         });
         if !is_there {
             let what = format!("`{name}` is not there or is used: it needs no exception");
@@ -174,7 +215,10 @@ fn read(stream: &TokenStream, names: &mut Names) {
             && let Some(attribute) = group
         {
             at = match is_test(&attribute) {
-                true => end_of_item(&trees, at + 2),
+                true => {
+                    names.test_modules.extend(module(&trees, at + 2));
+                    end_of_item(&trees, at + 2)
+                }
                 false => {
                     read_attribute(&attribute, names);
                     at + 2
@@ -192,21 +236,116 @@ fn read(stream: &TokenStream, names: &mut Names) {
         }
         at = match definition(&trees, at) {
             Some((item, next)) => {
+                let is_trait = is_ident(tree, "trait") && item.is_some();
                 names.items.extend(item);
+                if is_trait {
+                    names.items.extend(methods(&trees, next));
+                }
                 next
             }
             None => {
-                match tree {
-                    TokenTree::Ident(ident) => {
-                        names.used.insert(ident.to_string());
-                    }
-                    TokenTree::Group(group) => read(&group.stream(), names),
-                    TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-                }
+                read_tree(&trees, at, names);
                 at + 1
             }
         };
     }
+}
+
+fn read_tree(trees: &[TokenTree], at: usize, names: &mut Names) {
+    let Some(tree) = trees.get(at) else { return };
+    match tree {
+        TokenTree::Ident(ident) => read_name(ident.to_string(), trees, at, names),
+        TokenTree::Group(group) => {
+            if at > 0 && is_ident(&trees[at - 1], "let") {
+                bind_all(&group.stream(), names);
+            }
+            read(&group.stream(), names);
+        }
+        TokenTree::Literal(text) => names.used.extend(captured(&text.to_string())),
+        TokenTree::Punct(_) => {}
+    }
+}
+
+/// What a name at this place says: that it is called, bound, or just named.
+fn read_name(name: String, trees: &[TokenTree], at: usize, names: &mut Names) {
+    let before = |back: usize| at.checked_sub(back).and_then(|at| trees.get(at));
+    let after = |ahead: usize| trees.get(at + ahead);
+    let is = |tree: Option<&TokenTree>, punct: char| tree.is_some_and(|tree| is_punct(tree, punct));
+    let follows_path = is(before(1), ':') && is(before(2), ':');
+    let leads_path = is(after(1), ':') && is(after(2), ':');
+    let has_arguments = after(1).is_some_and(
+        |tree| matches!(tree, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis),
+    );
+    let is_bound = ["let", "mut", "ref", "for"]
+        .iter()
+        .any(|word| before(1).is_some_and(|tree| is_ident(tree, word)))
+        || (is(after(1), ':') && !leads_path)
+        || (is(after(1), '|') && (is(before(1), '|') || is(before(1), ',')));
+    let is_field = is(before(1), '.') && !is(before(2), '.') && !has_arguments && !leads_path;
+    if is_bound {
+        names.bound.insert(name.clone());
+    } else if follows_path || leads_path || has_arguments {
+        names.called.insert(name.clone());
+    }
+    match is_field {
+        // It is one somewhere, and may be a type's or a constant's name there.
+        true => names.bound.insert(name.clone()),
+        false => names.used.insert(name),
+    };
+}
+
+/// The names of a pattern.
+fn bind_all(pattern: &TokenStream, names: &mut Names) {
+    for tree in pattern.clone() {
+        match tree {
+            TokenTree::Ident(ident) => {
+                names.bound.insert(ident.to_string());
+            }
+            TokenTree::Group(group) => bind_all(&group.stream(), names),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// What a text names between braces: `"{LIMIT} bytes"`.
+fn captured(text: &str) -> Vec<String> {
+    let parts = text.split('{').skip(1);
+    let names = parts.filter_map(|part| {
+        let name: String = part
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        (!name.is_empty()).then_some(name)
+    });
+    names.collect()
+}
+
+/// The module that is declared here, without a body.
+fn module(trees: &[TokenTree], at: usize) -> Option<String> {
+    let (word, name, end) = (trees.get(at)?, trees.get(at + 1)?, trees.get(at + 2)?);
+    match name {
+        TokenTree::Ident(name) if is_ident(word, "mod") && is_punct(end, ';') => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// What a trait that is for others asks of its types, or gives them.
+fn methods(trees: &[TokenTree], at: usize) -> Vec<Item> {
+    let is_block =
+        |tree: &&TokenTree| matches!(tree, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+    let Some(TokenTree::Group(block)) = trees.iter().skip(at).find(is_block) else {
+        return Vec::new();
+    };
+    let inner: Vec<TokenTree> = block.stream().into_iter().collect();
+    let functions = inner.windows(2).filter_map(|pair| match pair {
+        [word, TokenTree::Ident(name)] if is_ident(word, "fn") => Some(Item {
+            name: name.to_string(),
+            line: name.span().start().line,
+            is_function: true,
+        }),
+        _ => None,
+    });
+    functions.collect()
 }
 
 fn brackets(tree: &TokenTree) -> Option<TokenStream> {
@@ -236,29 +375,36 @@ fn end_of_item(trees: &[TokenTree], mut at: usize) -> usize {
     at
 }
 
-/// Attributes name functions inside texts: `#[serde(default = "…")]`.
+/// Attributes name functions inside texts: `#[serde(default = "…")]`. The words of a message are no names, but for what
+/// stands between braces.
 fn read_attribute(attribute: &TokenStream, names: &mut Names) {
     let mut trees = attribute.clone().into_iter().peekable();
-    if trees.peek().is_some_and(|first| is_ident(first, "doc")) {
-        return;
+    let first = trees.peek().map(ToString::to_string).unwrap_or_default();
+    if first != "doc" {
+        read_attribute_tokens(attribute, first == "serde", names);
     }
-    for tree in trees {
+}
+
+fn read_attribute_tokens(attribute: &TokenStream, has_paths: bool, names: &mut Names) {
+    let trees: Vec<TokenTree> = attribute.clone().into_iter().collect();
+    for (at, tree) in trees.iter().enumerate() {
         match tree {
-            TokenTree::Group(group) => read_attribute(&group.stream(), names),
-            TokenTree::Ident(ident) => {
-                names.used.insert(ident.to_string());
-            }
-            TokenTree::Literal(text) => {
+            TokenTree::Group(group) => read_attribute_tokens(&group.stream(), has_paths, names),
+            TokenTree::Ident(ident) => read_name(ident.to_string(), &trees, at, names),
+            TokenTree::Literal(text) if has_paths => {
                 let text = text.to_string();
                 let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+                names.called.extend(words.clone().map(str::to_owned));
                 names.used.extend(words.map(str::to_owned));
             }
+            TokenTree::Literal(text) => names.used.extend(captured(&text.to_string())),
             TokenTree::Punct(_) => {}
         }
     }
 }
 
-/// What is brought in counts where it is named again; a name that is changed on the way counts here.
+/// What is brought in counts where it is named again; a name that is changed on the way counts here, and one that others
+/// get with it is a new name for them.
 fn read_use(trees: &[TokenTree], at: usize, names: &mut Names) -> usize {
     let length = trees
         .iter()
@@ -271,9 +417,19 @@ fn read_use(trees: &[TokenTree], at: usize, names: &mut Names) -> usize {
         .split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|w| !w.is_empty())
         .collect();
-    for pair in words.windows(2) {
-        if let [name, "as"] = pair {
+    let is_for_others = at > 0 && is_ident(&trees[at - 1], "pub");
+    for renamed in words.windows(3) {
+        if let [name, "as", other] = renamed {
             names.used.insert((*name).to_owned());
+            names.called.insert((*name).to_owned());
+            let item = Item {
+                name: (*other).to_owned(),
+                line: trees[at].span().start().line,
+                is_function: false,
+            };
+            names
+                .items
+                .extend(Some(item).filter(|item| is_for_others && item.name != "_"));
         }
     }
     at + length + 1
@@ -314,6 +470,7 @@ fn definition(trees: &[TokenTree], at: usize) -> Option<(Option<Item>, usize)> {
     let item = is_public(trees, at).then(|| Item {
         name: name.to_string(),
         line: name.span().start().line,
+        is_function: is_ident(kind, "fn"),
     });
     Some((item, at + 2))
 }
@@ -354,6 +511,7 @@ fn an_item_that_only_tests_name_is_found() {
         "crates/dhow-a/src/a.rs:1",
         "crates/dhow-a/src/a.rs:7",
         "crates/dhow-a/src/a.rs:12",
+        "crates/dhow-a/src/lib.rs:3",
     ];
     assert_found(check(&tree, &[]), &places);
     let kept = [
@@ -362,6 +520,34 @@ fn an_item_that_only_tests_name_is_found() {
     ];
     assert_found(
         check(&tree, &kept),
-        &["crates/dhow-a/src/a.rs:0", places[1], places[2]],
+        &["crates/dhow-a/src/a.rs:0", places[1], places[2], places[3]],
     );
+}
+
+/// What a reader takes for a use, and is none.
+#[test]
+fn a_namesake_is_no_use() {
+    let lib = "//! x\nmod a;\n#[cfg(test)]\nmod samples;\npub use a::Renamed as NewName;\n";
+    let a = "pub fn variable() {}\npub fn field() {}\npub fn told() {}\npub fn parameter() {}\npub fn sampled() {}\n\
+             pub fn handed() {}\npub struct Renamed;\npub const LIMIT: u8 = 1;\npub const LONELY: u8 = 1;\n\
+             pub trait Way { fn called(&self); fn asked_by_tests(&self); }\n\
+             #[error(\"told {LIMIT}\")]\nfn own(x: X, parameter: u8) {\n    let variable = 1;\n    let (a, field) = x;\n\
+             x.field = variable;\n    x.called();\n    each(handed);\n    own(x, parameter);\n}\n\
+             impl Way for X { fn asked_by_tests(&self) {} }\n";
+    let tree = Tree::of(&[
+        ("crates/dhow-a/src/lib.rs", lib),
+        ("crates/dhow-a/src/a.rs", a),
+        ("crates/dhow-a/src/samples.rs", "fn s() { sampled(); LONELY; }"),
+    ]);
+    let places = [
+        "crates/dhow-a/src/a.rs:1",
+        "crates/dhow-a/src/a.rs:2",
+        "crates/dhow-a/src/a.rs:3",
+        "crates/dhow-a/src/a.rs:4",
+        "crates/dhow-a/src/a.rs:5",
+        "crates/dhow-a/src/a.rs:9",
+        "crates/dhow-a/src/a.rs:10",
+        "crates/dhow-a/src/lib.rs:5",
+    ];
+    assert_found(check(&tree, &[]), &places);
 }

@@ -24,11 +24,6 @@ const OTHER_NAMES: [(&str, &str); 11] = [
     ("armv8", "aarch64"),
 ];
 
-/// The names of architectures that placement knows.
-pub fn architectures() -> &'static [&'static str] {
-    &ARCHITECTURES
-}
-
 /// What to write instead of an operating system's name that is not one; none where it is fine.
 pub fn os_hint(name: &str) -> Option<String> {
     platform_hint(name, &OPERATING_SYSTEMS)
