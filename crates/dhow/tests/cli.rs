@@ -325,3 +325,22 @@ fn plan_refuses_a_bad_file_as_validate_does() {
     assert_eq!((plan.code, plan.stdout.as_str()), (2, ""));
     assert_eq!(plan.stderr, check.stderr);
 }
+
+#[test]
+fn a_backup_that_is_none_is_bad_input_and_creates_nothing() {
+    let folder = Folder::new("restore");
+    let damaged = folder.file("damaged", b"no backup");
+    let dir = folder.0.join("data");
+    for file in [damaged.as_str(), "/no/such/file"] {
+        let mut command = dhow(&["cluster", "restore", file]);
+        let restored = answer(command.env("DHOW_DATA_DIR", &dir).output().unwrap());
+        assert_eq!(
+            (restored.code, restored.stdout.as_str()),
+            (2, ""),
+            "{}",
+            restored.stderr
+        );
+        assert!(restored.stderr.contains(file), "{}", restored.stderr);
+    }
+    assert_eq!(folder.names(), ["damaged"]);
+}

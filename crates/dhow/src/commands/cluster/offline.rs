@@ -1,7 +1,7 @@
 //! `dhow cluster restore|recover`: a server's own files, while its daemon is stopped.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
@@ -83,9 +83,13 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
         Ok(config) => config,
         Err(exit) => return Ok(exit),
     };
-    let path = args.file.display();
-    let bytes = std::fs::read(&args.file).with_context(|| format!("{path} cannot be read"))?;
-    let mut state = read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))?;
+    let mut state = match saved(&args.file) {
+        Ok(state) => state,
+        Err(error) => {
+            output::error(&error);
+            return Ok(Exit::BadInput);
+        }
+    };
     let now_unix_secs = now_unix_secs()?;
     begin_anew(&mut state);
     let _lock = DataDir::open(&config.data_dir, None)?;
@@ -98,6 +102,13 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     ));
     tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
+}
+
+/// The state in a backup.
+fn saved(file: &Path) -> anyhow::Result<State> {
+    let path = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("{path} cannot be read"))?;
+    read_backup(&bytes).with_context(|| format!("{path} cannot be restored from"))
 }
 
 fn now_unix_secs() -> anyhow::Result<i64> {
