@@ -14,7 +14,10 @@ use dhow_core::command::{
     Outcome, Refused,
 };
 use dhow_core::dispatch::{Dispatch, dispatch_since};
-use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, Revision, ServiceName, Term};
+use dhow_core::ids::{
+    DeploymentName, Generation, NodeId, ReplicaKey, ReplicaName, Revision, RoleId, ServiceId, ServiceName,
+    Slot, Term,
+};
 use dhow_core::mirror;
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::spec::{CommandSpec, DeploymentSpec, Runtime, ServiceSpec};
@@ -29,6 +32,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub const NODE: NodeId = NodeId(1);
+
+/// An event of a replica that the control plane does not know keeps its place in the node's count.
+const FORGOTTEN: ReplicaKey = ReplicaKey {
+    service: ServiceId(0),
+    slot: Slot {
+        role: RoleId(0),
+        index: 0,
+    },
+    generation: Generation(0),
+};
 
 /// See the module.
 pub struct Plane {
@@ -275,7 +288,7 @@ impl Session for Plane {
                         events: events
                             .into_iter()
                             .map(|(name, event)| AgentEvent {
-                                replica: inner.key(&name).expect("a service that is known"),
+                                replica: inner.key(&name).unwrap_or(FORGOTTEN),
                                 event,
                             })
                             .collect(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dhow_core::command::{Command, NodeCommand};
+use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::Machine;
@@ -467,6 +467,56 @@ async fn reports_are_answered_as_the_mirror_stands() {
     );
     let ack = door.report(member(7), asking(50)).await.unwrap();
     assert_eq!((ack.durable_seq, ack.replay_from), (None, Some(40)));
+}
+
+#[tokio::test]
+async fn the_first_report_is_answered_with_the_rollouts_that_are_open() {
+    let door = Door::open(&[7]).await;
+    let spec = serde_json::json!({
+        "version": "v1", "deployment": "shop", "services": { "web": { "image": "web:1" } },
+    });
+    let deploy = DeploymentCommand::Deploy {
+        spec: Arc::new(serde_json::from_value(spec).unwrap()),
+        author: "test".into(),
+        wall_unix_secs: 0,
+    };
+    door.server.write(Command::Deployment(deploy)).await;
+    let state = door.server.state();
+    let service = state.services.values().next().unwrap();
+    let placements = service.wanted_slots().map(|slot| Placement {
+        slot,
+        node: NodeId(7),
+        eligibility: state.node(NodeId(7)).unwrap().eligibility,
+    });
+    let place = PlanCommand::Place {
+        service: service.id,
+        generation: service.target,
+        placements: placements.collect(),
+    };
+    door.server.write(Command::Plan(place)).await;
+    let inventory = ReportBody::Inventory {
+        seq: 1,
+        replicas: Vec::<(_, Machine)>::new(),
+    };
+    let ack = door.report(member(7), telling(5, &inventory)).await.unwrap();
+    let [open] = &ack.bootstrap[..] else {
+        panic!("{ack:?}");
+    };
+    assert_eq!(
+        (open.rollout_id.as_str(), open.service.as_str()),
+        ("shop@1", "web")
+    );
+    assert_eq!(open.spec_json.len(), 1);
+    let asking = ReportBody::Events {
+        first_seq: 2,
+        events: Vec::new(),
+    };
+    let naming = StatusReport {
+        rollouts: vec!["shop@1".into()],
+        ..telling(5, &asking)
+    };
+    let ack = door.report(member(7), naming).await.unwrap();
+    assert_eq!((ack.durable_seq, ack.bootstrap), (Some(1), vec![]));
 }
 
 #[tokio::test]
