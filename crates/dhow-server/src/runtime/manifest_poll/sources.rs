@@ -1,6 +1,6 @@
 //! The sources that are followed, and one look at one of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -139,6 +139,14 @@ impl ManifestSources {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps what a look has found, and nothing of sources that are followed no longer.
+    fn note(&self, state: &State, name: Arc<str>, found: Found) {
+        let followed: BTreeSet<Arc<str>> = self.all(state).into_iter().map(|source| source.name).collect();
+        let mut all = self.found();
+        all.insert(name, found);
+        all.retain(|name, _| followed.contains(name));
+    }
+
     /// Reads and proves what a source has now.
     pub async fn look(
         &self,
@@ -163,7 +171,7 @@ impl ManifestSources {
         let looked = looked.await.unwrap_or(Err(SourceError::CutOff));
         let problem = looked.as_ref().err().map(SourceError::reason);
         let sound = looked.as_ref().ok().and_then(|(_, sound)| *sound);
-        self.found().insert(name, Found { problem, sound });
+        self.note(state, name, Found { problem, sound });
         looked.map(|(verdict, _)| verdict)
     }
 }
