@@ -17,3 +17,14 @@ pub enum ReportBody {
         replicas: Vec<(ReplicaName, Machine)>,
     },
 }
+
+impl ReportBody {
+    /// Whether it is what a node says first, a question or an account of everything: it hears then what is open for it,
+    /// and later with its heartbeats. News of ten thousand nodes are not each answered with specs.
+    pub fn is_greeting(&self) -> bool {
+        match self {
+            Self::Events { events, .. } => events.is_empty(),
+            Self::Inventory { .. } => true,
+        }
+    }
+}

@@ -60,12 +60,13 @@ impl Inner {
             (Body::Events(_) | Body::Inventory(_), Some(told)) => {
                 let incarnation = report.incarnation.unwrap_or_default();
                 let rollout = rollouts.first().cloned();
+                let greets = told.is_greeting();
                 let ack = self
                     .take_report(&state, node, rollout, incarnation, (told, bytes), ack)
                     .await?;
                 let open = match ack.durable_seq {
-                    Some(_) => OpenRollout::open(&self.options.view.state(), node, &rollouts),
-                    None => Vec::new(),
+                    Some(_) if greets => OpenRollout::open(&self.options.view.state(), node, &rollouts),
+                    Some(_) | None => Vec::new(),
                 };
                 Ok(StatusAck {
                     bootstrap: fitting(open.into_iter().map(open_on_wire)),

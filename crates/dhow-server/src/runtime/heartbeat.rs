@@ -48,8 +48,8 @@ impl OpenRollout {
         unnamed.map(|rollout| Self::of(state, rollout.clone())).collect()
     }
 
-    /// All that are open for a node and that it does not name: handed with the answer to whatever it reports, so that one
-    /// that has just come does not wait for its first heartbeat.
+    /// All that are open for a node and that it does not name: handed also with the answer to its first report, so that
+    /// one that has just come does not wait for its heartbeat.
     pub fn open(state: &State, host: NodeId, named: &[RolloutId]) -> Vec<Self> {
         let unnamed = open_rollouts(state, host, &|id| named.contains(id)).into_iter();
         unnamed.map(|rollout| Self::of(state, rollout)).collect()

@@ -39,6 +39,7 @@ impl LocalSession {
 
     async fn hand_in(&self, report: Report) -> Result<ReportAnswer, SessionError> {
         let rollout = report.rollouts.first().cloned();
+        let greets = report.body.is_greeting();
         let taken = self
             .input
             .report(self.node, rollout, report.incarnation, report.body);
@@ -46,7 +47,10 @@ impl LocalSession {
             Ok(ack) => Ok(ReportAnswer::Durable {
                 seq: ack.durable_seq,
                 inventory_wanted: ack.inventory_wanted,
-                open: as_open(Unnamed::open(&self.view.state(), self.node, &report.rollouts)),
+                open: match greets {
+                    true => as_open(Unnamed::open(&self.view.state(), self.node, &report.rollouts)),
+                    false => Vec::new(),
+                },
             }),
             Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
                 Ok(ReportAnswer::ReplayFrom { seq: replay_from })
