@@ -386,6 +386,6 @@ proptest! {
             issued_unix_secs,
         );
         let verified = verified.unwrap();
-        prop_assert_eq!(verified.claims(), &claims);
+        prop_assert_eq!(verified.claims, claims);
     }
 }
