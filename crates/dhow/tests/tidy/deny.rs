@@ -19,6 +19,8 @@ struct Rules {
     targets: Vec<String>,
     licences: Vec<String>,
     banned: Vec<String>,
+    /// Versions that stand beside another one of their crate, as `name@version`.
+    twice: Vec<String>,
 }
 
 /// A crate of the tree, as cargo tells it.
@@ -49,6 +51,7 @@ impl Rules {
                 ("graph", "targets") => rules.targets.extend(first()),
                 ("licenses", "allow") => rules.licences.extend(first()),
                 ("bans", "deny") => rules.banned.extend(first()),
+                ("bans", "skip") => rules.twice.extend(first()),
                 _ => {}
             }
         }
@@ -86,6 +89,29 @@ fn check_packages(rules: &Rules, packages: &[Package]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A crate is built in one version, those apart whose dependents cannot agree yet.
+fn check_versions(rules: &Rules, packages: &[Package]) -> Vec<Finding> {
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        let known = rules.twice.iter().filter_map(|known| known.split_once('@'));
+        let mut known = known.filter(|(name, _)| *name == package.name);
+        let is_known = known.any(|(_, version)| {
+            let rest = package.version.strip_prefix(version);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        if !is_known {
+            versions.entry(&package.name).or_default().push(&package.version);
+        }
+    }
+    let many = versions.into_iter().filter(|(_, versions)| versions.len() > 1);
+    let found = many.map(|(name, versions)| {
+        let what = format!("`{name}` is built in the versions {}", versions.join(" and "));
+        let mend = format!("take the version that the rest has, or add the older one to `skip` in {RULES}");
+        Finding::new(LOCK, 0, what, mend)
+    });
+    found.collect()
 }
 
 /// What is built comes from one registry, with a sum to check it by.
@@ -176,10 +202,12 @@ fn every_crate_of_the_tree_keeps_the_rules() {
         "{RULES} is not understood: {rules:?}"
     );
     // What other systems need may not be on this machine; what this one is built from always is.
-    let packages = packages(&rules.targets).or_else(|_| packages(&[]));
+    let of_targets = packages(&rules.targets);
+    let mut findings = check_versions(&rules, of_targets.as_deref().unwrap_or_default());
+    let packages = of_targets.or_else(|_| packages(&[]));
     let packages = packages.unwrap_or_else(|why| panic!("cargo does not tell the tree: {why}"));
     assert!(packages.len() > 100, "cargo told only {} crates", packages.len());
-    let mut findings = check_packages(&rules, &packages);
+    findings.extend(check_packages(&rules, &packages));
     findings.extend(check_sources(tree.text(LOCK).unwrap_or_default()));
     assert_clean(findings);
 }
@@ -187,12 +215,14 @@ fn every_crate_of_the_tree_keeps_the_rules() {
 #[test]
 fn the_rules_are_read_from_their_file() {
     let text = "[graph]\ntargets = [\n  \"a-linux\",\n]\n[licenses]\n# \"GPL\"\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n\
-                other = [\n \"x\",\n]\n[bans]\ndeny = [\n  { crate = \"openssl\", reason = \"one TLS\" },\n]\n";
+                other = [\n \"x\",\n]\n[bans]\ndeny = [\n  { crate = \"openssl\", reason = \"one TLS\" },\n]\n\
+                skip = [\n  { crate = \"a@1\", reason = \"b\" },\n]\n";
     let rules = Rules::read(text);
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     assert_eq!(rules.targets, owned(&["a-linux"]));
     assert_eq!(rules.licences, owned(&["MIT", "ISC"]));
     assert_eq!(rules.banned, owned(&["openssl"]));
+    assert_eq!(rules.twice, owned(&["a@1"]));
 }
 
 #[test]
@@ -221,6 +251,26 @@ fn what_breaks_a_rule_is_found() {
         .filter_map(|finding| finding.what.split('`').nth(1))
         .collect();
     assert_eq!(about, ["copyleft", "copyleft", "openssl", "openssl"], "{found:?}");
+
+    let package = |name: &str, version: &str| Package {
+        name: name.into(),
+        version: version.into(),
+        ..Package::default()
+    };
+    let rules = Rules {
+        twice: vec!["known@1.2".into(), "other@0.3".into()],
+        ..Rules::default()
+    };
+    let tree = [
+        package("known", "1.2.9"),
+        package("known", "2.0.0"),
+        package("other", "0.31.0"),
+        package("other", "0.4.0"),
+        package("once", "1.0.0"),
+    ];
+    let found = check_versions(&rules, &tree);
+    let what: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+    assert_eq!(what, ["`other` is built in the versions 0.31.0 and 0.4.0"]);
 
     let entry =
         |source: &str, sum: &str| format!("[[package]]\nname = \"x\"\nsource = \"{source}\"\n{sum}\n");
