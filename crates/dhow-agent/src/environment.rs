@@ -1,7 +1,9 @@
 //! What a replica is started with: its environment with secrets filled in, and its volumes.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +15,10 @@ use crate::session::{Session, SessionError};
 
 /// How a value names a secret.
 const SECRET_MARK: &str = "$S:";
+
+/// Of a new volume, and how a folder looks that a daemon has made with its own mask.
+const VOLUME_MODE: u32 = 0o755;
+const MADE_MODE: u32 = 0o700;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
@@ -113,10 +119,21 @@ fn volumes_of(name: &ReplicaName, spec: &ServiceSpec, dir: &Path) -> BTreeMap<St
 
 fn make_volumes(volumes: BTreeMap<String, PathBuf>) -> Result<BTreeMap<String, PathBuf>, EnvironmentError> {
     for path in volumes.values() {
-        std::fs::create_dir_all(path).map_err(|source| EnvironmentError::Volume {
+        make_volume(path).map_err(|source| EnvironmentError::Volume {
             path: path.clone(),
             source,
         })?;
     }
     Ok(volumes)
+}
+
+/// Whatever mask the daemon has, a replica that is not root's may look into a new volume; what is above it is closed.
+fn make_volume(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)?;
+    let found = fs::metadata(path)?;
+    // As it was made here, or by a start that was interrupted just then: whoever uses a volume puts something into it.
+    if found.mode() & 0o7777 == MADE_MODE && fs::read_dir(path)?.next().is_none() {
+        fs::set_permissions(path, fs::Permissions::from_mode(VOLUME_MODE))?;
+    }
+    Ok(())
 }

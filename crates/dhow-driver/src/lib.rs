@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod container;
 pub mod driver;
 pub mod fake;
+pub mod files;
 pub mod image;
 pub mod logs;
 pub mod memory;

@@ -30,7 +30,6 @@ mod openapi;
 mod plan;
 mod problem;
 mod progress;
-mod refused_log;
 mod replicas;
 mod router;
 mod secrets;

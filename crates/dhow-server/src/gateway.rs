@@ -20,6 +20,7 @@ mod serve;
 mod session_stream;
 mod sessions;
 mod status;
+pub(crate) mod verdict;
 mod worker_port;
 mod workers;
 

@@ -27,6 +27,7 @@ pub use leaf::{identity_of, node_dns_name, worker_cluster_of};
 pub use node_cert::{NODE_CERT_LIFETIME, NodeCert, keep_renewed};
 pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
 pub use pinned::client_config_pinned;
+pub(crate) use why::is_refused_certificate;
 pub use why::{is_other_cluster, tls_refusal};
 pub use worker_ca::{WorkerCa, csr_key_hash};
 pub use worker_cas::{WORKER_CERT_LIFETIME, WorkerCas};

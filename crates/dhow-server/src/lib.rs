@@ -17,6 +17,7 @@ pub mod log;
 pub mod node_door;
 pub mod peer_http;
 pub mod peers;
+pub mod refused_log;
 pub mod runtime;
 pub mod scale;
 pub mod secrets;

@@ -112,8 +112,6 @@ impl Daemon {
             plane.view.clone(),
             cancel.clone(),
         ));
-        // What was made since the start.
-        data_dir.close_entries()?;
         tracing::info!(data_dir = %config.data_dir.display(), socket = %config.socket.display(), "the daemon serves");
         Ok(Self {
             cancel,
@@ -310,6 +308,7 @@ fn serve(
         peers: plane.peers.clone(),
         worker_tokens: plane.worker_tokens.clone(),
         data_dir: Some(host.data_dir.clone()),
+        refused: plane.refused.clone(),
         policy,
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::host::Controller;
 use super::mounts::Hierarchy;
+
+/// Of a group's folder.
+const MODE: u32 = 0o755;
 
 /// Makes the parent at the top of the hierarchy, or below our own group where the top is not ours; the
 /// reason where neither is allowed.
@@ -23,8 +27,14 @@ pub(super) fn make_parent(hierarchy: &Hierarchy, parent: &str) -> Result<PathBuf
         .map_err(|error| reason(&own, &error))
 }
 
+/// Whatever mask the daemon has: programs that are not root's read their limits in it.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(MODE))
+}
+
 fn make(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
+    match create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // Somebody else's leftover that we may not fill is as good as none.
             nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).map_err(io::Error::from)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::enable;
 use super::error::CgroupError;
 use super::host::Controller;
 use crate::shim::identity;
@@ -31,7 +32,7 @@ pub struct Group {
 impl Group {
     pub(super) fn make(&self) -> Result<(), CgroupError> {
         for path in self.folders() {
-            match fs::create_dir(path) {
+            match enable::create(path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => {

@@ -22,6 +22,9 @@ pub(super) fn launch(config: &ShimConfig, build: &str) -> Result<(), ShimError> 
         .arg(&config.dir)
         .arg("--build")
         .arg(build);
+    if let Some(given) = crate::files::given() {
+        command.arg("--files").arg(given.to_string());
+    }
     for file in &config.join {
         command.arg("--join").arg(file);
     }

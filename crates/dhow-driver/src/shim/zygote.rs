@@ -47,11 +47,13 @@ impl Record for ZygoteRecord {
     }
 }
 
-/// What stands on the zygote's command line: `--dir DIR --build TEXT [--join FILE]…`.
+/// What stands on the zygote's command line: `--dir DIR --build TEXT [--files NUMBER] [--join FILE]…`.
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
     dir: PathBuf,
     build: String,
+    /// How many files replicas may have open, unless they say otherwise.
+    files: Option<u64>,
     join: Vec<PathBuf>,
 }
 
@@ -79,6 +81,9 @@ fn serve(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
     }
     let arguments = Arguments::parse(args)?;
     std::env::set_current_dir("/")?;
+    if let Some(files) = arguments.files {
+        crate::files::lower(files)?;
+    }
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     fs::DirBuilder::new()
         .recursive(true)
@@ -118,14 +123,19 @@ fn serve(args: impl IntoIterator<Item = OsString>) -> io::Result<()> {
 
 impl Arguments {
     fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
-        let usage = || io::Error::other("usage: shim-zygote --dir DIR --build TEXT [--join FILE]…");
-        let (mut dir, mut build, mut join) = (None, None, Vec::new());
+        let usage =
+            || io::Error::other("usage: shim-zygote --dir DIR --build TEXT [--files NUMBER] [--join FILE]…");
+        let (mut dir, mut build, mut files, mut join) = (None, None, None, Vec::new());
         let mut args = args.into_iter();
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(usage)?;
             match name.to_str() {
                 Some("--dir") => dir = Some(PathBuf::from(value)),
                 Some("--build") => build = value.into_string().ok(),
+                Some("--files") => {
+                    let number = value.to_str().and_then(|text| text.parse().ok());
+                    files = Some(number.ok_or_else(usage)?);
+                }
                 Some("--join") => join.push(PathBuf::from(value)),
                 Some(_) | None => return Err(usage()),
             }
@@ -134,6 +144,7 @@ impl Arguments {
         Ok(Self {
             dir,
             build: build.ok_or_else(usage)?,
+            files,
             join,
         })
     }
@@ -273,12 +284,16 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        let good = parse(&["--dir", "/d", "--build", "b", "--join", "/x", "--join", "/y"]).unwrap();
+        let words = [
+            "--dir", "/d", "--build", "b", "--files", "9", "--join", "/x", "--join", "/y",
+        ];
+        let good = parse(&words).unwrap();
         assert_eq!(
             good,
             Arguments {
                 dir: "/d".into(),
                 build: "b".into(),
+                files: Some(9),
                 join: vec!["/x".into(), "/y".into()]
             }
         );
@@ -287,6 +302,7 @@ mod tests {
             &["--dir", "d", "--build", "b"],
             &["--dir"],
             &["--what", "x"],
+            &["--dir", "/d", "--build", "b", "--files", "many"],
             &[],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");

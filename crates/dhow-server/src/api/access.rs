@@ -21,11 +21,12 @@ use super::barrier::Barrier;
 use super::body::Until;
 use super::context::Api;
 use super::problem::ApiProblem;
-use super::refused_log::RefusedLog;
 use crate::identity::Identity;
+use crate::refused_log::RefusedLog;
 use crate::runtime::{Event, EventLogSender};
 use crate::services::ServiceManager;
 
+pub(super) use browser::check_site;
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
 
 /// Asked by load balancers and other servers before they know anybody.
@@ -99,13 +100,13 @@ impl Access {
             ca,
             barrier,
             event_log: api.event_log.clone(),
-            refused: RefusedLog::new(api.data_dir.as_deref()),
+            refused: api.refused.clone(),
         }
     }
 
     /// Something was done that stands in no entry of the log.
     pub(super) async fn tell(&self, deed: Event, principal: &Principal) {
-        let author = Some(principal.author().await.to_string());
+        let author = Some(principal.recorded().await);
         self.event_log.note(Event { author, ..deed });
     }
 
@@ -116,8 +117,7 @@ impl Access {
             // Users of the socket are known by the kernel.
             Some(Peer::Unix { .. }) | None => return,
         };
-        let now_unix_secs = self.manager.clock().wall_unix_ms().div_euclid(1_000);
-        self.refused.tell(addr.ip(), reason, now_unix_secs);
+        self.refused.tell(addr.ip(), reason);
     }
 
     /// The answer, which ends with the token that it is given to: a stream outlives no right to it.

@@ -13,6 +13,7 @@ use super::limits::WRITE_TIMEOUT;
 use super::problem::{Answer, ApiProblem};
 use crate::cluster::Cluster;
 use crate::peer_http::PeerHttp;
+use crate::refused_log::RefusedLog;
 use crate::runtime::{Applied, EventLogSender, InputSender, WriteError};
 use crate::secrets::SecretBox;
 use crate::services::ServiceManager;
@@ -35,6 +36,8 @@ pub struct Api {
     pub worker_tokens: Option<WorkerTokenKey>,
     /// Where everything durable goes: its disk must have room. None where nothing is kept.
     pub data_dir: Option<PathBuf>,
+    /// Where it is told who was refused.
+    pub refused: RefusedLog,
     /// What files must not ask for here.
     pub policy: Arc<FilePolicy>,
 }

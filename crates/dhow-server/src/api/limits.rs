@@ -69,9 +69,9 @@ pub(super) const EXEC_COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// The longest path or name of an image.
 pub(super) const IMAGE_TEXT_BYTES_MAX: usize = 4_096;
 
-/// Connections of the Unix socket: each has buffers of some 20 KiB, so that these are 20 MiB. Those over TCP have a lobby
-/// of their own, so that strangers never lock out the users of the host.
-pub(super) const CONNECTIONS_MAX: usize = 1_024;
+/// Connections of the Unix socket that have said nothing yet, and those of one user: each has buffers of some 20 KiB, so
+/// that these are 20 MiB. Those over TCP have a lobby of their own, so that strangers never lock out the users of the host.
+pub(super) const UNIX_MAX: usize = 1_024;
 
 /// Callers of one TCP address that have not shown yet who they are: a half-open handshake has some 10 KiB, so that these
 /// are 40 MiB.
@@ -100,6 +100,22 @@ pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the body of a request from outside may take: the longest of 1 MiB at 35 KiB a second.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The head of a request over HTTP/1, and what of its body is read at a time: the longest header is a token of some
+/// hundred bytes.
+pub(super) const HEADER_BYTES_MAX: usize = 64 * 1024;
+
+/// The same over HTTP/2, where continued frames count together.
+pub(super) const HEADER_LIST_BYTES_MAX: u32 = 16 * 1024;
+
+/// Requests under way on one connection over HTTP/2: a server follows the logs of as many replicas of another node.
+pub(super) const STREAMS_MAX: u32 = 256;
+
+/// Requests that were taken back before they were looked at, on one connection; with one more it ends.
+pub(super) const RESET_STREAMS_MAX: usize = 20;
+
+/// What waits of one answer for a caller that does not read: at 256 of them 16 MiB.
+pub(super) const SEND_BYTES_MAX: usize = 64 * 1024;
 
 /// A long connection of another node is asked this often whether it is still there, and is over when no answer comes:
 /// a link that was cut is noticed within 5 s, which is less than the grace of a lease.

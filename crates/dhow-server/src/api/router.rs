@@ -20,6 +20,7 @@ use super::{
     audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
+use crate::gateway::verdict::{self, Verdict};
 use crate::lobby::Visit;
 
 /// The API as a service. Open streams end with `end`.
@@ -125,6 +126,16 @@ fn is_refusal(status: u16) -> bool {
     matches!(status, 401 | 403)
 }
 
+/// What the answer of a route that looks itself who calls says about the caller.
+fn node_verdict(response: &Response) -> Verdict {
+    let status = response.status();
+    match status.is_success() {
+        true => verdict::of_headers(response.headers()),
+        false if is_refusal(status.as_u16()) => Verdict::Refused("a worker's token was refused"),
+        false => Verdict::Unknown,
+    }
+}
+
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
@@ -149,28 +160,28 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
     if let Some(visit) = visit.as_ref().filter(|_| !is_unknown) {
         visit.prove(Some(&principal.text()));
     }
-    let looks_itself = is_unknown && access::is_of_workers(request.uri().path());
+    let is_of_workers = access::is_of_workers(request.uri().path());
     // The server that was asked tells it, and not also the one that it was passed on to.
     let is_first = !matches!(principal, Principal::Forwarded { .. });
     let deed = audit::deed(request.method(), request.uri()).filter(|_| is_first);
     request.extensions_mut().insert(principal.clone());
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    // A route that looks at its own token has found it good.
-    if let (Some(visit), Ok(response)) = (visit, &answered)
-        && looks_itself
-        && response.status().is_success()
+    if let Ok(response) = &answered
+        && is_of_workers
     {
-        visit.prove(None);
+        match node_verdict(response) {
+            // A route that looks at its own token has found it good.
+            Verdict::Granted => visit.iter().for_each(|visit| visit.prove(None)),
+            Verdict::Refused(why) => access.tell_refused(peer, why),
+            Verdict::Unknown => {}
+        }
     }
     if let Ok(response) = &answered {
         let status = response.status();
         let is_done = status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(deed) = deed.filter(|_| is_done) {
             access.tell(deed, &principal).await;
-        }
-        if looks_itself && is_refusal(status.as_u16()) {
-            access.tell_refused(peer, "a worker's token was refused");
         }
     }
     let answered = answered.map(|response| access.while_good(&principal, response));

@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Peer};
 use super::context::Api;
-use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX};
+use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX, UNIX_MAX};
 use super::router::router_with;
 use crate::clock::Clock;
 use crate::lobby::{Lobby, LobbyLimits};
+use crate::refused_log::RefusedLog;
 
 pub use bind::bind;
 use connection::Server;
@@ -69,15 +69,16 @@ pub async fn serve(api: Api, bound: Bound, cancel: CancellationToken) {
 pub async fn serve_with(api: Api, more: Router, bound: Bound, cancel: CancellationToken) {
     let ca = bound.tls.as_ref().map(ApiTls::fingerprint);
     let access = Access::new(&api, ca);
-    let clock = Arc::clone(api.manager.clock());
+    let (clock, refused) = (Arc::clone(api.manager.clock()), api.refused.clone());
     let router = router_with(api, more, access, cancel.clone());
-    serve_router(router, clock, bound, cancel).await;
+    serve_router(router, clock, refused, bound, cancel).await;
 }
 
 /// Serves these routes, which say by themselves who may call: each request carries its [`Peer`].
 pub(super) async fn serve_router(
     router: Router,
     clock: Arc<dyn Clock>,
+    refused: RefusedLog,
     bound: Bound,
     cancel: CancellationToken,
 ) {
@@ -86,14 +87,14 @@ pub(super) async fn serve_router(
         router,
         cancel: cancel.clone(),
         connections: TaskTracker::new(),
-        room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        refused,
         abort: CancellationToken::new(),
     };
     let listening = TaskTracker::new();
     let mut file = None;
     if let Some((listener, socket_file)) = bound.unix {
         file = Some(socket_file);
-        let server = server.with_own_room();
+        let server = server.clone();
         listening.spawn(async move { accept_unix(listener, server).await });
     }
     for listener in bound.tcp {
@@ -116,14 +117,20 @@ pub(super) async fn serve_router(
 }
 
 async fn accept_unix(listener: UnixListener, server: Server) {
-    while let Some(room) = server.room().await {
+    let lobby = Lobby::new(LobbyLimits::of_host(UNIX_MAX, UNIX_MAX));
+    loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = server.cancel.cancelled() => return,
         };
         match accepted {
             Ok((stream, _)) => match stream.peer_cred() {
-                Ok(peer) => server.start(stream, Peer::Unix { uid: peer.uid() }, room.into()),
+                Ok(peer) => {
+                    // One that finds no room is closed, and tries again.
+                    if let Some(visit) = lobby.enter_user(peer.uid()).await {
+                        server.start(stream, Peer::Unix { uid: peer.uid() }, visit);
+                    }
+                }
                 Err(error) => tracing::debug!(%error, "a client has gone before it was known"),
             },
             Err(error) => server.rest(&error).await,
@@ -149,7 +156,7 @@ async fn accept_tcp(listener: TcpListener, tls: Option<ApiTls>, server: Server) 
                 let _ = stream.set_nodelay(true);
                 match &tls {
                     Some(tls) => server.open(tls.clone(), stream, peer, is_loopback, visit),
-                    None => server.start(stream, Peer::Tcp(peer), visit.into()),
+                    None => server.start(stream, Peer::Tcp(peer), visit),
                 }
             }
             Err(error) => server.rest(&error).await,

@@ -17,14 +17,17 @@ use dhow_wire::ProblemCode;
 use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
-use super::access::Peer;
+use super::access::{Peer, check_site};
+use super::body;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
 use super::{disk, health, images};
 use crate::clock::Clock;
 use crate::identity::Identity;
+use crate::lobby::Visit;
 use crate::node_door::NodeDoor;
+use crate::refused_log::RefusedLog;
 
 /// The door, below the one path that servers ask at.
 const DOOR: &str = "/api/v1/internal/";
@@ -45,12 +48,15 @@ pub struct WorkerApi {
     pub servers: Arc<str>,
     /// Where its ledger is kept: its disk must have room.
     pub data_dir: Option<PathBuf>,
+    /// Where it is told who was refused.
+    pub refused: RefusedLog,
 }
 
 /// Serves until `cancel`, as the API of a server does.
 pub async fn serve_worker(api: WorkerApi, clock: Arc<dyn Clock>, bound: Bound, cancel: CancellationToken) {
+    let refused = api.refused.clone();
     let router = router(api, cancel.clone());
-    serve_router(router, clock, bound, cancel).await;
+    serve_router(router, clock, refused, bound, cancel).await;
 }
 
 fn router(api: WorkerApi, end: CancellationToken) -> Router {
@@ -63,9 +69,9 @@ fn router(api: WorkerApi, end: CancellationToken) -> Router {
         .route("/health", get(health))
         .route("/ready", get(ready))
         .fallback(elsewhere)
-        .with_state(api)
+        .with_state(api.clone())
         .merge(door_routes().merge(image_routes()).with_state(door))
-        .layer(middleware::from_fn(guard))
+        .layer(middleware::from_fn_with_state(api, guard))
 }
 
 /// The process answers.
@@ -109,11 +115,15 @@ async fn elsewhere(State(api): State<WorkerApi>) -> ApiProblem {
 
 /// Servers get to the door, users of the socket to the images, both to the rest, and nobody else to anything but how
 /// the worker is.
-async fn guard(request: Request, next: Next) -> Response {
+async fn guard(State(api): State<WorkerApi>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    if let Err(problem) = check_site(request.headers()).and_then(|()| body::check_kind(&request)) {
+        return problem.into_response();
+    }
     let path = request.uri().path();
     let (is_door, is_image) = (path.starts_with(DOOR), path.starts_with(IMAGES));
     let is_open = matches!(path, "/health" | "/ready");
-    let (is_server, is_user) = match request.extensions().get::<Peer>() {
+    let (is_server, is_user) = match peer {
         Some(Peer::Tls { identity, .. }) => (matches!(identity, Some(Identity::Member(_))), false),
         Some(Peer::Unix { .. }) => (false, true),
         Some(Peer::Tcp(_)) | None => (false, false),
@@ -124,8 +134,20 @@ async fn guard(request: Request, next: Next) -> Response {
         (false, false) if !is_server && !is_user && !is_open => {
             "a worker answers servers of its cluster, with their certificates, and users of its Unix socket"
         }
-        (_, _) => return next.run(request).await,
+        (_, _) => {
+            if let (true, Some(visit)) = (is_user, request.extensions().get::<Visit>()) {
+                visit.prove(Some(&"user".into()));
+            }
+            let request = match is_server {
+                true => request,
+                false => body::in_time(request),
+            };
+            return next.run(request).await;
+        }
     };
+    if let Some(Peer::Tls { addr, .. } | Peer::Tcp(addr)) = peer {
+        api.refused.tell(addr.ip(), refused);
+    }
     ApiProblem::new(ProblemCode::Forbidden, refused).into_response()
 }
 
@@ -145,6 +167,7 @@ mod tests {
             standing: Arc::new(move || standing.map(str::to_owned)),
             servers: "10.0.0.1:3670".into(),
             data_dir: None,
+            refused: RefusedLog::new(None, Arc::new(crate::clock::SystemClock::new())),
         };
         let mut request = Request::builder()
             .method(method)

@@ -56,6 +56,9 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// together. More wait at the node.
 pub const STREAMS_MAX: u32 = 64;
 
+/// Calls that were taken back before they were looked at, on one connection; with one more it ends.
+pub const RESET_STREAMS_MAX: usize = 20;
+
 /// Headers of one call: an authority, a path and a handful of short metadata.
 pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
 

@@ -1,10 +1,13 @@
 //! Connections of nodes, TLS ended elsewhere: HTTP/2 with pings both ways, so that a cut link breaks its session.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::HeaderMap;
 use dhow_wire::grpc::KeepAlive;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -18,11 +21,14 @@ use tower::ServiceExt;
 
 use super::coarse_timer::CoarseTimer;
 use super::heard::HeardStream;
-use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, STREAMS_MAX};
+use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, RESET_STREAMS_MAX, STREAMS_MAX};
 use super::node_gateway::{NodeGateway, routes};
+use super::verdict::{self, Verdict};
 use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
+use crate::lobby::Visit;
+use crate::refused_log::RefusedLog;
 
 /// A connection in clear.
 pub trait NodeConnection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -91,6 +97,7 @@ pub async fn serve_connection(
         peer: accepted.peer,
         expired: None,
         keep_alive: KeepAlive::OFTEN,
+        door: None,
     };
     serve_stream(router, connected, clock, end).await;
 }
@@ -101,6 +108,27 @@ pub(super) struct Connected {
     pub peer: Peer,
     pub expired: Option<ExpiredIdentity>,
     pub keep_alive: KeepAlive,
+    /// Where strangers come too.
+    pub door: Option<Door>,
+}
+
+/// What a port that strangers come to learns of its callers.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub addr: SocketAddr,
+    pub visit: Visit,
+    pub refused: RefusedLog,
+}
+
+impl Door {
+    fn learn(&self, headers: &HeaderMap) {
+        match verdict::of_headers(headers) {
+            // It has joined: what it showed was good.
+            Verdict::Granted => self.visit.prove(None),
+            Verdict::Refused(why) => self.refused.tell(self.addr.ip(), why),
+            Verdict::Unknown => {}
+        }
+    }
 }
 
 /// The same for such a one.
@@ -115,6 +143,7 @@ pub(super) async fn serve_stream(
         peer,
         expired,
         keep_alive,
+        door,
     } = connected;
     let stream = HeardStream::new(stream, clock);
     let heard = stream.last_heard();
@@ -124,7 +153,15 @@ pub(super) async fn serve_stream(
             request.extensions_mut().insert(expired);
         }
         request.extensions_mut().insert(heard.clone());
-        router.clone().oneshot(request.map(Body::new))
+        let answered = router.clone().oneshot(request.map(Body::new));
+        let door = door.clone();
+        async move {
+            let answer = answered.await?;
+            if let Some(door) = door.filter(|_| answer.status().is_success()) {
+                door.learn(answer.headers());
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -132,6 +169,8 @@ pub(super) async fn serve_stream(
         .keep_alive_interval(Some(keep_alive.every))
         .keep_alive_timeout(keep_alive.timeout)
         .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(RESET_STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
@@ -143,5 +182,37 @@ pub(super) async fn serve_stream(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection of a node broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dhow_wire::grpc::Refusal;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::lobby::{Lobby, LobbyLimits};
+
+    #[tokio::test]
+    async fn who_is_refused_stays_a_guest_and_is_told_of() {
+        let limits = LobbyLimits {
+            guests: 8,
+            per_address: 8,
+            per_known: 1,
+        };
+        let lobby = Lobby::new(limits);
+        let addr = "10.0.0.9:1".parse().unwrap();
+        let door = Door {
+            addr,
+            visit: lobby.enter(addr).await.unwrap(),
+            refused: RefusedLog::new(None, Arc::new(SystemClock::new())),
+        };
+        let answer = |refusal: Refusal| refusal.to_status().into_http::<Body>();
+        door.learn(answer(Refusal::Busy).headers());
+        assert_eq!((lobby.guests(), door.refused.told()), (1, 0));
+        door.learn(answer(Refusal::Credential("no".into())).headers());
+        assert_eq!((lobby.guests(), door.refused.told()), (1, 1));
+        door.learn(&HeaderMap::new());
+        assert_eq!((lobby.guests(), door.refused.told()), (0, 1), "it has joined");
     }
 }

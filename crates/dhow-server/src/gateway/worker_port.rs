@@ -15,13 +15,16 @@ use tokio_util::task::TaskTracker;
 
 use super::limits::{ASKED_OFTEN_MAX, DRAIN_DEADLINE_MS, GUESTS_MAX, HANDSHAKE_TIMEOUT, PER_WORKER_MAX};
 use super::node_gateway::{NodeGateway, routes};
-use super::serve::{Connected, serve_stream};
+use super::serve::{Connected, Door, serve_stream};
 use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
 use crate::identity::Identity;
-use crate::keys::{NodeTls, Validity, WorkerCas, identity_of, tls_refusal, worker_cluster_of};
+use crate::keys::{
+    NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
+};
 use crate::lobby::{Lobby, LobbyLimits, Visit};
+use crate::refused_log::RefusedLog;
 use crate::runtime::RuntimeView;
 use crate::tcp;
 
@@ -49,6 +52,7 @@ pub struct WorkerPort {
     acceptor: TlsAcceptor,
     clock: Arc<dyn Clock>,
     view: RuntimeView,
+    refused: RefusedLog,
 }
 
 /// A caller as its certificate shows it.
@@ -66,6 +70,7 @@ impl WorkerPort {
         workers: Arc<WorkerCas>,
         clock: Arc<dyn Clock>,
         view: RuntimeView,
+        refused: RefusedLog,
     ) -> Result<Self, WorkerPortError> {
         let config = tls.server_config_workers(workers);
         let config = config.map_err(WorkerPortError::Tls)?;
@@ -76,6 +81,7 @@ impl WorkerPort {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             clock,
             view,
+            refused,
         })
     }
 
@@ -106,8 +112,10 @@ impl WorkerPort {
             };
             connections.spawn(async move {
                 tokio::select! {
-                    () = port.receive((stream, addr), &visit, keep_alive, router, end) => {}
+                    // Nothing is computed for one that has to go.
+                    biased;
                     () = visit.over() => {}
+                    () = port.receive((stream, addr), &visit, keep_alive, router, end) => {}
                     () = abort.cancelled() => {}
                 }
             });
@@ -145,7 +153,8 @@ impl WorkerPort {
         let handshake = async {
             // Waiting for its turn is no fault of the caller's, and costs it nothing of its time.
             visit.turn().await;
-            let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
+            let accepted =
+                tokio::time::timeout(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await;
             accepted.map_err(|_| std::io::Error::other("it took too long to say who it is"))?
         };
         let stream = tokio::select! {
@@ -156,7 +165,11 @@ impl WorkerPort {
             Ok(stream) => stream,
             // Anybody can cause this as often as they like, so that it stays out of the log.
             Err(error) => {
-                tracing::debug!(%addr, why = tls_refusal(&error), "a caller on the workers' port is refused");
+                let why = tls_refusal(&error);
+                tracing::debug!(%addr, why, "a caller on the workers' port is refused");
+                if is_refused_certificate(&error) {
+                    self.refused.tell(addr.ip(), &why);
+                }
                 return;
             }
         };
@@ -180,6 +193,11 @@ impl WorkerPort {
             peer,
             expired: shown.expired,
             keep_alive,
+            door: Some(Door {
+                addr,
+                visit: visit.clone(),
+                refused: self.refused.clone(),
+            }),
         };
         serve_stream(router, connected, Arc::clone(&self.clock), end).await;
     }
@@ -233,6 +251,7 @@ mod tests {
             Arc::clone(cas),
             Arc::new(server.clock.clone()),
             server.handle.view(),
+            RefusedLog::new(None, Arc::new(server.clock.clone())),
         );
         port.await.unwrap()
     }

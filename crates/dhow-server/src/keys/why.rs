@@ -35,6 +35,20 @@ pub fn is_other_cluster(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
+/// Whether there is no connection because of the certificate that was shown, or because none was.
+pub(crate) fn is_refused_certificate(error: &(dyn Error + 'static)) -> bool {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) =
+            error.downcast_ref()
+        {
+            return true;
+        }
+        at = inner(error);
+    }
+    false
+}
+
 /// An error inside an `io::Error` is not among its sources.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

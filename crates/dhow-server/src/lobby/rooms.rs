@@ -1,12 +1,13 @@
 //! The guests: who is served, who waits, and who goes where there is no room.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Account, Guest, LobbyLimits, PATIENCE, PROGRESS};
+use super::{Account, Guest, LobbyLimits, PATIENCE, PATIENCE_WITH_CROWDS, PROGRESS};
 
 /// What a newcomer is told.
 #[derive(Debug)]
@@ -27,12 +28,53 @@ pub(super) struct Rooms {
     proved: Option<Instant>,
 }
 
+/// How an address's guests ended lately; what is older counts half as much each second.
+#[derive(Debug)]
+struct Lately {
+    until: Instant,
+    proved: u32,
+    sent_away: u32,
+}
+
+/// So many more are sent away than prove themselves where a crowd is none of workers that join.
+const SENT_AWAY_TO_PROVED: u32 = 8;
+/// So many say nothing yet: a handful of slow ones is no crowd.
+const SENT_AWAY_MIN: u32 = 64;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Lately {
+    fn new(now: Instant) -> Self {
+        Self {
+            until: now,
+            proved: 0,
+            sent_away: 0,
+        }
+    }
+
+    fn age(&mut self, now: Instant) {
+        while now.saturating_duration_since(self.until) >= SECOND {
+            self.until += SECOND;
+            self.proved /= 2;
+            self.sent_away /= 2;
+            if (self.proved, self.sent_away) == (0, 0) {
+                self.until = now;
+            }
+        }
+    }
+
+    fn is_crowd(&self) -> bool {
+        self.sent_away > SENT_AWAY_MIN.max(self.proved.saturating_mul(SENT_AWAY_TO_PROVED))
+    }
+}
+
 /// The guests of one address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Room {
     /// Those that are served, by their numbers, which grow with time.
     served: BTreeMap<u64, Served>,
     waiting: VecDeque<Waiting>,
+    lately: Lately,
 }
 
 #[derive(Debug)]
@@ -49,6 +91,14 @@ struct Waiting {
 }
 
 impl Room {
+    fn new(now: Instant) -> Self {
+        Self {
+            served: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            lately: Lately::new(now),
+        }
+    }
+
     fn len(&self) -> usize {
         self.served.len() + self.waiting.len()
     }
@@ -56,7 +106,11 @@ impl Room {
     /// The one that is served for longest, where that is longer than it may be alone in wanting.
     fn stale(&self, now: Instant) -> Option<u64> {
         let (number, served) = self.served.first_key_value()?;
-        (now.saturating_duration_since(served.since) >= PATIENCE).then_some(*number)
+        let patience = match self.lately.is_crowd() {
+            true => PATIENCE_WITH_CROWDS,
+            false => PATIENCE,
+        };
+        (now.saturating_duration_since(served.since) >= patience).then_some(*number)
     }
 }
 
@@ -82,7 +136,8 @@ impl Rooms {
         self.count += 1;
         let (number, gone) = (self.next, CancellationToken::new());
         let limit = self.limits.per_address;
-        let room = self.guests.entry(account).or_default();
+        let room = self.guests.entry(account).or_insert_with(|| Room::new(now));
+        room.lately.age(now);
         let turn = match room.served.len() < limit && room.waiting.is_empty() {
             true => {
                 let served = Served {
@@ -139,26 +194,36 @@ impl Rooms {
     }
 
     fn send_away(&mut self, account: Account, number: u64, now: Instant) {
+        if let Some(room) = self.guests.get_mut(&account) {
+            room.lately.sent_away = room.lately.sent_away.saturating_add(1);
+        }
         if let Some(gone) = self.remove(account, number, now) {
             gone.cancel();
         }
     }
 
-    /// Somebody who waits takes the place of one that has had its own for long.
+    /// Those who wait take the places of those that have had their own for long.
     pub fn hurry(&mut self, account: Account, now: Instant) {
-        let Some(room) = self.guests.get(&account) else {
-            return;
-        };
-        if !room.waiting.is_empty()
+        while let Some(room) = self.guests.get(&account)
+            && !room.waiting.is_empty()
             && let Some(number) = room.stale(now)
         {
             self.send_away(account, number, now);
         }
     }
 
+    /// Whether hardly anybody of this address proves itself lately.
+    pub fn is_crowd(&self, account: Account) -> bool {
+        let room = self.guests.get(&account);
+        room.is_some_and(|room| room.lately.is_crowd())
+    }
+
     /// A guest has proved who it is.
     pub fn proved(&mut self, account: Account, number: u64, now: Instant) {
         self.proved = Some(now);
+        if let Some(room) = self.guests.get_mut(&account) {
+            room.lately.proved = room.lately.proved.saturating_add(1);
+        }
         self.remove(account, number, now);
     }
 

@@ -109,6 +109,31 @@ async fn a_guest_goes_in_the_end_also_where_nobody_wants_its_place() {
     visit.over().await;
 }
 
+/// Of an address whose crowds hardly ever prove themselves nobody holds a place for long; workers that join are no crowd.
+#[tokio::test(start_paused = true)]
+async fn crowds_that_prove_nothing_have_little_time() {
+    let limits = LobbyLimits {
+        guests: 400,
+        per_address: 300,
+        per_known: 2,
+    };
+    for is_proving in [false, true] {
+        let lobby = Lobby::new(limits);
+        let mut all = fill(&lobby, at(1), limits.guests).await;
+        tokio::time::advance(PATIENCE).await;
+        // Those that were served have had their time: as many newcomers take their places.
+        let second = fill(&lobby, at(1), limits.per_address).await;
+        if is_proving {
+            second[..100].iter().for_each(|visit| visit.prove(None));
+            all.extend(fill(&lobby, at(1), 100).await);
+        }
+        tokio::time::advance(PATIENCE_WITH_CROWDS).await;
+        let next = lobby.enter(at(1)).await;
+        assert_eq!(next.is_some(), !is_proving);
+        drop((all, second));
+    }
+}
+
 /// A rush of those who prove themselves is let in one after the other, and not sent away.
 #[tokio::test(start_paused = true)]
 async fn a_rush_waits_for_those_before_it() {

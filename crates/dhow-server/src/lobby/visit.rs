@@ -65,6 +65,13 @@ impl Visit {
         }
     }
 
+    /// Does what costs the server something before it is known who this is, when others leave room for it.
+    pub(crate) async fn compute<T>(&self, work: impl Future<Output = T>) -> T {
+        let (lobby, account) = (&self.0.lobby, self.0.account);
+        let is_crowd = || lobby.rooms().is_crowd(account);
+        lobby.0.turnstile.run(account, is_crowd, work).await
+    }
+
     /// It is known who this is, by name where that is to be counted: it is no guest any more.
     pub(crate) fn prove(&self, name: Option<&Arc<str>>) {
         let mut stands = self.stands();

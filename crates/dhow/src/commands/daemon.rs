@@ -1,5 +1,7 @@
 //! `dhow daemon`: the daemon in the foreground, and `--check` for its configuration.
 
+pub mod neighbours;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -113,6 +115,7 @@ pub fn run_config(config: &DaemonConfig) -> anyhow::Result<Exit> {
 pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     const THREADS_MAX: usize = 4;
     dhow_driver::memory::keep_small();
+    dhow_driver::files::raise();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.min(THREADS_MAX))

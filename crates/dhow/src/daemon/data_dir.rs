@@ -1,9 +1,11 @@
 //! The directory of all state: its owner's, passable for the group `dhow` where the host has one so that it reaches the
 //! socket, closed to everybody else, and held by one daemon at a time.
 
+mod closing;
+
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +20,15 @@ use tokio_util::sync::CancellationToken;
 const OWN_MODE: u32 = 0o700;
 const SHARED_MODE: u32 = 0o710;
 
-/// What anybody but the owner could do to a file.
-const OF_OTHERS: u32 = 0o077;
+/// Of what the process makes from then on, wherever nobody says otherwise: nothing for others. Replicas have their own.
+const MASK: u32 = 0o077;
+
+/// So many names of what was closed stand in the log.
+const NAMED_MAX: usize = 5;
 
 /// Held for as long as the daemon lives; the kernel lets go of it when the process ends, however it does.
 pub struct DataDir {
     path: PathBuf,
-    socket: Option<PathBuf>,
     lock: Arc<File>,
 }
 
@@ -37,6 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 impl DataDir {
     /// Takes the directory. `socket` is the one file in it that others may see.
     pub fn open(dir: &Path, socket: Option<&Path>) -> anyhow::Result<Self> {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(MASK));
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(OWN_MODE);
         builder
@@ -70,45 +75,24 @@ impl DataDir {
         let _ = lock.set_len(0);
         let _ = lock.rewind();
         let _ = writeln!(lock, "{}", std::process::id());
-        let opened = Self {
-            path: dir.to_owned(),
-            socket: socket.map(Path::to_owned),
-            lock: Arc::new(lock),
-        };
-        let closed = opened.close_entries()?;
+        let closed = closing::close(dir, socket, rustix::process::geteuid().as_raw())?;
         if !closed.is_empty() {
-            let dir = dir.display();
-            tracing::warn!(%dir, entries = closed.join(", "), "these could be reached by others and are closed to them");
+            let named: Vec<_> = closed
+                .iter()
+                .take(NAMED_MAX)
+                .map(|name| name.display().to_string())
+                .collect();
+            tracing::warn!(
+                dir = %dir.display(),
+                entries = closed.len(),
+                among_them = named.join(", "),
+                "these could be reached by others and are closed to them"
+            );
         }
-        Ok(opened)
-    }
-
-    /// Closes what lies in the directory to everybody but its owner, and names what was open. What lies deeper cannot be
-    /// reached then.
-    pub fn close_entries(&self) -> anyhow::Result<Vec<String>> {
-        let dir = &self.path;
-        let failed = || format!("what lies in {} cannot be closed to others", dir.display());
-        let mut closed = Vec::new();
-        for entry in fs::read_dir(dir).with_context(failed)? {
-            let entry = entry.with_context(failed)?;
-            let path = entry.path();
-            let found = match fs::symlink_metadata(&path) {
-                Ok(found) => found,
-                // It has gone meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error).with_context(failed),
-            };
-            let is_api = found.file_type().is_socket() || self.socket.as_deref() == Some(path.as_path());
-            // A link has no mode; where it leads is its owner's business.
-            if is_api || found.file_type().is_symlink() || found.mode() & OF_OTHERS == 0 {
-                continue;
-            }
-            let mode = Permissions::from_mode(found.mode() & 0o7777 & !OF_OTHERS);
-            fs::set_permissions(&path, mode).with_context(failed)?;
-            closed.push(entry.file_name().to_string_lossy().into_owned());
-        }
-        closed.sort();
-        Ok(closed)
+        Ok(Self {
+            path: dir.to_owned(),
+            lock: Arc::new(lock),
+        })
     }
 
     /// Looks again and again, until `cancel`, whether the path still leads to the directory that was opened, and says
@@ -192,39 +176,81 @@ mod tests {
         fs::symlink_metadata(path).unwrap().mode() & 0o7777
     }
 
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
     #[test]
-    fn everything_in_it_is_closed_to_others() {
+    fn everything_below_it_is_closed_to_others() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("data");
-        fs::create_dir(&dir).unwrap();
-        fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
-        let (folder, file, link) = (dir.join("agent"), dir.join("daemon.log"), dir.join("link"));
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, Permissions::from_mode(0o2755)).unwrap();
-        fs::write(&file, "x").unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
-        let outside = parent.path().join("outside");
-        fs::write(&outside, "x").unwrap();
-        fs::set_permissions(&outside, Permissions::from_mode(0o644)).unwrap();
-        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let (folder, deep) = (dir.join("raft"), dir.join("raft/old/segment"));
+        let (volume, layer) = (dir.join("volumes/shop/data"), dir.join("images/layers/x"));
+        for made in [&volume, &layer, &dir.join("raft/old")] {
+            fs::create_dir_all(made).unwrap();
+            set_mode(made, 0o755);
+        }
+        set_mode(&dir, 0o777);
+        set_mode(&folder, 0o2755);
+        fs::write(&deep, "x").unwrap();
+        set_mode(&deep, 0o664);
+        std::os::unix::fs::symlink("raft", dir.join("log")).unwrap();
         let socket = dir.join("dhow.sock");
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        fs::set_permissions(&socket, Permissions::from_mode(0o660)).unwrap();
+        set_mode(&socket, 0o660);
         let opened = DataDir::open(&dir, Some(&socket)).unwrap();
         let expected = match socket_group() {
             Some(_) => SHARED_MODE,
             None => OWN_MODE,
         };
         assert_eq!(mode(&dir), expected);
-        assert_eq!((mode(&folder), mode(&file)), (0o2700, 0o600));
+        assert_eq!((mode(&folder), mode(&deep)), (0o2700, 0o600));
+        assert_eq!(mode(&dir.join("volumes")), 0o700);
         assert_eq!(
-            (mode(&outside), mode(&socket)),
-            (0o644, 0o660),
-            "these are not its business"
+            (mode(&volume), mode(&layer)),
+            (0o755, 0o755),
+            "replicas need these"
         );
-        assert!(opened.close_entries().unwrap().is_empty(), "once is enough");
-        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(opened.close_entries().unwrap(), ["agent"]);
+        assert_eq!(mode(&socket), 0o660);
+        // What is made from now on is closed at once.
+        let (file, next) = (folder.join("next"), dir.join("events/next"));
+        fs::write(&file, "x").unwrap();
+        fs::create_dir_all(&next).unwrap();
+        assert_eq!((mode(&file), mode(&next)), (0o600, 0o700));
+        let own = rustix::process::geteuid().as_raw();
+        let again = closing::close(&dir, Some(&socket), own).unwrap();
+        assert!(again.is_empty(), "once is enough: {again:?}");
+        drop(opened);
+    }
+
+    #[test]
+    fn what_leads_out_or_belongs_to_somebody_else_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("data");
+        let outside = parent.path().join("outside");
+        fs::create_dir_all(dir.join("agent")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        let open = || match DataDir::open(&dir, None) {
+            Ok(_) => None,
+            Err(refused) => Some(refused.to_string()),
+        };
+        for target in [outside.as_path(), Path::new("/nowhere"), Path::new("../outside")] {
+            let link = dir.join("log");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let refused = open().unwrap();
+            assert!(
+                refused.contains("leads out") && refused.contains("log"),
+                "{refused}"
+            );
+            fs::remove_file(&link).unwrap();
+        }
+        assert_eq!(open(), None);
+        let somebody = rustix::process::geteuid().as_raw() + 1;
+        let foreign = closing::close(&dir, None, somebody).unwrap_err().to_string();
+        assert!(
+            foreign.contains("chown -hR") && foreign.contains("belongs to user"),
+            "{foreign}"
+        );
     }
 
     #[test]

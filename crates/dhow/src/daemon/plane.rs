@@ -8,6 +8,7 @@ use dhow_server::api::WorkerTokenKey;
 use dhow_server::clock::Clock;
 use dhow_server::cluster::Cluster;
 use dhow_server::peer_http::PeerHttp;
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{InputSender, ManifestSources, RuntimeHandle, RuntimeOptions, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_wire::DaemonConfig;
@@ -45,6 +46,8 @@ pub struct Plane {
     pub secrets: Arc<SecretBox>,
     /// Routes that are served beside the API.
     pub beside: Option<axum::Router>,
+    /// Where every port tells who was refused.
+    pub refused: RefusedLog,
     /// What is to be ended after the runtime.
     pub rest: BoxFuture<'static, ()>,
 }

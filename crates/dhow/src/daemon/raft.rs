@@ -16,6 +16,7 @@ use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{self, InputSender, OpenedRaft, RuntimeHandle, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_server::storage::Storage;
@@ -48,7 +49,7 @@ pub async fn start(
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
-    let tier = tier::open(config, &security, &clock, &view).await?;
+    let tier = tier::open(config, &security, &clock, &view, &server.refused).await?;
     let leases = server.leases(config, &clock);
     let gateway = NodeGateway::new(GatewayOptions {
         view: view.clone(),
@@ -101,6 +102,7 @@ pub async fn start(
         session: Arc::new(session),
         secrets,
         beside: Some(beside),
+        refused: server.refused,
         rest: rest(end, tasks, server.listening),
     })
 }
@@ -127,6 +129,7 @@ struct Server {
     cluster: Arc<RaftCluster>,
     cluster_id: ClusterIdCell,
     listening: tls::Listening,
+    refused: RefusedLog,
     /// Ends what stands around it.
     end: CancellationToken,
 }
@@ -143,10 +146,12 @@ impl Server {
         let own = peers.iter().find(|peer| peer.id == node.0);
         let own = own.context("`peers` does not name this server")?;
         let cluster_id = ClusterIdCell::default();
+        let refused = RefusedLog::new(Some(&config.data_dir), Arc::clone(&clock));
         let transport = TlsTransport::new(PeerOptions {
             node,
             tls: security.tls.clone(),
             cluster_id: Arc::clone(&cluster_id),
+            refused: refused.clone(),
         });
         let first = peers.iter().map(addrs).collect();
         let dir = config.data_dir.join(RAFT_DIR);
@@ -181,6 +186,7 @@ impl Server {
             cluster,
             cluster_id,
             listening,
+            refused,
             end,
         })
     }

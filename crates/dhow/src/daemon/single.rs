@@ -12,6 +12,7 @@ use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::SingleNode;
 use dhow_server::log::store::StoreOptions;
 use dhow_server::peer_http::{NoPeers, PeerHttp};
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{self, HeartbeatIngest, InputSender, OpenedRuntime, RuntimeView};
 use dhow_server::secrets::SecretBox;
 use dhow_server::storage::Storage;
@@ -61,6 +62,7 @@ pub async fn start(
     let beats = HeartbeatIngest::new(input.clone(), Arc::clone(&clock), renew);
     let session = LocalSession::new(NODE, input.clone(), view.clone(), beats, Arc::clone(&secrets));
     let peers = PeerHttp::new(Arc::new(NoPeers));
+    let refused = RefusedLog::new(Some(&config.data_dir), Arc::clone(&clock));
     Ok(Plane {
         node: NODE,
         input,
@@ -78,6 +80,7 @@ pub async fn start(
         session: Arc::new(session),
         secrets,
         beside: None,
+        refused,
         rest: Box::pin(async move {
             if let Some(later) = later {
                 // It ends with the control plane; one that panicked has ended as well.

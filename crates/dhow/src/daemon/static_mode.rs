@@ -20,6 +20,7 @@ use dhow_server::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
 use dhow_server::log::store::StoreOptions;
 use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::ClusterIdCell;
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
 use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
 use dhow_server::secrets::SecretBox;
@@ -93,6 +94,7 @@ pub async fn start(
         ..node_info(config, NodeRole::Peer)
     };
     let parts = Parts {
+        refused: RefusedLog::new(Some(&config.data_dir), Arc::clone(&clock)),
         node,
         runtime,
         cancel,
@@ -177,6 +179,7 @@ struct Parts {
     cluster: Arc<StaticCluster>,
     secrets: Arc<SecretBox>,
     timings: CopiedTimings,
+    refused: RefusedLog,
     end: CancellationToken,
 }
 
@@ -234,6 +237,7 @@ impl Parts {
             }),
             secrets: self.secrets,
             beside: Some(gateway::routes(gateway).merge(routes)),
+            refused: self.refused,
             rest: Box::pin(async move {
                 end.cancel();
                 tasks.wait().await;

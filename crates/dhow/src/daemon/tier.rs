@@ -14,6 +14,7 @@ use dhow_server::gateway::{
 };
 use dhow_server::keys::WorkerCas;
 use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDialer};
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::RuntimeView;
 use dhow_wire::{ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
@@ -46,6 +47,7 @@ pub async fn open(
     security: &Security,
     clock: &Arc<dyn Clock>,
     view: &RuntimeView,
+    refused: &RefusedLog,
 ) -> anyhow::Result<Option<Tier>> {
     let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
         return Ok(None);
@@ -63,6 +65,7 @@ pub async fn open(
         Arc::clone(&cas),
         Arc::clone(clock),
         view.clone(),
+        refused.clone(),
     );
     let token_key = security.key.worker_token_key();
     let certificates = Issuer {

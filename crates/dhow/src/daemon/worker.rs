@@ -22,6 +22,7 @@ use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{self, ApiTls, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::keys::WorkerIdentity;
+use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::WriteError;
 use dhow_server::storage::Storage;
 use dhow_wire::grpc::KeepAlive;
@@ -211,6 +212,7 @@ impl Worker<'_> {
             .map(|server| server.address.as_str())
             .collect();
         let storage = self.storage.clone();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let worker = WorkerApi {
             node,
             door: Arc::new(LocalDoor::new(node, agent.clone(), host.images.clone())),
@@ -225,8 +227,8 @@ impl Worker<'_> {
             }),
             servers: addresses.join(", ").into(),
             data_dir: Some(host.data_dir.clone()),
+            refused: RefusedLog::new(Some(&host.data_dir), Arc::clone(&clock)),
         };
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         Ok(tokio::spawn(api::serve_worker(worker, clock, bound, end.clone())))
     }
 

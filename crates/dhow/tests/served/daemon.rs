@@ -162,7 +162,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         node_id: NODE,
     };
     let api = Api {
-        manager: ServiceManager::new(view, clock, Arc::new(door), identity),
+        manager: ServiceManager::new(view, clock.clone(), Arc::new(door), identity),
         input,
         event_log: handle.event_log(),
         secrets: Arc::new(SecretBox::open(folder).unwrap()),
@@ -173,6 +173,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::NoPeers)),
         worker_tokens: None,
         data_dir: None,
+        refused: dhow_server::refused_log::RefusedLog::new(None, clock.clone()),
         policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {
             policy: Default::default(),
             host: dhow_core::spec::policy::WordsOnly { runs_as_root: false },

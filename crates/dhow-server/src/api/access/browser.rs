@@ -13,7 +13,7 @@ use crate::api::problem::ApiProblem;
 const SITE: &str = "sec-fetch-site";
 
 /// A page of another site, or of another name of this host, may not call.
-pub(super) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
+pub(in crate::api) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let mut said = headers.get_all(SITE).iter();
     if said.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) {
         return Ok(());
@@ -26,6 +26,9 @@ pub(super) fn check(request: &Request) -> Result<(), ApiProblem> {
     let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Forbidden, detail));
     if request.headers().contains_key(header::ORIGIN) {
         return refused("web pages may not call this API: the request has an `Origin` header");
+    }
+    if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
+        return refused("the request has more than one `Host`");
     }
     let host = request
         .uri()

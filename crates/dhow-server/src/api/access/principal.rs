@@ -67,6 +67,19 @@ impl Principal {
         }
     }
 
+    /// The same for the record of who did what: names of tokens may be given twice, ids are not.
+    pub async fn recorded(&self) -> String {
+        let author = self.author().await;
+        match self {
+            Self::Token { id, .. } => format!("{author} ({id})"),
+            Self::User { .. }
+            | Self::Forwarded { .. }
+            | Self::Unknown
+            | Self::Member(_)
+            | Self::Worker(_) => author.to_string(),
+        }
+    }
+
     /// The headers with which a server passes a request of this caller on.
     pub async fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -14,55 +14,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::tls::{ApiTls, Opened};
+use super::tls::{ApiTls, NotOpened, Opened};
 use super::unread::UnreadBody;
 use crate::api::access::Peer;
-use crate::api::limits::{CONNECTIONS_MAX, HEADER_TIMEOUT, PARTING, PING_EVERY, PING_TIMEOUT};
+use crate::api::limits::{
+    HEADER_BYTES_MAX, HEADER_LIST_BYTES_MAX, HEADER_TIMEOUT, PARTING, PING_EVERY, PING_TIMEOUT,
+    RESET_STREAMS_MAX, SEND_BYTES_MAX, STREAMS_MAX,
+};
 use crate::clock::Clock;
 use crate::gateway::HeardStream;
 use crate::lobby::Visit;
+use crate::refused_log::RefusedLog;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
-
-/// What a connection has for as long as it lives.
-pub(super) struct Place {
-    _room: Option<OwnedSemaphorePermit>,
-    visit: Option<Visit>,
-}
-
-impl From<OwnedSemaphorePermit> for Place {
-    fn from(room: OwnedSemaphorePermit) -> Self {
-        Self {
-            _room: Some(room),
-            visit: None,
-        }
-    }
-}
-
-impl From<Visit> for Place {
-    fn from(visit: Visit) -> Self {
-        Self {
-            _room: None,
-            visit: Some(visit),
-        }
-    }
-}
-
-impl Place {
-    /// Resolves where the connection has to end because somebody else needs its place.
-    async fn over(&self) {
-        match &self.visit {
-            None => std::future::pending().await,
-            Some(visit) => visit.over().await,
-        }
-    }
-}
 
 /// What every connection needs.
 #[derive(Clone)]
@@ -71,36 +40,20 @@ pub(super) struct Server {
     pub clock: Arc<dyn Clock>,
     pub cancel: CancellationToken,
     pub connections: TaskTracker,
-    pub room: Arc<Semaphore>,
+    pub refused: RefusedLog,
     /// Cuts off what has not ended in time.
     pub abort: CancellationToken,
 }
 
 impl Server {
-    /// The same with room of its own.
-    pub fn with_own_room(&self) -> Self {
-        Self {
-            room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            ..self.clone()
-        }
-    }
-
-    /// Waits for room for one more connection; none at the end.
-    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
-        tokio::select! {
-            room = Arc::clone(&self.room).acquire_owned() => room.ok(),
-            () = self.cancel.cancelled() => None,
-        }
-    }
-
     /// After a failed accept.
     pub async fn rest(&self, error: &io::Error) {
         tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(REST).await;
     }
 
-    /// Serves a connection in a task of its own.
-    pub fn start<S>(&self, stream: S, peer: Peer, place: Place)
+    /// Serves a connection in a task of its own, when its turn has come.
+    pub fn start<S>(&self, stream: S, peer: Peer, visit: Visit)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -108,7 +61,7 @@ impl Server {
         let (clock, bodies) = (Arc::clone(&self.clock), self.connections.clone());
         self.connections.spawn(async move {
             tokio::select! {
-                () = run(stream, peer, router, clock, bodies, cancel, place) => {}
+                () = run(stream, peer, router, clock, bodies, cancel, visit) => {}
                 () = abort.cancelled() => {}
             }
         });
@@ -127,11 +80,13 @@ impl Server {
         self.connections.spawn(async move {
             let opening = async {
                 visit.turn().await;
-                tls.open(stream, addr, is_plain_served).await
+                tls.open(stream, addr, is_plain_served, &visit).await
             };
             let opened = tokio::select! {
+                // Nothing is computed for one that has to go.
+                biased;
+                () = visit.over() => Err(NotOpened::Silent("others needed its place".into())),
                 opened = opening => opened,
-                () = visit.over() => Err("others needed its place".into()),
                 () = server.cancel.cancelled() => return,
             };
             match opened {
@@ -139,11 +94,15 @@ impl Server {
                     if let Some(name) = peer.proved() {
                         visit.prove(Some(&name));
                     }
-                    server.start(*stream, peer, visit.into());
+                    server.start(*stream, peer, visit);
                 }
-                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), visit.into()),
+                Ok(Opened::Plain(stream)) => server.start(stream, Peer::Tcp(addr), visit),
                 // Anybody can cause this as often as they like, so that it stays out of the log.
-                Err(why) => tracing::debug!(%addr, why, "a caller is refused"),
+                Err(NotOpened::Silent(why)) => tracing::debug!(%addr, why, "a caller did not come in"),
+                Err(NotOpened::Refused(why)) => {
+                    tracing::debug!(%addr, why, "a caller is refused");
+                    server.refused.tell(addr.ip(), &why);
+                }
             }
         });
     }
@@ -156,11 +115,16 @@ async fn run<S>(
     clock: Arc<dyn Clock>,
     bodies: TaskTracker,
     cancel: CancellationToken,
-    place: Place,
+    visit: Visit,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let visit = place.visit.clone();
+    tokio::select! {
+        () = visit.turn() => {}
+        () = visit.over() => return,
+        () = cancel.cancelled() => return,
+    }
+    let place = visit.clone();
     let stream = HeardStream::new(stream, clock);
     let heard = stream.last_heard();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -168,9 +132,7 @@ async fn run<S>(
         // The nodes' sessions are judged by it.
         request.extensions_mut().insert(heard.clone());
         // Whoever finds out who calls says so there.
-        if let Some(visit) = &visit {
-            request.extensions_mut().insert(visit.clone());
-        }
+        request.extensions_mut().insert(place.clone());
         let version = request.version();
         let request = request.map(|body| Body::new(UnreadBody::new(version, body, &bodies)));
         router.clone().oneshot(request)
@@ -179,12 +141,18 @@ async fn run<S>(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT);
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT);
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .max_send_buf_size(SEND_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -192,7 +160,7 @@ async fn run<S>(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = place.over() => {
+        () = visit.over() => {
             connection.as_mut().graceful_shutdown();
             tokio::time::timeout(PARTING, connection).await.unwrap_or(Ok(()))
         }

@@ -12,7 +12,10 @@ use tokio_rustls::server::TlsStream;
 
 use crate::api::access::Peer;
 use crate::api::limits::{HANDSHAKE_TIMEOUT, HEADER_TIMEOUT};
-use crate::keys::{IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, tls_refusal};
+use crate::keys::{
+    IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, is_refused_certificate, tls_refusal,
+};
+use crate::lobby::Visit;
 
 /// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
 const TLS_FIRST_BYTE: u8 = 0x16;
@@ -34,6 +37,13 @@ impl fmt::Debug for ApiTls {
 pub(super) enum Opened {
     Tls(Box<TlsStream<TcpStream>>, Peer),
     Plain(TcpStream),
+}
+
+/// Why a connection is none.
+pub(super) enum NotOpened {
+    /// Nothing was shown that could be good or bad.
+    Silent(String),
+    Refused(String),
 }
 
 impl ApiTls {
@@ -63,33 +73,44 @@ impl ApiTls {
         stream: TcpStream,
         addr: SocketAddr,
         is_plain_served: bool,
-    ) -> Result<Opened, String> {
+        visit: &Visit,
+    ) -> Result<Opened, NotOpened> {
         let mut first = [0];
         // A browser or a pool may connect before it has something to say, which costs no more than a slow header.
         within(HEADER_TIMEOUT, stream.peek(&mut first)).await?;
         if first[0] != TLS_FIRST_BYTE {
             return match is_plain_served {
                 true => Ok(Opened::Plain(stream)),
-                false => Err("plain HTTP is not served on this address; use https://".into()),
+                false => Err(NotOpened::Silent(
+                    "plain HTTP is not served on this address; use https://".into(),
+                )),
             };
         }
-        let stream = within(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await?;
+        let stream = within(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await?;
         let shown = stream
             .get_ref()
             .1
             .peer_certificates()
             .and_then(|chain| chain.first());
-        let identity = match shown {
-            Some(leaf) => Some(identity_of(leaf).ok_or("its certificate says nothing about who it is")?),
-            None => None,
-        };
+        let identity =
+            match shown {
+                Some(leaf) => Some(identity_of(leaf).ok_or_else(|| {
+                    NotOpened::Refused("its certificate says nothing about who it is".into())
+                })?),
+                None => None,
+            };
         Ok(Opened::Tls(Box::new(stream), Peer::Tls { addr, identity }))
     }
 }
 
-async fn within<T>(timeout: Duration, work: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
+async fn within<T>(
+    timeout: Duration,
+    work: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, NotOpened> {
     match tokio::time::timeout(timeout, work).await {
-        Ok(done) => done.map_err(|error| tls_refusal(&error)),
-        Err(_) => Err("it took too long".into()),
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) if is_refused_certificate(&error) => Err(NotOpened::Refused(tls_refusal(&error))),
+        Ok(Err(error)) => Err(NotOpened::Silent(tls_refusal(&error))),
+        Err(_) => Err(NotOpened::Silent("it took too long".into())),
     }
 }

@@ -14,6 +14,7 @@ use tower::ServiceExt;
 use super::support::{SHOP, World, media_type, request};
 use crate::api::{Access, Peer, router_with};
 use crate::identity::Identity;
+use crate::lobby::{Lobby, LobbyLimits};
 
 const CA: CaFingerprint = CaFingerprint([9; 32]);
 
@@ -485,6 +486,39 @@ async fn headers_of_servers_are_taken_off_strangers() {
     }
     let all = "x-dhow-anything x-dhow-forwarded x-dhow-internal-token x-dhow-node";
     assert_eq!(heard(member()).await, all);
+}
+
+/// Over HTTP every answer of gRPC is a success: nobody leaves the strangers' account by being refused in it.
+#[tokio::test]
+async fn a_node_that_grpc_refuses_stays_a_stranger() {
+    let world = World::new().await;
+    let answer = any(|headers: axum::http::HeaderMap| async move {
+        let status = headers.get("wanted").cloned();
+        let status = status.map(|status| [("grpc-status", status)]);
+        (status.unwrap_or([("grpc-status", "0".parse().unwrap())]), "")
+    });
+    let more = Router::new().route("/dhow.v1.Nodes/Register", answer);
+    let access = Access::new(&world.api, Some(CA));
+    let router = router_with(world.api.clone(), more, access, CancellationToken::new());
+    let limits = LobbyLimits {
+        guests: 8,
+        per_address: 8,
+        per_known: 1,
+    };
+    // Unauthenticated, denied and unimplemented; then a worker that has joined.
+    for (status, guests, told) in [("12", 1, 0), ("16", 1, 1), ("7", 1, 1), ("0", 0, 1)] {
+        let lobby = Lobby::new(limits);
+        let visit = lobby.enter("10.0.0.9:1".parse().unwrap()).await.unwrap();
+        let call = request(Method::POST, "/dhow.v1.Nodes/Register")
+            .extension(stranger())
+            .extension(visit.clone())
+            .header("wanted", status);
+        let answer = router.clone().oneshot(call.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.unwrap().status(), 200);
+        assert_eq!(lobby.guests(), guests, "{status}");
+        assert_eq!(world.api.refused.told(), told, "{status}");
+        drop(visit);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,7 @@ use crate::clock::FakeClock;
 use crate::cluster::SingleNode;
 use crate::node_door::ScriptedDoor;
 use crate::peer_http::{NoPeers, PeerHttp};
+use crate::refused_log::RefusedLog;
 use crate::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
 use crate::secrets::SecretBox;
 use crate::services::{ClusterIdentity, ServiceManager};
@@ -91,6 +92,7 @@ impl World {
             peers: PeerHttp::new(Arc::new(NoPeers)),
             worker_tokens: None,
             data_dir: None,
+            refused: RefusedLog::new(Some(dir.path()), Arc::new(clock.clone())),
             policy: Arc::new(FilePolicy {
                 policy: Default::default(),
                 host: WordsOnly { runs_as_root: true },

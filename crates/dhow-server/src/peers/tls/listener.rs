@@ -13,7 +13,7 @@ use super::error::PeerListenError;
 use super::frame;
 use super::hello::{self, Hello, Refusal, Reply};
 use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, HANDSHAKE_TIMEOUT, HELLO_BYTES_MAX, PER_MEMBER_MAX};
-use super::security::{Doorman, Io};
+use super::security::{Doorman, Io, Unproved};
 use super::serving::serve;
 use super::transport::TlsTransport;
 use crate::lobby::{Lobby, LobbyLimits, Visit};
@@ -88,8 +88,10 @@ async fn accept(listener: TcpListener, door: Arc<Door>) {
         let serving = Arc::clone(&door);
         door.tasks.spawn(async move {
             tokio::select! {
-                () = serving.receive(stream, addr, &visit) => {}
+                // Nothing is computed for one that has to go.
+                biased;
                 () = visit.over() => serving.refuse(addr, "others needed the place of its connection"),
+                () = serving.receive(stream, addr, &visit) => {}
                 () = serving.cancel.cancelled() => {}
             }
         });
@@ -115,11 +117,21 @@ impl Door {
     async fn receive(&self, stream: TcpStream, addr: SocketAddr, visit: &Visit) {
         tcp::prepare(&stream);
         visit.turn().await;
-        let known = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.greet(stream)).await;
-        let known = known.unwrap_or_else(|_| Err("it did not say in time who it is".into()));
+        let known = tokio::time::timeout(HANDSHAKE_TIMEOUT, visit.compute(self.greet(stream))).await;
+        let known = known.unwrap_or_else(|_| {
+            Err(Unproved {
+                why: "it did not say in time who it is".into(),
+                is_refused: false,
+            })
+        });
         let (stream, hello) = match known {
             Ok(known) => known,
-            Err(why) => return self.refuse(addr, &why),
+            Err(Unproved { why, is_refused }) => {
+                if is_refused {
+                    self.transport.0.options.refused.tell(addr.ip(), &why);
+                }
+                return self.refuse(addr, &why);
+            }
         };
         visit.prove(Some(&format!("node {}", hello.from).into()));
         self.transport.meet(hello.from, hello.incarnation);
@@ -132,11 +144,10 @@ impl Door {
     }
 
     /// Hears who calls, and answers.
-    async fn greet(&self, stream: TcpStream) -> Result<(Box<dyn Io>, Hello), String> {
+    async fn greet(&self, stream: TcpStream) -> Result<(Box<dyn Io>, Hello), Unproved> {
         let (mut stream, proved) = self.doorman.accept(stream).await?;
-        let failed = |error: std::io::Error| crate::keys::tls_refusal(&error);
-        let frame = frame::read(&mut stream, HELLO_BYTES_MAX).await.map_err(failed)?;
-        let hello: Hello = hello::decode(&frame).map_err(|unread| unread.to_string())?;
+        let frame = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
+        let hello: Hello = hello::decode(&frame).map_err(|unread| Unproved::refused(unread.to_string()))?;
         let own = &self.transport.0;
         let refusal = if proved != hello.from {
             Some(Refusal::Identity)
@@ -154,11 +165,9 @@ impl Door {
                 incarnation: own.incarnation,
             },
         };
-        frame::write(&mut stream, &hello::encode(&reply))
-            .await
-            .map_err(failed)?;
+        frame::write(&mut stream, &hello::encode(&reply)).await?;
         match refusal {
-            Some(refusal) => Err(refusal.to_string()),
+            Some(refusal) => Err(Unproved::refused(refusal.to_string())),
             None => Ok((stream, hello)),
         }
     }

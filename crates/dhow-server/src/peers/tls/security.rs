@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::identity::Identity;
-use crate::keys::{ALPN_PEERS, NodeTls, identity_of, node_dns_name, tls_refusal};
+use crate::keys::{ALPN_PEERS, NodeTls, identity_of, is_refused_certificate, node_dns_name, tls_refusal};
 
 /// A connection, whatever it is made of.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -27,6 +27,32 @@ pub(super) async fn connect(tls: &NodeTls, stream: TcpStream, node: u64) -> Resu
     Ok(Box::new(stream.map_err(|error| tls_refusal(&error))?))
 }
 
+/// Why somebody is not known.
+#[derive(Debug)]
+pub(super) struct Unproved {
+    pub why: String,
+    /// It has shown something that is not good; others have merely gone, or said nothing.
+    pub is_refused: bool,
+}
+
+impl From<std::io::Error> for Unproved {
+    fn from(error: std::io::Error) -> Self {
+        Self {
+            why: tls_refusal(&error),
+            is_refused: is_refused_certificate(&error),
+        }
+    }
+}
+
+impl Unproved {
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            is_refused: true,
+        }
+    }
+}
+
 /// The side that listens.
 pub(super) struct Doorman(TlsAcceptor);
 
@@ -37,13 +63,12 @@ impl Doorman {
     }
 
     /// The caller's node, which it has proved.
-    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Io>, u64), String> {
-        let stream = self.0.accept(stream).await;
-        let stream = stream.map_err(|error| tls_refusal(&error))?;
+    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Io>, u64), Unproved> {
+        let stream = self.0.accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates();
         match shown.and_then(|chain| identity_of(chain.first()?)) {
             Some(Identity::Member(node)) => Ok((Box::new(stream), node.0)),
-            Some(Identity::Worker(_)) | None => Err("its certificate is no server's".into()),
+            Some(Identity::Worker(_)) | None => Err(Unproved::refused("its certificate is no server's")),
         }
     }
 }

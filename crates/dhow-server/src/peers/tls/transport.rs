@@ -21,6 +21,7 @@ use super::refusals::Refusals;
 use super::security;
 use crate::keys::NodeTls;
 use crate::peers::{FRAME_BYTES_MAX, Lane, PeerError, PeerTransport};
+use crate::refused_log::RefusedLog;
 use crate::tcp;
 
 /// The cluster's id, set once it is known.
@@ -32,6 +33,8 @@ pub struct PeerOptions {
     pub node: NodeId,
     pub tls: NodeTls,
     pub cluster_id: ClusterIdCell,
+    /// Where it is told who was refused.
+    pub refused: RefusedLog,
 }
 
 /// See the module. Cheap to clone; its connections end with the last clone.

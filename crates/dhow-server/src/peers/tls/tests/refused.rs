@@ -57,6 +57,7 @@ async fn another_clusters_certificate_of_a_caller_that_believes_anything() {
         .unwrap();
     closed(&mut io).await;
     goes_on(&server, &own, 1).await;
+    assert_eq!(server.transport.0.options.refused.told(), 1);
 }
 
 #[tokio::test]

@@ -12,12 +12,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::SystemClock;
 use crate::keys::{ClusterCa, ClusterKey, NODE_CERT_LIFETIME, NodeCert, NodeTls};
 use crate::peers::tls::frame;
 use crate::peers::tls::hello::{self, Hello, Reply};
 use crate::peers::tls::security::{self, Io};
 use crate::peers::tls::{Listening, PeerOptions, TlsTransport, listen};
 use crate::peers::{Lane, PeerError, PeerHandler, PeerTransport};
+use crate::refused_log::RefusedLog;
 
 /// Far longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,6 +81,7 @@ pub fn transport(node: u64, tls: NodeTls) -> TlsTransport {
         node: NodeId(node),
         tls,
         cluster_id: Arc::default(),
+        refused: RefusedLog::new(None, Arc::new(SystemClock::new())),
     })
 }
 

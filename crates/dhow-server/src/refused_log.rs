@@ -1,7 +1,10 @@
 //! Callers that were refused for what they showed: a local file, one line for each address and minute, and never large.
 //! Nothing that they showed stands in it.
+//!
+//! All ports of a server share one: the API, the servers' channel, the workers' port.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -10,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
+
+use crate::clock::Clock;
+use crate::lobby::Account;
 
 /// Its name in the data directory; the one before it has this with `.1`.
 const FILE: &str = "refused.log";
@@ -22,12 +28,21 @@ const ADDRESSES_MAX: usize = 256;
 
 const MINUTE_SECS: i64 = 60;
 
-/// See the module; clones are the same.
-#[derive(Clone, Debug)]
-pub(super) struct RefusedLog(Arc<Inner>);
+/// What is said once of a minute in which there were more.
+const MORE: &str = "more addresses were refused in this minute than are told of";
 
-#[derive(Debug)]
+/// See the module; clones are the same.
+#[derive(Clone)]
+pub struct RefusedLog(Arc<Inner>);
+
+impl fmt::Debug for RefusedLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RefusedLog({:?})", self.0.path)
+    }
+}
+
 struct Inner {
+    clock: Arc<dyn Clock>,
     path: Option<PathBuf>,
     told: Mutex<Told>,
     /// One line is written at a time.
@@ -37,8 +52,9 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Told {
     minute: i64,
-    /// How often each address was refused in this minute.
-    addresses: BTreeMap<IpAddr, u64>,
+    /// Those that were refused in this minute.
+    addresses: BTreeSet<Account>,
+    has_more: bool,
 }
 
 #[derive(Serialize)]
@@ -50,8 +66,9 @@ struct Line<'a> {
 
 impl RefusedLog {
     /// In this directory; without one nothing is kept.
-    pub fn new(data_dir: Option<&Path>) -> Self {
+    pub fn new(data_dir: Option<&Path>, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
+            clock,
             path: data_dir.map(|dir| dir.join(FILE)),
             told: Mutex::default(),
             writing: Mutex::default(),
@@ -59,12 +76,15 @@ impl RefusedLog {
     }
 
     /// Somebody was refused. It waits for nothing: the line is written beside.
-    pub fn tell(&self, address: IpAddr, reason: &str, now_unix_secs: i64) {
-        if !self.is_news(address, now_unix_secs) {
-            return;
-        }
+    pub fn tell(&self, address: IpAddr, reason: &str) {
+        let unix_secs = self.0.clock.wall_unix_ms().div_euclid(1_000);
+        let reason = match self.news(address, unix_secs) {
+            News::None => return,
+            News::Address => reason,
+            News::More => MORE,
+        };
         let line = Line {
-            unix_secs: now_unix_secs,
+            unix_secs,
             address,
             reason,
         };
@@ -75,25 +95,43 @@ impl RefusedLog {
         tokio::task::spawn_blocking(move || inner.append(&line));
     }
 
-    fn is_news(&self, address: IpAddr, now_unix_secs: i64) -> bool {
-        if self.0.path.is_none() {
-            return false;
-        }
+    /// How many addresses were told of in this minute.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> usize {
+        self.0.told.lock().unwrap().addresses.len()
+    }
+
+    fn news(&self, address: IpAddr, now_unix_secs: i64) -> News {
         let minute = now_unix_secs.div_euclid(MINUTE_SECS);
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.minute != minute {
             *told = Told {
                 minute,
-                addresses: BTreeMap::new(),
+                ..Told::default()
             };
         }
-        let is_known = told.addresses.contains_key(&address);
-        if !is_known && told.addresses.len() >= ADDRESSES_MAX {
-            return false;
+        let account = Account::of(address);
+        if told.addresses.contains(&account) {
+            return News::None;
         }
-        *told.addresses.entry(address).or_default() += 1;
-        !is_known
+        if told.addresses.len() >= ADDRESSES_MAX {
+            return match std::mem::replace(&mut told.has_more, true) {
+                true => News::None,
+                false => News::More,
+            };
+        }
+        told.addresses.insert(account);
+        News::Address
     }
+}
+
+/// What of a refusal is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    None,
+    Address,
+    /// There were too many in this minute.
+    More,
 }
 
 impl Inner {
@@ -122,22 +160,22 @@ fn append(path: &Path, line: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
 
     #[test]
     fn an_address_is_told_of_once_a_minute() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = RefusedLog::new(Some(dir.path()));
+        let log = RefusedLog::new(None, Arc::new(SystemClock::new()));
         let address = |last: u8| IpAddr::from([10, 0, 0, last]);
-        assert!(log.is_news(address(1), 120));
-        assert!(!log.is_news(address(1), 179));
-        assert!(log.is_news(address(2), 130));
-        assert!(log.is_news(address(1), 180), "another minute");
-        for last in 0..ADDRESSES_MAX as u32 * 2 {
-            log.is_news(IpAddr::from(last.to_be_bytes()), 180);
-        }
-        let told = log.0.told.lock().unwrap();
-        assert_eq!(told.addresses.len(), ADDRESSES_MAX);
-        assert!(!RefusedLog::new(None).is_news(address(1), 1));
+        assert_eq!(log.news(address(1), 120), News::Address);
+        assert_eq!(log.news(address(1), 179), News::None);
+        assert_eq!(log.news(address(2), 130), News::Address);
+        assert_eq!(log.news(address(1), 180), News::Address, "another minute");
+        let one_network = ["2001:db8::1", "2001:db8::2"].map(|text| log.news(text.parse().unwrap(), 180));
+        assert_eq!(one_network, [News::Address, News::None]);
+        let more = (0..100_000_u32).map(|number| log.news(IpAddr::from(number.to_be_bytes()), 181));
+        let more: Vec<News> = more.collect();
+        let count = |wanted| more.iter().filter(|news| **news == wanted).count();
+        assert_eq!((count(News::Address), count(News::More)), (ADDRESSES_MAX - 2, 1));
     }
 
     #[test]
