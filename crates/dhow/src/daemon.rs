@@ -13,6 +13,7 @@ pub mod logging;
 mod node_info;
 mod plane;
 pub mod raft;
+pub mod reload;
 mod security;
 mod session;
 mod single;

@@ -9,9 +9,11 @@ use std::time::Duration;
 use anyhow::Context;
 use dhow_server::runtime::cancel_on_signals;
 use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::default_data_dir;
+use crate::daemon::reload::{self, Reread};
 use crate::daemon::{Daemon, TcpApi, logging, worker};
 use crate::exit::Exit;
 use crate::{input, output};
@@ -21,7 +23,8 @@ const RUNTIME_END: Duration = Duration::from_secs(2);
 
 /// Run the daemon in the foreground
 ///
-/// Every setting may stand in the file; a variable wins over the file, a flag over the variable.
+/// Every setting may stand in the file; a variable wins over the file, a flag over the variable. SIGTERM ends it in
+/// order, and everything that it started runs on; SIGHUP reads the configuration again.
 #[derive(clap::Args)]
 #[command(
     after_help = "Variables: DHOW_CONFIG, DHOW_DATA_DIR, DHOW_SOCKET, DHOW_API_ADDR, DHOW_CLUSTER_KEY_FILE, \
@@ -91,14 +94,16 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         output::data(&yaml)?;
         return Ok(Exit::Done);
     }
-    run_config(&config)
+    let is_stdin = args.config.as_deref() == Some(Path::new("-"));
+    let reread = || load(args);
+    run_config(&config, (!is_stdin).then_some(&reread))
 }
 
-/// Runs a daemon of any mode with this configuration.
-pub fn run_config(config: &DaemonConfig) -> anyhow::Result<Exit> {
+/// Runs a daemon of any mode with this configuration, which may be read again while it runs.
+pub fn run_config(config: &DaemonConfig, reread: Reread<'_>) -> anyhow::Result<Exit> {
     logging::start(config.log);
     let runtime = server_runtime()?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, reread));
     // Reads of a slow disk must not hold the end up.
     runtime.shutdown_timeout(RUNTIME_END);
     match outcome {
@@ -124,9 +129,17 @@ pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("the runtime cannot be started")
 }
 
-async fn serve(config: &DaemonConfig) -> anyhow::Result<()> {
+async fn serve(config: &DaemonConfig, reread: Reread<'_>) -> anyhow::Result<()> {
     let cancel = CancellationToken::new();
     cancel_on_signals(cancel.clone()).context("signals cannot be caught")?;
+    let hangups = signal(SignalKind::hangup()).context("signals cannot be caught")?;
+    tokio::select! {
+        served = run_to_end(config, cancel) => served,
+        never = reload::follow(hangups, config, reread) => match never {},
+    }
+}
+
+async fn run_to_end(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Result<()> {
     if config.cluster.is_worker_tier_worker() {
         return worker::run(config, cancel).await;
     }

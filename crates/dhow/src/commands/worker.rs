@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         return Ok(Exit::BadInput);
     }
     match config(args) {
-        Ok(config) => daemon::run_config(&config),
+        Ok(running) => daemon::run_config(&running, Some(&|| config(args))),
         Err(findings) => {
             output::findings(&findings);
             Ok(Exit::BadInput)

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::{Daemon, Service, is_alive, rounds, skip, until};
+use crate::support::{Daemon, Scratch, Service, is_alive, rounds, skip, until};
 
 #[test]
 fn services_are_scaled_restarted_rolled_back_and_removed() {
@@ -51,6 +51,29 @@ fn services_are_scaled_restarted_rolled_back_and_removed() {
         "they run after `rm --wait`"
     );
     daemon.dhow(&["status", "shop"]).ends_with(4);
+    daemon.finish();
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
+    let mut daemon = Daemon::at(Scratch::new("hangup"));
+    let config = format!("api_addr: 127.0.0.1:{}\n", daemon.api_port);
+    daemon.config = Some(config.clone());
+    daemon.restart();
+    let tells = |file: &str, words: &str| {
+        daemon.file("dhow.yaml", file);
+        daemon.hang_up();
+        until("the daemon tells it", || {
+            daemon.said().contains(words).then_some(())
+        });
+    };
+    tells(
+        &format!("{config}log: {{ level: debug }}\n"),
+        "the configuration was read again log_level=\"debug\"",
+    );
+    tells(&format!("{config}labels: {{ zone: a }}\n"), "settings=\"labels\"");
+    tells(&format!("{config}bogus: 1\n"), "`bogus` is not a field");
+    daemon.dhow(&["ps"]).ends_with(0);
     daemon.finish();
 }
 

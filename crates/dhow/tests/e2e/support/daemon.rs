@@ -195,6 +195,11 @@ impl Daemon {
         host::signal(self.pid(), Signal::CONT);
     }
 
+    /// Asks it to read its configuration again.
+    pub fn hang_up(&self) {
+        host::signal(self.pid(), Signal::HUP);
+    }
+
     /// Asks it to end and waits until it has.
     pub fn term(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
