@@ -7,6 +7,10 @@ const PROTO: &str = "proto/dhow/v1/nodes.proto";
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile([PROTO], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    // Specs are the same for many nodes: their bytes are shared, not copied.
+    tonic_prost_build::configure()
+        .bytes(".dhow.v1.RoleAssignment.spec_json")
+        .bytes(".dhow.v1.NextSettings.spec_json")
+        .compile_fds(files)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::LedgerError;
@@ -39,7 +39,7 @@ pub enum Verdict {
 impl Highest {
     /// Compares an order with what was acted on. Another cluster's begins anew: whom the node belongs to is settled by
     /// certificates.
-    pub fn judge(&self, order: &Dispatch) -> Verdict {
+    pub fn judge(&self, order: &Assignment) -> Verdict {
         let Some(term) = order.term else {
             return Verdict::Act(None);
         };

@@ -11,7 +11,7 @@ mod reporting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica};
+use dhow_core::assignment::{Assignment, replicas};
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::mirror::digest_of;
 use dhow_core::replica::ReplicaEvent;
@@ -386,7 +386,7 @@ impl Keeper {
     }
 
     /// Acts on what the node is told, where nothing newer was acted on: that it does so is on disk before.
-    async fn take_update(&mut self, update: Dispatch) -> Result<(), AgentError> {
+    async fn take_update(&mut self, update: Assignment) -> Result<(), AgentError> {
         let mut file = self.highest.take().ok_or(AgentError::LedgerLost)?;
         let news = match file.highest().judge(&update) {
             Verdict::Act(news) => news,
@@ -425,30 +425,20 @@ impl Keeper {
         self.confirm().await
     }
 
-    async fn take_assignment(&mut self, update: Dispatch) {
-        let mut named = BTreeSet::new();
-        for change in update.changes {
-            match change {
-                DispatchChange::Set { service, replicas } => {
-                    let wanted = replicas.into_iter().map(|replica| {
-                        let DispatchedReplica { name, spec, next } = replica;
-                        (name, Assigned { spec, next })
-                    });
-                    self.set(&service, wanted.collect());
-                    named.insert(service);
-                }
-                DispatchChange::Delete { service } => {
-                    self.set(&service, BTreeMap::new());
-                    named.insert(service);
-                }
-            }
+    async fn take_assignment(&mut self, update: Assignment) {
+        for (service, roles) in &update.services {
+            let wanted = replicas(service, roles).map(|(name, alike)| {
+                let (spec, next) = (Arc::clone(&alike.spec), alike.next.clone());
+                (name, Assigned { spec, next })
+            });
+            self.set(service, wanted.collect());
         }
         if update.whole {
             let others: BTreeSet<ServiceKey> = self
                 .runners
                 .keys()
                 .map(ReplicaName::service_key)
-                .filter(|service| !named.contains(service))
+                .filter(|service| !update.services.contains_key(service))
                 .collect();
             for service in others {
                 self.set(&service, BTreeMap::new());
@@ -457,11 +447,15 @@ impl Keeper {
         self.publish_names();
     }
 
-    /// Makes the runners of one service those that are wanted.
+    /// Makes the runners of one service those that are wanted. One that is to run something else under its name ends
+    /// first, and is made anew then: two halves of a divided cluster gave one number to two generations.
     fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Assigned>) {
-        self.assigned.retain(|name, _| name.service_key() != *service);
+        let goes_on = |name: &ReplicaName| {
+            let (known, wanted) = (self.assigned.get(name), wanted.get(name));
+            wanted.is_some_and(|wanted| known.is_none_or(|known| !known.is_replaced_by(wanted)))
+        };
         for (name, runner) in &self.runners {
-            if name.service_key() == *service && !wanted.contains_key(name) {
+            if name.service_key() == *service && !goes_on(name) {
                 runner.wish.send_if_modified(|wish| {
                     let news = !matches!(wish, Wish::Stop);
                     *wish = Wish::Stop;
@@ -469,6 +463,7 @@ impl Keeper {
                 });
             }
         }
+        self.assigned.retain(|name, _| name.service_key() != *service);
         for (name, assigned) in wanted {
             self.assigned.insert(name.clone(), assigned.clone());
             match self.runners.get(&name) {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::assignment::AssignedSettings;
 use dhow_core::ids::{ReplicaName, SettingsId};
 use dhow_core::replica::{Machine, ReplicaEvent};
 use dhow_core::spec::ServiceSpec;
@@ -33,7 +33,7 @@ pub struct Tracked {
     pub ports: Vec<PortBinding>,
     pub machine: Machine,
     /// Settings that it tries, and the last ones that it has passed.
-    pub next: Option<DispatchedSettings>,
+    pub next: Option<AssignedSettings>,
     pub passed: Option<SettingsId>,
 }
 

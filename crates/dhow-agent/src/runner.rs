@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::assignment::AssignedSettings;
 use dhow_core::ids::{NodeId, ReplicaName, SettingsId};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
 use dhow_core::spec::{Policy, ServiceSpec};
@@ -57,7 +57,7 @@ pub enum Happening {
         name: ReplicaName,
         spec: Arc<ServiceSpec>,
         ports: Vec<PortBinding>,
-        next: Option<DispatchedSettings>,
+        next: Option<AssignedSettings>,
         passed: Option<SettingsId>,
     },
     /// Nothing of it is left here, and its runner has ended.
@@ -68,7 +68,15 @@ pub enum Happening {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assigned {
     pub spec: Arc<ServiceSpec>,
-    pub next: Option<DispatchedSettings>,
+    pub next: Option<AssignedSettings>,
+}
+
+impl Assigned {
+    /// Whether what runs cannot become what is told now. Judged as servers of every feature level do, so that nothing
+    /// is replaced that one of them takes over in place.
+    pub fn is_replaced_by(&self, told: &Self) -> bool {
+        self.spec.rolls_into_at(&told.spec, 1)
+    }
 }
 
 /// What is wished of a replica.
@@ -91,7 +99,7 @@ pub struct Runner {
     /// What counts.
     spec: Option<Arc<ServiceSpec>>,
     /// What it tries beside, and the last settings that it has passed.
-    next: Option<DispatchedSettings>,
+    next: Option<AssignedSettings>,
     passed: Option<SettingsId>,
     ports: Vec<PortBinding>,
     machine: Machine,
@@ -106,7 +114,7 @@ pub struct Beginning {
     pub spec: Option<Arc<ServiceSpec>>,
     pub ports: Vec<PortBinding>,
     pub machine: Machine,
-    pub next: Option<DispatchedSettings>,
+    pub next: Option<AssignedSettings>,
     pub passed: Option<SettingsId>,
     /// The driver that has it already, where one does, and what it says.
     pub found: Option<(Arc<dyn Driver>, ReplicaStatus)>,

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 pub use dhow_core::mirror::{ReportBody, RolloutId};
 use dhow_core::spec::ServiceSpec;
@@ -26,7 +26,7 @@ pub trait Session: Send + Sync + 'static {
     fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer>;
 
     /// Waits until there is something newer than `last`, and tells it; everything at once where there is no last.
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch>;
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment>;
 
     /// Says that the node lives, what it runs and which rollouts it knows.
     fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer>;

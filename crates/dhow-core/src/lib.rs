@@ -5,9 +5,9 @@
 //! random number, and never iterates a hash map: the same log gives the same state everywhere.
 
 pub mod amount;
+pub mod assignment;
 pub mod branches;
 pub mod command;
-pub mod dispatch;
 pub mod dry_run;
 pub mod ids;
 pub mod invariants;

@@ -1,6 +1,9 @@
 //! The laws of the core, over generated clusters and sequences: invariants after every step, replay equality,
-//! a warm planner equals a cold one, plans come to rest, and a healed cluster reaches what was asked.
+//! a warm planner equals a cold one, plans come to rest, a node that follows changes has what one that is told
+//! everything has, and a healed cluster reaches what was asked.
 
+#[path = "laws/following.rs"]
+mod following;
 #[path = "laws/ops.rs"]
 mod ops;
 #[path = "laws/raw.rs"]
@@ -42,6 +45,7 @@ proptest! {
             assert_sound(&lab.state, op);
         }
         prop_assert_eq!(lab.replay().hash(), lab.state.hash());
+        following::check(&lab.log);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! from the other side may be anything: reading it never panics and says what is wrong.
 
 mod assembly;
-mod dispatch;
+mod assignment;
 mod keep_alive;
 mod malformed;
 mod node_info;
@@ -17,10 +17,11 @@ mod node_info;
 pub mod proto;
 mod refusal;
 mod report;
+mod spec_texts;
 mod usage;
 
 pub use assembly::Assembly;
-pub use dispatch::to_assignments;
+pub use assignment::to_parts;
 pub use keep_alive::KeepAlive;
 pub use malformed::Malformed;
 pub use node_info::{from_node_info, to_node_info};
@@ -28,6 +29,7 @@ pub use proto::nodes_client::NodesClient;
 pub use proto::nodes_server::{Nodes, NodesServer};
 pub use refusal::{LeaderHint, Refusal};
 pub use report::{from_body, to_body};
+pub use spec_texts::SpecTexts;
 pub use usage::{from_usage, to_usage};
 
 /// The largest message either way. Parts of an assignment are far smaller, but for one spec that is as large as an

@@ -5,11 +5,13 @@
 //! the field. Names stay plain text here, so that reading a message never fails on a name; who uses one turns
 //! it into a checked id and gets an error that says what is wrong. Nothing here decides or waits.
 
+mod assigned;
 mod event;
 mod poll;
 mod register;
 mod report;
 
+pub use assigned::to_events;
 pub use dhow_core::lease::{AdaptiveTtlConfig, WorkerLease, WorkerProfile};
 pub use event::{RoleSpecs, WorkerAssignmentEvent};
 pub use poll::{WORKER_POLL_WAIT_MAX_SECS, WorkerPollRequest, WorkerPollResponse};

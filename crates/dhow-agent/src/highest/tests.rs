@@ -6,13 +6,11 @@ use dhow_core::ids::{Revision, Term};
 
 use super::*;
 
-fn order(cluster: Option<&str>, term: Option<u64>, revision: u64) -> Dispatch {
-    Dispatch {
+fn order(cluster: Option<&str>, term: Option<u64>, revision: u64) -> Assignment {
+    Assignment {
         term: term.map(Term),
         cluster: cluster.map(Arc::from),
-        revision: Revision(revision),
-        whole: true,
-        changes: Vec::new(),
+        ..Assignment::nothing(Revision(revision))
     }
 }
 

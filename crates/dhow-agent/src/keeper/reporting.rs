@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use tokio::time::Instant;
 
@@ -302,7 +302,7 @@ pub struct Poll {
     /// None at first: a node that has just started is told everything.
     last: Option<Revision>,
     patience: Patience,
-    call: Option<Call<Dispatch>>,
+    call: Option<Call<Assignment>>,
 }
 
 impl Poll {
@@ -328,11 +328,11 @@ impl Poll {
         }));
     }
 
-    pub async fn answered(&mut self) -> Result<Dispatch, SessionError> {
+    pub async fn answered(&mut self) -> Result<Assignment, SessionError> {
         maybe(self.call.as_mut()).await
     }
 
-    pub fn take(&mut self, answer: Result<Dispatch, SessionError>) -> Option<Dispatch> {
+    pub fn take(&mut self, answer: Result<Assignment, SessionError>) -> Option<Assignment> {
         self.call = None;
         match answer {
             Ok(update) => Some(update),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dhow_core::dispatch::DispatchedSettings;
+use dhow_core::assignment::AssignedSettings;
 use dhow_core::ids::{ReplicaName, SettingsId};
 use dhow_core::replica::{Machine, ReplicaEvent};
 use dhow_core::spec::ServiceSpec;
@@ -37,7 +37,7 @@ pub enum Record {
         machine: Option<Machine>,
         /// Settings that it tries.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        next: Option<DispatchedSettings>,
+        next: Option<AssignedSettings>,
         /// The last ones that it has passed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         passed: Option<SettingsId>,

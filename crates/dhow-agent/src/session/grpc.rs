@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
@@ -186,11 +186,11 @@ impl GrpcSession {
         }
     }
 
-    async fn next_update(&self, last: Option<Revision>) -> Result<Dispatch, SessionError> {
+    async fn next_update(&self, last: Option<Revision>) -> Result<Assignment, SessionError> {
         loop {
             let news = self.shared.mailbox.news();
             match self.shared.mailbox.take(last) {
-                Found::Dispatch(dispatch) => return Ok(dispatch),
+                Found::News(assignment) => return Ok(assignment),
                 Found::Nothing => news.await,
                 Found::OtherHistory => {
                     self.shared.leave_any();
@@ -216,7 +216,7 @@ impl Session for GrpcSession {
         Box::pin(self.hand_in(report))
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(self.next_update(last))
     }
 

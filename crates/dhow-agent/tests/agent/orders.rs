@@ -33,3 +33,22 @@ async fn an_older_order_stops_nothing_and_one_of_a_later_term_counts() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
+
+/// Two halves of a divided cluster gave one number to two generations: the half that won means something else by it.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_to_run_something_else_under_its_name_is_made_anew() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let node = Node::start(&plane, &host, dir.path()).await;
+    plane.deploy(&[("web", service(2, &[("HALF", "one")])), ("db", service(1, &[]))]);
+    plane.until("all healthy", |state| healthy(state) == 3).await;
+    node.kill().await;
+
+    let other = Plane::in_term(2);
+    other.deploy(&[("web", service(2, &[("HALF", "two")])), ("db", service(1, &[]))]);
+    let _node = Node::start(&other, &host, dir.path()).await;
+    other
+        .until("both of the service are made anew", |_| {
+            (host.starts(), host.names().len()) == (5, 3)
+        })
+        .await;
+}

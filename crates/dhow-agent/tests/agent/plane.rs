@@ -9,11 +9,11 @@ use dhow_agent::{
     ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
+use dhow_core::assignment::{Assignment, assignment_since};
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, NodeCommand,
     Outcome, Refused,
 };
-use dhow_core::dispatch::{Dispatch, dispatch_since};
 use dhow_core::ids::{
     DeploymentName, Generation, NodeId, ReplicaKey, ReplicaName, Revision, RoleId, ServiceId, ServiceName,
     Slot, Term,
@@ -330,15 +330,15 @@ impl Session for Plane {
         })
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(async move {
             let mut changed = self.changed.subscribe();
             self.inner.lock().unwrap().asked += 1;
             loop {
                 changed.borrow_and_update();
                 self.check_reachable()?;
-                if let Some(dispatch) = dispatch_since(&self.state(), NODE, last) {
-                    return Ok(dispatch);
+                if let Some(update) = assignment_since(&self.state(), NODE, last) {
+                    return Ok(update);
                 }
                 changed.changed().await.unwrap();
             }

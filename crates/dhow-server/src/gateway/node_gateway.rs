@@ -9,7 +9,9 @@ use dhow_wire::grpc::proto::{
     Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest,
     SessionEvent, SessionRequest, StatusAck, StatusReport,
 };
-use dhow_wire::grpc::{LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal};
+use dhow_wire::grpc::{
+    LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
+};
 use futures_util::stream::BoxStream;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt;
@@ -37,6 +39,8 @@ pub(super) struct Inner {
     /// Registrations, which come from those who are nobody yet.
     pub joins: Arc<JoinRate>,
     sessions: Sessions,
+    /// The same for all nodes.
+    pub spec_texts: Arc<SpecTexts>,
 }
 
 /// The service as routes, to be merged into the API's port.
@@ -60,6 +64,7 @@ impl NodeGateway {
                 rates: Arc::default(),
                 joins: Arc::default(),
                 sessions: Sessions::default(),
+                spec_texts: Arc::default(),
             }),
         }
     }
@@ -77,6 +82,7 @@ impl NodeGateway {
                 rates: Arc::clone(&inner.rates),
                 joins: Arc::clone(&inner.joins),
                 sessions: inner.sessions.clone(),
+                spec_texts: Arc::clone(&inner.spec_texts),
             }),
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dhow_core::dispatch::dispatch_since;
+use dhow_core::assignment::assignment_since;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::{Drain, State};
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{self, SessionEvent};
-use dhow_wire::grpc::{Refusal, to_assignments};
+use dhow_wire::grpc::{Refusal, to_parts};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 use tonic::Status;
@@ -113,17 +113,17 @@ impl SessionStream {
     }
 
     fn look_for_assignments(&mut self, state: &State) {
-        let Some(dispatch) = dispatch_since(state, self.node, self.last) else {
+        let Some(assignment) = assignment_since(state, self.node, self.last) else {
             return;
         };
-        match to_assignments(&dispatch) {
+        match to_parts(&assignment, &self.inner.spec_texts) {
             Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Assignment)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(error, node = %self.node, "an assignment cannot be sent; this is a bug in Dhow");
             }
         }
-        self.last = Some(dispatch.revision);
+        self.last = Some(assignment.revision);
     }
 
     /// Waits for news; tells why the session ends, where it does.

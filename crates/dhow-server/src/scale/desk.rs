@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::dispatch::{Dispatch, DispatchChange};
-use dhow_core::ids::{ReplicaName, Revision, RoleName, ServiceKey};
+use dhow_core::assignment::Assignment;
+use dhow_core::ids::{Revision, RoleName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 use dhow_disk::{Kept, Outlives};
 use dhow_wire::names::WireNameError;
@@ -159,9 +159,6 @@ impl ScaleDesk {
         let mut next = self.told().clone();
         let revision = self.inner.revision.borrow().saturating_add(1);
         held.changed = revision;
-        if let Some(known) = &known {
-            held.replaced = replaced(&key, known, &held, revision);
-        }
         next.epoch = next.epoch.max(request.epoch.unwrap_or(0));
         next.services.insert(key, held);
         forget_idle(&mut next);
@@ -283,7 +280,7 @@ impl ScaleDesk {
     }
 
     /// Waits until there is something newer than `last`, and gives it as the agent takes it.
-    pub async fn next_update(&self, last: Option<Revision>) -> Dispatch {
+    pub async fn next_update(&self, last: Option<Revision>) -> Assignment {
         let mut revisions = self.inner.revision.subscribe();
         loop {
             let now = *revisions.borrow_and_update();
@@ -297,31 +294,23 @@ impl ScaleDesk {
         }
     }
 
-    fn update(&self, last: Option<Revision>, now: u64) -> Option<Dispatch> {
+    fn update(&self, last: Option<Revision>, now: u64) -> Option<Assignment> {
         let seen = last.map(|last| last.0).filter(|last| *last <= now);
         if seen == Some(now) {
             return None;
         }
         let told = self.told();
-        let mut changes = Vec::new();
-        for (key, held) in &told.services {
-            if seen.is_some_and(|seen| held.changed <= seen) {
-                continue;
-            }
-            let (found_at, names) = &held.replaced;
-            if seen.is_some_and(|seen| *found_at > seen) && !names.is_empty() {
-                // An agent that is told to end a replica and to have it makes it anew.
-                changes.push(change(key, held, |name| !names.contains(name)));
-            }
-            changes.push(change(key, held, |_| true));
-        }
-        Some(Dispatch {
+        let news = told
+            .services
+            .iter()
+            .filter(|(_, held)| seen.is_none_or(|seen| held.changed > seen));
+        Some(Assignment {
             // This desk has refused what is older than what it holds.
             term: None,
             cluster: None,
             revision: Revision(now),
             whole: seen.is_none() && !self.inner.is_lost,
-            changes,
+            services: news.map(|(key, held)| (key.clone(), held.roles())).collect(),
         })
     }
 
@@ -335,28 +324,6 @@ fn set(known: &mut Arc<ServiceSpec>, spec: &ServiceSpec) {
     if **known != *spec {
         *known = Arc::new(spec.clone());
     }
-}
-
-fn change(key: &ServiceKey, held: &Held, keep: impl Fn(&ReplicaName) -> bool) -> DispatchChange {
-    let replicas = held.replicas(key).into_iter();
-    let replicas: Vec<_> = replicas.filter(|replica| keep(&replica.name)).collect();
-    let service = key.clone();
-    match replicas.is_empty() {
-        true => DispatchChange::Delete { service },
-        false => DispatchChange::Set { service, replicas },
-    }
-}
-
-/// Replicas that are there under the same name and run something else: two halves of a divided cluster gave the same
-/// number to two generations.
-fn replaced(key: &ServiceKey, before: &Held, now: &Held, revision: u64) -> (u64, BTreeSet<ReplicaName>) {
-    let before = before.replicas(key).into_iter();
-    let before: BTreeMap<_, _> = before.map(|replica| (replica.name, replica.spec)).collect();
-    let names = now.replicas(key).into_iter().filter(|now| {
-        let before = before.get(&now.name);
-        before.is_some_and(|before| before.rolls_into(&now.spec))
-    });
-    (revision, names.map(|replica| replica.name).collect())
 }
 
 fn forget_idle(told: &mut Told) {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::dispatch::{DispatchedReplica, DispatchedSettings};
-use dhow_core::ids::{Generation, ReplicaName, RoleName, ServiceKey, SettingsId};
+use dhow_core::assignment::{AssignedSettings, RoleAssignment};
+use dhow_core::ids::{Generation, RoleName, SettingsId};
 use dhow_core::spec::ServiceSpec;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 use serde::{Deserialize, Serialize};
@@ -42,9 +42,6 @@ pub(super) struct Held {
     /// When it was last told, counted by this desk; begins anew with each start.
     #[serde(skip)]
     pub changed: u64,
-    /// Replicas that keep their name and must be made anew, and when that was found.
-    #[serde(skip)]
-    pub replaced: (u64, BTreeSet<ReplicaName>),
 }
 
 impl Held {
@@ -58,37 +55,25 @@ impl Held {
         digest(&self.assignments, &self.specs, &self.next)
     }
 
-    /// The replicas with what each runs. Names were checked when it was told.
-    pub fn replicas(&self, key: &ServiceKey) -> Vec<DispatchedReplica> {
-        let mut replicas = Vec::new();
-        for assignment in &self.assignments {
+    /// The same as a node is assigned it. Names were checked when it was told.
+    pub fn roles(&self) -> Vec<RoleAssignment> {
+        let roles = self.assignments.iter().filter_map(|assignment| {
             let generation = assignment.generation.unwrap_or_default();
-            let (Ok(role), Some(spec)) = (RoleName::new(&assignment.role), self.specs.get(&generation))
-            else {
-                continue;
-            };
-            let spec = Arc::new(spec.for_role(&role));
+            let role = RoleName::new(&assignment.role).ok()?;
+            let spec = self.specs.get(&generation)?;
             let tries = assignment.tries.and_then(|id| Some((id, self.next.get(&id)?)));
-            let next = tries.map(|(id, spec)| DispatchedSettings {
-                id: SettingsId(id),
+            Some(RoleAssignment {
+                generation: Generation(generation),
+                indices: assignment.indices.clone(),
                 spec: Arc::new(spec.for_role(&role)),
-            });
-            replicas.extend(assignment.indices.iter().map(|index| {
-                let name = ReplicaName {
-                    deployment: key.deployment.clone(),
-                    service: key.service.clone(),
-                    role: role.clone(),
-                    index: *index,
-                    generation: Generation(generation),
-                };
-                DispatchedReplica {
-                    name,
-                    spec: Arc::clone(&spec),
-                    next: next.clone(),
-                }
-            }));
-        }
-        replicas
+                next: tries.map(|(id, spec)| AssignedSettings {
+                    id: SettingsId(id),
+                    spec: Arc::new(spec.for_role(&role)),
+                }),
+                role,
+            })
+        });
+        roles.collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::assignment::{Assignment, replicas};
 use dhow_core::ids::Revision;
 use dhow_core::spec::{ImageSpec, ServiceSpec};
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
@@ -45,19 +45,20 @@ impl Bench {
     }
 }
 
-/// The replicas and their images, in the order in which the agent is told.
-fn told(update: &Dispatch) -> Vec<String> {
-    let changes = update.changes.iter().map(|change| match change {
-        DispatchChange::Set { replicas, .. } => {
-            let replicas = replicas.iter().map(|replica| {
-                let image = replica.spec.image.as_ref().unwrap();
-                format!("{}@{}={}", replica.name.id(), replica.name.generation, image.name)
-            });
-            replicas.collect::<Vec<_>>().join(" ")
+/// The replicas and their images, by service.
+fn told(update: &Assignment) -> Vec<String> {
+    let services = update.services.iter().map(|(service, roles)| {
+        let replicas = replicas(service, roles).map(|(name, alike)| {
+            let image = alike.spec.image.as_ref().unwrap();
+            format!("{}@{}={}", name.id(), name.generation, image.name)
+        });
+        let replicas: Vec<_> = replicas.collect();
+        match replicas.is_empty() {
+            true => format!("-{service}"),
+            false => replicas.join(" "),
         }
-        DispatchChange::Delete { service } => format!("-{service}"),
     });
-    changes.collect()
+    services.collect()
 }
 
 #[tokio::test]
@@ -65,7 +66,7 @@ async fn a_count_means_the_default_role_and_a_changed_image_rolls() {
     let bench = Bench::new();
     let desk = bench.desk();
     let first = desk.next_update(None).await;
-    assert!(first.whole && first.changes.is_empty());
+    assert!(first.whole && first.services.is_empty());
     let unknown = desk.take(InternalScaleRequest::new("web", 2)).await;
     assert!(matches!(unknown, Err(ScaleRefused::NoSpec { .. })));
     desk.take(InternalScaleRequest::new("web", 2).with_spec(spec("web:1")))
@@ -143,28 +144,6 @@ async fn an_epoch_far_ahead_is_refused_until_the_node_has_heard_of_it() {
     bench.desk().take(request(6 + (1 << 20))).await.unwrap();
     bench.promised = 1_800_000_000;
     bench.desk().take(request(1_800_000_001)).await.unwrap();
-}
-
-#[tokio::test]
-async fn one_generation_with_two_meanings_is_replaced() {
-    let bench = Bench::new();
-    let desk = bench.desk();
-    let request = |image, epoch| {
-        let assignment = ScaleAssignment::new("default", vec![0, 1]).with_generation(2);
-        InternalScaleRequest::with_assignments("web", vec![assignment])
-            .with_spec(spec(image))
-            .with_epoch(epoch)
-    };
-    desk.take(request("web:2", 1)).await.unwrap();
-    let listed = desk.listing();
-    assert_eq!(listed.services[0].digest, digest_of(&request("web:2", 9)));
-    let seen = desk.next_update(None).await.revision;
-    desk.take(request("web:3", 2)).await.unwrap();
-    let update = desk.next_update(Some(seen)).await;
-    assert_eq!(
-        told(&update),
-        ["-default/web", "web-default-0@2=web:3 web-default-1@2=web:3"]
-    );
 }
 
 #[tokio::test]

@@ -1,21 +1,21 @@
-//! What the leader wants a node to have, read off the state.
+//! What the leader wants a node to have: its assignment as scale requests, one for each service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::ids::{NodeId, ReplicaKey, ServiceKey};
-use dhow_core::state::{Assigned, Service, State};
+use dhow_core::assignment::{RoleAssignment, assignment_since};
+use dhow_core::ids::{NodeId, ServiceKey};
+use dhow_core::state::{Service, State};
 use dhow_wire::names::deployment_on_wire;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 
 /// A request for each service that the node is to run something of.
 pub(super) fn wanted(state: &State, node: NodeId, epoch: u64) -> BTreeMap<ServiceKey, InternalScaleRequest> {
-    let Some(known) = state.node(node) else {
-        return BTreeMap::new();
-    };
-    let services = known.assignments.services().filter_map(|(id, assigned)| {
-        let service = state.service(id)?;
-        Some((service.key.clone(), request(state, service, assigned, epoch)?))
+    let services = assignment_since(state, node, None).map(|assignment| assignment.services);
+    let services = services.into_iter().flatten().filter_map(|(key, roles)| {
+        let service = state.service_named(&key.deployment, &key.service)?;
+        let request = request(service, &roles, epoch)?;
+        Some((key, request))
     });
     services.collect()
 }
@@ -29,41 +29,24 @@ pub(super) fn nothing(key: &ServiceKey, epoch: u64) -> InternalScaleRequest {
     }
 }
 
-fn request(
-    state: &State,
-    service: &Service,
-    assigned: &Assigned,
-    epoch: u64,
-) -> Option<InternalScaleRequest> {
-    let mut groups: BTreeMap<(&str, u32, Option<u32>), Vec<u32>> = BTreeMap::new();
+/// Specs are by generation and as the file has them: the receiver takes each role's part by itself.
+fn request(service: &Service, roles: &[RoleAssignment], epoch: u64) -> Option<InternalScaleRequest> {
     let (mut specs, mut next) = (BTreeMap::new(), BTreeMap::new());
-    for replica in &assigned.replicas {
-        let role = service.role(replica.slot.role)?;
-        let info = service.info(replica.generation)?;
-        let generation = replica.generation.0;
-        let known = state.replicas.get(&ReplicaKey {
-            service: service.id,
-            slot: replica.slot,
-            generation: replica.generation,
-        });
-        let trial = known.and_then(|known| service.trial(replica.generation, known));
-        let tries = trial.map(|(settings, _)| {
-            next.insert(settings.id.0, Arc::clone(&settings.spec));
-            settings.id.0
-        });
-        groups
-            .entry((role.as_str(), generation, tries))
-            .or_default()
-            .push(replica.slot.index);
-        specs.entry(generation).or_insert_with(|| Arc::clone(&info.spec));
-    }
-    let assignments = groups.into_iter().map(|((role, generation, tries), indices)| {
-        ScaleAssignment::new(role, indices)
-            .with_generation(generation)
-            .with_tries(tries)
+    let assignments = roles.iter().map(|alike| {
+        let info = service.info(alike.generation)?;
+        specs.insert(alike.generation.0, Arc::clone(&info.spec));
+        let tries = info.next.as_ref().filter(|_| alike.next.is_some());
+        next.extend(tries.map(|settings| (settings.id.0, Arc::clone(&settings.spec))));
+        let assignment = ScaleAssignment::new(alike.role.as_str(), alike.indices.clone());
+        Some(
+            assignment
+                .with_generation(alike.generation.0)
+                .with_tries(tries.map(|settings| settings.id.0)),
+        )
     });
+    let assignments = assignments.collect::<Option<Vec<_>>>()?;
     let newest = specs.last_key_value().map(|(_, spec)| spec.as_ref().clone())?;
-    let request = InternalScaleRequest::with_assignments(service.key.service.as_str(), assignments.collect())
+    let request = InternalScaleRequest::with_assignments(service.key.service.as_str(), assignments)
         .with_spec(newest)
         .with_epoch(epoch);
     Some(InternalScaleRequest {

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use dhow_core::assignment::{AssignedSettings, RoleAssignment, assignment_since};
 use dhow_core::command::{AgentCommand, AgentEvent, InventoryItem, Outcome, Refused};
-use dhow_core::dispatch::{DispatchChange, DispatchedReplica, DispatchedSettings, dispatch_since};
 use dhow_core::ids::{NodeId, ReplicaKey, SettingsId};
 use dhow_core::replica::{
     Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step as step_machine,
@@ -31,7 +31,7 @@ struct Workload {
     /// It was told to end: assigned again, it begins anew.
     stopped: bool,
     /// Settings that it tries, and the last ones that it has passed.
-    next: Option<DispatchedSettings>,
+    next: Option<AssignedSettings>,
     passed: Option<SettingsId>,
     /// When it is known whether it passes them.
     tried_at: Option<ClusterTime>,
@@ -173,23 +173,22 @@ impl Agent {
     }
 
     fn take_assignment(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
-        if state.node(self.id).is_none() {
+        let Some(told) = assignment_since(state, self.id, None) else {
             return false;
-        }
+        };
         let mut acted = false;
         let mut assigned = BTreeSet::new();
-        for replica in told(state, self.id) {
-            let Some(key) = state.replica_key(&replica.name) else {
+        for (name, alike) in told.replicas() {
+            let Some(key) = state.replica_key(&name) else {
                 continue;
             };
             assigned.insert(key);
             let over = |known: &Workload| known.stopped && known.ended_at.is_some();
             match self.workloads.get_mut(&key).filter(|known| !over(known)) {
-                Some(known) => acted |= known.take_settings(&replica, now),
+                Some(known) => acted |= known.take_settings(alike, now),
                 None => {
-                    let behaviour = behaviour_of(behaviours, self.id, &replica.spec);
-                    self.workloads
-                        .insert(key, Workload::new(&replica, behaviour, now));
+                    let behaviour = behaviour_of(behaviours, self.id, &alike.spec);
+                    self.workloads.insert(key, Workload::new(alike, behaviour, now));
                     acted = true;
                 }
             }
@@ -269,16 +268,6 @@ impl Agent {
     }
 }
 
-/// What a node is told to run, as the real agents hear it.
-fn told(state: &State, node: NodeId) -> Vec<DispatchedReplica> {
-    let changes = dispatch_since(state, node, None).map(|dispatch| dispatch.changes);
-    let replicas = changes.into_iter().flatten().map(|change| match change {
-        DispatchChange::Set { replicas, .. } => replicas,
-        DispatchChange::Delete { .. } => Vec::new(),
-    });
-    replicas.flatten().collect()
-}
-
 fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
     let image = spec.image.as_ref();
     image
@@ -295,22 +284,22 @@ fn first_event(behaviour: &Behaviour) -> ReplicaEvent {
 }
 
 impl Workload {
-    fn new(replica: &DispatchedReplica, behaviour: Behaviour, now: ClusterTime) -> Self {
+    fn new(told: &RoleAssignment, behaviour: Behaviour, now: ClusterTime) -> Self {
         Self {
-            spec: replica.spec.as_ref().clone(),
+            spec: told.spec.as_ref().clone(),
             machine: Machine::default(),
             behaviour,
             due: VecDeque::from([(now, first_event(&behaviour))]),
             ended_at: None,
             stopped: false,
-            next: replica.next.clone(),
+            next: told.next.clone(),
             passed: None,
             tried_at: None,
         }
     }
 
     /// Takes what changed under it. Whether it has something else to try.
-    fn take_settings(&mut self, told: &DispatchedReplica, now: ClusterTime) -> bool {
+    fn take_settings(&mut self, told: &RoleAssignment, now: ClusterTime) -> bool {
         if self.spec != *told.spec {
             self.spec = told.spec.as_ref().clone();
         }

@@ -1,11 +1,11 @@
 //! From the parts in which an assignment travels back to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
+use dhow_core::assignment::{AssignedSettings, Assignment, RoleAssignment};
 use dhow_core::ids::{
-    DeploymentName, Generation, NameError, ReplicaName, Revision, RoleName, ServiceKey, ServiceName,
-    SettingsId, Term,
+    DeploymentName, Generation, NameError, Revision, RoleName, ServiceKey, ServiceName, SettingsId, Term,
 };
 use dhow_core::spec::ServiceSpec;
 
@@ -18,78 +18,68 @@ const SERVICES_MAX: usize = 65_536;
 /// Parts that have come, and wait for the last one.
 #[derive(Debug, Default)]
 pub struct Assembly {
-    begun: Option<Dispatch>,
+    begun: Option<Assignment>,
 }
 
 impl Assembly {
     /// Takes a part; the whole assignment once it was the last one.
-    pub fn push(&mut self, part: proto::Assignment) -> Result<Option<Dispatch>, Malformed> {
+    pub fn push(&mut self, part: proto::Assignment) -> Result<Option<Assignment>, Malformed> {
         let (revision, whole) = (Revision(part.revision), part.whole);
         let term = Some(Term(part.term)).filter(|term| term.0 > 0);
-        let mut dispatch = match self.begun.take() {
+        let mut assignment = match self.begun.take() {
             Some(begun) if begun.revision == revision && begun.whole == whole && begun.term == term => begun,
             Some(_) => return Err(Malformed::Parts),
-            None => Dispatch {
+            None => Assignment {
                 term,
                 // Said once, when the session opens.
                 cluster: None,
                 revision,
                 whole,
-                changes: Vec::new(),
+                services: BTreeMap::new(),
             },
         };
-        for service in part.services {
-            dispatch.changes.push(change_of(service)?);
+        for told in part.services {
+            let (service, roles) = service_of(told)?;
+            assignment.services.insert(service, roles);
         }
-        if dispatch.changes.len() > SERVICES_MAX {
+        let found = assignment.services.len();
+        if found > SERVICES_MAX {
             return Err(Malformed::TooMany {
                 what: "services",
-                found: dispatch.changes.len(),
+                found,
                 max: SERVICES_MAX,
             });
         }
         if part.more {
-            self.begun = Some(dispatch);
+            self.begun = Some(assignment);
             return Ok(None);
         }
-        Ok(Some(dispatch))
+        Ok(Some(assignment))
     }
 }
 
-fn change_of(told: proto::ServiceAssignment) -> Result<DispatchChange, Malformed> {
+fn service_of(told: proto::ServiceAssignment) -> Result<(ServiceKey, Vec<RoleAssignment>), Malformed> {
     let service = ServiceKey {
         deployment: name("deployment", DeploymentName::new(&told.deployment))?,
         service: name("service", ServiceName::new(&told.service))?,
     };
-    if told.roles.is_empty() {
-        return Ok(DispatchChange::Delete { service });
-    }
-    let mut replicas = Vec::new();
-    for role in told.roles {
-        let (spec, role_name) = (
-            read_spec(&service, &role.spec_json)?,
-            name("role", RoleName::new(&role.role))?,
-        );
-        let next = match &role.next {
-            Some(next) => Some(DispatchedSettings {
+    let roles = told.roles.into_iter().map(|role| {
+        let next = role.next.as_ref().map(|next| {
+            Ok(AssignedSettings {
                 id: SettingsId(next.id),
                 spec: read_spec(&service, &next.spec_json)?,
-            }),
-            None => None,
-        };
-        replicas.extend(role.indices.iter().map(|index| DispatchedReplica {
-            name: ReplicaName {
-                deployment: service.deployment.clone(),
-                service: service.service.clone(),
-                role: role_name.clone(),
-                index: *index,
-                generation: Generation(role.generation),
-            },
-            spec: Arc::clone(&spec),
-            next: next.clone(),
-        }));
-    }
-    Ok(DispatchChange::Set { service, replicas })
+            })
+        });
+        Ok(RoleAssignment {
+            role: name("role", RoleName::new(&role.role))?,
+            generation: Generation(role.generation),
+            indices: role.indices,
+            spec: read_spec(&service, &role.spec_json)?,
+            next: next.transpose()?,
+        })
+    });
+    let roles = roles.collect::<Result<_, Malformed>>()?;
+    Ok((service, roles))
 }
 
 fn read_spec(service: &ServiceKey, json: &[u8]) -> Result<Arc<ServiceSpec>, Malformed> {

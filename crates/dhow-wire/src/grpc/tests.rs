@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::dispatch::{Dispatch, DispatchChange, DispatchedReplica, DispatchedSettings};
+use dhow_core::assignment::{AssignedSettings, Assignment, RoleAssignment};
 use dhow_core::ids::{
     DeploymentName, Generation, NodeId, ReplicaName, Revision, RoleName, ServiceKey, ServiceName, SettingsId,
     Term,
@@ -24,21 +24,22 @@ fn key(service: &str) -> ServiceKey {
     }
 }
 
-fn replica(
-    service: &str,
-    role: &str,
-    index: u32,
-    generation: u32,
-    spec: &Arc<ServiceSpec>,
-) -> DispatchedReplica {
-    DispatchedReplica {
-        name: ReplicaName {
-            deployment: DeploymentName::new("shop").unwrap(),
-            service: ServiceName::new(service).unwrap(),
-            role: RoleName::new(role).unwrap(),
-            index,
-            generation: Generation(generation),
-        },
+fn replica(service: &str) -> ReplicaName {
+    let ServiceKey { deployment, service } = key(service);
+    ReplicaName {
+        deployment,
+        service,
+        role: RoleName::new("default").unwrap(),
+        index: 0,
+        generation: Generation(1),
+    }
+}
+
+fn alike(role: &str, indices: &[u32], generation: u32, spec: &Arc<ServiceSpec>) -> RoleAssignment {
+    RoleAssignment {
+        role: RoleName::new(role).unwrap(),
+        generation: Generation(generation),
+        indices: indices.to_vec(),
         spec: Arc::clone(spec),
         next: None,
     }
@@ -52,8 +53,8 @@ fn spec(value_bytes: usize) -> Arc<ServiceSpec> {
     })
 }
 
-fn arrives(dispatch: &Dispatch) -> (usize, Dispatch) {
-    let parts = to_assignments(dispatch).unwrap();
+fn arrives(assignment: &Assignment) -> (usize, Assignment) {
+    let parts = to_parts(assignment, &SpecTexts::default()).unwrap();
     let (count, mut assembly) = (parts.len(), Assembly::default());
     let mut whole = None;
     for (at, part) in parts.into_iter().enumerate() {
@@ -67,62 +68,42 @@ fn arrives(dispatch: &Dispatch) -> (usize, Dispatch) {
 #[test]
 fn an_assignment_arrives_as_it_was_sent() {
     let (old, new) = (spec(1), spec(2));
-    let dispatch = Dispatch {
+    let web = vec![
+        alike("default", &[0, 4], 1, &old),
+        RoleAssignment {
+            next: Some(AssignedSettings {
+                id: SettingsId(3),
+                spec: Arc::clone(&new),
+            }),
+            ..alike("default", &[1], 1, &old)
+        },
+        alike("default", &[0], 2, &new),
+        alike("spare", &[7], 2, &new),
+    ];
+    let assignment = Assignment {
         term: Some(Term(4)),
         cluster: None,
         revision: Revision(9),
         whole: false,
-        changes: vec![
-            DispatchChange::Set {
-                service: key("web"),
-                replicas: vec![
-                    replica("web", "default", 0, 1, &old),
-                    replica("web", "default", 4, 1, &old),
-                    DispatchedReplica {
-                        next: Some(DispatchedSettings {
-                            id: SettingsId(3),
-                            spec: Arc::clone(&new),
-                        }),
-                        ..replica("web", "default", 1, 1, &old)
-                    },
-                    replica("web", "default", 0, 2, &new),
-                    replica("web", "spare", 7, 2, &new),
-                ],
-            },
-            DispatchChange::Delete { service: key("db") },
-        ],
+        services: [(key("web"), web), (key("db"), Vec::new())].into(),
     };
-    assert_eq!(arrives(&dispatch), (1, dispatch));
-    let empty = Dispatch {
-        term: None,
-        cluster: None,
-        revision: Revision(3),
-        whole: true,
-        changes: Vec::new(),
-    };
+    assert_eq!(arrives(&assignment), (1, assignment));
+    let empty = Assignment::nothing(Revision(3));
     assert_eq!(arrives(&empty), (1, empty));
 }
 
 #[test]
 fn a_long_assignment_comes_in_parts() {
     let spec = spec(200 * 1024);
-    let changes = (0..20).map(|n| {
-        let service = format!("web{n}");
-        DispatchChange::Set {
-            service: key(&service),
-            replicas: vec![replica(&service, "default", n, 1, &spec)],
-        }
-    });
-    let dispatch = Dispatch {
+    let services = (0..20).map(|n| (key(&format!("web{n}")), vec![alike("default", &[n], 1, &spec)]));
+    let assignment = Assignment {
         term: Some(Term(4)),
-        cluster: None,
-        revision: Revision(9),
-        whole: true,
-        changes: changes.collect(),
+        services: services.collect(),
+        ..Assignment::nothing(Revision(9))
     };
-    let (parts, arrived) = arrives(&dispatch);
+    let (parts, arrived) = arrives(&assignment);
     assert!((5..10).contains(&parts), "{parts} parts");
-    assert_eq!(arrived, dispatch);
+    assert_eq!(arrived, assignment);
 }
 
 #[test]
@@ -158,7 +139,7 @@ fn bad_names_and_specs_are_named() {
                     role: role.into(),
                     generation: 1,
                     indices: vec![0],
-                    spec_json: spec_json.to_vec(),
+                    spec_json: spec_json.to_vec().into(),
                     next: None,
                 }],
             }],
@@ -182,7 +163,7 @@ fn bad_names_and_specs_are_named() {
 }
 
 fn events() -> ReportBody {
-    let name = replica("web", "default", 0, 1, &spec(0)).name;
+    let name = replica("web");
     ReportBody::Events {
         first_seq: 7,
         events: vec![
@@ -196,7 +177,7 @@ fn events() -> ReportBody {
 fn reports_arrive_as_they_were_sent() {
     let inventory = ReportBody::Inventory {
         seq: 12,
-        replicas: vec![(replica("web", "default", 0, 1, &spec(0)).name, Machine::default())],
+        replicas: vec![(replica("web"), Machine::default())],
     };
     let asking = ReportBody::Events {
         first_seq: 1,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_agent::{Beat, BeatAnswer, OpenRollout, Report, ReportAnswer, Session, SessionError, SessionFuture};
+use dhow_core::assignment::{Assignment, assignment_since};
 use dhow_core::command::Refused;
-use dhow_core::dispatch::{Dispatch, dispatch_since};
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::usage::NodeUsage;
 use dhow_server::runtime::{HeartbeatIngest, InputSender, OpenRollout as Unnamed, RuntimeView, WriteError};
@@ -60,12 +60,12 @@ impl LocalSession {
         }
     }
 
-    async fn next_update(&self, last: Option<Revision>) -> Result<Dispatch, SessionError> {
+    async fn next_update(&self, last: Option<Revision>) -> Result<Assignment, SessionError> {
         let mut changes = self.view.node_changes(self.node);
         loop {
             changes.borrow_and_update();
             let state = self.view.state();
-            if let Some(update) = dispatch_since(&state, self.node, last) {
+            if let Some(update) = assignment_since(&state, self.node, last) {
                 return Ok(update);
             }
             let ended = |_| SessionError::Unavailable("the control plane has ended".into());
@@ -79,7 +79,7 @@ impl Session for LocalSession {
         Box::pin(self.hand_in(report))
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(self.next_update(last))
     }
 

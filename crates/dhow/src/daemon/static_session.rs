@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{Beat, BeatAnswer, Pace, Report, ReportAnswer, Session, SessionFuture};
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use dhow_server::scale::ScaleDesk;
@@ -23,7 +23,7 @@ impl Session for StaticSession {
         self.leader.report(report)
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(async move { Ok(self.desk.next_update(last).await) })
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Term;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
@@ -272,8 +272,8 @@ impl Link {
     fn take_event(&self, event: SessionEvent, origin: &Origin, assembly: &mut Assembly) -> Option<Ended> {
         match event.event {
             Some(Event::Assignment(part)) => match assembly.push(part) {
-                Ok(Some(dispatch)) => {
-                    self.shared.mailbox.put(origin.sign(dispatch));
+                Ok(Some(assignment)) => {
+                    self.shared.mailbox.put(origin.sign(assignment));
                     None
                 }
                 Ok(None) => None,
@@ -311,11 +311,11 @@ impl Origin {
     }
 
     /// An older server says its term with the session alone.
-    fn sign(&self, dispatch: Dispatch) -> Dispatch {
-        Dispatch {
-            term: dispatch.term.or(self.term),
+    fn sign(&self, assignment: Assignment) -> Assignment {
+        Assignment {
+            term: assignment.term.or(self.term),
             cluster: self.cluster.clone(),
-            ..dispatch
+            ..assignment
         }
     }
 }

@@ -1,34 +1,24 @@
 //! Assignments that have come and that the agent has not taken: one at most, because each change of a service makes
 //! the one before it old.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dhow_core::dispatch::{Dispatch, DispatchChange};
-use dhow_core::ids::{Revision, ServiceKey, Term};
+use dhow_core::assignment::Assignment;
+use dhow_core::ids::Revision;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-
-#[derive(Debug)]
-struct Pending {
-    term: Option<Term>,
-    cluster: Option<Arc<str>>,
-    revision: Revision,
-    whole: bool,
-    changes: BTreeMap<ServiceKey, DispatchChange>,
-}
 
 #[derive(Debug, Default)]
 struct Inner {
     /// What the agent has.
     given: Option<Revision>,
-    pending: Option<Pending>,
+    pending: Option<Assignment>,
 }
 
 /// What the agent finds.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
-    Dispatch(Dispatch),
+    News(Assignment),
     Nothing,
     /// The agent has something else than it was given: the stream has to begin anew from there.
     OtherHistory,
@@ -50,24 +40,11 @@ impl Mailbox {
     }
 
     /// Adds what has come to what waits.
-    pub fn put(&self, dispatch: Dispatch) {
+    pub fn put(&self, assignment: Assignment) {
         let mut inner = self.inner();
-        let changes = dispatch.changes.into_iter().map(|change| (key(&change), change));
         match &mut inner.pending {
-            Some(pending) if !dispatch.whole => {
-                (pending.term, pending.cluster) = (dispatch.term, dispatch.cluster);
-                pending.revision = dispatch.revision;
-                pending.changes.extend(changes);
-            }
-            Some(_) | None => {
-                inner.pending = Some(Pending {
-                    term: dispatch.term,
-                    cluster: dispatch.cluster,
-                    revision: dispatch.revision,
-                    whole: dispatch.whole,
-                    changes: changes.collect(),
-                });
-            }
+            Some(pending) => pending.follow(assignment),
+            None => inner.pending = Some(assignment),
         }
         drop(inner);
         self.news.notify_waiters();
@@ -85,13 +62,7 @@ impl Mailbox {
             return Found::Nothing;
         };
         inner.given = Some(pending.revision);
-        Found::Dispatch(Dispatch {
-            term: pending.term,
-            cluster: pending.cluster,
-            revision: pending.revision,
-            whole: pending.whole,
-            changes: pending.changes.into_values().collect(),
-        })
+        Found::News(pending)
     }
 
     /// Resolves with the next news after this call.
@@ -105,43 +76,39 @@ impl Mailbox {
     }
 }
 
-fn key(change: &DispatchChange) -> ServiceKey {
-    match change {
-        DispatchChange::Set { service, .. } | DispatchChange::Delete { service } => service.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dhow_core::ids::{DeploymentName, ServiceName};
+    use dhow_core::assignment::RoleAssignment;
+    use dhow_core::ids::{DeploymentName, Generation, RoleName, ServiceKey, ServiceName, Term};
 
-    fn delete(service: &str) -> DispatchChange {
-        DispatchChange::Delete {
-            service: ServiceKey {
-                deployment: DeploymentName::new("shop").unwrap(),
-                service: ServiceName::new(service).unwrap(),
-            },
-        }
-    }
+    type Change = (ServiceKey, Vec<RoleAssignment>);
 
-    fn set(service: &str) -> DispatchChange {
-        let DispatchChange::Delete { service } = delete(service) else {
-            unreachable!("made above");
+    fn delete(service: &str) -> Change {
+        let service = ServiceKey {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: ServiceName::new(service).unwrap(),
         };
-        DispatchChange::Set {
-            service,
-            replicas: Vec::new(),
-        }
+        (service, Vec::new())
     }
 
-    fn dispatch(revision: u64, whole: bool, changes: Vec<DispatchChange>) -> Dispatch {
-        Dispatch {
+    fn set(service: &str) -> Change {
+        let role = RoleAssignment {
+            role: RoleName::fallback(),
+            generation: Generation(1),
+            indices: vec![0],
+            spec: Default::default(),
+            next: None,
+        };
+        (delete(service).0, vec![role])
+    }
+
+    fn told(revision: u64, whole: bool, changes: Vec<Change>) -> Assignment {
+        Assignment {
             term: Some(Term(revision)),
-            cluster: None,
-            revision: Revision(revision),
             whole,
-            changes,
+            services: changes.into_iter().collect(),
+            ..Assignment::nothing(Revision(revision))
         }
     }
 
@@ -149,33 +116,33 @@ mod tests {
     fn what_waits_is_merged() {
         let mailbox = Mailbox::default();
         assert_eq!(mailbox.take(None), Found::Nothing);
-        mailbox.put(dispatch(1, true, vec![set("a"), set("b")]));
-        mailbox.put(dispatch(2, false, vec![delete("a"), set("c")]));
-        let merged = dispatch(2, true, vec![delete("a"), set("b"), set("c")]);
-        assert_eq!(mailbox.take(None), Found::Dispatch(merged));
+        mailbox.put(told(1, true, vec![set("a"), set("b")]));
+        mailbox.put(told(2, false, vec![delete("a"), set("c")]));
+        let merged = told(2, true, vec![set("b"), set("c")]);
+        assert_eq!(mailbox.take(None), Found::News(merged));
         assert_eq!(mailbox.take(Some(Revision(2))), Found::Nothing);
-        mailbox.put(dispatch(3, false, vec![set("d")]));
-        mailbox.put(dispatch(4, true, vec![set("e")]));
-        let newest = dispatch(4, true, vec![set("e")]);
-        assert_eq!(mailbox.take(Some(Revision(2))), Found::Dispatch(newest));
+        mailbox.put(told(3, false, vec![set("d")]));
+        mailbox.put(told(4, true, vec![set("e")]));
+        let newest = told(4, true, vec![set("e")]);
+        assert_eq!(mailbox.take(Some(Revision(2))), Found::News(newest));
     }
 
     #[test]
     fn a_new_stream_begins_from_what_was_taken() {
         let mailbox = Mailbox::default();
         assert_eq!(mailbox.begin(), None);
-        mailbox.put(dispatch(1, true, vec![]));
+        mailbox.put(told(1, true, vec![]));
         assert_eq!(mailbox.begin(), None, "nobody has taken it");
         assert_eq!(mailbox.take(None), Found::Nothing);
-        mailbox.put(dispatch(5, true, vec![]));
-        assert!(matches!(mailbox.take(None), Found::Dispatch(_)));
+        mailbox.put(told(5, true, vec![]));
+        assert!(matches!(mailbox.take(None), Found::News(_)));
         assert_eq!(mailbox.begin(), Some(Revision(5)));
     }
 
     #[test]
     fn an_agent_with_another_history_begins_anew() {
         let mailbox = Mailbox::default();
-        mailbox.put(dispatch(5, true, vec![]));
+        mailbox.put(told(5, true, vec![]));
         assert_eq!(mailbox.take(Some(Revision(3))), Found::OtherHistory);
         assert_eq!(mailbox.take(Some(Revision(3))), Found::Nothing);
         assert_eq!(mailbox.begin(), Some(Revision(3)));

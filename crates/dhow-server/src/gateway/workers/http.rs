@@ -2,7 +2,6 @@
 //! header in place of a certificate.
 
 mod answer;
-mod events;
 mod poll;
 mod register;
 mod status;

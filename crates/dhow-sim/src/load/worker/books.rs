@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use dhow_core::dispatch::{Dispatch, DispatchChange};
+use dhow_core::assignment::{Assignment, replicas};
 use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
 use dhow_core::mirror::{ReportBody, digest_of};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, RestartRule, step};
@@ -70,31 +70,26 @@ impl Books {
     }
 
     /// Does what it is told, at once. Gives how many replicas were started and stopped.
-    pub fn take(&mut self, dispatch: Dispatch) -> (u32, u32) {
+    pub fn take(&mut self, assignment: &Assignment) -> (u32, u32) {
         let (mut started, mut stopped) = (0, 0);
-        let mut named = BTreeSet::new();
-        for change in dispatch.changes {
-            let (service, wanted) = match change {
-                DispatchChange::Set { service, replicas } => {
-                    let wanted = replicas.into_iter();
-                    let wanted = wanted.map(|replica| (replica.name, RestartRule::of(&replica.spec)));
-                    (service, wanted.collect())
-                }
-                DispatchChange::Delete { service } => (service, BTreeMap::new()),
-            };
-            stopped += self.stop_others(&service, &wanted);
+        for (service, roles) in &assignment.services {
+            let wanted = replicas(service, roles).map(|(name, alike)| (name, RestartRule::of(&alike.spec)));
+            let wanted = wanted.collect();
+            stopped += self.stop_others(service, &wanted);
             for (name, rule) in wanted {
                 started += u32::from(self.start(name, &rule));
             }
-            named.insert(service);
         }
-        if dispatch.whole {
+        if assignment.whole {
             let others: BTreeSet<ServiceKey> = self.replicas.keys().map(ReplicaName::service_key).collect();
-            for service in others.difference(&named) {
+            for service in others
+                .iter()
+                .filter(|other| !assignment.services.contains_key(other))
+            {
                 stopped += self.stop_others(service, &BTreeMap::new());
             }
         }
-        self.revision = Some(dispatch.revision);
+        self.revision = Some(assignment.revision);
         (started, stopped)
     }
 
@@ -227,31 +222,24 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use dhow_core::dispatch::DispatchedReplica;
+    use dhow_core::assignment::RoleAssignment;
     use dhow_core::ids::{DeploymentName, Generation, RoleName, ServiceName};
     use dhow_core::replica::ReplicaState;
     use dhow_core::spec::ServiceSpec;
 
-    fn set(service: &str, indices: std::ops::Range<u32>) -> DispatchChange {
-        let (deployment, service) = (
-            DeploymentName::new("shop").unwrap(),
-            ServiceName::new(service).unwrap(),
-        );
-        let replicas = indices.map(|index| DispatchedReplica {
-            name: ReplicaName {
-                deployment: deployment.clone(),
-                service: service.clone(),
-                role: RoleName::new("default").unwrap(),
-                index,
-                generation: Generation(1),
-            },
+    fn set(service: &str, indices: std::ops::Range<u32>) -> (ServiceKey, Vec<RoleAssignment>) {
+        let service = ServiceKey {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: ServiceName::new(service).unwrap(),
+        };
+        let alike = RoleAssignment {
+            role: RoleName::fallback(),
+            generation: Generation(1),
+            indices: indices.collect(),
             spec: Arc::new(ServiceSpec::default()),
             next: None,
-        });
-        DispatchChange::Set {
-            replicas: replicas.collect(),
-            service: ServiceKey { deployment, service },
-        }
+        };
+        (service, vec![alike])
     }
 
     fn told(books: &Books) -> (u64, usize) {
@@ -267,14 +255,12 @@ mod tests {
         assert_eq!(told(&books), (1, 0), "it asks first");
         books.settle(0, false);
         assert_eq!(books.report(), None);
-        let dispatch = |revision, whole, changes| Dispatch {
-            term: None,
-            cluster: None,
-            revision: Revision(revision),
+        let told_to = |revision, whole, changes: Vec<_>| Assignment {
             whole,
-            changes,
+            services: changes.into_iter().collect(),
+            ..Assignment::nothing(Revision(revision))
         };
-        assert_eq!(books.take(dispatch(3, true, vec![set("a", 0..2)])), (2, 0));
+        assert_eq!(books.take(&told_to(3, true, vec![set("a", 0..2)])), (2, 0));
         assert!(
             books
                 .replicas
@@ -288,10 +274,10 @@ mod tests {
         assert_eq!(books.settle(6, false).running, 2);
         assert!(books.digest().is_some());
         assert_eq!(
-            books.take(dispatch(4, false, vec![set("a", 1..2), set("b", 0..1)])),
+            books.take(&told_to(4, false, vec![set("a", 1..2), set("b", 0..1)])),
             (1, 1)
         );
-        assert_eq!(books.take(dispatch(5, true, vec![set("b", 0..1)])), (0, 1));
+        assert_eq!(books.take(&told_to(5, true, vec![set("b", 0..1)])), (0, 1));
         assert_eq!(books.settle(13, false).running, 1);
         books.replay_from(2);
         assert!(matches!(

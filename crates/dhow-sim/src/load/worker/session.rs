@@ -197,11 +197,11 @@ impl<'a> Session<'a> {
     fn take_event(&mut self, event: Result<Option<SessionEvent>, Status>) -> Option<Ended> {
         match event.map(|event| event.and_then(|event| event.event)) {
             Ok(Some(Event::Assignment(part))) => {
-                let dispatch = match self.assembly.push(part) {
-                    Ok(dispatch) => dispatch?,
+                let assignment = match self.assembly.push(part) {
+                    Ok(assignment) => assignment?,
                     Err(error) => return Some(Ended::TurnedAway(error.to_string())),
                 };
-                let (started, stopped) = self.books.take(dispatch);
+                let (started, stopped) = self.books.take(&assignment);
                 self.seat.started.fetch_add(started, Ordering::Relaxed);
                 self.seat.stopped.fetch_add(stopped, Ordering::Relaxed);
                 None

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{Beat, BeatAnswer, Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
-use dhow_core::dispatch::Dispatch;
+use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
@@ -65,7 +65,7 @@ impl Session for RemovableSession {
         })
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Dispatch> {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(async move {
             tokio::select! {
                 biased;
@@ -73,13 +73,7 @@ impl Session for RemovableSession {
                     if last == Some(Revision(u64::MAX)) {
                         std::future::pending::<()>().await;
                     }
-                    Ok(Dispatch {
-                        term: None,
-                        cluster: None,
-                        revision: Revision(u64::MAX),
-                        whole: true,
-                        changes: Vec::new(),
-                    })
+                    Ok(Assignment::nothing(Revision(u64::MAX)))
                 }
                 update = self.session.assignments(last) => update,
             }

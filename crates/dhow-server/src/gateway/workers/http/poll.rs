@@ -4,14 +4,14 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
-use dhow_core::dispatch::dispatch_since;
+use dhow_core::assignment::assignment_since;
 use dhow_core::ids::Revision;
 use dhow_core::state::{Drain, Node, State as ClusterState};
 use dhow_wire::grpc::Refusal;
+use dhow_wire::worker::to_events;
 use dhow_wire::{WorkerAssignmentEvent, WorkerPollRequest, WorkerPollResponse};
 
 use super::answer::{Answer, read};
-use super::events::events_of;
 use crate::gateway::node_gateway::NodeGateway;
 use crate::gateway::rates::Kind;
 
@@ -80,9 +80,9 @@ fn news(state: &ClusterState, node: &Node, last: u64) -> WorkerPollResponse {
         true => Some(Revision(last).min(assigned)),
         false => None,
     };
-    let dispatch = dispatch_since(state, node.id, since);
-    let is_whole = dispatch.as_ref().is_some_and(|dispatch| dispatch.whole);
-    let mut events = dispatch.as_ref().map(events_of).unwrap_or_default();
+    let told = assignment_since(state, node.id, since);
+    let is_whole = told.as_ref().is_some_and(|assignment| assignment.whole);
+    let mut events = told.as_ref().map(to_events).unwrap_or_default();
     if let Drain::Draining { shutdown: true } | Drain::Drained { shutdown: true } = node.drain {
         let revision = node.eligibility.0;
         if is_whole || revision > last {
