@@ -78,7 +78,7 @@ pub struct Daemon {
     api_cancel: CancellationToken,
     api: JoinHandle<()>,
     host: Host,
-    _data_dir: DataDir,
+    data_dir: DataDir,
 }
 
 impl Daemon {
@@ -126,7 +126,7 @@ impl Daemon {
             api_cancel,
             api,
             host,
-            _data_dir: data_dir,
+            data_dir,
         })
     }
 
@@ -163,7 +163,7 @@ impl Daemon {
             // Its task only waits for its ledger, and for what has ended to be removed.
             let _ = tokio::time::timeout(SHUTDOWN, &mut self.agent).await;
         }
-        self.host.rest().await;
+        self.host.rest(self.data_dir.leads_to()).await;
         self.runtime_cancel.cancel();
         let deadline_ms = u64::try_from(SHUTDOWN.as_millis()).unwrap_or(u64::MAX);
         let drained = drain(

@@ -167,9 +167,13 @@ impl Network {
 
     /// Devices on our bridge whose address nobody has. Blocks.
     pub fn clear_devices(&self) -> Result<(), Cause> {
-        let Some(settings) = bridge::settings(&self.config, &self.data_dir)? else {
-            return Ok(());
-        };
+        match bridge::settings(&self.config, &self.data_dir)? {
+            Some(settings) => self.clear_devices_of(&settings),
+            None => Ok(()),
+        }
+    }
+
+    fn clear_devices_of(&self, settings: &bridge::Settings) -> Result<(), Cause> {
         let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
         let links = netlink.links().map_err(failed("listing network devices"))?;
         let taken = self.addresses.taken()?;
@@ -184,10 +188,15 @@ impl Network {
         Ok(())
     }
 
-    /// Removes the bridge and its rules, for the end of all use. Blocks.
+    /// Removes the bridge and its rules, for the end of all use; where the record has gone with its directory, the one
+    /// that was made here. Blocks.
     pub fn remove(&self) -> Result<(), Cause> {
-        self.clear_devices()?;
-        bridge::remove(&self.config, &self.data_dir)
+        let made = || self.bridge.get().map(|bridge| bridge.settings().clone());
+        let Some(settings) = bridge::settings(&self.config, &self.data_dir)?.or_else(made) else {
+            return Ok(());
+        };
+        self.clear_devices_of(&settings)?;
+        bridge::remove(&settings, &self.data_dir)
     }
 }
 

@@ -32,6 +32,16 @@ pub struct DataDir {
     lock: Arc<File>,
 }
 
+/// What the path of a directory that was taken leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeadsTo {
+    /// The directory that was taken.
+    Own,
+    Nothing,
+    /// A directory that was made since: another daemon may have it.
+    Another,
+}
+
 /// Whoever holds this has the directory.
 const LOCK_FILE: &str = "daemon.lock";
 
@@ -93,6 +103,15 @@ impl DataDir {
             path: dir.to_owned(),
             lock: Arc::new(lock),
         })
+    }
+
+    /// What its path leads to now.
+    pub fn leads_to(&self) -> LeadsTo {
+        match is_at(&self.lock, &self.path.join(LOCK_FILE)) {
+            true => LeadsTo::Own,
+            false if fs::symlink_metadata(&self.path).is_ok() => LeadsTo::Another,
+            false => LeadsTo::Nothing,
+        }
     }
 
     /// Looks again and again, until `cancel`, whether the path still leads to the directory that was opened, and says
@@ -178,6 +197,29 @@ mod tests {
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_taken_is_told_from_one_in_its_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("data");
+        let taken = DataDir::open(&dir, None).unwrap();
+        assert_eq!(taken.leads_to(), LeadsTo::Own);
+        let moved = parent.path().join("moved");
+        fs::rename(&dir, &moved).unwrap();
+        assert_eq!(taken.leads_to(), LeadsTo::Nothing);
+        // Also before somebody has taken it.
+        fs::create_dir(&dir).unwrap();
+        assert_eq!(taken.leads_to(), LeadsTo::Another);
+        let another = DataDir::open(&dir, None).unwrap();
+        assert_eq!(
+            (taken.leads_to(), another.leads_to()),
+            (LeadsTo::Another, LeadsTo::Own)
+        );
+        drop(another);
+        fs::remove_dir_all(&dir).unwrap();
+        fs::rename(&moved, &dir).unwrap();
+        assert_eq!(taken.leads_to(), LeadsTo::Own);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use dhow_agent::proxy::ProxyConfig;
 use dhow_agent::{Balancer, Drivers, NodeBalancer};
-use dhow_driver::cgroup::CgroupHost;
+use dhow_driver::cgroup::{CgroupError, CgroupHost};
 use dhow_driver::container::{BridgeConfig, ContainerConfig, ContainerDriver};
 use dhow_driver::driver::{Driver, error_chain};
 use dhow_driver::image::{Images, ImagesOptions};
@@ -15,6 +15,7 @@ use dhow_driver::shim::{ShimClient, ShimConfig, strays};
 use dhow_driver::unavailable::UnavailableDriver;
 use dhow_wire::DaemonConfig;
 
+use super::data_dir::LeadsTo;
 use super::door_images::ImageDoor;
 
 /// See the module.
@@ -74,18 +75,21 @@ impl Host {
         })
     }
 
-    /// Ends and gives up what only replicas needed, where none is left.
-    pub async fn rest(&self) {
+    /// Ends and gives up what only replicas needed, where none is left. What is found by a path that leads elsewhere by
+    /// now is another daemon's.
+    pub async fn rest(&self, data_dir: LeadsTo) {
+        match data_dir {
+            LeadsTo::Own => self.rest_after_replicas().await,
+            LeadsTo::Nothing => self.rest_without_dir().await,
+            LeadsTo::Another => {}
+        }
+    }
+
+    async fn rest_after_replicas(&self) {
         let processes = self.drivers.process.list().await.map_or(1, |found| found.len());
         let containers = self.drivers.container.list().await.map_or(1, |found| found.len());
-        if containers == 0
-            && let Some(driver) = &self.containers
-            && let Err(error) = driver.remove_host_state().await
-        {
-            tracing::debug!(
-                error = error_chain(&error),
-                "the network of the containers is left"
-            );
+        if containers == 0 {
+            self.remove_network().await;
         }
         if processes + containers > 0 {
             return;
@@ -93,18 +97,51 @@ impl Host {
         if let Err(error) = self.shim.stop_zygote().await {
             tracing::debug!(%error, "the helper that starts replicas could not be ended");
         }
-        // The next daemon makes them anew; those that something is still in stay.
         let cgroups = Arc::clone(&self.cgroups);
-        let removing = tokio::task::spawn_blocking(move || {
-            let mut leaves = cgroups.leaves().into_iter();
-            leaves
-                .try_for_each(|leaf| cgroups.group(&leaf).remove())
-                .and_then(|()| cgroups.remove_parents())
-        });
+        let removing = tokio::task::spawn_blocking(move || remove_groups(&cgroups));
         if let Ok(Err(error)) = removing.await {
             tracing::debug!(%error, "control groups are left");
         }
     }
+
+    /// The same where nothing says any more what runs: whoever has a group of its own does.
+    async fn rest_without_dir(&self) {
+        let cgroups = Arc::clone(&self.cgroups);
+        let removing = tokio::task::spawn_blocking(move || {
+            let replicas = cgroups.leaves().into_iter().any(|leaf| leaf != ShimConfig::GROUP);
+            if replicas || !cgroups.is_usable() {
+                return Ok(false);
+            }
+            // The helper that starts replicas, which nobody could find again.
+            cgroups.group(ShimConfig::GROUP).kill_and_wait()?;
+            remove_groups(&cgroups).map(|()| true)
+        });
+        match removing.await {
+            Ok(Ok(true)) => self.remove_network().await,
+            Ok(Ok(false)) => tracing::warn!("what runs here is left: a daemon on the same directory ends it"),
+            Ok(Err(error)) => tracing::debug!(%error, "control groups are left"),
+            Err(error) => tracing::debug!(%error, "control groups are left"),
+        }
+    }
+
+    async fn remove_network(&self) {
+        if let Some(driver) = &self.containers
+            && let Err(error) = driver.remove_host_state().await
+        {
+            tracing::debug!(
+                error = error_chain(&error),
+                "the network of the containers is left"
+            );
+        }
+    }
+}
+
+/// The next daemon makes them anew; those that something is still in stay. Blocks.
+fn remove_groups(cgroups: &CgroupHost) -> Result<(), CgroupError> {
+    let mut leaves = cgroups.leaves().into_iter();
+    leaves
+        .try_for_each(|leaf| cgroups.group(&leaf).remove())
+        .and_then(|()| cgroups.remove_parents())
 }
 
 /// The container driver and its images, or why this host has none.

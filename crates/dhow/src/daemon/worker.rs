@@ -94,6 +94,7 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
             dir: dir.clone(),
             token_file: token_file.as_deref(),
             storage: storage.clone(),
+            data_dir: &data_dir,
         };
         match worker.serve(&cancel).await? {
             Ended::Cancelled => return Ok(()),
@@ -115,6 +116,7 @@ struct Worker<'a> {
     dir: IdentityDir,
     token_file: Option<&'a str>,
     storage: Storage,
+    data_dir: &'a DataDir,
 }
 
 impl Worker<'_> {
@@ -159,7 +161,7 @@ impl Worker<'_> {
         if tokio::time::timeout(SHUTDOWN, api).await.is_err() {
             tracing::warn!("requests were cut off: they took too long");
         }
-        host.rest().await;
+        host.rest(self.data_dir.leads_to()).await;
         ended
     }
 

@@ -83,8 +83,20 @@ fn a_full_disk_is_told_and_survived() {
     let bad = daemon.deployment("bad", &[("culprit", Service::sleeper().replicas(3))]);
     let failed = daemon.dhow(&["deploy", &bad, "--timeout", "3s"]).ends_with(1);
     failed.says(&["culprit-default-0", "No space left on device"]);
+    // One that is started now does not end for it, and goes on once there is room.
+    daemon.kill9();
+    daemon.restart();
+    assert_eq!(daemon.replicas_of("well"), good);
     disk.free();
     daemon.dhow(&["deploy", &bad]).ends_with(0);
     assert_eq!(daemon.replicas_of("well"), good, "the others go on");
     daemon.finish();
+}
+
+#[test]
+fn a_daemon_whose_directory_was_removed_leaves_nothing_when_it_ends() {
+    let mut daemon = Daemon::start("removed");
+    std::fs::remove_dir_all(daemon.data_dir()).unwrap();
+    assert_eq!(daemon.term().code(), Some(0), "{}", daemon.said());
+    daemon.nothing_is_left();
 }

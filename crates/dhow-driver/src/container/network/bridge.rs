@@ -55,6 +55,10 @@ impl Bridge {
         Ok(Self { settings, notices })
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     pub fn subnet(&self) -> Subnet {
         self.settings.subnet
     }
@@ -167,17 +171,17 @@ fn ensure(netlink: &mut Netlink, settings: &Settings) -> Result<u32, Cause> {
 }
 
 /// Removes the device, its rules and the record.
-pub(super) fn remove(config: &BridgeConfig, data_dir: &Path) -> Result<(), Cause> {
-    let Some(settings) = settings(config, data_dir)? else {
-        return Ok(());
-    };
+pub(super) fn remove(settings: &Settings, data_dir: &Path) -> Result<(), Cause> {
     outgoing::forbid(&settings.name, settings.subnet);
     let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
     netlink
         .delete_link(&settings.name)
         .map_err(failed("removing the bridge"))?;
     let path = record_path(data_dir);
-    fs::remove_file(&path).map_err(Cause::file("removing", path))
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Cause::file("removing", path)(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -345,6 +345,7 @@ impl Daemon {
             host::marked(&self.scratch.path).is_empty().then_some(())
         });
         assert_eq!(self.scratch.groups(), Vec::<PathBuf>::new(), "groups are left");
+        assert_eq!(self.scratch.network(), Vec::<PathBuf>::new(), "a network is left");
         let said = self.said();
         assert!(!said.contains("panicked at"), "{said}");
         assert!(!said.contains("this is a bug"), "{said}");

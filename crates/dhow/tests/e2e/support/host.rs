@@ -27,15 +27,66 @@ impl Scratch {
         Self { path }
     }
 
+    fn data_dir(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
     /// Groups that a daemon of this folder made and that are still there.
     pub fn groups(&self) -> Vec<PathBuf> {
-        let name = CgroupHost::parent_name(&self.path.join("data"));
+        let name = CgroupHost::parent_name(&self.data_dir());
         let mut roots = vec![PathBuf::from("/sys/fs/cgroup")];
         let mounts = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         roots.extend(mounts.map(|entry| entry.path()));
         let groups = roots.into_iter().map(|root| root.join(&name));
         groups.filter(|group| group.is_dir()).collect()
     }
+
+    /// The network of its containers, which a root daemon makes at its start: the device, its rules, and what is kept
+    /// on memory. Those that are still there.
+    pub fn network(&self) -> Vec<PathBuf> {
+        let (bridge, kept) = (self.bridge(), digits(&self.data_dir().join("container")));
+        let device = Path::new("/sys/class/net").join(bridge);
+        let kept = ["/run/dhow", "/dev/shm/dhow"].map(|base| Path::new(base).join(&kept));
+        let all = std::iter::once(device).chain(kept);
+        all.filter(|path| path.exists()).collect()
+    }
+
+    /// As the daemon names it after its data directory.
+    fn bridge(&self) -> String {
+        format!("dhow-{}", &digits(&self.data_dir())[..8])
+    }
+
+    /// A daemon that was killed could not.
+    fn remove_network(&self) {
+        for path in self.network() {
+            if path.starts_with("/sys") {
+                let bridge = self.bridge();
+                run("ip", &["link", "delete", &bridge]);
+                run("nft", &["delete", "table", "ip", &bridge]);
+                continue;
+            }
+            let pins = fs::read_dir(path.join("netns")).into_iter().flatten().flatten();
+            for pin in pins {
+                let _ = rustix::mount::unmount(pin.path(), rustix::mount::UnmountFlags::DETACH);
+            }
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// What devices, groups and folders of a directory are named after.
+fn digits(dir: &Path) -> String {
+    let name = CgroupHost::parent_name(dir);
+    name.trim_start_matches("dhow-").to_owned()
+}
+
+/// What it cannot do is seen by who looks.
+fn run(program: &str, args: &[&str]) {
+    let _ = std::process::Command::new(program)
+        .args(args)
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status();
 }
 
 impl Drop for Scratch {
@@ -54,8 +105,9 @@ impl Drop for Scratch {
         for group in self.groups() {
             remove_groups(&group);
         }
+        self.remove_network();
         // Where a test has mounted something there.
-        let _ = rustix::mount::unmount(self.path.join("data"), rustix::mount::UnmountFlags::DETACH);
+        let _ = rustix::mount::unmount(self.data_dir(), rustix::mount::UnmountFlags::DETACH);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
