@@ -38,6 +38,14 @@ pub trait Balancer: Send + Sync + 'static {
         spec: &'a ServiceSpec,
     ) -> BalancerFuture<'a, Result<(), String>>;
 
+    /// Listens also on the ports that the replica's service is to have next, or says why that cannot be: then the
+    /// service keeps those that it has. Ends when `none` is claimed.
+    fn claim<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        next: Option<&'a ServiceSpec>,
+    ) -> BalancerFuture<'a, Result<(), String>>;
+
     /// Sends the replica its share from now on.
     fn admit<'a>(&'a self, name: &'a ReplicaName, backends: &'a [BackendAddress]) -> BalancerFuture<'a, ()>;
 

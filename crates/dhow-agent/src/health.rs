@@ -43,6 +43,12 @@ impl Checks {
         }
     }
 
+    /// Begins anew after a pause, as if nothing had been shown.
+    pub fn again_after(&mut self, pause: Duration) {
+        *self = Self::new(false);
+        self.next += pause;
+    }
+
     /// Waits for the next change of the verdict. May be dropped and called again: a check that was cut off is
     /// made again.
     pub async fn next(&mut self, health: Option<&HealthSpec>, subject: &Subject<'_>) -> Verdict {

@@ -69,6 +69,9 @@ pub const SERVER_SILENT_MAX: Duration = Duration::from_secs(25);
 /// How often in a row a node goes at once where a server sends it: two servers may each believe in the other.
 pub const HINTS_MAX: u32 = 3;
 
+/// Between attempts of a replica to open the ports of new settings, which somebody else has.
+pub const CLAIM_RETRY: Duration = Duration::from_secs(2);
+
 /// Between attempts to remove what could not be removed.
 pub const REMOVE_RETRY: Duration = Duration::from_secs(5);
 

@@ -41,7 +41,9 @@ pub use error::ProxyError;
 pub use process::main;
 pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
-pub use table::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, TableError};
+pub use table::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, TableError, Transport};
+
+pub(crate) use bind::taken_beside;
 
 /// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy.
 fn note(text: &str) {

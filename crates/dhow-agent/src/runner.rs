@@ -159,13 +159,9 @@ impl Runner {
             let wish = self.wish.borrow_and_update().clone();
             match wish {
                 Wish::Stop => return self.end_for_good().await,
-                Wish::Run(assigned) => {
-                    self.spec = Some(assigned.spec);
-                    self.next = assigned.next;
-                }
+                Wish::Run(assigned) => self.assign(assigned).await,
                 Wish::Confirmed(assigned) => {
-                    self.spec = Some(assigned.spec);
-                    self.next = assigned.next;
+                    self.assign(assigned).await;
                     if !matches!(self.machine.state, ReplicaState::Running | ReplicaState::Stopping) {
                         self.wish_changed().await;
                         continue;
@@ -186,6 +182,16 @@ impl Runner {
                 }
                 ReplicaState::Exited | ReplicaState::Failed | ReplicaState::Lost => self.wish_changed().await,
             }
+        }
+    }
+
+    /// Takes over what it is to run. Ports of settings that it is to try no more are given up.
+    async fn assign(&mut self, assigned: Assigned) {
+        let tried = self.next.take().map(|next| next.id);
+        self.spec = Some(assigned.spec);
+        self.next = assigned.next;
+        if tried.is_some() && tried != self.next.as_ref().map(|next| next.id) {
+            self.unclaim().await;
         }
     }
 

@@ -16,6 +16,14 @@ impl Balancer for NoBalancer {
         Box::pin(async { Ok(()) })
     }
 
+    fn claim<'a>(
+        &'a self,
+        _: &'a ReplicaName,
+        _: Option<&'a ServiceSpec>,
+    ) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn admit<'a>(&'a self, _: &'a ReplicaName, _: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {
         Box::pin(async {})
     }

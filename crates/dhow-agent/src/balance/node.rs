@@ -12,7 +12,7 @@ use dhow_driver::driver::error_chain;
 
 use super::routes::{Routes, backend_id};
 use super::{BackendAddress, Balancer, BalancerFuture};
-use crate::proxy::{ProxyClient, ProxyConfig, ProxyError, saved_table};
+use crate::proxy::{ProxyClient, ProxyConfig, ProxyError, Transport, saved_table, taken_beside};
 
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -75,8 +75,9 @@ impl NodeBalancer {
     /// Has everything up to a revision served. Calls that wait for each other are served by one table.
     async fn serve(&self, revision: u64) -> Result<Vec<(SocketAddr, String)>, ProxyError> {
         let mut served = self.served.lock().await;
-        if served.revision >= revision {
-            return Ok(served.unbound.clone());
+        // What could not be bound may be free by now.
+        if served.revision >= revision && served.unbound.is_empty() {
+            return Ok(Vec::new());
         }
         let (newest, table, is_empty) = {
             let wanted = self.wanted();
@@ -137,6 +138,57 @@ impl NodeBalancer {
         }
     }
 
+    async fn claim_next(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
+        if spec.endpoints.is_empty() {
+            self.unclaim(name).await;
+            return Ok(());
+        }
+        let (revision, claimed, own) = {
+            let mut wanted = self.wanted();
+            let before = wanted.routes.table(0);
+            wanted.routes.claim(name, spec)?;
+            if wanted.routes.claimed(name).is_empty() && wanted.routes.table(0) == before {
+                return Ok(());
+            }
+            wanted.revision += 1;
+            let own = wanted.routes.listened();
+            (wanted.revision, wanted.routes.claimed(name), own)
+        };
+        let unbound = match self.serve(revision).await {
+            Ok(unbound) => unbound.into_iter(),
+            Err(error) => {
+                self.unclaim(name).await;
+                return Err(format!("the balancer failed: {}", error_chain(&error)));
+            }
+        };
+        let mut unbound = unbound.filter(|(addr, _)| claimed.iter().any(|(_, own)| own == addr));
+        let why = match unbound.next() {
+            Some((_, why)) => Some(why),
+            None => taken_by_others(claimed, own).await,
+        };
+        match why {
+            None => Ok(()),
+            Some(why) => {
+                self.unclaim(name).await;
+                Err(why)
+            }
+        }
+    }
+
+    async fn unclaim(&self, name: &ReplicaName) {
+        let revision = {
+            let mut wanted = self.wanted();
+            let before = wanted.routes.table(0);
+            wanted.routes.unclaim(name);
+            if wanted.routes.table(0) == before {
+                return;
+            }
+            wanted.revision += 1;
+            wanted.revision
+        };
+        self.serve_or_say(revision).await;
+    }
+
     async fn drain(&self, name: &ReplicaName, drain_max: Duration) {
         let (revision, known) = self.change(|routes| routes.drain(name));
         if !known {
@@ -157,6 +209,22 @@ impl NodeBalancer {
     }
 }
 
+/// Who has one of the addresses that are not listened on yet because their port is, on another address.
+async fn taken_by_others(
+    claimed: BTreeSet<(Transport, SocketAddr)>,
+    own: BTreeSet<SocketAddr>,
+) -> Option<String> {
+    if claimed.iter().all(|(_, addr)| own.contains(addr)) {
+        return None;
+    }
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut later = claimed.into_iter().filter(|(_, addr)| !own.contains(addr));
+        later.find_map(|(transport, addr)| taken_beside(addr, transport, &own))
+    });
+    // Who cannot look learns it when the port is opened.
+    looked.await.ok().flatten()
+}
+
 impl Balancer for NodeBalancer {
     fn open<'a>(
         &'a self,
@@ -164,6 +232,22 @@ impl Balancer for NodeBalancer {
         spec: &'a ServiceSpec,
     ) -> BalancerFuture<'a, Result<(), String>> {
         Box::pin(self.open_service(name, spec))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        next: Option<&'a ServiceSpec>,
+    ) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            match next {
+                Some(spec) => self.claim_next(name, spec).await,
+                None => {
+                    self.unclaim(name).await;
+                    Ok(())
+                }
+            }
+        })
     }
 
     fn admit<'a>(&'a self, name: &'a ReplicaName, backends: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {

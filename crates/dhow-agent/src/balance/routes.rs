@@ -7,7 +7,7 @@ use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
 use dhow_core::spec::{self, Endpoint, Expose, ServiceSpec};
 
 use super::BackendAddress;
-use crate::proxy::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table};
+use crate::proxy::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, Transport};
 
 /// An endpoint that is listened for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,14 @@ pub struct Routes {
     /// By the backend's id: its route and address, for each endpoint that it serves.
     backends: BTreeMap<String, Vec<(String, SocketAddr)>>,
     draining: BTreeSet<String>,
+    /// By the backend's id: the doors that its service is to have next, where it tries other settings.
+    claims: BTreeMap<String, BTreeMap<String, Door>>,
     /// The newest generation that has said what the service's endpoints are.
     spoken: BTreeMap<ServiceKey, Generation>,
 }
+
+/// Marks the route of a door that is only to come: no endpoint's name has it.
+const TO_COME: &str = "+next";
 
 /// `deployment/service-role-index@generation`.
 pub fn backend_id(name: &ReplicaName) -> String {
@@ -44,7 +49,12 @@ impl Routes {
     pub fn from_table(table: &Table) -> Self {
         let mut routes = Self::default();
         for listener in &table.listeners {
-            for route in &listener.routes {
+            // What is only to come is claimed anew by who tries it.
+            let known = listener
+                .routes
+                .iter()
+                .filter(|route| !route.id.ends_with(TO_COME));
+            for route in known {
                 let door = Door {
                     addr: listener.addr,
                     protocol: listener.protocol,
@@ -76,24 +86,61 @@ impl Routes {
             return Ok(());
         }
         let prefix = route_prefix(service);
-        let wanted: BTreeMap<String, Door> = spec
-            .endpoints
-            .iter()
-            .map(|endpoint| (format!("{prefix}{}", endpoint.name), door_of(endpoint)))
-            .collect();
-        for (id, door) in &wanted {
-            let others = self.doors.iter().filter(|(other, _)| !other.starts_with(&prefix));
-            if let Some((other, _)) = others.clone().find(|(_, other)| clashes(door, other)) {
-                return Err(format!(
-                    "port {} of endpoint {id} is already served for {other}",
-                    door.addr.port()
-                ));
-            }
-        }
+        let wanted = self.free_doors(&prefix, spec)?;
         self.spoken.insert(service.clone(), generation);
         self.doors.retain(|id, _| !id.starts_with(&prefix));
         self.doors.extend(wanted);
         Ok(())
+    }
+
+    /// Takes the doors that the replica's service is to have next beside those that it has, or names who has one.
+    pub fn claim(&mut self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
+        let service = name.service_key();
+        let spoken = self.spoken.get(&service);
+        if spoken.is_some_and(|spoken| *spoken > name.generation) {
+            return Ok(());
+        }
+        let mut wanted = self.free_doors(&route_prefix(&service), spec)?;
+        wanted.retain(|id, door| self.doors.get(id) != Some(door));
+        self.claims.insert(backend_id(name), wanted);
+        Ok(())
+    }
+
+    pub fn unclaim(&mut self, name: &ReplicaName) {
+        self.claims.remove(&backend_id(name));
+    }
+
+    /// The doors of a spec, unless another service has one of them or is about to.
+    fn free_doors(&self, prefix: &str, spec: &ServiceSpec) -> Result<BTreeMap<String, Door>, String> {
+        let mut wanted: BTreeMap<String, Door> = BTreeMap::new();
+        for endpoint in &spec.endpoints {
+            let (id, door) = (format!("{prefix}{}", endpoint.name), door_of(endpoint));
+            let claimed = self.claims.values().flatten();
+            let mut others = self.doors.iter().chain(claimed);
+            let other = others.find(|(other, held)| !other.starts_with(prefix) && clashes(&door, held));
+            if let Some((other, _)) = other {
+                return Err(format!(
+                    "port {} of endpoint {id} belongs to endpoint {other} already",
+                    door.addr.port()
+                ));
+            }
+            wanted.insert(id, door);
+        }
+        Ok(wanted)
+    }
+
+    /// The doors that are to come and need a listener of their own: a port that is listened on already stays as it
+    /// is until they are there.
+    fn to_come(&self) -> BTreeMap<&String, &Door> {
+        let mut coming: BTreeMap<&String, &Door> = BTreeMap::new();
+        for (id, door) in self.claims.values().flatten() {
+            let is_open = self.doors.values().any(|open| same_port(open, door));
+            let mut others = coming.iter().filter(|(other, _)| **other != id);
+            if !is_open && !others.any(|(_, other)| clashes(door, other)) {
+                coming.insert(id, door);
+            }
+        }
+        coming
     }
 
     pub fn admit(&mut self, name: &ReplicaName, backends: &[BackendAddress]) {
@@ -129,6 +176,7 @@ impl Routes {
             .map(|name| route_prefix(&name.service_key()))
             .collect();
         self.backends.retain(|id, _| ids.contains(id));
+        self.claims.retain(|id, _| ids.contains(id));
         self.doors
             .retain(|id, _| prefixes.iter().any(|prefix| id.starts_with(prefix)));
     }
@@ -137,6 +185,8 @@ impl Routes {
         let prefix = route_prefix(service);
         self.spoken.remove(service);
         self.doors.retain(|id, _| !id.starts_with(&prefix));
+        self.claims
+            .retain(|_, claimed| !claimed.keys().any(|id| id.starts_with(&prefix)));
     }
 
     /// The addresses that a service listens on.
@@ -146,20 +196,39 @@ impl Routes {
         own.map(|(_, door)| door.addr).collect()
     }
 
+    /// The addresses that a replica has claimed for its service.
+    pub fn claimed(&self, name: &ReplicaName) -> BTreeSet<(Transport, SocketAddr)> {
+        let claimed = self.claims.get(&backend_id(name)).into_iter().flatten();
+        claimed
+            .map(|(_, door)| (door.protocol.transport(), door.addr))
+            .collect()
+    }
+
+    /// Everything that is listened on, or is to be.
+    pub fn listened(&self) -> BTreeSet<SocketAddr> {
+        let coming = self.to_come().into_values();
+        let doors = self.doors.values().chain(coming);
+        doors.map(|door| door.addr).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.doors.is_empty()
+        self.doors.is_empty() && self.claims.values().all(BTreeMap::is_empty)
     }
 
     pub fn table(&self, revision: u64) -> Table {
-        let mut listeners: BTreeMap<SocketAddr, Listener> = BTreeMap::new();
-        for (id, door) in &self.doors {
-            let listener = listeners.entry(door.addr).or_insert_with(|| Listener {
+        let mut listeners: BTreeMap<(Transport, SocketAddr), Listener> = BTreeMap::new();
+        let open = self.doors.iter().map(|(id, door)| (id, id.clone(), door));
+        let coming = self.to_come().into_iter();
+        let coming = coming.map(|(id, door)| (id, format!("{id}{TO_COME}"), door));
+        for (id, route, door) in open.chain(coming) {
+            let key = (door.protocol.transport(), door.addr);
+            let listener = listeners.entry(key).or_insert_with(|| Listener {
                 addr: door.addr,
                 protocol: door.protocol,
                 routes: Vec::new(),
             });
             listener.routes.push(Route {
-                id: id.clone(),
+                id: route,
                 host: door.host.clone(),
                 path: door.path.clone(),
                 backends: self.behind(id),
@@ -204,13 +273,14 @@ fn door_of(endpoint: &Endpoint) -> Door {
     }
 }
 
+/// Whether they need the same port of the host.
+fn same_port(one: &Door, other: &Door) -> bool {
+    one.protocol.transport() == other.protocol.transport() && one.addr.port() == other.addr.port()
+}
+
 /// Whether both cannot be listened for: HTTP can share a port by host and path, everything else cannot.
 fn clashes(one: &Door, other: &Door) -> bool {
-    if one.addr.port() != other.addr.port() {
-        return false;
-    }
-    let is_udp = |door: &Door| door.protocol == Protocol::Udp;
-    if is_udp(one) != is_udp(other) {
+    if !same_port(one, other) {
         return false;
     }
     let shares = one.addr == other.addr && one.protocol == Protocol::Http && other.protocol == Protocol::Http;

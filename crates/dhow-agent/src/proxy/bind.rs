@@ -1,5 +1,6 @@
 //! Sockets of listeners: bound here or taken over from the proxy before this one.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,8 +67,18 @@ impl AsFd for Socket {
 
 /// Says by which process an address is taken, where that can be found. Blocks.
 pub fn taken_by(addr: SocketAddr, transport: Transport) -> String {
+    held_by(addr, port_owner::find(addr, transport))
+}
+
+/// Says who would keep an address from being bound once these listeners are closed, if somebody would. Blocks.
+pub fn taken_beside(addr: SocketAddr, transport: Transport, own: &BTreeSet<SocketAddr>) -> Option<String> {
+    let owner = port_owner::find_beside(addr, transport, own)?;
+    Some(held_by(addr, owner))
+}
+
+fn held_by(addr: SocketAddr, owner: Option<Owner>) -> String {
     let port = addr.port();
-    match port_owner::find(addr, transport) {
+    match owner {
         Some(Owner { pid, name }) => {
             format!(
                 "port {port} is taken by process {pid} ({name}): stop it, or give the endpoint another port"

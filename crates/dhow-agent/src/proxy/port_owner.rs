@@ -1,5 +1,6 @@
 //! Which process has a port: `/proc/net` knows the socket, `/proc/PID/fd` its holder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,20 +15,37 @@ pub struct Owner {
 
 /// The process that keeps others from binding this address; `None` where it cannot be seen. Blocks.
 pub fn find(addr: SocketAddr, transport: Transport) -> Option<Owner> {
+    let sockets = holding(addr, transport);
+    sockets.into_iter().find_map(|(_, inode)| holder(inode))
+}
+
+/// Whether something other than these listeners keeps others from binding this address, and who. Blocks.
+pub fn find_beside(
+    addr: SocketAddr,
+    transport: Transport,
+    own: &BTreeSet<SocketAddr>,
+) -> Option<Option<Owner>> {
+    let sockets = holding(addr, transport);
+    let other = sockets.into_iter().find(|(local, _)| !own.contains(local));
+    other.map(|(_, inode)| holder(inode))
+}
+
+/// The sockets in the way of an address.
+fn holding(addr: SocketAddr, transport: Transport) -> Vec<(SocketAddr, u64)> {
     let files = match transport {
         Transport::Stream => ["/proc/net/tcp", "/proc/net/tcp6"],
         Transport::Datagram => ["/proc/net/udp", "/proc/net/udp6"],
     };
-    let inodes = files.iter().flat_map(|file| {
+    let sockets = files.iter().flat_map(|file| {
         let text = fs::read_to_string(file).unwrap_or_default();
-        let held = text.lines().filter_map(|line| held_inode(line, addr, transport));
-        held.collect::<Vec<u64>>()
+        let held = text.lines().filter_map(|line| held_socket(line, addr, transport));
+        held.collect::<Vec<_>>()
     });
-    inodes.into_iter().find_map(holder)
+    sockets.collect()
 }
 
-/// The inode of the socket that a line of `/proc/net/*` describes, if it stands in the way.
-fn held_inode(line: &str, wanted: SocketAddr, transport: Transport) -> Option<u64> {
+/// The address and the inode of the socket that a line of `/proc/net/*` describes, if it stands in the way.
+fn held_socket(line: &str, wanted: SocketAddr, transport: Transport) -> Option<(SocketAddr, u64)> {
     const LISTENING: &str = "0A";
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let local = parse_address(fields.get(1)?)?;
@@ -39,7 +57,8 @@ fn held_inode(line: &str, wanted: SocketAddr, transport: Transport) -> Option<u6
     if !is_bound || local.port() != wanted.port() || !overlaps {
         return None;
     }
-    fields.get(9)?.parse().ok().filter(|inode| *inode != 0)
+    let inode = fields.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
+    Some((local, inode))
 }
 
 /// `0100007F:1F90`: words of four bytes in the host's order, then the port.
@@ -101,6 +120,9 @@ mod tests {
         // Whoever wants all addresses meets the one that is taken.
         let all = SocketAddr::from(([0, 0, 0, 0], addr.port()));
         assert_eq!(find(all, Transport::Stream).unwrap().pid, std::process::id());
+        let others = find_beside(all, Transport::Stream, &BTreeSet::new()).flatten();
+        assert_eq!(others.map(|owner| owner.pid), Some(std::process::id()));
+        assert_eq!(find_beside(all, Transport::Stream, &BTreeSet::from([addr])), None);
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = socket.local_addr().unwrap();
         assert_eq!(find(addr, Transport::Datagram).unwrap().pid, std::process::id());

@@ -28,6 +28,7 @@ impl Runner {
         if self.machine.state == ReplicaState::Failed {
             self.keep_last_words().await;
         }
+        self.unclaim().await;
         self.remove().await;
         self.context.ports.give_back(&self.ports);
         self.tell(Happening::Gone {

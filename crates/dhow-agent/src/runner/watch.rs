@@ -28,9 +28,10 @@ impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
         let mut checks = Checks::new(self.machine.healthy);
-        let mut trial = self.trial(None);
         let steady_at = Instant::now() + STEADY_AFTER;
         self.open_endpoints().await;
+        self.claim_again().await;
+        let mut trial = self.trial(None);
         if self.machine.healthy {
             self.admit().await;
         }
@@ -58,7 +59,7 @@ impl Runner {
                     }
                 }
                 Turn::Tried(Verdict::Unhealthy(why)) => {
-                    if let Some(trial) = &mut trial {
+                    if let Some(trial) = &trial {
                         self.fail_trial(trial, &why).await;
                     }
                 }
@@ -82,27 +83,19 @@ impl Runner {
             spec: &spec,
             ports: &ports,
         };
-        let given = &self.ports;
+        let (given, balancer) = (&self.ports, &*self.context.balancer);
         let tried = async {
-            let Some(Trial {
-                spec, checks, told, ..
-            }) = trial
-            else {
+            let Some(trial) = trial else {
                 return std::future::pending().await;
             };
+            let spec = Arc::clone(&trial.spec);
             let subject = Subject {
                 driver,
                 name,
-                spec,
-                ports: &ports::under(given, spec),
+                spec: &spec,
+                ports: &ports::under(given, &spec),
             };
-            loop {
-                let verdict = checks.next(spec.health.as_ref(), &subject).await;
-                // Told once: whatever ends this wait cuts off the check that decides.
-                if verdict == Verdict::Healthy || !*told {
-                    return verdict;
-                }
-            }
+            trial.next(&subject, balancer).await
         };
         // However long a job's attempt takes, one that fails in the end is one of its attempts.
         let knows_failures = self.machine.failures > 0 && !spec.runs_to_completion();
@@ -121,10 +114,10 @@ impl Runner {
 
     /// What changed in place: other checks, other endpoints, or some that are to be tried first.
     async fn take_spec(&mut self, assigned: Assigned) {
-        let Assigned { spec, next } = assigned;
         let before = (self.spec.clone(), self.deciding());
+        let spec = Arc::clone(&assigned.spec);
+        let tried = std::mem::replace(&mut self.next, assigned.next).map(|next| next.id);
         self.spec = Some(Arc::clone(&spec));
-        self.next = next;
         self.track(&spec).await;
         let differs = |old: &Option<Arc<ServiceSpec>>, new: &Option<Arc<ServiceSpec>>| match (old, new) {
             (Some(old), Some(new)) => old.endpoints != new.endpoints,
@@ -135,6 +128,10 @@ impl Runner {
             if self.machine.healthy {
                 self.admit().await;
             }
+        }
+        // Only now: what counts from here on is listened on without a gap.
+        if tried.is_some() && tried != self.next.as_ref().map(|next| next.id) {
+            self.unclaim().await;
         }
     }
 

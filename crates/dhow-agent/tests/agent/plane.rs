@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Beat, BeatAnswer, Drivers, NoBalancer, OpenRollout, Report,
+    Agent, AgentHandle, AgentOptions, Balancer, Beat, BeatAnswer, Drivers, NoBalancer, OpenRollout, Report,
     ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
@@ -386,22 +386,39 @@ pub struct Node {
 impl Node {
     /// A node that nobody else could take anything over from.
     pub async fn start(plane: &Arc<Plane>, host: &FakeHost, dir: &Path) -> Self {
-        Self::open(plane, host, dir, Returning::Alone).await
+        Self::start_behind(plane, host, dir, Arc::new(NoBalancer)).await
+    }
+
+    /// The same behind a balancer of the test's own.
+    pub async fn start_behind(
+        plane: &Arc<Plane>,
+        host: &FakeHost,
+        dir: &Path,
+        balancer: Arc<dyn Balancer>,
+    ) -> Self {
+        Self::open(plane, host, dir, Returning::Alone, balancer).await
     }
 
     /// A node of a cluster, on a host that was started under this id.
     pub async fn start_in(plane: &Arc<Plane>, host: &FakeHost, dir: &Path, boot_id: &str) -> Self {
         let boot_id = boot_id.to_owned();
-        Self::open(plane, host, dir, Returning::Confirmed { boot_id }).await
+        let returning = Returning::Confirmed { boot_id };
+        Self::open(plane, host, dir, returning, Arc::new(NoBalancer)).await
     }
 
-    async fn open(plane: &Arc<Plane>, host: &FakeHost, dir: &Path, returning: Returning) -> Self {
+    async fn open(
+        plane: &Arc<Plane>,
+        host: &FakeHost,
+        dir: &Path,
+        returning: Returning,
+        balancer: Arc<dyn Balancer>,
+    ) -> Self {
         let agent = Agent::open(AgentOptions {
             node: NODE,
             dir: dir.join("agent"),
             volumes_dir: dir.join("volumes"),
             drivers: Drivers::same(Arc::new(host.driver())),
-            balancer: Arc::new(NoBalancer),
+            balancer,
             session: Arc::clone(plane) as Arc<dyn Session>,
             policy: Default::default(),
             returning,

@@ -1,9 +1,12 @@
 //! What happens when the settings of running replicas change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use dhow_core::ids::ServiceName;
-use dhow_core::spec::{Check, HealthSpec, ServiceSpec, TimeSpan};
+use dhow_agent::{BackendAddress, Balancer, BalancerFuture};
+use dhow_core::ids::{ReplicaName, ServiceKey, ServiceName};
+use dhow_core::spec::{Check, Endpoint, Expose, HealthSpec, Protocol, ScaleSpec, ServiceSpec, TimeSpan};
 use dhow_core::state::{Phase, State};
 use dhow_driver::fake::FakeHost;
 
@@ -139,4 +142,151 @@ async fn a_better_check_mends_what_never_was_healthy() {
         .until("stable", |state| phase(state) == Some(Phase::Stable))
         .await;
     assert_eq!((healthy(&state), counts(&state)), (3, checked(0).health));
+}
+
+/// A balancer on a host where somebody else has a port.
+#[derive(Default)]
+struct Ports {
+    taken: Mutex<BTreeSet<u16>>,
+    /// Who claims what is to come, and what each service has.
+    claimed: Mutex<BTreeMap<String, u16>>,
+    open: Mutex<BTreeMap<ServiceKey, u16>>,
+}
+
+impl Ports {
+    fn find(&self, spec: &ServiceSpec) -> Result<Option<u16>, String> {
+        let port = spec.endpoints.first().map(|endpoint| endpoint.port);
+        match port.filter(|port| self.taken.lock().unwrap().contains(port)) {
+            Some(port) => Err(format!("port {port} is somebody else's")),
+            None => Ok(port),
+        }
+    }
+
+    fn claims(&self) -> usize {
+        self.claimed.lock().unwrap().len()
+    }
+}
+
+impl Balancer for Ports {
+    fn open<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        spec: &'a ServiceSpec,
+    ) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            if let Some(port) = self.find(spec)? {
+                self.open.lock().unwrap().insert(name.service_key(), port);
+            }
+            Ok(())
+        })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        next: Option<&'a ServiceSpec>,
+    ) -> BalancerFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            // Long enough for something else to happen to the replica meanwhile.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.claimed.lock().unwrap().remove(&name.to_string());
+            if let Some(port) = next.map(|next| self.find(next)).transpose()?.flatten() {
+                self.claimed.lock().unwrap().insert(name.to_string(), port);
+            }
+            Ok(())
+        })
+    }
+
+    fn admit<'a>(&'a self, _: &'a ReplicaName, _: &'a [BackendAddress]) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn withdraw<'a>(&'a self, _: &'a ReplicaName, _: Duration) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn retain<'a>(&'a self, _: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn close<'a>(&'a self, _: &'a ServiceKey) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_cannot_be_had_is_told_and_taken_back() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let ports = Arc::new(Ports::default());
+    ports.taken.lock().unwrap().insert(81);
+    let balancer = || Arc::clone(&ports) as Arc<dyn Balancer>;
+    let node = Node::start_behind(&plane, &host, dir.path(), balancer()).await;
+    let on = |port| ServiceSpec {
+        endpoints: vec![Endpoint {
+            name: "http".into(),
+            protocol: Protocol::Http,
+            port,
+            target_port: None,
+            expose: Expose::Internal,
+            path: None,
+            host: None,
+            target_role: None,
+        }],
+        ..checked(0)
+    };
+    let open = || ports.open.lock().unwrap().values().copied().collect::<Vec<_>>();
+    plane.deploy(&[("web", on(80))]);
+    let before = plane
+        .until("stable", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    plane.deploy(&[("web", on(81))]);
+    let after = plane
+        .until("it is taken back", |state| phase(state) == Some(Phase::Reverted))
+        .await;
+    let cause = after.deployments.values().next().and_then(|known| {
+        let (_, record) = known.history.iter().rev().nth(1)?;
+        Some(format!("{record:?}"))
+    });
+    let cause = cause.unwrap_or_default();
+    assert!(cause.contains("port 81 is somebody else's"), "{cause}");
+    assert_eq!((tried(&after), passed(&after), healthy(&after)), (1, 0, 3));
+    assert_eq!((open(), ports.claims()), (vec![80], 0));
+
+    plane.deploy(&[("web", on(82))]);
+    plane.until("one has passed", |state| passed(state) == 1).await;
+    assert_eq!(
+        (open(), ports.claims()),
+        (vec![80], 1),
+        "beside the one that counts"
+    );
+    // A daemon that is started anew claims it again.
+    node.kill().await;
+    ports.claimed.lock().unwrap().clear();
+    let _node = Node::start_behind(&plane, &host, dir.path(), balancer()).await;
+    plane
+        .until("another has passed", |state| passed(state) == 2)
+        .await;
+    assert_eq!(ports.claims(), 2);
+    let after = plane
+        .until("stable again", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    assert_eq!(
+        (pids(&after), host.starts()),
+        (pids(&before), 3),
+        "nothing was ended"
+    );
+    plane
+        .until("the new port counts", |_| open() == [82] && ports.claims() == 0)
+        .await;
+
+    // Replicas that are new have both checks to pass at the same time.
+    let mut more = on(83);
+    more.scale = ScaleSpec::Fixed { replicas: 5 };
+    plane.deploy(&[("web", more)]);
+    let state = plane
+        .until("stable with more", |state| {
+            matches!(phase(state), Some(Phase::Stable | Phase::Reverted))
+        })
+        .await;
+    assert_eq!((phase(&state), healthy(&state)), (Some(Phase::Stable), 5));
 }

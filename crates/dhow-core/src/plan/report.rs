@@ -67,7 +67,7 @@ pub enum Why {
     Paused,
     /// It has to leave its node and waits until the one in its place can be relied on.
     ReplacementUnproven { node: NodeId },
-    /// It goes on as before until it has passed its new check.
+    /// It goes on as before until it has passed its new settings.
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
 }
 

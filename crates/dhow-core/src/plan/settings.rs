@@ -100,7 +100,7 @@ impl Planner<'_> {
             let why = trial.message.as_ref();
             cause = cause.or_else(|| {
                 Some(format!(
-                    "`{}` on node {} did not pass its new check within {given}{}",
+                    "`{}` on node {} did not pass its new settings within {given}{}",
                     id?,
                     seen.replica.node,
                     why.map(|why| format!(": {why}")).unwrap_or_default()

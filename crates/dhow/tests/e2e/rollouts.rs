@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Daemon, Load, Service, free_port, replicas_at, rounds, until};
+use crate::support::{Daemon, Load, Service, free_port, get, replicas_at, rounds, until};
 
 const REPLICAS: u32 = 4;
 
@@ -130,7 +130,7 @@ fn rollouts_fail_no_request() {
 fn a_slip_in_a_check_takes_nothing_down() {
     let daemon = Daemon::start("checks");
     let port = free_port();
-    let checked = |url: &str| {
+    let at = |url: &str, port| {
         let health = json!({
             "check": { "type": "http", "url": url },
             "interval": "100ms", "timeout": "5s", "start_grace": "0s", "retries": 2,
@@ -139,6 +139,7 @@ fn a_slip_in_a_check_takes_nothing_down() {
         let web = Service::web("v1", port).replicas(REPLICAS);
         web.with("health", health).with("rollout", rollout)
     };
+    let checked = |url: &str| at(url, port);
     daemon
         .deploy("shop", &[("web", checked("/healthz"))])
         .ends_with(0);
@@ -150,7 +151,7 @@ fn a_slip_in_a_check_takes_nothing_down() {
     let slip = daemon
         .deploy("shop", &[("web", checked("http://localhost:1/healthz"))])
         .ends_with(1);
-    slip.says(&["did not pass its new check within 3s"]);
+    slip.says(&["did not pass its new settings within 3s"]);
     last_revision(&daemon, "reverted");
     daemon
         .deploy("shop", &[("web", checked("/healthz?deep"))])
@@ -159,6 +160,25 @@ fn a_slip_in_a_check_takes_nothing_down() {
     load.goes_on();
     sampler.kept_the_promise();
     load.ends_without_failure();
+    assert_eq!(pids(&daemon), before, "nothing was restarted");
+
+    // So is a port that cannot be had: nothing is lost for it, and it is tried again once it is free.
+    let (taken, holder) = {
+        let port = free_port();
+        (port, std::net::TcpListener::bind(("127.0.0.1", port)).unwrap())
+    };
+    let moved = || at("/healthz?deep", taken);
+    let refused = daemon.deploy("shop", &[("web", moved())]).ends_with(1);
+    let owner = format!("port {taken} is taken by process {}", std::process::id());
+    refused.says(&["did not pass its new settings within 3s", &owner]);
+    last_revision(&daemon, "reverted");
+    assert_eq!(get(port, "/").unwrap().1, "v1");
+    drop(holder);
+    daemon.deploy("shop", &[("web", moved())]).ends_with(0);
+    assert_eq!(get(taken, "/").unwrap().1, "v1");
+    until("the old port is given up", || {
+        get(port, "/").is_err().then_some(())
+    });
     assert_eq!(pids(&daemon), before, "nothing was restarted");
     daemon.finish();
 }

@@ -106,3 +106,80 @@ fn a_port_is_shared_by_paths_alone() {
     assert_eq!(routes.table(1).listeners.len(), 1);
     assert_eq!(routes.table(1).listeners[0].routes.len(), 2);
 }
+
+#[test]
+fn what_is_to_come_is_listened_on_beside_what_is_and_nobody_else_gets_it() {
+    let mut routes = Routes::default();
+    let (web, api) = (name("web", 0, 1), name("api", 0, 1));
+    let on = |port| spec_of(vec![endpoint("http", spec::Protocol::Http, port, None)]);
+    let (web_key, api_key) = (web.service_key(), api.service_key());
+    routes.open(&web_key, Generation(1), &on(80)).unwrap();
+    routes.admit(&web, &at(4000));
+    routes.open(&api_key, Generation(1), &on(90)).unwrap();
+    let seen = |routes: &Routes| -> Vec<(u16, usize)> {
+        let listeners = routes.table(1).listeners.into_iter();
+        listeners
+            .map(|listener| (listener.addr.port(), listener.routes[0].backends.len()))
+            .collect()
+    };
+    let taken = routes.claim(&web, &on(90)).unwrap_err();
+    assert!(
+        taken.contains("port 90") && taken.contains("shop/api/http"),
+        "{taken}"
+    );
+    assert_eq!(seen(&routes), [(80, 1), (90, 0)], "nothing has changed");
+    routes.claim(&web, &on(81)).unwrap();
+    assert_eq!(seen(&routes), [(80, 1), (81, 1), (90, 0)]);
+    let taken = routes.claim(&api, &on(81)).unwrap_err();
+    assert!(taken.contains("shop/web/http"), "{taken}");
+    routes.open(&api_key, Generation(2), &on(81)).unwrap_err();
+    // A daemon after this one goes on with what counts.
+    assert_eq!(
+        Routes::from_table(&routes.table(1)).addresses(&web_key),
+        routes.addresses(&web_key)
+    );
+    routes.open(&web_key, Generation(1), &on(81)).unwrap();
+    assert_eq!(seen(&routes), [(81, 1), (90, 0)]);
+    routes.unclaim(&web);
+    assert_eq!(seen(&routes), [(81, 1), (90, 0)]);
+    // An older generation claims nothing, and what is gone holds nothing.
+    routes.open(&web_key, Generation(2), &on(81)).unwrap();
+    routes.claim(&web, &on(82)).unwrap();
+    assert_eq!(seen(&routes), [(81, 1), (90, 0)]);
+    routes.claim(&name("web", 0, 2), &on(82)).unwrap();
+    routes.retain(&BTreeSet::from([api.clone()]));
+    routes.claim(&api, &on(82)).unwrap();
+}
+
+/// A port that is listened on stays as it is until the change counts.
+#[test]
+fn the_same_port_is_not_opened_twice() {
+    let mut routes = Routes::default();
+    let web = name("web", 0, 1);
+    let on = |protocol, expose| {
+        spec_of(vec![Endpoint {
+            expose,
+            ..endpoint("http", protocol, 80, None)
+        }])
+    };
+    routes
+        .open(
+            &web.service_key(),
+            Generation(1),
+            &on(spec::Protocol::Http, Expose::Internal),
+        )
+        .unwrap();
+    let before = routes.table(1);
+    for next in [
+        on(spec::Protocol::Tcp, Expose::Internal),
+        on(spec::Protocol::Http, Expose::Public),
+    ] {
+        routes.claim(&web, &next).unwrap();
+        assert_eq!(routes.table(1), before);
+    }
+    routes
+        .claim(&web, &on(spec::Protocol::Udp, Expose::Internal))
+        .unwrap();
+    let table = routes.table(1);
+    assert_eq!((table.listeners.len(), table.check()), (2, Ok(())));
+}
