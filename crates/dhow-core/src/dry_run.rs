@@ -167,7 +167,7 @@ fn changes(
         let waiting = found.and_then(|service| report.services.get(&service.id));
         let entry = ServiceChange {
             name: name.clone(),
-            change: change(old.map(Arc::as_ref), wanted, from, to),
+            change: change(old.map(Arc::as_ref), wanted, (from, to), before.feature_level),
             from,
             to,
             rtype: wanted.rtype,
@@ -204,10 +204,15 @@ fn changes(
     changes.into_values().collect()
 }
 
-fn change(old: Option<&ServiceSpec>, new: &ServiceSpec, from: u32, to: u32) -> Change {
+fn change(
+    old: Option<&ServiceSpec>,
+    new: &ServiceSpec,
+    (from, to): (u32, u32),
+    feature_level: u32,
+) -> Change {
     match old {
         None => Change::New,
-        Some(old) if old.rolls_into(new) => Change::Rolls,
+        Some(old) if old.rolls_into_at(new, feature_level) => Change::Rolls,
         Some(_) if from != to => Change::Scales,
         Some(old) if old != new => Change::InPlace,
         Some(_) => Change::Unchanged,

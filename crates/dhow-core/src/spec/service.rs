@@ -320,10 +320,24 @@ impl ServiceSpec {
         own != other
     }
 
-    /// The same by the rules of a feature level, so that servers of two versions answer alike.
+    /// The endpoints whose ports a host program is told when it starts, in the order in which it is. A container
+    /// listens on its own ports, whatever stands in the file.
+    fn ports_by_name(&self) -> Vec<&str> {
+        match self.runtime() {
+            Runtime::Container => Vec::new(),
+            Runtime::Process => self
+                .endpoints
+                .iter()
+                .map(|endpoint| endpoint.name.as_str())
+                .collect(),
+        }
+    }
+
+    /// Whether a deployment replaces them, by the rules of a feature level, so that servers of two versions answer
+    /// alike. From level 2 on a host program that is to listen for an endpoint of another name is told so by a start.
     pub fn rolls_into_at(&self, next: &ServiceSpec, feature_level: u32) -> bool {
         if feature_level >= 2 {
-            return self.rolls_into(next);
+            return self.rolls_into(next) || self.ports_by_name() != next.ports_by_name();
         }
         let old = |spec: &ServiceSpec| ServiceSpec {
             no_new_privileges: None,
@@ -414,6 +428,35 @@ mod tests {
         assert!(!process(on).rolls_into_at(&process(off), 1));
         assert!(process(on).rolls_into_at(&process(off), 2));
         assert!(container(on).rolls_into_at(&process(on), 1));
+    }
+
+    #[test]
+    fn a_host_program_is_told_of_another_endpoint_by_a_start() {
+        let endpoint = |name: &str, port| Endpoint {
+            name: name.to_owned(),
+            port,
+            protocol: super::super::Protocol::Http,
+            target_port: None,
+            expose: super::super::Expose::Internal,
+            path: None,
+            host: None,
+            target_role: None,
+        };
+        let with = |spec: ServiceSpec, endpoints: &[Endpoint]| ServiceSpec {
+            endpoints: endpoints.to_vec(),
+            ..spec
+        };
+        let (http, moved, admin) = (endpoint("http", 80), endpoint("http", 81), endpoint("admin", 90));
+        let before = with(process(None), std::slice::from_ref(&http));
+        let moved = with(process(None), std::slice::from_ref(&moved));
+        assert!(!before.rolls_into_at(&moved, 2));
+        let more = with(process(None), &[http.clone(), admin.clone()]);
+        assert!(before.rolls_into_at(&more, 2) && !before.rolls_into_at(&more, 1));
+        // The first one's port is what `PORT` says.
+        let other_order = with(process(None), &[admin.clone(), http.clone()]);
+        assert!(more.rolls_into_at(&other_order, 2));
+        let in_container = with(container(None), std::slice::from_ref(&http));
+        assert!(!in_container.rolls_into_at(&with(container(None), &[http, admin]), 2));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::{Revision, RoleName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
+use dhow_core::state::State;
 use dhow_disk::{Kept, Outlives};
 use dhow_wire::names::WireNameError;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment, ScaleError};
@@ -240,7 +241,7 @@ impl ScaleDesk {
     fn own_generation(&self, specs: &mut BTreeMap<u32, Arc<ServiceSpec>>, spec: &ServiceSpec) -> u32 {
         let newest = specs.last_key_value();
         let generation = match newest {
-            Some((generation, known)) if !known.rolls_into(spec) => *generation,
+            Some((generation, known)) if !known.rolls_into_at(spec, State::FEATURE_LEVEL) => *generation,
             Some((generation, _)) => generation.saturating_add(1),
             None => 1,
         };

@@ -80,7 +80,7 @@ fn revisions(state: &State, service: &Service) -> BTreeMap<Generation, u64> {
         let mut same = history.filter(|(_, record)| {
             let asked = record.spec.services.get(&service.key.service);
             record.outcome != RevisionOutcome::Conflicted
-                && asked.is_some_and(|asked| !spec.rolls_into(asked))
+                && asked.is_some_and(|asked| !spec.rolls_into_at(asked, state.feature_level))
         });
         same.next().map(|(revision, _)| revision.0)
     };
