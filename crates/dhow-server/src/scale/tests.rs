@@ -1,5 +1,7 @@
 //! What a desk does with requests.
 
+mod settings;
+
 use std::sync::Arc;
 
 use dhow_core::assignment::{Assignment, replicas};
