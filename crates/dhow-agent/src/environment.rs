@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
-use dhow_core::spec::{ServiceSpec, Storage};
+use dhow_core::spec::{Policy, ServiceSpec, Storage};
 use dhow_driver::driver::{LogLimits, PortBinding, ReplicaStart};
 
 use crate::session::{Session, SessionError};
@@ -38,15 +38,27 @@ pub enum EnvironmentError {
     Task(#[source] tokio::task::JoinError),
 }
 
+/// The node that starts it.
+pub struct Here<'a> {
+    pub node: NodeId,
+    pub volumes_dir: &'a Path,
+    pub session: &'a dyn Session,
+    pub policy: &'a Policy,
+}
+
 /// Resolves everything that a start needs.
 pub async fn start_of(
     name: &ReplicaName,
     spec: &Arc<ServiceSpec>,
     ports: Vec<PortBinding>,
-    node: NodeId,
-    volumes_dir: &Path,
-    session: &dyn Session,
+    here: Here<'_>,
 ) -> Result<ReplicaStart, EnvironmentError> {
+    let Here {
+        node,
+        volumes_dir,
+        session,
+        policy,
+    } = here;
     let mut env = own_variables(name, node);
     env.extend(spec.env.clone());
     let secret_env = secrets_of(&spec.env, session).await?;
@@ -64,6 +76,7 @@ pub async fn start_of(
         secret_env,
         ports,
         volumes,
+        bind_folders: policy.host_binds.clone(),
         log: LogLimits::default(),
     })
 }

@@ -32,7 +32,7 @@ mod names;
 mod network;
 mod oci;
 mod release;
-mod root_view;
+pub(crate) mod root_view;
 mod runtime;
 mod seccomp;
 mod start;

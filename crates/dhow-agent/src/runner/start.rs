@@ -118,9 +118,12 @@ impl Runner {
             &self.name,
             spec,
             self.ports.clone(),
-            self.context.node,
-            &self.context.volumes_dir,
-            &*self.context.session,
+            environment::Here {
+                node: self.context.node,
+                volumes_dir: &self.context.volumes_dir,
+                session: &*self.context.session,
+                policy: &self.context.policy,
+            },
         )
         .await
     }

@@ -16,6 +16,7 @@ use crate::shim::protocol::Rlimit;
 
 use super::capabilities::CapabilitySet;
 use super::filters::{Filter, Filters};
+use super::mounts::Bound;
 use super::root_view::RootView;
 use super::{command, devices, mounts, names, oci, seccomp, user};
 
@@ -75,12 +76,14 @@ pub(super) struct Written {
     pub notices: Vec<String>,
     /// The rules of a filter that is not known yet.
     pub new_filter: Option<String>,
+    /// What mounts have to show before the container starts.
+    pub bound: Vec<Bound>,
 }
 
 /// Writes the bundle. Blocks.
 pub(super) fn write(parts: &Parts<'_>) -> Result<Written, Cause> {
-    let mut notices = Vec::new();
-    let mut config = config(parts, &mut notices)?;
+    let (mut notices, mut bound) = (Vec::new(), Vec::new());
+    let mut config = config(parts, &mut notices, &mut bound)?;
     let filter = config.linux.seccomp.as_ref().zip(parts.filters);
     let new_filter = match filter.and_then(|(rules, filters)| filters.of(rules)) {
         Some(Filter::Known(name, filter)) => {
@@ -93,7 +96,11 @@ pub(super) fn write(parts: &Parts<'_>) -> Result<Written, Cause> {
     let path = parts.dir.join(CONFIG_FILE);
     let bytes = serde_json::to_vec(&config).map_err(|error| Cause::file("writing", &path)(error.into()))?;
     write_private(&path, &bytes)?;
-    Ok(Written { notices, new_filter })
+    Ok(Written {
+        notices,
+        new_filter,
+        bound,
+    })
 }
 
 /// Secrets may be in it. It lies in memory and is made anew at each start: a power cut takes all of it.
@@ -109,7 +116,11 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Cause> {
         .map_err(Cause::file("writing", path))
 }
 
-fn config(parts: &Parts<'_>, notices: &mut Vec<String>) -> Result<oci::Config, Cause> {
+fn config(
+    parts: &Parts<'_>,
+    notices: &mut Vec<String>,
+    bound: &mut Vec<Bound>,
+) -> Result<oci::Config, Cause> {
     let (start, spec) = (parts.start, &*parts.start.spec);
     let root = RootView::open(parts.rootfs).map_err(Cause::file("opening", parts.rootfs))?;
     let hostname = names::hostname(spec, &start.name);
@@ -124,7 +135,7 @@ fn config(parts: &Parts<'_>, notices: &mut Vec<String>) -> Result<oci::Config, C
     granted.extend(devices::granted(&spec.devices)?);
     let mut mounts = mounts::usual(spec.privileged);
     mounts.extend(name_files(parts, &hostname, notices)?);
-    mounts.extend(mounts::of_storage(&spec.storage, &start.volumes, &root)?);
+    mounts.extend(mounts::of_storage(start, &root, bound)?);
     // A folder inside another is mounted after it.
     mounts.sort_by_key(|mount| Path::new(&mount.destination).components().count());
     let process = process(parts, &root, &hostname, capabilities, notices)?;

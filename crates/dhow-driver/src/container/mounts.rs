@@ -1,14 +1,16 @@
 //! What is mounted in a container: the kernel's own file systems, files that name hosts, the spec's storage.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use dhow_core::spec::Storage;
+use rustix::fs::{Mode, OFlags, open};
 
-use crate::driver::Cause;
+use crate::driver::{Cause, ReplicaStart};
+use crate::shim::protocol::Shown;
 
 use super::oci::Mount;
 use super::root_view::RootView;
@@ -74,21 +76,35 @@ pub(super) fn bind(source: &Path, destination: &str, read_only: bool) -> Mount {
     )
 }
 
-/// The spec's own.
+/// A folder or a file of the host that may be bound, as it was when it was looked at.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub shown: Shown,
+    /// While it is held, nothing else gets its number.
+    pub _held: OwnedFd,
+}
+
+/// The spec's own, and what the mounts of some of them have to show.
 pub(super) fn of_storage(
-    storage: &[Storage],
-    volumes: &BTreeMap<String, PathBuf>,
+    start: &ReplicaStart,
     root: &RootView,
+    bound: &mut Vec<Bound>,
 ) -> Result<Vec<Mount>, Cause> {
-    let one = |storage: &Storage| match storage {
+    let (storage, volumes) = (&start.spec.storage, &start.volumes);
+    let mut one = |storage: &Storage| match storage {
         Storage::Bind {
             source,
             target,
             read_only,
         } => {
             let source = Path::new(source);
-            fs::metadata(source).map_err(Cause::file("finding what `storage` binds,", source))?;
-            Ok(bind(source, target, *read_only))
+            let Some(folders) = &start.bind_folders else {
+                fs::metadata(source).map_err(Cause::file("finding what `storage` binds,", source))?;
+                return Ok(bind(source, target, *read_only));
+            };
+            let (found, leads_to) = find_bound(source, target, folders)?;
+            bound.push(found);
+            Ok(bind(&leads_to, target, *read_only))
         }
         Storage::Named { name, target } => {
             let source = volumes.get(name).ok_or_else(|| Cause::Unsupported {
@@ -107,7 +123,40 @@ pub(super) fn of_storage(
             })
         }
     };
-    storage.iter().map(one).collect()
+    storage.iter().map(&mut one).collect()
+}
+
+/// Opens what a source leads to, once, and looks where that is: whoever changes a link later changes nothing, because
+/// the mount has to show what was opened here.
+fn find_bound(source: &Path, target: &str, folders: &[String]) -> Result<(Bound, PathBuf), Cause> {
+    let failed = || Cause::file("finding what `storage` binds,", source);
+    let held = open(source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| failed()(error.into()))?;
+    let own = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let leads_to = fs::read_link(own).map_err(failed())?;
+    let mut allowed = folders
+        .iter()
+        .filter_map(|folder| Path::new(folder).canonicalize().ok());
+    if !allowed.any(|folder| leads_to.starts_with(folder)) {
+        let source_path = source.to_owned();
+        return Err(Cause::BindForbidden {
+            source_path,
+            leads_to,
+        });
+    }
+    let file = fs::File::from(held);
+    let found = file.metadata().map_err(failed())?;
+    let shown = Shown {
+        target: target.to_owned(),
+        source: source.to_owned(),
+        device: found.dev(),
+        inode: found.ino(),
+    };
+    let bound = Bound {
+        shown,
+        _held: file.into(),
+    };
+    Ok((bound, leads_to))
 }
 
 /// An empty volume belongs to whom the folder that it covers belongs to: a program that does not run as root
@@ -124,4 +173,39 @@ fn prepare_volume(volume: &Path, target: &str, root: &RootView) -> io::Result<()
         fs::set_permissions(volume, fs::Permissions::from_mode(covered.mode() & 0o7777))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bind_is_what_its_source_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for folder in ["allowed", "allowed/data", "secret"] {
+            fs::create_dir(path(folder)).unwrap();
+        }
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(path(to), path(name)).unwrap();
+        link("secret", "allowed/out");
+        link("allowed/data", "allowed/in");
+        link("allowed", "also-allowed");
+        let folders = [path("also-allowed").display().to_string()];
+        let (bound, leads_to) = find_bound(&path("allowed/in"), "/t", &folders).unwrap();
+        assert_eq!(leads_to, path("allowed/data"));
+        let found = fs::metadata(path("allowed/data")).unwrap();
+        assert_eq!(
+            (bound.shown.device, bound.shown.inode),
+            (found.dev(), found.ino())
+        );
+        for (bad, to) in [("allowed/out", "secret"), ("secret", "secret")] {
+            let why = find_bound(&path(bad), "/t", &folders).unwrap_err();
+            assert!(
+                matches!(&why, Cause::BindForbidden { leads_to, .. } if *leads_to == path(to)),
+                "{why}"
+            );
+        }
+        find_bound(&path("allowed/none"), "/t", &folders).unwrap_err();
+        find_bound(&path("allowed"), "/t", &[]).unwrap_err();
+    }
 }

@@ -12,7 +12,7 @@ use crate::regular_file;
 /// What of a file is read at most: the largest `passwd` of the largest companies is smaller.
 const FILE_MAX_BYTES: u64 = 8 << 20;
 
-pub(super) struct RootView {
+pub(crate) struct RootView {
     root: OwnedFd,
 }
 
@@ -70,7 +70,7 @@ impl RootView {
 }
 
 /// The root of a process, with all that is mounted in it.
-pub(super) fn of_process(pid: u32) -> io::Result<RootView> {
+pub(crate) fn of_process(pid: u32) -> io::Result<RootView> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty())?;
     Ok(RootView { root })

@@ -15,6 +15,7 @@ use crate::shim::{ShimError, StartLock};
 
 use super::bundle::Written;
 use super::filters::Filters;
+use super::mounts::Bound;
 use super::network::Place;
 use super::oci::Process;
 use super::root_view::RootView;
@@ -30,6 +31,8 @@ struct Ready {
     notices: Vec<String>,
     /// The rules of a filter that the runtime makes for it.
     new_filter: Option<String>,
+    /// Held until it runs.
+    _bound: Vec<Bound>,
 }
 
 /// The parts of it that can fail with nothing but the folder to be undone.
@@ -94,6 +97,7 @@ impl ContainerDriver {
                 spec: parts.spec,
                 notices: parts.written.notices,
                 new_filter: parts.written.new_filter,
+                _bound: parts.written.bound,
             }),
             Err(cause) => {
                 let group = self.inner.cgroups.runtime_group(&leaf(&start.name));
@@ -141,8 +145,9 @@ impl ContainerDriver {
             join: group.join_files(),
         });
         let unified = group.join_unified_only();
-        // With an init the workload waits until that has joined its namespaces.
-        let (create, then) = if init.is_some() {
+        let shown: Vec<_> = written.bound.iter().map(|bound| bound.shown.clone()).collect();
+        // The workload waits until an init has joined its namespaces, and until its mounts were looked at.
+        let (create, then) = if init.is_some() || !shown.is_empty() {
             let create = runtime.create(&id, &dir, &pid_file, unified.clone());
             (create, Some(Box::new(runtime.start(&id, unified))))
         } else {
@@ -156,6 +161,7 @@ impl ContainerDriver {
                 pid_file,
                 start: then,
                 init,
+                shown,
             },
             group: Some(group.clone()),
             after: Vec::new(),

@@ -119,6 +119,11 @@ pub enum Cause {
     Image(Box<ImageError>),
     #[error(transparent)]
     Rootfs(Box<RootfsError>),
+    #[error(
+        "{} leads to {}, which must not be bound here (rule `policy.host_binds` of the daemon's configuration)",
+        source_path.display(), leads_to.display()
+    )]
+    BindForbidden { source_path: PathBuf, leads_to: PathBuf },
     #[error("its image has no user or group `{name}`")]
     UnknownImageUser { name: String },
     #[error("containers cannot run here: {why}")]
@@ -178,6 +183,7 @@ impl DriverError {
     pub fn is_permanent(&self) -> bool {
         match &*self.cause {
             Cause::Unsupported { .. }
+            | Cause::BindForbidden { .. }
             | Cause::NoCommand
             | Cause::ProgramNotFound { .. }
             | Cause::ProgramMissing { .. }

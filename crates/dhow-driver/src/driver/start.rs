@@ -36,6 +36,8 @@ pub struct ReplicaStart {
     pub ports: Vec<PortBinding>,
     /// Where the node keeps each named volume.
     pub volumes: BTreeMap<String, PathBuf>,
+    /// The folders of the host that storage may bind; any where it is absent.
+    pub bind_folders: Option<Vec<String>>,
     pub log: LogLimits,
 }
 
@@ -49,6 +51,7 @@ impl ReplicaStart {
             secret_env: BTreeMap::new(),
             ports: Vec::new(),
             volumes: BTreeMap::new(),
+            bind_folders: None,
             log: LogLimits::default(),
         }
     }

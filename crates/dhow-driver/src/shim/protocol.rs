@@ -57,7 +57,22 @@ pub enum Workload {
         start: Option<Box<Program>>,
         /// Made before `create`, which joins its namespace; it joins those of the workload before `start`.
         init: Option<Init>,
+        /// Looked at between `create` and `start`: nothing of the workload runs where one of them is not as it was
+        /// found.
+        shown: Vec<Shown>,
     },
+}
+
+/// What a folder or a file inside the workload has to be: somebody may have made its source lead elsewhere since that
+/// was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Where it is mounted.
+    pub target: String,
+    /// What it was mounted from, for messages.
+    pub source: PathBuf,
+    pub device: u64,
+    pub inode: u64,
 }
 
 /// A pid namespace with a first process that only reaps.

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use super::identity::{self, ProcessId};
 use super::init;
 use super::privileges;
-use super::protocol::{Failure, Program, Reply, ShimSpec, Step, Workload};
+use super::protocol::{Failure, Program, Reply, ShimSpec, Shown, Step, Workload};
 use super::pump::{Pump, Turn, reap_one};
 use super::record::{
     EXIT_FILE, ExitRecord, ExitStatus, LOG_DIR, RECORD_VERSION, STATE_FILE, StateRecord, unix_ms, unix_us,
@@ -25,6 +25,7 @@ use super::record::{
 use super::spawn::{self, Stdio};
 use super::transport;
 use crate::cgroup::Group;
+use crate::container::root_view;
 use crate::logs::{LogWriter, Stream};
 
 /// How long what a workload left behind is killed again and again before it is left to the host.
@@ -144,6 +145,7 @@ impl Shim {
                 pid_file,
                 start,
                 init,
+                shown,
             } => {
                 self.pump.keep_recent();
                 let made = init.map(|init| init::make(&init.link, &init.join));
@@ -151,6 +153,7 @@ impl Shim {
                 self.starter(&create, &stdio)?;
                 let process = self.started_process(&pid_file)?;
                 self.record(process)?;
+                shown.iter().try_for_each(|shown| look_at(process.pid, shown))?;
                 if let Some(init) = waiting {
                     init.join(process.pid).map_err(init_failed)?;
                 }
@@ -352,6 +355,25 @@ impl Shim {
             }
             self.turn(Some(TURN_MS));
         }
+    }
+}
+
+/// Whether a mount of the workload shows what it was to show.
+fn look_at(pid: u32, shown: &Shown) -> Result<(), Failure> {
+    let found = root_view::of_process(pid).and_then(|root| root.metadata(&shown.target));
+    let source = shown.source.display();
+    match found {
+        Ok(found) if (found.dev(), found.ino()) == (shown.device, shown.inode) => Ok(()),
+        Ok(_) => Err(Failure {
+            step: Step::SetUp,
+            errno: None,
+            detail: format!("{source} led elsewhere when it was mounted than when it was looked at"),
+        }),
+        Err(error) => Err(Failure::io(
+            Step::SetUp,
+            &error,
+            format!("looking at {}", shown.target),
+        )),
     }
 }
 

@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use dhow_driver::driver::{Exit, ExitKind, ReplicaStart, StartRecord};
 use dhow_driver::logs::{LogLimits, LogSource, Stream};
-use dhow_driver::shim::protocol::{Program, SetUp, ShimSpec, Step, Workload};
+use dhow_driver::shim::protocol::{Program, SetUp, ShimSpec, Shown, Step, Workload};
 use dhow_driver::shim::{ReplicaDirs, ShimError, StartLock};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::test_host::{Groups, TestHost, name};
 
 crate::tests! {
     starter_leaves_a_workload: Groups::Use,
+    nothing_starts_whose_mounts_show_something_else: Groups::Use,
     starter_that_fails_is_quoted: Groups::Use,
     a_mount_is_hidden_from_one_workload: Groups::Without,
 }
@@ -63,6 +67,7 @@ async fn starter_leaves_a_workload(host: Arc<TestHost>) {
         pid_file: pid_file.clone(),
         start: Some(Box::new(start)),
         init: None,
+        shown: Vec::new(),
     };
     let process = host
         .shim
@@ -82,6 +87,53 @@ async fn starter_leaves_a_workload(host: Arc<TestHost>) {
     assert_eq!(texts, ["created", "it got started"]);
 }
 
+/// Whoever makes a source lead elsewhere before it is mounted wins nothing.
+async fn nothing_starts_whose_mounts_show_something_else(host: Arc<TestHost>) {
+    use std::os::unix::fs::MetadataExt;
+    let (folder, other) = (host.dir.join("mounted"), host.dir.join("other"));
+    for made in [&folder, &other] {
+        std::fs::create_dir(made).unwrap();
+    }
+    let ran = host.dir.join("ran");
+    let attempt = async |expected: &std::path::Path| {
+        let (_, lock, _) = locked(&host);
+        let pid_file = lock.dir.join("pid");
+        let create = format!("sleep 100000 & echo $! > {}", pid_file.display());
+        let found = std::fs::metadata(expected).unwrap();
+        let workload = Workload::Starter {
+            create: shell(&host, &create),
+            pid_file,
+            start: Some(Box::new(shell(&host, &format!("touch {}", ran.display())))),
+            init: None,
+            shown: vec![Shown {
+                target: folder.display().to_string(),
+                source: "/srv/link".into(),
+                device: found.dev(),
+                inode: found.ino(),
+            }],
+        };
+        let spec = spec(&lock, workload, Vec::new());
+        host.shim.supervise(spec, &lock).await
+    };
+    let error = attempt(&other).await.unwrap_err();
+    let ShimError::Refused(failure) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(failure.step, Step::SetUp);
+    assert!(failure.detail.contains("/srv/link led elsewhere"), "{failure:?}");
+    assert!(!ran.exists(), "nothing of it has run");
+    let process = attempt(&folder).await.unwrap();
+    assert!(ran.exists());
+    kill(
+        Pid::from_raw(i32::try_from(process.pid).unwrap()),
+        Signal::SIGKILL,
+    )
+    .unwrap();
+    let dirs = ReplicaDirs::open(&host.dir.join("run")).unwrap();
+    let exit: Exit = dirs.wait(&name(0)).await.unwrap();
+    assert_eq!(exit.kind, ExitKind::Signal(9));
+}
+
 async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
     let (dirs, lock, _) = locked(&host);
     // It fails with an orphan left behind, which must not stay.
@@ -91,6 +143,7 @@ async fn starter_that_fails_is_quoted(host: Arc<TestHost>) {
         pid_file: lock.dir.join("pid"),
         start: None,
         init: None,
+        shown: Vec::new(),
     };
     let error = host
         .shim
