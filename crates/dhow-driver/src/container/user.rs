@@ -14,6 +14,9 @@ pub(super) struct Resolved {
     pub home: String,
 }
 
+/// Nobody's: the kernel reads it as "leave it as it is", and that is root.
+const NO_ID: u32 = u32::MAX;
+
 struct Entry<'a> {
     name: &'a str,
     uid: u32,
@@ -58,6 +61,9 @@ fn resolve_in(text: &str, passwd: &str, group: &str) -> Result<Resolved, Cause> 
         (Some(entry), None) => member_of(entry.name, gid, group),
         (Some(_) | None, _) => Vec::new(),
     };
+    if let Some(id) = [uid, gid].into_iter().find(|id| *id == NO_ID) {
+        return Err(unknown(&id.to_string()));
+    }
     let home = entry.map_or("/", |entry| entry.home);
     Ok(Resolved {
         user: User {
@@ -131,6 +137,12 @@ mod tests {
         assert_eq!(resolve("web:logs").unwrap(), of(1000, 7, &[], "/srv"));
         assert_eq!(resolve("4242").unwrap(), of(4242, 0, &[], "/"));
         assert_eq!(resolve("4242:4343").unwrap(), of(4242, 4343, &[], "/"));
+        // Whoever becomes this number stays root.
+        for nobody in ["4294967295", "web:4294967295"] {
+            assert!(resolve(nobody).is_err(), "{nobody}");
+        }
+        let odd = "app:x:4294967295:4294967295::/:/bin/sh\n";
+        assert!(resolve_in("app", odd, "").is_err());
         for bad in ["nobody-here", "web:nobody-here"] {
             assert!(
                 matches!(resolve(bad), Err(Cause::UnknownImageUser { name }) if name == "nobody-here"),

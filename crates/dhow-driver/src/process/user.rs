@@ -44,6 +44,10 @@ pub(super) fn resolve(text: Option<&str>) -> Result<Resolved, Cause> {
         // A number that the host does not know has no group either: group 0, as in Docker.
         None => entry.as_ref().map_or(0, |user| user.gid.as_raw()),
     };
+    // The kernel reads it as "leave it as it is", and that is the daemon's own.
+    if let Some(id) = [uid, gid].into_iter().find(|id| *id == u32::MAX) {
+        return Err(unknown(&id.to_string()));
+    }
     let home = home_of(entry.as_ref());
     if Uid::effective().as_raw() == uid && nix::unistd::getegid().as_raw() == gid {
         return Ok(Resolved { ids: None, home });
@@ -97,6 +101,12 @@ mod tests {
         assert!(
             matches!(resolve(Some("0:no-such-group")), Err(Cause::UnknownUser { name }) if name == "no-such-group")
         );
+        for nobody in ["4294967295", "4321:4294967295"] {
+            assert!(
+                matches!(resolve(Some(nobody)), Err(Cause::UnknownUser { name }) if name == "4294967295"),
+                "{nobody}"
+            );
+        }
         assert_eq!(resolve(None).unwrap().ids, None);
     }
 }
