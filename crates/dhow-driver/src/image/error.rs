@@ -204,7 +204,7 @@ impl Subject {
                 needed_bytes,
                 spare_bytes,
             },
-            source @ (StoreError::Io { .. } | StoreError::Damaged { .. }) => {
+            source @ (StoreError::Io { .. } | StoreError::Damaged { .. } | StoreError::NoFiles { .. }) => {
                 ImageError::Store { image, source }
             }
         }

@@ -20,6 +20,11 @@ pub enum StoreError {
         needed_bytes: u64,
         spare_bytes: u64,
     },
+    #[error(
+        "the disk of {path} has {spare_files} files to spare for images and more are needed; remove some (`dhow image \
+         prune` removes unused images) and try again"
+    )]
+    NoFiles { path: PathBuf, spare_files: u64 },
     #[error("could not {doing} {path}")]
     Io {
         doing: &'static str,

@@ -31,6 +31,8 @@ const OPAQUE_NAME: &[u8] = b".wh..wh..opq";
 const COPY_BUFFER_BYTES: usize = 128 << 10;
 /// How much is written before the disk is looked at again.
 const LOOK_AGAIN_BYTES: u64 = 64 << 20;
+/// How many things are made before it is looked whether it takes more of them.
+const LOOK_AGAIN_ENTRIES: u64 = 256;
 /// A new file, before its own mode is set.
 const NEW_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -82,6 +84,9 @@ impl<'a> LayerWriter<'a> {
                 kind: LimitKind::Entries,
                 limit: self.limits.max_entries,
             });
+        }
+        if self.meta.entries % LOOK_AGAIN_ENTRIES == 1 {
+            self.room.check_files(LOOK_AGAIN_ENTRIES)?;
         }
         let path = TarPath::parse(&entry.raw_path).map_err(|why| entry.refused(why))?;
         let Some((parent_path, name)) = path.split() else {
@@ -413,7 +418,9 @@ impl<'a> LayerWriter<'a> {
 
     fn failed_io(&self, doing: &'static str, entry: &TarEntry, error: io::Error) -> UnpackError {
         match StoreError::io(doing, self.tree.path(), error) {
-            full @ (StoreError::DiskFull { .. } | StoreError::NoRoom { .. }) => UnpackError::Store(full),
+            full @ (StoreError::DiskFull { .. } | StoreError::NoRoom { .. } | StoreError::NoFiles { .. }) => {
+                UnpackError::Store(full)
+            }
             StoreError::Io { source, .. } => UnpackError::Entry {
                 doing,
                 entry: entry.display_name(),
