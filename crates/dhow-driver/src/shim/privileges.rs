@@ -11,7 +11,7 @@ pub const HINT: &str = "it ran with `no_new_privileges`, under which no program 
                         capabilities, as sudo, su and ping do: if it needs them, write `no_new_privileges: false`";
 
 /// What programs say that were to gain rights and did not. In lower case.
-const SYMPTOMS: [&str; 8] = [
+const SYMPTOMS: [&str; 11] = [
     "no new privileges",
     "operation not permitted",
     "permission denied",
@@ -20,6 +20,9 @@ const SYMPTOMS: [&str; 8] = [
     "setuid",
     "effective uid is not 0",
     "must be run as root",
+    "su: authentication failure",
+    "passwd: authentication token",
+    "only root can do that",
 ];
 
 /// Whether the hint helps: the program itself was to gain rights, or what it wrote last reads like it.
@@ -59,6 +62,9 @@ mod tests {
             "sudo: The \"no new privileges\" flag is set"
         ));
         assert!(may_miss_them(&program, "bind(80): Permission denied"));
+        assert!(may_miss_them(&program, "Password: \nsu: Authentication failure"));
+        assert!(may_miss_them(&program, "mount: /mnt: only root can do that"));
+        assert!(!may_miss_them(&program, "login: password authentication failed"));
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
         std::fs::set_permissions(&file, mode).unwrap();
         assert!(may_miss_them(&program, ""));
