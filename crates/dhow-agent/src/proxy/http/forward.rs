@@ -38,8 +38,13 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 /// Why a client gets the proxy's own word instead of a backend's.
 enum Failed {
     Bad(Bad),
+    /// What the client sent as its body was broken, or broke off.
+    Body,
     Method,
-    NoRoute { host: String, path: String },
+    NoRoute {
+        host: String,
+        path: String,
+    },
     NoBackend,
     Lost,
 }
@@ -222,6 +227,9 @@ impl Outgoing {
             return Ok(());
         }
         let error = error.into_error();
+        if error.is_user() {
+            return Err(Failed::Body);
+        }
         let is_lost =
             error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_io(&error);
         match &self.replay {
@@ -249,6 +257,14 @@ impl Failed {
                 "the request names two hosts\n".to_owned(),
             ),
             Self::Bad(Bad::NoPath) => (StatusCode::BAD_REQUEST, "the request names no path\n".to_owned()),
+            Self::Bad(Bad::Coding) => (
+                StatusCode::NOT_IMPLEMENTED,
+                "no transfer coding but chunked is known here\n".to_owned(),
+            ),
+            Self::Body => (
+                StatusCode::BAD_REQUEST,
+                "the request's body is broken\n".to_owned(),
+            ),
             Self::Method => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no forward proxy: CONNECT is not served\n".to_owned(),

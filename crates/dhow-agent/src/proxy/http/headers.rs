@@ -31,6 +31,8 @@ pub enum Bad {
     NoHost,
     TwoHosts,
     NoPath,
+    /// Its body is in a form that would be lost on the way.
+    Coding,
 }
 
 /// The host that a request is for, with its port if it gave one.
@@ -88,6 +90,11 @@ pub fn to_backend(
     upgrade: Option<&HeaderValue>,
 ) -> Result<(), Bad> {
     let from_two = parts.version == Version::HTTP_2;
+    // Chunks are what every hop makes of its own; anything else would be told to nobody.
+    let mut codings = parts.headers.get_all(header::TRANSFER_ENCODING).iter();
+    if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return Err(Bad::Coding);
+    }
     strip(&mut parts.headers);
     // It was this proxy that the client waited for; the body follows by itself.
     parts.headers.remove(header::EXPECT);

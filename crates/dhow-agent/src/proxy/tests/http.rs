@@ -373,3 +373,37 @@ async fn requests_that_cannot_be_served_are_told_so() {
         );
     }
 }
+
+/// What of a request means one thing here and might mean another behind: it is refused, not guessed.
+#[tokio::test]
+async fn bodies_of_a_doubtful_form_are_refused() {
+    let server = Server::start("a").await;
+    let bench = Bench::new();
+    let addr = bench
+        .listen(HTTP, vec![route(vec![backend("a", server.addr)])])
+        .await;
+    let ask = async |headers: &str, body: &str| {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let request = format!("POST / HTTP/1.1\r\nHost: h\r\n{headers}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    let end = "0\r\n\r\n";
+    assert_eq!(ask("Transfer-Encoding: chunked", end).await, "200");
+    for coding in ["gzip, chunked", "chunked, chunked", "identity, chunked"] {
+        let coded = format!("Transfer-Encoding: {coding}");
+        assert_eq!(ask(&coded, end).await, "501", "{coding}");
+    }
+    let twice = "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked";
+    assert_eq!(ask(twice, end).await, "501");
+    for (headers, body) in [
+        ("Transfer-Encoding: chunked", "5;a\nb\r\nabcde\r\n0\r\n\r\n"),
+        ("Transfer-Encoding: xchunked", end),
+        ("Content-Length: 4\r\nContent-Length: 5", "abcde"),
+        ("X: a\r\n Transfer-Encoding: chunked", end),
+    ] {
+        assert_eq!(ask(headers, body).await, "400", "{headers:?} {body:?}");
+    }
+}
