@@ -27,6 +27,8 @@ pub struct Checks {
     next: Instant,
     pause: Duration,
     healthy: bool,
+    /// It runs long enough to be judged by its first check.
+    is_up: bool,
     failures: u32,
 }
 
@@ -39,7 +41,16 @@ impl Checks {
             next: now,
             pause: FIRST_CHECK_PAUSE,
             healthy,
+            is_up: healthy,
             failures: 0,
+        }
+    }
+
+    /// Checks that nothing is known of yet, of a run that was healthy by others: it needs no time to start.
+    pub fn of_one_that_is_up() -> Self {
+        Self {
+            is_up: true,
+            ..Self::new(false)
         }
     }
 
@@ -90,7 +101,9 @@ impl Checks {
                 news.then_some(Verdict::Healthy)
             }
             Err(why) => {
-                let in_grace = !self.healthy && now < self.started + millis(health.start_grace.as_millis());
+                let in_grace = !self.healthy
+                    && !self.is_up
+                    && now < self.started + millis(health.start_grace.as_millis());
                 if !in_grace {
                     self.failures += 1;
                 }

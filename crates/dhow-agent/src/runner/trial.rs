@@ -61,7 +61,10 @@ impl Runner {
             Some(_) | None => Some(Trial {
                 settings: next.id,
                 spec: Arc::clone(&next.spec),
-                checks: Checks::new(false),
+                checks: match self.machine.healthy {
+                    true => Checks::of_one_that_is_up(),
+                    false => Checks::new(false),
+                },
                 checked: false,
                 told: false,
                 told_ports: false,
