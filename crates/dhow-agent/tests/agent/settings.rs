@@ -214,14 +214,9 @@ impl Balancer for Ports {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_port_that_cannot_be_had_is_told_and_taken_back() {
-    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
-    let ports = Arc::new(Ports::default());
-    ports.taken.lock().unwrap().insert(81);
-    let balancer = || Arc::clone(&ports) as Arc<dyn Balancer>;
-    let node = Node::start_behind(&plane, &host, dir.path(), balancer()).await;
-    let on = |port| ServiceSpec {
+/// Three replicas that are reached on a port.
+fn on(port: u16) -> ServiceSpec {
+    ServiceSpec {
         endpoints: vec![Endpoint {
             name: "http".into(),
             protocol: Protocol::Http,
@@ -233,7 +228,16 @@ async fn a_port_that_cannot_be_had_is_told_and_taken_back() {
             target_role: None,
         }],
         ..checked(0)
-    };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_cannot_be_had_is_told_and_taken_back() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let ports = Arc::new(Ports::default());
+    ports.taken.lock().unwrap().insert(81);
+    let balancer = || Arc::clone(&ports) as Arc<dyn Balancer>;
+    let node = Node::start_behind(&plane, &host, dir.path(), balancer()).await;
     let open = || ports.open.lock().unwrap().values().copied().collect::<Vec<_>>();
     plane.deploy(&[("web", on(80))]);
     let before = plane
@@ -278,13 +282,23 @@ async fn a_port_that_cannot_be_had_is_told_and_taken_back() {
     plane
         .until("the new port counts", |_| open() == [82] && ports.claims() == 0)
         .await;
+}
 
-    // Replicas that are new have both checks to pass at the same time.
-    let mut more = on(83);
+/// They have both checks to pass at the same time, and the port to open while something else happens.
+#[tokio::test(start_paused = true)]
+async fn replicas_that_come_with_new_settings_pass_them_too() {
+    let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
+    let ports = Arc::new(Ports::default());
+    let _node = Node::start_behind(&plane, &host, dir.path(), ports).await;
+    plane.deploy(&[("web", on(80))]);
+    plane
+        .until("stable", |state| phase(state) == Some(Phase::Stable))
+        .await;
+    let mut more = on(81);
     more.scale = ScaleSpec::Fixed { replicas: 5 };
     plane.deploy(&[("web", more)]);
     let state = plane
-        .until("stable with more", |state| {
+        .until("it is decided", |state| {
             matches!(phase(state), Some(Phase::Stable | Phase::Reverted))
         })
         .await;
