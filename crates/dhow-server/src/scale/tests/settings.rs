@@ -1,9 +1,11 @@
 //! Settings that replicas try reach a peer as they would reach a node with a session.
 
+use std::collections::BTreeMap;
+
 use dhow_core::amount::Amount;
+use dhow_core::assignment::{RoleAssignment, assignment_since};
 use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand};
-use dhow_core::dispatch::{DispatchedReplica, dispatch_since};
-use dhow_core::ids::{DeploymentName, NodeId, ServiceName, Term};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceKey, ServiceName, Term};
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::spec::{Check, DeploymentSpec, Endpoint, Expose, HealthSpec, Protocol, ScaleSpec};
 use dhow_core::state::{NodeInfo, NodeRole, State};
@@ -82,19 +84,9 @@ impl Leader {
     }
 
     /// What a session tells a node.
-    fn dispatched(&self) -> Vec<DispatchedReplica> {
-        replicas(dispatch_since(&self.0, NODE, None).unwrap())
+    fn assigned(&self) -> BTreeMap<ServiceKey, Vec<RoleAssignment>> {
+        assignment_since(&self.0, NODE, None).unwrap().services
     }
-}
-
-fn replicas(update: Dispatch) -> Vec<DispatchedReplica> {
-    let changes = update.changes.into_iter();
-    changes
-        .flat_map(|change| match change {
-            DispatchChange::Set { replicas, .. } => replicas,
-            DispatchChange::Delete { .. } => Vec::new(),
-        })
-        .collect()
 }
 
 fn on(target_port: u16, checked: u16) -> ServiceSpec {
@@ -135,12 +127,15 @@ async fn settings_to_come_and_their_target_ports_reach_a_static_peer() {
         assert_eq!(desk.listing().services[0].digest, digest, "nothing is told twice");
         // What it was told outlives its daemon.
         desk = bench.desk();
-        let told = replicas(desk.next_update(None).await);
-        assert_eq!(told, leader.dispatched());
-        assert_eq!(told.len(), 3);
-        for replica in told {
-            let next = replica.next.map(|next| next.spec.endpoints[0].target_port());
-            assert_eq!((replica.spec.endpoints[0].target_port(), next), (8080, tries));
+        let told = desk.next_update(None).await;
+        assert_eq!(told.services, leader.assigned());
+        assert_eq!(told.replicas().count(), 3);
+        for (_, alike) in told.replicas() {
+            let next = alike
+                .next
+                .as_ref()
+                .map(|next| next.spec.endpoints[0].target_port());
+            assert_eq!((alike.spec.endpoints[0].target_port(), next), (8080, tries));
         }
     }
 }
