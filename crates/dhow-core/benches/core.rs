@@ -101,6 +101,7 @@ fn deploy(state: &mut State, number: u64, spec: ServiceSpec) {
         version: SpecVersion::V1,
         deployment,
         services,
+        scaled: Default::default(),
     });
     let command = DeploymentCommand::Deploy {
         spec,

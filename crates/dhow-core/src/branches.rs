@@ -84,7 +84,8 @@ pub fn lost(losing: &State, winning: &State) -> Lost {
 fn is_lost(record: &RevisionRecord, known: Option<&Arc<Deployment>>, fork: ClusterTime) -> bool {
     let is_here = |known: &Arc<Deployment>| {
         known.history.values().any(|other| {
-            other.asked == record.asked && other.author == record.author && other.spec == record.spec
+            let same = other.spec.services == record.spec.services;
+            other.asked == record.asked && other.author == record.author && same
         })
     };
     let by_people = match record.outcome {

@@ -32,7 +32,7 @@ pub use service::{Capabilities, Offline, RType, ServiceSpec, Ulimit};
 pub use storage::Storage;
 pub use units::{ByteSize, Cpu, TimeSpan, UnitError};
 
-use crate::ids::{DeploymentName, ServiceName};
+use crate::ids::{DeploymentName, RoleName, ServiceName};
 
 /// The version of the deployment file's language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,4 +48,8 @@ pub struct DeploymentSpec {
     pub version: SpecVersion,
     pub deployment: DeploymentName,
     pub services: BTreeMap<ServiceName, Arc<ServiceSpec>>,
+    /// Counts that people asked for by a scale while this was the current revision, by service and role. Never in a file:
+    /// it is noted when the next revision takes its place.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scaled: BTreeMap<ServiceName, BTreeMap<RoleName, u32>>,
 }

@@ -10,6 +10,7 @@ mod node;
 mod plan;
 mod replicas;
 mod rollout;
+mod scaled;
 mod service;
 mod settings;
 mod sources;

@@ -92,6 +92,7 @@ fn as_scaled(state: &State, deployment: &Deployment) -> DeploymentSpec {
         version: SpecVersion::V1,
         deployment: deployment.name.clone(),
         services: services.collect(),
+        scaled: Default::default(),
     }
 }
 

@@ -137,6 +137,7 @@ fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>
         version: version.unwrap_or_default(),
         deployment: deployment.unwrap_or_else(DeploymentName::fallback),
         services: services.unwrap_or_default(),
+        scaled: Default::default(),
     })
 }
 

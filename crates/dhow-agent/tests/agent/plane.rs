@@ -188,6 +188,7 @@ impl Plane {
             version: Default::default(),
             deployment: DeploymentName::new("shop").unwrap(),
             services: services.collect(),
+            scaled: Default::default(),
         };
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),

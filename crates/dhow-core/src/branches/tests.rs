@@ -18,6 +18,7 @@ fn spec(name: &str, image: &str) -> Arc<DeploymentSpec> {
         version: SpecVersion::V1,
         deployment: DeploymentName::new(name).unwrap(),
         services: [(ServiceName::new("web").unwrap(), Arc::new(service))].into(),
+        scaled: Default::default(),
     })
 }
 

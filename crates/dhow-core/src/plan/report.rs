@@ -63,6 +63,8 @@ pub enum Why {
     VolumeLost { node: NodeId },
     /// Its turn in the rollout has not come.
     TurnToCome,
+    /// It has to leave its node, and its service can spare it only later.
+    LeavesLater { node: NodeId },
     /// The rollout failed and was told to pause.
     Paused,
     /// It has to leave its node and waits until the one in its place can be relied on.
@@ -115,6 +117,7 @@ impl Why {
             | Self::OldStopping { .. }
             | Self::NodeMayReturn { .. }
             | Self::TurnToCome
+            | Self::LeavesLater { .. }
             | Self::Paused
             | Self::ReplacementUnproven { .. }
             | Self::TriesSettings { .. } => false,
@@ -156,6 +159,12 @@ impl fmt::Display for Why {
             }
             Self::VolumeLost { node } => write!(f, "its volume is on node {node}, which is lost"),
             Self::TurnToCome => f.write_str("its turn in the rollout has not come"),
+            Self::LeavesLater { node } => {
+                write!(
+                    f,
+                    "leaves node {node} when others of its service have been replaced and are healthy"
+                )
+            }
             Self::Paused => f.write_str("the rollout failed and is paused"),
             Self::ReplacementUnproven { node } => {
                 write!(

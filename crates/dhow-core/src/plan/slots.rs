@@ -291,16 +291,25 @@ fn replace(
         }
         return;
     }
+    let leaving = seen.old.iter().find(|old| is_leaving(state, view, old));
     if serving && budget.down == 0 {
-        decisions.wait(slot, Why::TurnToCome);
+        decisions.wait(
+            slot,
+            match leaving {
+                Some(old) => Why::LeavesLater {
+                    node: old.replica.node,
+                },
+                None => Why::TurnToCome,
+            },
+        );
         return;
     }
     if serving {
         budget.down -= 1;
     }
-    let why = match seen.old.iter().any(|old| is_leaving(state, view, old)) {
-        true => StopReason::Draining,
-        false => StopReason::Replaced,
+    let why = match leaving {
+        Some(_) => StopReason::Draining,
+        None => StopReason::Replaced,
     };
     match is_on_draining_node {
         // What it has there does not come free for the next one.

@@ -272,6 +272,7 @@ mod tests {
             version: SpecVersion::V1,
             deployment: DeploymentName::new("shop").unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(everything()))].into(),
+            scaled: Default::default(),
         };
         let host = WordsOnly { runs_as_root: true };
         let found = strict().check_deployment(&deployment, &host);

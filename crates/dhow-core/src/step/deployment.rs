@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use super::scaled::{self, Scaled};
 use super::{cluster, completed, replicas, rollout, service, sources};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -23,6 +24,7 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
                 author,
                 wall_unix_secs: *wall_unix_secs,
                 brings_back: None,
+                scaled: Scaled::new(),
             };
             deploy(state, &new, false)
         }
@@ -38,12 +40,13 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
             author,
             wall_unix_secs,
         } => {
-            let (back_to, spec) = rollback_target(state, deployment, *to)?;
+            let (back_to, recorded) = rollback_target(state, deployment, *to)?;
             let new = NewRevision {
-                spec: &spec,
+                spec: &scaled::as_written(&recorded),
                 author,
                 wall_unix_secs: *wall_unix_secs,
                 brings_back: Some(back_to),
+                scaled: scaled::kept(state, present(state, deployment)?, &recorded),
             };
             deploy(state, &new, false)
         }
@@ -67,6 +70,8 @@ pub(super) struct NewRevision<'a> {
     pub author: &'a Arc<str>,
     pub wall_unix_secs: i64,
     pub brings_back: Option<DeploymentRevision>,
+    /// Counts that people asked for and that it keeps.
+    pub scaled: Scaled,
 }
 
 /// Makes a revision of the spec and turns the deployment's services towards it.
@@ -78,7 +83,7 @@ pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) 
         if known.phase == Phase::Removing {
             return Err(Refused::Removing(name.clone()));
         }
-        if is_unchanged(state, known, new.spec) {
+        if is_unchanged(state, known, new) {
             return Ok(Outcome::Deployed {
                 revision: known.revision,
                 changed: false,
@@ -90,6 +95,7 @@ pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) 
         known.phase == Phase::Failed && same
     });
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
+    scaled::note(state, &mut deployment);
     supersede(&mut deployment);
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
@@ -108,7 +114,7 @@ pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) 
     // The first term of a cluster begins before its servers agree on what they note.
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
-    turn_services(state, deployment);
+    turn_services(state, deployment, &new.scaled);
     if again {
         begin_failed_anew(state, name);
     }
@@ -227,12 +233,14 @@ pub(super) fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
 }
 
 /// Whether the cluster already has exactly this, counts included, and it did not fail.
-fn is_unchanged(state: &State, known: &Deployment, spec: &Arc<DeploymentSpec>) -> bool {
+fn is_unchanged(state: &State, known: &Deployment, new: &NewRevision<'_>) -> bool {
+    let spec = new.spec;
     let same = known.current().is_some_and(|record| record.spec == *spec);
     same && matches!(known.phase, Phase::Stable | Phase::Deploying)
         && spec.services.iter().all(|(name, wanted)| {
             state.service_named(&known.name, name).is_some_and(|found| {
-                service::counts_for(found.roles.as_ref(), wanted, Some(found)) == found.counts
+                let counts = service::counts_for(found.roles.as_ref(), wanted, Some(found));
+                scaled::over(&new.scaled, name, &found.roles, wanted, counts) == found.counts
             })
         })
 }
@@ -268,7 +276,7 @@ pub(super) fn trim_history(deployment: &mut Deployment) {
 }
 
 /// Brings services in line with the deployment's current revision and stores the deployment.
-pub(super) fn turn_services(state: &mut State, mut deployment: Deployment) {
+pub(super) fn turn_services(state: &mut State, mut deployment: Deployment, scaled: &Scaled) {
     let Some(spec) = deployment.current().map(|record| record.spec.clone()) else {
         return;
     };
@@ -276,7 +284,7 @@ pub(super) fn turn_services(state: &mut State, mut deployment: Deployment) {
         .current()
         .is_some_and(|record| record.brings_back.is_some());
     for (name, wanted) in &spec.services {
-        let service::Turned { id, anew } = service::turn(state, &deployment.name, name, wanted);
+        let service::Turned { id, anew } = service::turn(state, &deployment.name, name, wanted, scaled);
         match (brings_back, anew) {
             (true, _) => completed::bring_back(state, &deployment, id),
             (false, true) => completed::forget(&mut deployment, name, wanted),
@@ -447,6 +455,7 @@ fn rollback_target(
     to: Option<DeploymentRevision>,
 ) -> Result<(DeploymentRevision, Arc<DeploymentSpec>), Refused> {
     let deployment = present(state, name)?;
+    // A count that was asked for meanwhile makes it nothing else.
     let current = deployment.current().map(|record| &record.spec);
     let back_to = match to {
         Some(to) => to,
@@ -457,7 +466,7 @@ fn rollback_target(
             .find(|(revision, record)| {
                 **revision != deployment.revision
                     && record.outcome == RevisionOutcome::Good
-                    && Some(&record.spec) != current
+                    && Some(&scaled::as_written(&record.spec)) != current
             })
             .map(|(revision, _)| *revision)
             .ok_or_else(|| Refused::NothingToRollBackTo(name.clone()))?,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::deployment::{supersede, trim_history, turn_services};
-use super::{replicas, service};
+use super::{replicas, scaled, service};
 use crate::command::{Missing, Outcome, Refused, Stale};
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
 use crate::spec::OnFailure;
@@ -105,6 +105,8 @@ pub(super) fn fail(
                 &mut deployment,
                 RevisionOutcome::Reverted { cause: cause.clone() },
             );
+            let kept = scaled::kept(state, &deployment, &record.spec);
+            scaled::note(state, &mut deployment);
             supersede(&mut deployment);
             deployment.revision = deployment.next_revision();
             deployment.phase = Phase::Reverting;
@@ -115,12 +117,12 @@ pub(super) fn fail(
                 author: "revert".into(),
                 outcome: RevisionOutcome::Rolling,
                 brings_back: Some(good),
-                ..record.as_ref().clone()
+                spec: scaled::as_written(&record.spec),
             };
             deployment.history.insert(deployment.revision, Arc::new(back));
             trim_history(&mut deployment);
             forget_failures(state, &deployment);
-            turn_services(state, deployment);
+            turn_services(state, deployment, &kept);
         }
         Some(_) | None => {
             if rolling {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
+use super::scaled::{self, Scaled};
 use super::{replicas, settings};
 use crate::amount::Amount;
 use crate::ids::{
@@ -26,6 +27,7 @@ pub(super) fn turn(
     deployment: &DeploymentName,
     name: &ServiceName,
     spec: &Arc<ServiceSpec>,
+    scaled: &Scaled,
 ) -> Turned {
     let key = ServiceKey {
         deployment: deployment.clone(),
@@ -48,6 +50,7 @@ pub(super) fn turn(
     service.held = false;
     service.roles = roles_for(&service.roles, spec);
     let counts = counts_for(&service.roles, spec, Some(service));
+    let counts = scaled::over(scaled, name, &service.roles, spec, counts);
     if counts != service.counts {
         set_counts(service, counts, now);
     }
@@ -341,12 +344,13 @@ mod tests {
         );
         let mut state = State::default();
         let counts = |state: &State, id| state.service(id).unwrap().counts.to_vec();
-        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6)).id;
+        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6), &Scaled::new()).id;
         assert_eq!(counts(&state, id), [2], "at first the least");
         let service = replicas::service_mut(&mut state, id).unwrap();
         set_counts(service, [5].into(), crate::time::ClusterTime(1));
         for (limits, kept) in [((2, 6), 5), ((2, 4), 4), ((6, 9), 6)] {
-            turn(&mut state, &deployment, &name, &adaptive(limits.0, limits.1));
+            let spec = adaptive(limits.0, limits.1);
+            turn(&mut state, &deployment, &name, &spec, &Scaled::new());
             assert_eq!(counts(&state, id), [kept], "{limits:?}");
         }
     }

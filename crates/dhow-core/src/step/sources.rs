@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
+use super::scaled::Scaled;
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
 use crate::ids::DeploymentName;
 use crate::state::{Deployment, ManifestVersion, Phase, Source, SourceSettings, State};
@@ -112,6 +113,7 @@ pub(super) fn apply_set(
             author: &author,
             wall_unix_secs,
             brings_back: None,
+            scaled: Scaled::new(),
         };
         deploy(state, &new, true)?;
     }

@@ -261,6 +261,7 @@ fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {
         version: SpecVersion::V1,
         deployment: deployment(name),
         services,
+        scaled: Default::default(),
     }
 }
 

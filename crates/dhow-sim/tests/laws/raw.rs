@@ -108,6 +108,7 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
             version: SpecVersion::V1,
             deployment,
             services: services.collect(),
+            scaled: Default::default(),
         })
     })
 }

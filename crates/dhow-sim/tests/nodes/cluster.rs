@@ -121,6 +121,7 @@ impl Cluster {
             version: Default::default(),
             deployment: DeploymentName::new("shop").unwrap(),
             services: services.collect(),
+            scaled: Default::default(),
         };
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),

@@ -25,6 +25,7 @@ fn parse(_path: &str, text: &str) -> Result<DeploymentSpec, String> {
         version: SpecVersion::V1,
         deployment,
         services: BTreeMap::new(),
+        scaled: Default::default(),
     })
 }
 

@@ -22,6 +22,7 @@ fn paths(services: Vec<(&str, ServiceSpec)>) -> Vec<String> {
         version: SpecVersion::V1,
         deployment: DeploymentName::new("test").unwrap(),
         services: services.into_iter().map(named).collect(),
+        scaled: Default::default(),
     };
     check_deployment(&deployment)
         .iter()

@@ -111,6 +111,7 @@ impl Peer {
             version: SpecVersion::V1,
             deployment: DeploymentName::new(name).unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(service))].into(),
+            scaled: Default::default(),
         };
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(spec),
