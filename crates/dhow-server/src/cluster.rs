@@ -77,6 +77,11 @@ pub trait Cluster: Send + Sync {
         None
     }
 
+    /// Whether the others do not take this server for the one that they know under its id.
+    fn is_refused(&self) -> bool {
+        false
+    }
+
     /// What this mode cannot promise, and what is wrong at the moment, for `dhow cluster status`.
     fn notices(&self) -> Vec<String>;
 }

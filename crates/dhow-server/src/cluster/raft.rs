@@ -28,7 +28,8 @@ impl RaftCluster {
     fn is_reachable(&self, node: u64) -> bool {
         let is_heard = || self.transport.last_heard(NodeId(node)).is_some();
         let leads = self.view.leadership().is_here;
-        node == self.node.0 || (!self.transport.is_unreachable(NodeId(node)) && (!leads || is_heard()))
+        let is_there = !self.transport.is_unreachable(NodeId(node)) && (!leads || is_heard());
+        node == self.node.0 || (is_there && !self.log.is_stranger(node))
     }
 
     /// Makes this server, where this one leads, the leader.
@@ -115,6 +116,10 @@ impl Cluster for RaftCluster {
         })
     }
 
+    fn is_refused(&self) -> bool {
+        matches!(*self.log.admissions().borrow(), Admission::Refused { .. })
+    }
+
     fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
         let admission = self.log.admissions().borrow().clone();
@@ -129,11 +134,18 @@ impl Cluster for RaftCluster {
         let members = self.members();
         let voters: Vec<&Member> = members.iter().filter(|member| member.is_voter).collect();
         for member in voters.iter().filter(|member| !member.is_reachable) {
-            notices.push(format!("server {} cannot be reached from here", member.node));
+            notices.push(match self.log.is_stranger(member.node.0) {
+                true => format!(
+                    "server {0} has lost its raft directory and may not come back under its id: \
+                     `dhow cluster remove {0}` takes it out",
+                    member.node
+                ),
+                false => format!("server {} cannot be reached from here", member.node),
+            });
         }
         if voters.len() > 1 && voters.len().is_multiple_of(2) {
             notices.push(format!(
-                "{} servers survive the loss of no more than {} would: take one in, or out",
+                "{} servers survive no more failures than {} would: take one in, or out",
                 voters.len(),
                 voters.len() - 1
             ));

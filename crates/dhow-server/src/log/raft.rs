@@ -44,6 +44,7 @@ mod shared;
 mod snapshot_data;
 mod storage;
 mod store_slot;
+mod strangers;
 mod transfer;
 mod types;
 mod vote_form;

@@ -129,6 +129,14 @@ async fn a_node_that_was_emptied_is_refused_under_its_old_id() {
         .clone();
     let advice = refused.advice(emptied).unwrap();
     assert!(advice.contains("new id"), "{advice}");
+    let Admission::Refused { by } = refused else {
+        unreachable!()
+    };
+    assert!(
+        cluster.nodes[&by].log.is_stranger(emptied),
+        "who refused it says so"
+    );
+    assert!(!cluster.nodes[&by].log.is_stranger(leader));
     cluster.write("two").await;
     assert_eq!(
         cluster.nodes[&emptied].commands(),

@@ -41,7 +41,11 @@ impl Routes for LeaderRoutes {
         self.all().into_iter().find(|server| server.node == Some(leader))
     }
 
+    /// Nobody for a server that the others do not take back: what it runs is not the cluster's any more.
     fn all(&self) -> Vec<Endpoint> {
+        if self.cluster.is_refused() {
+            return Vec::new();
+        }
         let members = self.cluster.members().into_iter();
         members
             .filter_map(|member| {

@@ -1,7 +1,7 @@
 //! Asks another server's raft log, and makes sure that it is the one that is known.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::admission::Admission;
 use super::entry_form::FormError;
@@ -58,6 +58,7 @@ impl Shared {
         let reply = decode_reply(&bytes).map_err(|cause| AskError::Unreadable { node, cause })?;
         let store = StoreId::from_bytes(reply.store);
         if self.known.check(node, store).is_err() {
+            self.meet_stranger(node);
             return Err(AskError::AnotherStore { node });
         }
         match reply.answer {
@@ -69,6 +70,7 @@ impl Shared {
             Answer::Refused(Refusal::Stopped) => Err(AskError::Stopped { node }),
             Answer::Refused(Refusal::Malformed) => Err(AskError::NotUnderstood { node }),
             answer => {
+                self.strangers.forget(node);
                 if let Err(error) = self.learn(node, store).await {
                     tracing::warn!(%error, node, "the store of a node could not be noted");
                 }
@@ -77,12 +79,27 @@ impl Shared {
         }
     }
 
+    /// A server is not the one that this node knows under its id.
+    pub fn meet_stranger(&self, node: u64) {
+        if let Some(times) = self.strangers.meet(node, Instant::now()) {
+            tracing::error!(
+                node,
+                times,
+                "a server comes back with another raft directory and is refused: it was emptied or replaced; \
+                 `dhow cluster remove` takes it out, and it may join under a new id"
+            );
+        }
+    }
+
     /// Another member does not take this node for the one that it knew.
     fn refused_by(&self, by: u64) {
         let refused = Admission::Refused { by };
+        // Whoever says so first is named; the others say the same.
         let is_news = self.admission.send_if_modified(|admission| {
-            let is_news = *admission != refused;
-            *admission = refused.clone();
+            let is_news = !matches!(admission, Admission::Refused { .. });
+            if is_news {
+                *admission = refused.clone();
+            }
             is_news
         });
         if is_news && let Some(advice) = refused.advice(self.node_id) {

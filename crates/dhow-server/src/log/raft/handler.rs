@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -45,10 +46,13 @@ impl Engine {
                 Answer::Refused(Refusal::Malformed)
             }
             Ok(letter) if letter.to_store.is_some_and(|store| store != *own.as_bytes()) => {
-                tracing::error!(
-                    from,
-                    "a message is for the raft directory that this node had before"
-                );
+                if let Some(times) = self.shared.mistaken.meet(from, Instant::now()) {
+                    tracing::error!(
+                        from,
+                        times,
+                        "messages are for the raft directory that this node had before"
+                    );
+                }
                 Answer::Refused(Refusal::AnotherReceiver)
             }
             Ok(letter) => {
@@ -56,10 +60,7 @@ impl Engine {
                 match self.shared.known.check(from, store) {
                     Ok(()) => self.answer_known(from, store, letter.question).await,
                     Err(_) => {
-                        tracing::error!(
-                            from,
-                            "a node comes back with another raft directory and is refused"
-                        );
+                        self.shared.meet_stranger(from);
                         Answer::Refused(Refusal::AnotherSender)
                     }
                 }

@@ -71,6 +71,11 @@ impl RaftLog {
         self.engine().shared.admission.subscribe()
     }
 
+    /// Whether a server was met under this id that is not the one that this node knows.
+    pub fn is_stranger(&self, node: u64) -> bool {
+        self.engine().shared.strangers.has(node)
+    }
+
     /// The index that must be applied before a read sees everything that was acknowledged before this was called.
     /// Only where this node leads; others are told who does.
     pub async fn barrier(&self) -> Result<u64, ProposeError> {

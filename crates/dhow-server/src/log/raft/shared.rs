@@ -15,6 +15,7 @@ use super::limits::ENTRY_OVERHEAD_BYTES;
 use super::options::{RaftPeerAddrs, RaftTimings};
 use super::pending::Pending;
 use super::store_slot::StoreSlot;
+use super::strangers::Strangers;
 use super::types::StoredMembership;
 use crate::log::Leadership;
 use crate::log::store::{LogPosition, StoreError, StoreId};
@@ -42,6 +43,10 @@ pub struct Shared {
     /// The position of a snapshot that is being installed.
     pub installing: watch::Sender<Option<LogPosition>>,
     pub admission: watch::Sender<Admission>,
+    /// Servers that are not the ones that this node knows under their ids.
+    pub strangers: Strangers,
+    /// Servers that take this node for the one that had its directory before.
+    pub mistaken: Strangers,
     /// When a leader was heard last; at first when the log was opened.
     heard: Mutex<Instant>,
     /// The members as of the newest snapshot, and all that were in force after it, by the entry that made them so.
@@ -88,6 +93,8 @@ impl Shared {
             is_held: watch::Sender::new(false),
             installing: watch::Sender::new(None),
             admission: watch::Sender::new(Admission::Joining),
+            strangers: Strangers::default(),
+            mistaken: Strangers::default(),
             heard: Mutex::new(Instant::now()),
             memberships: Mutex::new(vec![parts.members]),
             failure: OnceLock::new(),
