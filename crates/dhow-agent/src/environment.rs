@@ -22,7 +22,7 @@ const MADE_MODE: u32 = 0o700;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    #[error("its secrets cannot be had: {0}")]
+    #[error("its secrets cannot be had")]
     Secrets(#[source] SessionError),
     #[error("there is no secret `{0}`: set it with `dhow secret set {0}`")]
     NoSecret(String),

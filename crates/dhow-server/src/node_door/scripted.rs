@@ -212,6 +212,7 @@ impl NodeDoor for ScriptedDoor {
                 Some(digest) => Ok(PullStep::Done(ImageName {
                     name: image,
                     digest: digest.clone(),
+                    other_names: Vec::new(),
                 })),
                 None => Err(DoorError::NotFound(format!("the registry has no `{image}`"))),
             };
@@ -229,6 +230,7 @@ impl NodeDoor for ScriptedDoor {
             Ok(ImageName {
                 name: request.name.unwrap_or_else(|| "imported:latest".into()),
                 digest: format!("sha256:{}", "a".repeat(64)),
+                other_names: Vec::new(),
             })
         })
     }

@@ -19,6 +19,9 @@ pub struct ImageInfo {
 pub struct ImageName {
     pub name: String,
     pub digest: String,
+    /// The other names that an archive gave it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_names: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -135,13 +135,15 @@ fn print_name(client: &Client, value: &mut Value, json: bool) -> anyhow::Result<
         return output::json(value);
     }
     let image: ImageName = client.decode(value.take())?;
-    output::data(&format!("{}\n", full_name(&image)))
+    let names = std::iter::once(&image.name).chain(&image.other_names);
+    let lines: String = names.map(|name| full_name(name, &image.digest) + "\n").collect();
+    output::data(&lines)
 }
 
-fn full_name(image: &ImageName) -> String {
-    match image.name.contains('@') {
-        true => image.name.clone(),
-        false => format!("{}@{}", image.name, image.digest),
+fn full_name(name: &str, digest: &str) -> String {
+    match name.contains('@') {
+        true => name.to_owned(),
+        false => format!("{name}@{digest}"),
     }
 }
 

@@ -86,7 +86,11 @@ impl ImageDoor {
                     done = &mut waiting => {
                         let step = done.map_err(failed).map(|image| {
                             let digest = image.digest().to_string();
-                            PullStep::Done(ImageName { name, digest })
+                            PullStep::Done(ImageName {
+                                name,
+                                digest,
+                                other_names: Vec::new(),
+                            })
                         });
                         Some((step, None))
                     }
@@ -119,10 +123,11 @@ impl ImageDoor {
             .import(&parse(&source)?, name)
             .await
             .map_err(failed)?;
-        let names: Vec<String> = imported.names.iter().map(ImageRef::familiar).collect();
+        let mut names = imported.names.iter().map(ImageRef::familiar);
         Ok(ImageName {
-            name: names.first().cloned().unwrap_or(source),
+            name: names.next().unwrap_or(source),
             digest: imported.image.digest().to_string(),
+            other_names: names.collect(),
         })
     }
 

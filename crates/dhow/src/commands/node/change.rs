@@ -77,8 +77,16 @@ pub async fn label(args: &LabelArgs, client: &Client) -> anyhow::Result<Exit> {
     let path = ["nodes", node.as_str(), "labels"];
     let body = serde_json::to_value(request)?;
     let _: WriteDone = client.fetch_as(Request::post(&path).json(body)).await?;
-    output::note(&format!("node {node} is labelled"));
+    output::note(&format!("node {node} now has {}", said(&args.changes)));
     Ok(Exit::Done)
+}
+
+fn said(changes: &[Change]) -> String {
+    let each = changes.iter().map(|change| match change {
+        Change::Set(key, value) => format!("{key}={value}"),
+        Change::Unset(key) => format!("no {key} that people set"),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 pub async fn remove(args: &RmArgs, client: &Client) -> anyhow::Result<Exit> {
