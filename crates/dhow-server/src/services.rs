@@ -14,6 +14,7 @@ mod progress;
 mod replicas;
 mod select;
 mod sum;
+mod wall_times;
 
 pub use cluster::ClusterIdentity;
 pub(crate) use deployment::served;

@@ -47,6 +47,12 @@ impl ClockMarks {
         }
     }
 
+    /// Whether a mark at or before that time says what the wall clock said. Before the first mark, time in which no server
+    /// ran is not known.
+    pub fn reaches(&self, then: ClusterTime) -> bool {
+        self.0.front().is_some_and(|first| first.time <= then)
+    }
+
     /// What the wall clock said then; none where nothing was ever noted.
     pub fn wall_unix_ms(&self, then: ClusterTime) -> Option<i64> {
         let before = self.0.iter().rev().find(|mark| mark.time <= then);
@@ -82,6 +88,7 @@ mod tests {
             Some(999_940),
             "before the first mark"
         );
+        assert!(marks.reaches(ClusterTime(100)) && !marks.reaches(ClusterTime(99)));
         assert_eq!(marks.wall_unix_ms(ClusterTime(199)), Some(1_000_099));
         assert_eq!(marks.wall_unix_ms(ClusterTime(200)), Some(4_600_000));
         assert_eq!(marks.wall_unix_ms(ClusterTime(u64::MAX)), Some(i64::MAX));

@@ -15,4 +15,5 @@ mod serving;
 mod streams;
 mod support;
 mod tokens;
+mod truth;
 mod worker_tokens;

@@ -12,12 +12,13 @@ use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{Deployment, State};
 use dhow_core::time::ClusterTime;
 use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress};
-use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus};
+use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus, ServiceHealthSummary};
 
 use super::cluster::ClusterIdentity;
 use super::progress::Pulls;
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
+use super::wall_times::WallTimes;
 use super::{cluster, deployment, explain, history, live, nodes, progress, replicas, select};
 use crate::clock::Clock;
 use crate::node_door::NodeDoor;
@@ -88,6 +89,15 @@ impl ServiceManager {
         timer.now(monotonic_ms)
     }
 
+    fn times<'a>(&self, state: &'a State) -> WallTimes<'a> {
+        WallTimes {
+            state,
+            now: self.now(state),
+            now_unix_ms: self.clock.wall_unix_ms(),
+            began: self.began,
+        }
+    }
+
     pub fn cluster(&self) -> ClusterStatus {
         cluster::status(&self.state(), self.identity, self.view.leadership())
     }
@@ -143,11 +153,8 @@ impl ServiceManager {
         let state = self.state();
         let known = select::deployment(&state, name)?;
         let report = self.view.plan_report();
-        let now = explain::Now {
-            cluster: self.now(&state),
-            wall_unix_secs: self.clock.wall_unix_ms().div_euclid(1_000),
-        };
-        explain::explain(&state, &report, now, known, what)
+        let times = self.times(&state);
+        explain::explain(&report, self.view.observed(), &times, known, what)
     }
 
     /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a
@@ -162,22 +169,11 @@ impl ServiceManager {
                 return Err(NoSuchName::Name(known.name.clone(), service.clone()));
             }
         }
-        let (now, wall_ms) = (self.now(&state), self.clock.wall_unix_ms());
-        let wall_secs = |then: ClusterTime| {
-            let noted = state.clock_marks.wall_unix_ms(then);
-            // Time that passed before this server was started is not known without a note of it.
-            let seen = (then >= self.began).then(|| {
-                let ago_ms = i64::try_from(now.since(then).as_millis()).unwrap_or(i64::MAX);
-                wall_ms.saturating_sub(ago_ms)
-            });
-            noted.or(seen).map(|ms| ms.div_euclid(1_000))
-        };
         Ok(replicas::list(
-            &state,
             &self.view.plan_report(),
             filter,
             self.view.observed(),
-            wall_secs,
+            &self.times(&state),
         ))
     }
 
@@ -191,6 +187,11 @@ impl ServiceManager {
     pub fn plan(&self, spec: &Arc<DeploymentSpec>) -> Result<DeploymentPlan, Refused> {
         let run = dry_run(&self.state(), spec)?;
         Ok(DeploymentPlan::of(&spec.deployment, &run))
+    }
+
+    /// Its services, counted.
+    pub fn summaries(&self, state: &State, known: &Deployment) -> Vec<ServiceHealthSummary> {
+        deployment::status(state, known).services
     }
 
     /// How a deployment comes along now.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use dhow_core::ids::ReplicaKey;
+use dhow_core::ids::{NodeId, ReplicaKey};
 use dhow_core::lease::{WorkerLease, WorkerProfile};
-use dhow_core::plan::PlanReport;
+use dhow_core::plan::{PlanReport, Why};
 use dhow_core::state::{Drain, Node, NodeInfo, State, Wanted};
 use dhow_core::time::ClusterTime;
 use dhow_wire::{
@@ -130,9 +130,23 @@ fn wait(state: &State, report: &PlanReport, key: &ReplicaKey) -> Option<DrainWai
     }
     let name = state.replica_name(key)?;
     let why = report.services.get(&key.service)?.why(&name.role, key.slot)?;
+    let trouble = if let Why::ReplacementUnproven { node } = why {
+        trouble_in_its_place(state, key, *node)
+    } else {
+        None
+    };
     Some(DrainWait {
         replica: name.to_string(),
-        why: why.to_string(),
+        why: trouble.map_or_else(|| why.to_string(), |trouble| format!("{why}: {trouble}")),
         cannot_move: why.is_stuck(),
     })
+}
+
+/// What is wrong with the replica that is to take the place of another.
+fn trouble_in_its_place(state: &State, key: &ReplicaKey, node: NodeId) -> Option<String> {
+    let mut others = state.replicas_of(key.service).filter(|(other, replica)| {
+        let same = other.slot == key.slot && *other != key;
+        same && replica.node == node && replica.wanted == Wanted::Run && !replica.is_healthy()
+    });
+    others.next()?.1.machine.trouble()
 }

@@ -54,6 +54,7 @@ fn of_service(
         starting: sum.starting,
         failed: sum.failed,
         updated: Some(sum.updated),
+        done: sum.done_of(service),
         outdated: sum.outdated,
         message: trouble(state, service)
             .or_else(|| waits_for(report, service))
@@ -83,7 +84,8 @@ fn pulling(state: &State, service: &Service, sum: &ServiceSum, pulls: &Pulls) ->
 fn trouble(state: &State, service: &Service) -> Option<String> {
     let replicas = state.replicas_of(service.id);
     let mut failing = replicas.filter(|(_, replica)| {
-        replica.wanted == Wanted::Run && replica.machine.failures > 0 && !replica.is_healthy()
+        let fails = replica.machine.failures > 0 && !replica.is_healthy();
+        replica.wanted == Wanted::Run && fails && !replica.is_completed()
     });
     let (key, replica) = failing.next()?;
     let what = replica.machine.trouble()?;
@@ -93,7 +95,7 @@ fn trouble(state: &State, service: &Service) -> Option<String> {
 /// A job is waited for until its work is done, however healthy it is.
 fn works(service: &Service, sum: &ServiceSum) -> Option<String> {
     let is_job = service.rtype() == RType::Job;
-    (is_job && sum.running > 0).then(|| format!("at work, {} of {} done", sum.done, sum.desired))
+    (is_job && sum.at_work() > 0).then(|| format!("at work, {} of {} done", sum.done, sum.desired))
 }
 
 fn waits_for(report: &PlanReport, service: &Service) -> Option<String> {

@@ -7,11 +7,14 @@ use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::Exit;
 use dhow_core::spec::{RType, ServiceSpec};
 use dhow_core::state::{EndedReplica, Replica, RevisionOutcome, Service, State};
-use dhow_core::time::ClusterTime;
 use dhow_core::usage::ReplicaUsage;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
 
+use super::wall_times::WallTimes;
 use crate::runtime::Observed;
+
+/// What is said of work that is not done again.
+pub(super) const DONE_BEFORE: &str = "its work was done before, by a replica that is gone";
 
 /// Which ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +36,12 @@ impl ReplicaFilter {
 
 /// By deployment and service, then by slot.
 pub(super) fn list(
-    state: &State,
     report: &PlanReport,
     filter: &ReplicaFilter,
     observed: &Observed,
-    wall_secs: impl Fn(ClusterTime) -> Option<i64>,
+    times: &WallTimes<'_>,
 ) -> Vec<ReplicaStatus> {
+    let state = times.state;
     let mut list = Vec::new();
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
     for service in services.filter(|service| filter.takes(service)) {
@@ -51,15 +54,17 @@ pub(super) fn list(
         };
         let present = state.replicas_of(service.id);
         let present = present.map(|(key, replica)| {
-            let status = present_status(service, key, replica, &wall_secs);
-            let used = state.replica_name(key).zip(observed.usage(replica.node));
-            let used = used.and_then(|(name, node)| node.replica(&name).copied());
-            match used.filter(|_| replica.is_running()) {
-                Some(used) => measured(status, used, replica.started.is_some()),
-                None => status,
+            let status = present_status(service, key, replica);
+            let used = measured(state, observed, key, replica);
+            ReplicaStatus {
+                started_unix_secs: started_unix_secs(times, service, replica, used),
+                cpu_used_milli: used.map(|used| used.cpu_milli),
+                memory_used_bytes: used.map(|used| used.memory_bytes),
+                ..status
             }
         });
         list.extend(present.map(dated));
+        list.extend(done_before(state, service));
         list.extend(absent(state, report, service));
         if filter.all {
             let ended = service.ended.iter().map(|ended| ended_status(service, ended));
@@ -129,16 +134,8 @@ fn image(service: &Service, key: &ReplicaKey) -> Option<String> {
     own.or(spec.image.as_ref()).map(|image| image.name.clone())
 }
 
-fn present_status(
-    service: &Service,
-    key: &ReplicaKey,
-    replica: &Replica,
-    wall_secs: &impl Fn(ClusterTime) -> Option<i64>,
-) -> ReplicaStatus {
+fn present_status(service: &Service, key: &ReplicaKey, replica: &Replica) -> ReplicaStatus {
     let machine = &replica.machine;
-    let started = replica
-        .is_running()
-        .then(|| replica.started.unwrap_or(replica.since));
     ReplicaStatus {
         node_id: Some(replica.node.0),
         image: image(service, key),
@@ -147,24 +144,60 @@ fn present_status(
         pid: machine.pid,
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
-        started_unix_secs: started.and_then(wall_secs),
         message: trouble(replica),
         ..blank(service, key.slot, machine.state.into())
     }
 }
 
-/// With what its node says of it. The node knows best when it was started, unless that is `noted` and it was measured
-/// before its last start.
-fn measured(status: ReplicaStatus, used: ReplicaUsage, noted: bool) -> ReplicaStatus {
-    ReplicaStatus {
-        started_unix_secs: match noted {
-            true => used.started_unix_secs.max(status.started_unix_secs),
-            false => used.started_unix_secs.or(status.started_unix_secs),
-        },
-        cpu_used_milli: Some(used.cpu_milli),
-        memory_used_bytes: Some(used.memory_bytes),
-        ..status
+/// What the node of a running replica says of it.
+pub(super) fn measured(
+    state: &State,
+    observed: &Observed,
+    key: &ReplicaKey,
+    replica: &Replica,
+) -> Option<ReplicaUsage> {
+    let name = state.replica_name(key).filter(|_| replica.is_running())?;
+    observed.usage(replica.node)?.replica(&name).copied()
+}
+
+/// When what runs was started. Its node knows best, unless that is noted and it was measured before its last start.
+pub(super) fn started_unix_secs(
+    times: &WallTimes<'_>,
+    service: &Service,
+    replica: &Replica,
+    used: Option<ReplicaUsage>,
+) -> Option<i64> {
+    let started = replica
+        .is_running()
+        .then(|| replica.started.unwrap_or(replica.since))?;
+    let told = times.unix_secs(&service.key.deployment, started);
+    let measured = used.and_then(|used| used.started_unix_secs);
+    match replica.started {
+        Some(_) => measured.max(told),
+        None => measured.or(told),
     }
+}
+
+/// Slots whose work was done before and whose replicas are gone: what was brought back does not do it again.
+pub(super) fn done_before<'a>(
+    state: &'a State,
+    service: &'a Service,
+) -> impl Iterator<Item = ReplicaStatus> + 'a {
+    let done = service.wanted_slots().filter(|slot| service.is_done(*slot));
+    let gone = done.filter(move |slot| !has_replica(state, service, *slot));
+    gone.map(|slot| {
+        let key = ReplicaKey {
+            service: service.id,
+            slot,
+            generation: service.target,
+        };
+        ReplicaStatus {
+            image: image(service, &key),
+            exit_code: Some(0),
+            message: Some(DONE_BEFORE.into()),
+            ..blank(service, slot, ReplicaStateName::Exited)
+        }
+    })
 }
 
 /// What is wrong with it. A plain exit code has a place of its own.

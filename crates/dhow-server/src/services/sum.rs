@@ -1,6 +1,6 @@
 //! A service's replicas, counted.
 
-use dhow_core::ids::ReplicaKey;
+use dhow_core::ids::{ReplicaKey, Slot};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::RType;
 use dhow_core::state::{Replica, Service, State, Wanted};
@@ -12,13 +12,13 @@ pub struct ServiceSum {
     pub desired: u32,
     /// Those that run, whatever they were made from.
     pub running: u32,
-    /// A job's that have done their work.
+    /// A job's that have done their work, as the current revision asks for it.
     pub done: u32,
-    /// Those that run what the service is to run and are healthy, or have done their work.
+    /// Those that are to run what the service is to run and are healthy, or have done their work.
     pub healthy_count: u32,
-    /// Whether every replica that can speak of its health is healthy.
+    /// Whether every slot is served by a healthy replica, as far as its replicas can speak of it.
     pub healthy: bool,
-    /// Those that run what the service is to run, or have done their work.
+    /// Those that are to run what the service is to run and do, or have done their work.
     pub updated: u32,
     /// Replicas of an older template are still to be replaced.
     pub outdated: u32,
@@ -28,6 +28,19 @@ pub struct ServiceSum {
     pub pulling: u32,
     pub starting: u32,
     pub failed: u32,
+    /// Slots that have a healthy replica of what the service is to run, or whose work is done. Two replicas of one slot,
+    /// as while a node drains, count once.
+    served: u32,
+    /// Slots that have a healthy replica of whatever revision, or whose work is done.
+    pub serving: u32,
+}
+
+/// What the replicas of one slot say.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotHealth {
+    speaks: bool,
+    healthy: bool,
+    served: bool,
 }
 
 impl ServiceSum {
@@ -41,31 +54,51 @@ impl ServiceSum {
             healthy_count: done_before,
             healthy: true,
             changes: service.target_info().is_some_and(|info| info.next.is_some()),
+            served: done_before,
+            serving: done_before,
             ..Self::default()
         };
         let mut present = done_before;
+        let mut last: Option<(Slot, SlotHealth)> = None;
         for (key, replica) in state.replicas_of(service.id) {
-            sum.add(service, key, replica);
-            let counts = replica.wanted == Wanted::Run && service.is_current(key.generation);
+            let (slot, mut health) = last.take().unwrap_or((key.slot, SlotHealth::default()));
+            if slot != key.slot {
+                sum.add_slot(std::mem::take(&mut health));
+            }
+            sum.add(service, key, replica, &mut health);
+            last = Some((key.slot, health));
+            let counts = replica.wanted == Wanted::Run && is_current(service, key);
             present = present.saturating_add(u32::from(counts));
+        }
+        if let Some((_, health)) = last {
+            sum.add_slot(health);
         }
         sum.pending = sum.pending.saturating_add(sum.desired.saturating_sub(present));
         sum
     }
 
-    fn add(&mut self, service: &Service, key: &ReplicaKey, replica: &Replica) {
-        let current = service.is_current(key.generation);
+    /// What ends or cannot be reached says nothing about its health; that it is missing, the count says. One that is to
+    /// take another's place makes nothing worse while that one serves.
+    fn add_slot(&mut self, slot: SlotHealth) {
+        self.healthy &= !slot.speaks || slot.healthy;
+        self.served = self.served.saturating_add(u32::from(slot.served));
+        self.serving = self.serving.saturating_add(u32::from(slot.healthy));
+    }
+
+    fn add(&mut self, service: &Service, key: &ReplicaKey, replica: &Replica, slot: &mut SlotHealth) {
         self.running += u32::from(replica.is_running());
-        self.done += u32::from(replica.is_completed());
-        self.updated += u32::from(current && (replica.is_running() || replica.is_completed()));
-        self.healthy_count += u32::from(current && (replica.is_healthy() || replica.is_completed()));
-        // What ends or cannot be reached says nothing about its health; that it is missing, the count says.
-        let speaks = replica.wanted == Wanted::Run && replica.machine.state != ReplicaState::Lost;
-        self.healthy &= !speaks || replica.is_healthy() || replica.is_completed();
         if replica.wanted == Wanted::Stop {
             return;
         }
+        let current = is_current(service, key);
+        let good = replica.is_healthy() || replica.is_completed();
+        self.done += u32::from(current && replica.is_completed());
+        self.updated += u32::from(current && (replica.is_running() || replica.is_completed()));
+        self.healthy_count += u32::from(current && good);
         self.outdated += u32::from(!current && !replica.is_completed());
+        slot.speaks |= replica.machine.state != ReplicaState::Lost;
+        slot.healthy |= good;
+        slot.served |= current && good;
         match replica.machine.state {
             ReplicaState::Pending => self.pending += 1,
             ReplicaState::Pulling => self.pulling += 1,
@@ -87,7 +120,7 @@ impl ServiceSum {
 
     /// Whether it has what it should have, and nothing of it is being replaced.
     pub fn is_whole(&self) -> bool {
-        self.healthy && self.running_or_done() == self.desired && self.outdated == 0 && !self.changes
+        self.healthy && self.served >= self.desired && self.outdated == 0 && !self.changes
     }
 
     /// A job that is done counts as running, so that it holds nobody up.
@@ -103,7 +136,23 @@ impl ServiceSum {
                 .iter()
                 .map(|endpoint| endpoint.address())
                 .collect(),
+            done: self.done_of(service),
+            updated: (self.outdated > 0).then_some(self.updated),
+            outdated: (self.outdated > 0).then_some(self.outdated),
         }
+    }
+
+    /// How many have done their work, where work is what they are for.
+    pub fn done_of(&self, service: &Service) -> Option<u32> {
+        match service.rtype() {
+            RType::Job | RType::Cron => Some(self.done),
+            RType::Service | RType::System => None,
+        }
+    }
+
+    /// A job's replicas that work on what the current revision asks for.
+    pub fn at_work(&self) -> u32 {
+        self.updated.saturating_sub(self.done)
     }
 
     /// What the stabilization's verdict is made from. A job counts once it is done, and nobody waits for the runs of
@@ -121,6 +170,15 @@ impl ServiceSum {
             running,
             healthy: summary.healthy && self.outdated == 0 && !self.changes,
             endpoints: summary.endpoints,
+            done: summary.done,
         }
+    }
+}
+
+/// Whether it runs what the service is to run. A run of a schedule that has begun is left to its end.
+fn is_current(service: &Service, key: &ReplicaKey) -> bool {
+    match service.rtype() {
+        RType::Cron => true,
+        RType::Service | RType::Job | RType::System => service.is_current(key.generation),
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::verdict::{Verdict, judge};
 use super::{LOOK_AGAIN_MS, as_scaled, evaluation, last_words, wait_for_stabilization};
-use crate::services::{ServiceManager, served};
+use crate::services::{ServiceManager, ServiceSum, served};
 
 /// Replicas in trouble that are remembered, so that their last words are found after they are gone.
 const SUSPECTS_MAX: usize = 64;
@@ -37,6 +37,9 @@ pub struct ProgressWatch {
     suspects: BTreeMap<ReplicaName, NodeId>,
     /// The last summaries, for when the deployment is gone.
     services: Vec<ServiceHealthSummary>,
+    /// A scale of a deployment whose rollout failed and is paused: only its counts are waited for, since what the
+    /// rollout waits for are people.
+    counts_only: bool,
     is_over: bool,
 }
 
@@ -58,6 +61,7 @@ impl ProgressWatch {
             shown: None,
             suspects: BTreeMap::new(),
             services: Vec::new(),
+            counts_only: revision.is_none() && is_paused(&manager.state(), deployment),
             is_over: false,
         }
     }
@@ -89,7 +93,13 @@ impl ProgressWatch {
     /// The result, where there is one by now.
     async fn decide(&self, state: &State, known: Option<&Deployment>) -> Option<ProgressResult> {
         let (name, revision) = (&self.deployment, self.revision);
-        let (outcome, message) = match judge(state, name, revision) {
+        let verdict = judge(state, name, revision);
+        if let (true, Some(known), Verdict::Failed { .. } | Verdict::UnderWay) =
+            (self.counts_only, known, &verdict)
+        {
+            return self.decide_counts(state, known).await;
+        }
+        let (outcome, message) = match verdict {
             Verdict::Superseded { by } => (
                 ProgressOutcome::Superseded,
                 format!("revision {by} of `{name}` has taken the place of revision {revision}"),
@@ -135,6 +145,27 @@ impl ProgressWatch {
             // Something has ended between the two looks.
             StabilizationOutcome::TimedOut { .. } => None,
         }
+    }
+
+    /// Ready once every slot is served, by whatever revision.
+    async fn decide_counts(&self, state: &State, known: &Deployment) -> Option<ProgressResult> {
+        let mut services = known.services.values().filter_map(|id| state.service(*id));
+        let all = services.all(|service| {
+            let sum = ServiceSum::of(state, service);
+            sum.serving == sum.desired
+        });
+        if !all {
+            return self.decide_late(state, known).await;
+        }
+        Some(ProgressResult {
+            outcome: ProgressOutcome::Ready,
+            message: format!(
+                "`{}` has the replicas that were asked for; its rollout to revision {} failed and stays paused",
+                self.deployment, self.revision
+            ),
+            services: self.manager.summaries(state, known),
+            served: served(state, known),
+        })
     }
 
     async fn decide_late(&self, state: &State, known: &Deployment) -> Option<ProgressResult> {
@@ -245,6 +276,11 @@ impl ProgressWatch {
         });
         ended.collect()
     }
+}
+
+fn is_paused(state: &State, deployment: &Deployment) -> bool {
+    let mut services = deployment.services.values().filter_map(|id| state.service(*id));
+    services.any(|service| service.held)
 }
 
 fn is_suspect(service: &Service, key: &ReplicaKey, replica: &Replica) -> bool {

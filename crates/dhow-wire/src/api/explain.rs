@@ -25,7 +25,7 @@ pub struct ExplainedReplica {
     pub healthy: bool,
     pub restarts: u32,
     pub node_id: u64,
-    /// Why this node.
+    /// The rules by which its node is chosen, and how the node stands with them now.
     pub placed_because: String,
     /// The last trouble.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,10 @@ pub struct ServiceProgress {
     /// it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<u32>,
-    /// Replicas of an earlier revision that are still to be replaced.
+    /// A job's replicas that have done their work: they count among `running` and `healthy_count`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u32>,
+    /// Replicas of another revision that are still to be replaced.
     #[serde(default)]
     pub outdated: u32,
     /// What it waits for, or the last trouble of a replica.

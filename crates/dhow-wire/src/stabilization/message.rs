@@ -29,6 +29,9 @@ pub fn timed_out_message(
             desired,
             healthy,
             endpoints: _,
+            done: _,
+            updated: _,
+            outdated: _,
         } = service;
         // Writing to a String cannot fail.
         let _ = write!(message, "{name}: {running}/{desired} replicas, healthy={healthy}");

@@ -19,6 +19,8 @@ pub struct ServiceObservation {
     /// Whether every node that runs replicas says so.
     pub healthy: bool,
     pub endpoints: Vec<String>,
+    /// A job's replicas that have done their work.
+    pub done: Option<u32>,
 }
 
 impl ServiceObservation {
@@ -36,6 +38,7 @@ impl ServiceObservation {
             running,
             healthy,
             endpoints: spec.endpoints.iter().map(|endpoint| endpoint.address()).collect(),
+            done: None,
         }
     }
 }
@@ -54,6 +57,9 @@ pub fn evaluate(observations: impl IntoIterator<Item = ServiceObservation>) -> E
         running: seen.running,
         desired: seen.desired,
         endpoints: seen.endpoints,
+        done: seen.done,
+        updated: None,
+        outdated: None,
     };
     Evaluation {
         services: observations.into_iter().map(summary).collect(),

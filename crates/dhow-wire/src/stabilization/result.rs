@@ -26,6 +26,14 @@ pub struct ServiceHealthSummary {
     pub healthy: bool,
     /// `scheme://localhost:port`.
     pub endpoints: Vec<String>,
+    /// A job's replicas that have done their work: they count among `running`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u32>,
+    /// While replicas of another revision are still to be replaced: those that run the current one, and those others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<u32>,
 }
 
 impl ServiceHealthSummary {

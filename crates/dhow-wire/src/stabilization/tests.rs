@@ -13,6 +13,7 @@ fn seen(name: &str, desired: u32, running: u32, healthy: bool) -> ServiceObserva
         running,
         healthy,
         endpoints: Vec::new(),
+        done: None,
     }
 }
 

@@ -30,6 +30,7 @@ fn deployments() {
             desired: 3,
             healthy: true,
             endpoints: vec!["http://localhost:8080".into()],
+            ..Default::default()
         }],
         message: None,
         served: Vec::new(),
@@ -248,6 +249,7 @@ proptest! {
     ) {
         let summary = ServiceHealthSummary {
             name: service.clone(), running: replica, desired: restarts, healthy, endpoints: vec![role.clone()],
+            ..Default::default()
         };
         check_round_trip(&StabilizationResult {
             outcome: StabilizationOutcome::TimedOut { message: deployment.clone() },

@@ -99,7 +99,7 @@ pub fn table(replicas: &[ReplicaStatus], columns: Columns) -> Table {
             number(replica.node_id),
             number(replica.revision),
             state(replica),
-            yes_no(replica.healthy),
+            healthy(replica),
             replica.restarts.to_string(),
             replica
                 .started_unix_secs
@@ -125,6 +125,14 @@ pub fn table(replicas: &[ReplicaStatus], columns: Columns) -> Table {
 
 fn number(number: Option<u64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// What has done its work has no health.
+fn healthy(replica: &ReplicaStatus) -> String {
+    match replica.state == ReplicaStateName::Exited && replica.exit_code == Some(0) {
+        true => String::new(),
+        false => yes_no(replica.healthy),
+    }
 }
 
 /// What its node says; one that no node has says nothing.

@@ -5,7 +5,7 @@ use dhow_wire::{DeploymentStatus, ServedEndpoint};
 
 use super::endpoints::Viewpoint;
 use super::target;
-use super::wait::{print_endpoints, yes_no};
+use super::wait::{print_endpoints, running, yes_no};
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output::{self, Table, word};
@@ -77,7 +77,7 @@ async fn all(args: &Args, client: &Client) -> anyhow::Result<Exit> {
                 status.revision.to_string(),
                 word(&status.state),
                 service.name.clone(),
-                format!("{}/{}", service.running, service.desired),
+                running(service),
                 yes_no(service.healthy),
                 viewpoint.addresses(service, &status.served),
             ]);

@@ -133,12 +133,30 @@ pub async fn print_endpoints(
     for service in services {
         table.row([
             service.name.clone(),
-            format!("{}/{}", service.running, service.desired),
+            running(service),
             yes_no(service.healthy),
             viewpoint.addresses(service, served),
         ]);
     }
     output::data(&table.render())
+}
+
+/// How many run of how many, or have done their work; those of other revisions apart while one rolls.
+pub fn running(service: &ServiceHealthSummary) -> String {
+    let mut text = match service.done {
+        Some(done @ 1..) => {
+            let works = service.running.saturating_sub(done);
+            match works {
+                0 => format!("{done}/{} done", service.desired),
+                works => format!("{done}/{} done, {works} running", service.desired),
+            }
+        }
+        Some(0) | None => format!("{}/{}", service.running, service.desired),
+    };
+    if let (Some(updated), Some(outdated)) = (service.updated, service.outdated) {
+        text += &format!(" ({updated} new, {outdated} to be replaced)");
+    }
+    text
 }
 
 pub fn yes_no(value: bool) -> String {

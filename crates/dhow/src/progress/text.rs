@@ -20,7 +20,9 @@ pub enum Phase {
 
 impl Phase {
     pub fn of(service: &ServiceProgress) -> Self {
-        let is_full = service.running == service.desired && service.healthy_count >= service.desired;
+        let works = service.done.is_some_and(|done| done < service.desired);
+        let is_full =
+            service.running == service.desired && service.healthy_count >= service.desired && !works;
         if service.failed > 0 {
             Self::Failed
         } else if is_full && (service.healthy || service.desired == 0) {
@@ -62,25 +64,29 @@ pub fn words_with_bytes(service: &ServiceProgress) -> String {
     sentence(service, service.pulling)
 }
 
-/// Replicas of the new revision are counted; those of earlier ones are told apart.
+/// Replicas of the current revision are counted; those of others are told apart.
 fn sentence(service: &ServiceProgress, pulling: Option<PullingProgress>) -> String {
-    let count = format!("{}/{}", service.healthy_count, service.desired);
+    // A job is for its work, everything else for being there.
+    let count = match service.done {
+        Some(done) => format!("done {done}/{}", service.desired),
+        None => format!("healthy {}/{}", service.healthy_count, service.desired),
+    };
     let updated = service.updated.unwrap_or(service.running);
     let mut text = match Phase::of(service) {
-        Phase::Healthy => format!("healthy {count}"),
-        Phase::Failed => format!("{} failed, healthy {count}", service.failed),
-        Phase::Pulling => format!(
-            "pulling{}, healthy {count}",
-            pulling.map(amount).unwrap_or_default()
+        Phase::Healthy => count,
+        Phase::Failed => format!("{} failed, {count}", service.failed),
+        Phase::Pulling => format!("pulling{}, {count}", pulling.map(amount).unwrap_or_default()),
+        Phase::Starting => format!("starting {}, {count}", service.starting),
+        Phase::Running => format!("running {updated}/{}, {count}", service.desired),
+        Phase::Waiting => format!("waiting, {count}"),
+        Phase::Stopping if service.outdated > 0 => count,
+        Phase::Stopping => format!(
+            "{count}, {} to end",
+            service.running.saturating_sub(service.desired)
         ),
-        Phase::Starting => format!("starting {}, healthy {count}", service.starting),
-        Phase::Running => format!("running {updated}/{}, healthy {count}", service.desired),
-        Phase::Waiting => format!("waiting, healthy {count}"),
-        Phase::Stopping if service.outdated > 0 => format!("healthy {count}"),
-        Phase::Stopping => format!("running {}, wanted {}", service.running, service.desired),
     };
     if service.outdated > 0 {
-        text += &format!(", {} of the old revision", service.outdated);
+        text += &format!(", {} to be replaced", service.outdated);
     }
     if let Some(message) = service
         .message
@@ -143,19 +149,33 @@ mod tests {
             ),
             (
                 service(|s| (s.running, s.desired) = (2, 0)),
-                "running 2, wanted 0",
+                "healthy 0/0, 2 to end",
             ),
             (service(|s| s.desired = 0), "healthy 0/0"),
             (
                 service(|s| (s.running, s.updated, s.outdated) = (3, Some(1), 2)),
-                "running 1/3, healthy 0/3, 2 of the old revision",
+                "running 1/3, healthy 0/3, 2 to be replaced",
             ),
             (
                 service(|s| {
                     (s.running, s.updated, s.outdated) = (4, Some(3), 1);
                     s.healthy_count = 3;
                 }),
-                "healthy 3/3, 1 of the old revision",
+                "healthy 3/3, 1 to be replaced",
+            ),
+            (
+                service(|s| {
+                    (s.running, s.updated, s.done) = (3, Some(3), Some(1));
+                    (s.healthy_count, s.healthy) = (3, true);
+                    s.message = Some("at work, 1 of 3 done".into());
+                }),
+                "running 3/3, done 1/3: at work, 1 of 3 done",
+            ),
+            (
+                service(|s| {
+                    (s.running, s.desired, s.healthy_count, s.done) = (2, 1, 1, Some(1));
+                }),
+                "done 1/1, 1 to end",
             ),
             (
                 service(|s| {

@@ -250,7 +250,8 @@ async fn old_and_new_replicas_of_a_rollout_have_their_own_revisions() {
         .get("/api/v1/deployments/shop/explain?name=web")
         .await
         .json();
-    let headline = "shop/web is deploying: 2 of 2 replicas run, 0 healthy, 2 of an earlier revision";
+    let headline = "shop/web is deploying: 0 of 2 replicas run revision 2, 0 of them healthy; 2 of another one \
+                    are to be replaced";
     assert_eq!(explained.lines[0], headline);
 }
 

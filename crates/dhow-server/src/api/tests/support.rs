@@ -110,7 +110,7 @@ impl World {
             seq: 0,
             _dir: dir,
         };
-        world.register().await;
+        world.register(1).await;
         world
     }
 
@@ -122,7 +122,8 @@ impl World {
         self
     }
 
-    async fn register(&self) {
+    /// A node that runs replicas.
+    pub async fn register(&self, node: u64) {
         let info = NodeInfo {
             role: NodeRole::Peer,
             api_addr: None,
@@ -137,7 +138,7 @@ impl World {
             tries_settings: true,
         };
         let command = NodeCommand::Register {
-            node: NodeId(1),
+            node: NodeId(node),
             info: Arc::new(info),
         };
         self.handle

@@ -1,6 +1,6 @@
 //! `dhow node drain`: moves a node's replicas away and shows how that comes along.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use dhow_core::spec::TimeSpan;
@@ -112,7 +112,7 @@ fn ended(status: &NodeStatus, ignore_system: bool) -> Option<Exit> {
 #[derive(Default)]
 struct Told {
     replicas: Option<u32>,
-    stuck: BTreeSet<String>,
+    waits: BTreeSet<String>,
 }
 
 impl Told {
@@ -126,14 +126,31 @@ impl Told {
             ));
             self.replicas = Some(status.replicas);
         }
-        for wait in waits(status).iter().filter(|wait| wait.cannot_move) {
-            let line = format!("{} cannot move: {}", wait.replica, wait.why);
-            if self.stuck.insert(line.clone()) {
+        for line in told_waits(waits(status)) {
+            if self.waits.insert(line.clone()) {
                 lines.push(line);
             }
         }
         lines
     }
+}
+
+/// What holds replicas up: each that cannot move, and the others together where they wait for the same.
+fn told_waits(waits: &[DrainWait]) -> Vec<String> {
+    let stuck = waits.iter().filter(|wait| wait.cannot_move);
+    let mut lines: Vec<String> = stuck
+        .map(|wait| format!("{} cannot move: {}", wait.replica, wait.why))
+        .collect();
+    let mut others: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+    for wait in waits.iter().filter(|wait| !wait.cannot_move) {
+        let (_, count) = others.entry(&wait.why).or_insert((&wait.replica, 0));
+        *count += 1;
+    }
+    lines.extend(others.into_iter().map(|(why, (first, count))| match count {
+        1 => format!("{first}: {why}"),
+        more => format!("{first} and {} more: {why}", more - 1),
+    }));
+    lines
 }
 
 fn waits(status: &NodeStatus) -> &[DrainWait] {
@@ -156,9 +173,9 @@ fn timed_out(status: &NodeStatus) -> String {
         status.node_id,
         counted(status.replicas)
     );
-    for wait in waits(status) {
-        let cannot = if wait.cannot_move { " cannot move" } else { "" };
-        text.push_str(&format!("\n  {}{cannot}: {}", wait.replica, wait.why));
+    for line in told_waits(waits(status)) {
+        text.push_str("\n  ");
+        text.push_str(&line);
     }
     text
 }
@@ -194,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_move_is_named_once() {
+    fn what_waits_is_named_once() {
         let mut told = Told::default();
         let first = told.tell(&status(
             2,
@@ -204,7 +221,8 @@ mod tests {
             first,
             [
                 "node 1 drains: 2 replicas are left",
-                "shop/db-default-0 cannot move: the only node is draining"
+                "shop/db-default-0 cannot move: the only node is draining",
+                "shop/web-default-0: the only node is draining"
             ]
         );
         assert!(told.tell(&status(2, &[("shop/db-default-0", true)])).is_empty());
