@@ -293,14 +293,10 @@ fn replace(
     }
     let leaving = seen.old.iter().find(|old| is_leaving(state, view, old));
     if serving && budget.down == 0 {
+        let node = leaving.map(|old| old.replica.node);
         decisions.wait(
             slot,
-            match leaving {
-                Some(old) => Why::LeavesLater {
-                    node: old.replica.node,
-                },
-                None => Why::TurnToCome,
-            },
+            node.map_or(Why::TurnToCome, |node| Why::LeavesLater { node }),
         );
         return;
     }
