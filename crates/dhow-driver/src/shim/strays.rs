@@ -2,7 +2,8 @@
 //!
 //! Looked for once, at the daemon's start, among the shims below its own control group. Where the folder was removed,
 //! nobody can ever ask for the replica again: it is stopped. Where the folder still is somewhere, it may be somebody
-//! else's, and is told to the operator and left alone. A host without control groups has no such place to look.
+//! else's, and is told to the operator and left alone. Without control groups the shims of this user are looked at whose
+//! removed folder was one of this data directory; those of folders elsewhere may be another daemon's, and are not told.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,6 +47,7 @@ pub struct FoundShim {
 /// own. Blocks, for as long as what is stopped takes.
 pub fn sweep(cgroups: &CgroupHost, run_dirs: &[PathBuf]) -> Vec<FoundShim> {
     if !cgroups.is_usable() {
+        stop(removed_below(run_dirs));
         return Vec::new();
     }
     let shims = cgroups.group(ShimConfig::GROUP).pids();
@@ -60,6 +62,37 @@ pub fn sweep(cgroups: &CgroupHost, run_dirs: &[PathBuf]) -> Vec<FoundShim> {
     stop(removed);
     let foreign = others.into_iter().filter(|shim| !is_ours(shim, run_dirs));
     foreign.collect()
+}
+
+/// Shims of this user whose folder was in one of these and is gone.
+fn removed_below(run_dirs: &[PathBuf]) -> Vec<FoundShim> {
+    let run_dirs: Vec<PathBuf> = run_dirs.iter().map(|dir| resolved(dir)).collect();
+    let own = rustix::process::geteuid().as_raw();
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = processes.flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        (entry.metadata().ok()?.uid() == own).then_some(pid)
+    });
+    let was_ours = |shim: &FoundShim| match &shim.folder {
+        Folder::Removed(dir) => dir
+            .parent()
+            .is_some_and(|parent| run_dirs.iter().any(|run| run == parent)),
+        Folder::At(_) => false,
+    };
+    pids.filter_map(found_shim).filter(was_ours).collect()
+}
+
+/// The path without links, as far as it leads to something.
+fn resolved(path: &Path) -> PathBuf {
+    if let Ok(found) = fs::canonicalize(path) {
+        return found;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => resolved(parent).join(name),
+        (None, _) | (_, None) => path.to_owned(),
+    }
 }
 
 /// Who has the processes of a group.

@@ -15,6 +15,7 @@ crate::tests! {
     wiped_is_found_among_the_shims: Groups::Use,
     emptied_is_stopped_by_the_next_start: Groups::Use,
     moved_is_left_alone_and_comes_back: Groups::Use,
+    wiped_is_found_without_groups_too: Groups::Without,
 }
 
 const RUNS: &str = "echo ready; exec sleep 100000";
@@ -114,4 +115,21 @@ async fn moved_is_left_alone_and_comes_back(host: Arc<TestHost>) {
         matches!(&status, ReplicaStatus::Running(running) if running.pid == before.workload.pid),
         "{status:?}"
     );
+}
+
+async fn wiped_is_found_without_groups_too(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, RUNS)).await.unwrap();
+    driver.start(&host.shell(1, RUNS)).await.unwrap();
+    let (wiped, stays) = (state(&host, 0), state(&host, 1));
+    std::fs::remove_dir_all(folder(&host)).unwrap();
+    let foreign = strays::sweep(&host.cgroups, &[host.dir.join("another")]);
+    assert_eq!(foreign, Vec::new());
+    assert!(wiped.workload.lives(), "another daemon's");
+    let foreign = strays::sweep(&host.cgroups, &[host.dir.join("run")]);
+    assert_eq!(foreign, Vec::new());
+    assert!(!wiped.workload.lives() && !wiped.shim.lives());
+    assert!(stays.workload.lives() && stays.shim.lives(), "it has its folder");
+    driver.remove(&name(1)).await.unwrap();
+    runs_to_its_own_end(&host).await;
 }
