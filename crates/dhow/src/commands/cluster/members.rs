@@ -1,7 +1,9 @@
 //! `dhow cluster add|remove`: who is a server of the cluster.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use dhow_core::ids::NodeId;
 use dhow_wire::api::{MemberAddRequest, WriteDone};
 
 use crate::client::{Client, Request};
@@ -14,7 +16,7 @@ use crate::output;
 /// Returns when it has caught up and has a vote.
 #[derive(clap::Args)]
 pub struct AddArgs {
-    #[arg(value_name = "NODE_ID", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "NODE_ID", value_parser = clap::value_parser!(u64).range(1..=NodeId::MAX.0))]
     node: u64,
 
     /// Where the other servers reach it for consensus
@@ -39,15 +41,25 @@ pub struct RemoveArgs {
     force: bool,
 }
 
+/// How long nothing is said of a server that is taken in.
+const SAID_AFTER: Duration = Duration::from_secs(2);
+
 pub async fn add(args: &AddArgs, client: &Client) -> anyhow::Result<Exit> {
     let body = serde_json::to_value(MemberAddRequest {
         node_id: args.node,
         raft_addr: args.raft_addr,
         api_addr: args.api_addr,
     })?;
-    output::note(&format!("node {} catches up", args.node));
     let request = Request::post(&["cluster", "members"]).json(body);
-    let value = client.fetch_slow(request).await?;
+    let mut adding = std::pin::pin!(client.fetch_slow(request));
+    // A refusal comes at once; whoever waits longer than that waits for the newcomer.
+    let value = tokio::select! {
+        value = &mut adding => value,
+        () = tokio::time::sleep(SAID_AFTER) => {
+            output::note(&format!("node {} catches up", args.node));
+            adding.await
+        }
+    }?;
     let _: WriteDone = client.decode(value)?;
     output::note(&format!("node {} is a server of the cluster", args.node));
     Ok(Exit::Done)
