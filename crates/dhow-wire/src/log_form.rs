@@ -14,7 +14,7 @@ mod snapshot;
 
 pub use entry::{ENTRY_MAX_BYTES, decode_entry, encode_entry};
 pub use error::LogFormError;
-pub use snapshot::{SNAPSHOT_MAX_BYTES, decode_snapshot, encode_snapshot};
+pub use snapshot::{SNAPSHOT_MAX_BYTES, decode_snapshot, encode_snapshot, snapshot_term};
 
 #[cfg(test)]
 mod tests;

@@ -88,17 +88,28 @@ impl CopiedLog {
 
     /// Another peer wants to lead.
     pub async fn claim(&self, claim: Claim) -> Result<ClaimAnswer, CopyError> {
+        self.check_storage()?;
         self.watched(self.shared.take_claim(claim).await).await
     }
 
     /// The leader sends what it wrote.
     pub async fn copies(&self, copies: Copies) -> Result<CopyAnswer, CopyError> {
+        self.check_storage()?;
         self.watched(self.shared.take_copies(copies).await).await
     }
 
     /// The leader sends everything.
     pub async fn put_whole(&self, whole: Whole) -> Result<CopyAnswer, CopyError> {
+        self.check_storage()?;
         self.watched(self.shared.take_whole(whole).await).await
+    }
+
+    /// What is written to a directory that is gone is nowhere after the next start: nothing of it may count.
+    fn check_storage(&self) -> Result<(), CopyError> {
+        match self.shared.storage.is_gone() {
+            true => Err(CopyError::Gone),
+            false => Ok(()),
+        }
     }
 
     /// A disk that failed ends the control plane, whoever asked for the write.

@@ -1,5 +1,6 @@
 //! Disks that fail and bytes that are no message.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,6 +146,36 @@ async fn a_follower_whose_disk_fails_stops_and_is_not_missed() {
     cluster.restart(follower).await;
     cluster.agree(&["without it"]).await;
     assert_eq!(cluster.leader().await.id, leader);
+    cluster.stop_all().await;
+}
+
+/// What is written to a directory that is gone is nowhere after the next start: it counts for no majority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_whose_directories_are_gone_acknowledge_nothing_and_elect_nobody() {
+    let mut cluster = Cluster::prepare(3);
+    let mut storages = BTreeMap::new();
+    for id in 1..=3 {
+        let options = cluster.options(id);
+        storages.insert(id, options.storage.clone());
+        cluster.open_with(options).await;
+    }
+    cluster.write("before").await;
+    cluster.agree(&["before"]).await;
+    let leader = cluster.leader().await.id;
+    let gone = |is_gone: bool| {
+        for storage in storages.iter().filter(|(id, _)| **id != leader) {
+            storage.1.set_gone(is_gone);
+        }
+    };
+    gone(true);
+    let outcome = cluster.nodes[&leader].write("nowhere").await;
+    assert!(outcome.is_err(), "{outcome:?}");
+    until("nobody is sure to lead", || {
+        cluster.nodes.values().all(|node| !node.leadership().is_here)
+    })
+    .await;
+    gone(false);
+    cluster.write("after").await;
     cluster.stop_all().await;
 }
 

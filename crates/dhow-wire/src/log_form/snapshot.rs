@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 
 use dhow_core::state::State;
-use dhow_core::stored::Writing;
+use dhow_core::stored::{Form, Writing};
+use serde::Deserialize;
 
 use super::error::LogFormError;
 use super::parse;
@@ -48,6 +49,38 @@ pub(super) fn decode_limited(from: impl Read, limit_bytes: u64) -> Result<State,
         });
     }
     parse::decode(WHAT, &bytes)
+}
+
+/// What stands first in a state, in every form.
+#[derive(Deserialize)]
+struct Beginning {
+    _feature_level: u32,
+    _cluster_id: Option<String>,
+    _revision: u64,
+    _time: u64,
+    term: u64,
+}
+
+/// The most of a state that its beginning takes: a name of a cluster and some numbers.
+const BEGINNING_MAX_BYTES: u64 = 64 * 1024;
+
+/// The term that a state has reached, from its first bytes: the rest is not read.
+pub fn snapshot_term(from: impl Read) -> Result<u64, LogFormError> {
+    let mut bytes = Vec::new();
+    from.take(BEGINNING_MAX_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|cause| LogFormError::Io { what: WHAT, cause })?;
+    let (number, body) = bytes.split_first().ok_or(LogFormError::Empty { what: WHAT })?;
+    if Form::of_number(*number).is_none() {
+        return Err(LogFormError::UnknownVersion {
+            what: WHAT,
+            found: *number,
+            known: Form::NEWEST.number(),
+        });
+    }
+    let read = postcard::take_from_bytes::<Beginning>(body);
+    let (beginning, _) = read.map_err(|cause| LogFormError::Malformed { what: WHAT, cause })?;
+    Ok(beginning.term)
 }
 
 /// Postcard turns every failure of the writer into "buffer full"; this keeps the real one.

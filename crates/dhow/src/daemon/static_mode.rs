@@ -70,7 +70,7 @@ pub async fn start(
         peers.iter().map(|peer| (peer.id, peer.api_addr)).collect();
     let of_peer = addrs.clone();
     let network = StaticNetwork::new(http.clone(), Arc::new(move |peer| of_peer.get(&peer).copied()));
-    let opened = open(config, node, &addrs, timings, &network, &clock).await?;
+    let opened = open(config, node, &addrs, timings, &network, &clock, &storage).await?;
     let cancel = CancellationToken::new();
     let OpenedCopied {
         runtime: opened,
@@ -119,6 +119,7 @@ async fn open(
     timings: CopiedTimings,
     network: &StaticNetwork,
     clock: &Arc<dyn Clock>,
+    storage: &Storage,
 ) -> anyhow::Result<OpenedCopied> {
     let dir = config.data_dir.join(STATIC_DIR);
     let options = CopiedOptions {
@@ -130,6 +131,7 @@ async fn open(
         timings,
         network: Arc::new(network.clone()),
         clock: Arc::clone(clock),
+        storage: storage.clone(),
     };
     let data_dir = config.data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || {
@@ -167,6 +169,19 @@ fn known_spec(view: &RuntimeView, key: &ServiceKey) -> Option<(u32, Arc<ServiceS
     Some((service.target.0, Arc::clone(service.spec()?)))
 }
 
+/// A peer that can keep nothing lets another one lead, and does not lead again before it is started anew.
+async fn leave_when_unfit(log: CopiedLog, storage: Storage, end: CancellationToken) {
+    let mut changes = storage.changes();
+    let is_gone = tokio::select! {
+        () = end.cancelled() => false,
+        // Where nobody watches the directory any more, the daemon ends.
+        gone = changes.wait_for(|is_gone| *is_gone) => gone.is_ok(),
+    };
+    if is_gone {
+        log.leave().await;
+    }
+}
+
 /// What the plane is put together from.
 struct Parts {
     node: NodeId,
@@ -198,6 +213,11 @@ impl Parts {
         });
         let event_log = self.runtime.event_log();
         let end = self.end.clone();
+        tasks.spawn(leave_when_unfit(
+            self.log.clone(),
+            view.storage().clone(),
+            end.clone(),
+        ));
         tasks.spawn(leases.run(end.clone()));
         tasks.spawn(dispatcher.run(end.clone()));
         let found = raft::found(input.clone(), view.clone(), ClusterIdCell::default(), end.clone());
@@ -230,6 +250,7 @@ impl Parts {
             cluster: shared,
             door: http.clone(),
             worker_tokens: None,
+            renew_expired_secs: 0,
             peers: http,
             session: Arc::new(StaticSession {
                 desk: self.desk,

@@ -30,6 +30,18 @@ impl Shared {
         if claim.epoch < promised {
             return Ok(ClaimAnswer::Promised { epoch: promised });
         }
+        let limit = self.epoch_limit();
+        if claim.epoch > limit {
+            // It would shut every other leader out for good.
+            tracing::warn!(
+                peer = claim.node,
+                epoch = claim.epoch,
+                limit,
+                "a peer claims an epoch that no cluster can have reached, and is not followed: look at its clock and its \
+                 data directory"
+            );
+            return Ok(ClaimAnswer::Promised { epoch: promised });
+        }
         // The same claim may come again: the numbers of epochs tell who made it.
         if claim.epoch > promised {
             note_higher_term(claim.node, claim.epoch, promised);

@@ -1,6 +1,17 @@
 //! Numbers of epochs. Peers count in steps of their number, each from its own place, so that two halves of a divided
 //! cluster never give the same number to two leaderships.
 
+/// How far an epoch can be above everything that a peer knows: a cluster that is begun anew goes up by 2^20, or to the
+/// second that its clock shows, and each new leader by some more. Going further up in one step would soon leave no
+/// numbers to go on with.
+const JUMP_MAX: u64 = 1 << 32;
+
+/// The highest epoch that a peer believes in, which has promised this one and whose clock shows this second.
+pub(super) fn limit(promised: u64, now_unix_secs: i64) -> u64 {
+    let now = u64::try_from(now_unix_secs).unwrap_or(0);
+    promised.max(now).saturating_add(JUMP_MAX)
+}
+
 /// How one peer numbers its epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpochRule {

@@ -17,6 +17,8 @@ pub enum CopyError {
     Kept(String),
     #[error("the work was cut off")]
     CutOff,
+    #[error("this peer's data directory is gone: it keeps nothing until it is started again")]
+    Gone,
 }
 
 impl From<StoreError> for CopyError {
@@ -30,7 +32,12 @@ impl CopyError {
     pub(super) fn fatal(&self) -> Option<&Arc<StoreError>> {
         match self {
             Self::Store(error) if !error.is_harmless() => Some(error),
-            Self::Store(_) | Self::Recover(_) | Self::State(_) | Self::Kept(_) | Self::CutOff => None,
+            Self::Store(_)
+            | Self::Recover(_)
+            | Self::State(_)
+            | Self::Kept(_)
+            | Self::CutOff
+            | Self::Gone => None,
         }
     }
 }

@@ -32,13 +32,21 @@ impl Shared {
     /// Claims the lead from all peers that are reached, and begins an epoch with the newest copy among them.
     pub(super) async fn claim_lead(self: &Arc<Self>) -> Result<Claimed, CopyError> {
         // Nothing is promised here before the others have: a claim that is refused must not shut the leader out.
-        let seen = self.stand().promised.max(self.peers.highest_epoch());
+        let limit = self.epoch_limit();
+        let seen = self.stand().promised.max(self.peers.highest_epoch(limit));
         let epoch = self.rule.after(seen);
         let answers = self.ask_for_lead(epoch).await;
         let mut others = Vec::new();
         for (peer, answer) in answers {
             match answer {
                 Ok(ClaimAnswer::Granted(standing)) => others.push((peer, standing)),
+                Ok(ClaimAnswer::Promised { epoch }) if epoch > limit => tracing::warn!(
+                    peer,
+                    epoch,
+                    limit,
+                    "a peer has promised to an epoch that no cluster can have reached, and is left out: begin it anew with \
+                     an empty data directory"
+                ),
                 Ok(ClaimAnswer::Promised { epoch }) => {
                     self.peers.promised(peer, epoch);
                     return Ok(Claimed::NotNow(format!(

@@ -20,6 +20,7 @@ use crate::log::LogEvent;
 use crate::log::store::{
     Action, Batch, LogPosition, MetaKey, Op, Recovery, SegmentStore, StoreError, StoreOptions,
 };
+use crate::storage::Storage;
 
 /// How often peers are asked and how long they are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,8 @@ pub struct CopiedOptions {
     pub timings: CopiedTimings,
     pub network: Arc<dyn CopyNetwork>,
     pub clock: Arc<dyn Clock>,
+    /// Whether what is written is still somewhere. Where it is not, nothing is promised and no copy is taken.
+    pub storage: Storage,
 }
 
 /// A copied log that was opened.
@@ -94,6 +97,7 @@ impl CopiedLog {
             lost,
             network: options.network,
             clock: options.clock,
+            storage: options.storage,
             timings: options.timings,
             changes: watch::Sender::new(0),
         });

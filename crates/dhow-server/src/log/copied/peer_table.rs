@@ -145,11 +145,12 @@ impl PeerTable {
         behind.map(|(node, _)| *node).collect()
     }
 
-    /// The highest epoch that anybody has spoken of.
-    pub fn highest_epoch(&self) -> u64 {
+    /// The highest epoch that anybody has spoken of, as far as a cluster can have reached it.
+    pub fn highest_epoch(&self, limit: u64) -> u64 {
         let peers = self.lock();
         let beats = peers.values().filter_map(|peer| peer.beat);
-        beats.map(|beat| beat.epoch.max(beat.promised)).max().unwrap_or(0)
+        let epochs = beats.map(|beat| beat.epoch.max(beat.promised));
+        epochs.filter(|epoch| *epoch <= limit).max().unwrap_or(0)
     }
 
     /// When a peer that does not answer was first asked in vain.

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::log::store::{Ack, Batch, LogPosition, MetaKey, Op, SegmentStore, StoreError};
 use crate::log::{LogEvent, ProposalId};
 use crate::runtime::{Recovered, recover};
+use crate::storage::Storage;
 
 /// How long peers are told that this one ends.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,6 +48,7 @@ pub(super) struct Shared {
     pub lost: KeptLost,
     pub network: Arc<dyn CopyNetwork>,
     pub clock: Arc<dyn Clock>,
+    pub storage: Storage,
     pub timings: CopiedTimings,
     /// Counts what the keeper should look at.
     pub changes: watch::Sender<u64>,
@@ -55,6 +57,12 @@ pub(super) struct Shared {
 impl Shared {
     pub fn now_ms(&self) -> u64 {
         self.clock.monotonic_ms()
+    }
+
+    /// The highest epoch that this peer believes in.
+    pub fn epoch_limit(&self) -> u64 {
+        let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
+        super::epoch::limit(self.stand().promised, now_unix_secs)
     }
 
     pub fn stand(&self) -> MutexGuard<'_, Stand> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::message::Copies;
-use super::{Claim, ClaimAnswer, CopyAnswer};
+use super::{Claim, ClaimAnswer, CopyAnswer, CopyError};
 use net::Net;
 use peer::{Peer, until};
 
@@ -190,5 +190,50 @@ async fn a_peer_that_was_away_is_brought_up_to_date() {
     peers.push(second.start_again(&net));
     until("it has everything", || peers[1].has("shop", "web:39")).await;
     assert_eq!(peers[1].log.beat().epoch, peers[0].log.promised());
+    Peer::end_all(peers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_epoch_that_nobody_can_have_reached_shuts_nobody_out() {
+    let (_net, peers) = cluster(2).await;
+    let before = peers[1].log.beat().promised;
+    for epoch in [u64::MAX, u64::MAX / 2, 1 << 40] {
+        let claim = Claim { node: 1, epoch };
+        let answer = peers[1].log.claim(claim).await.unwrap();
+        assert_eq!(answer, ClaimAnswer::Promised { epoch: before });
+    }
+    assert_eq!(peers[1].log.beat().promised, before);
+    peers[0].deploy("shop", "web:1").await.unwrap();
+    until("it is followed as before", || peers[1].has("shop", "web:1")).await;
+    let claim = Claim {
+        node: 1,
+        epoch: before + (1 << 21),
+    };
+    let answer = peers[1].log.claim(claim).await.unwrap();
+    assert!(
+        matches!(answer, ClaimAnswer::Granted(_)),
+        "a cluster that was begun anew: {answer:?}"
+    );
+    Peer::end_all(peers).await;
+}
+
+/// What is written to a directory that is gone is nowhere after the next start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_whose_directory_is_gone_promises_and_takes_nothing() {
+    let (_net, peers) = cluster(2).await;
+    let before = peers[1].log.beat();
+    peers[1].storage.set_gone(true);
+    let claim = Claim {
+        node: 1,
+        epoch: before.promised + 2,
+    };
+    assert!(matches!(peers[1].log.claim(claim).await, Err(CopyError::Gone)));
+    let copies = Copies {
+        node: 1,
+        epoch: before.promised,
+        entries: Vec::new(),
+    };
+    assert!(matches!(peers[1].log.copies(copies).await, Err(CopyError::Gone)));
+    assert_eq!(peers[1].log.beat().promised, before.promised);
     Peer::end_all(peers).await;
 }

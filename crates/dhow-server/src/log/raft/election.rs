@@ -36,7 +36,7 @@ async fn watch(engine: &Engine) {
             tokio::time::sleep(rest).await;
             continue;
         }
-        if may_lead(engine) && is_wanted(engine).await {
+        if !engine.shared.storage.is_gone() && may_lead(engine) && is_wanted(engine).await {
             tracing::info!(
                 node = engine.shared.node_id,
                 "no leader is heard; this node stands for election"

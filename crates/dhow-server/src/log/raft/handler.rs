@@ -73,6 +73,10 @@ impl Engine {
     }
 
     async fn answer_known(&self, from: u64, store: StoreId, question: Question) -> Answer {
+        if self.shared.storage.is_gone() {
+            // What would be written is nowhere after the next start, so that it must not count: no entry, no vote.
+            return Answer::Refused(Refusal::Stopped);
+        }
         if let Err(error) = self.shared.learn(from, store).await {
             tracing::warn!(%error, from, "the store of a node could not be noted");
             return Answer::Refused(Refusal::Stopped);

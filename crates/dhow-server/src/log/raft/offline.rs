@@ -20,11 +20,21 @@ use crate::log::store::{Batch, Entry, LogPosition, MetaKey, Op, SegmentStore, St
 /// Read from the log at a time.
 const READ_BYTES: usize = 4 * 1024 * 1024;
 
-fn vote_op(vote: Vote) -> Op {
+pub(super) fn vote_op(vote: Vote) -> Op {
     Op::Meta {
         key: MetaKey::Vote,
         value: encode(VOTE_VERSION, &VoteForm::of(&vote)),
     }
+}
+
+/// The term that the node has voted in.
+pub(super) fn voted_term(slot: &StoreSlot) -> Result<u64, RaftOpenError> {
+    let vote = slot.meta(MetaKey::Vote).map_err(RaftOpenError::Store)?;
+    let Some(bytes) = vote.filter(|bytes| !bytes.is_empty()) else {
+        return Ok(0);
+    };
+    let form: VoteForm = decode("the vote", VOTE_VERSION, &bytes).map_err(RaftOpenError::Form)?;
+    Ok(form.term)
 }
 
 /// A raft directory in which no log is open.
@@ -60,14 +70,7 @@ impl OfflineRaft {
         if slot.bounds().map_err(RaftOpenError::Store)?.last.is_none() {
             return Err(RaftOpenError::Empty { dir: dir.to_owned() });
         }
-        let vote = slot.meta(MetaKey::Vote).map_err(RaftOpenError::Store)?;
-        let voted_term = match vote.filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => {
-                let form: VoteForm = decode("the vote", VOTE_VERSION, &bytes).map_err(RaftOpenError::Form)?;
-                form.term
-            }
-            None => 0,
-        };
+        let voted_term = voted_term(&slot)?;
         Ok(Self {
             slot,
             node_id,

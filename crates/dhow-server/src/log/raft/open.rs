@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dhow_core::ids::Term;
+use dhow_core::restart;
+use dhow_wire::log_form::snapshot_term;
 use openraft::{Config, SnapshotPolicy};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
@@ -15,6 +18,7 @@ use super::known_peers::{KnownPeers, identity_op, read_identity};
 use super::limits::{MAX_EVENTS, MAX_PROPOSALS, MAX_VOTERS, SNAPSHOT_INSTALL_TIMEOUT_MS};
 use super::machine::Machine;
 use super::network::Network;
+use super::offline::{vote_op, voted_term};
 use super::options::{RaftOptions, RaftTimings};
 use super::proposer::Proposer;
 use super::raft_log::{Inner, RaftLog};
@@ -22,10 +26,10 @@ use super::shared::{Parts, Shared};
 use super::snapshot_data::{read_preamble, unreadable};
 use super::storage::RaftStorage;
 use super::store_slot::StoreSlot;
-use super::types::{Raft, StoredMembership, log_id};
+use super::types::{Raft, StoredMembership, Vote, log_id};
 use super::{compaction, election, formation, leadership};
 use crate::log::LogEvent;
-use crate::log::store::{LogPosition, Recovery, SegmentStore, StoreId, StoreOptions};
+use crate::log::store::{Batch, LogPosition, Recovery, SegmentStore, StoreId, StoreOptions};
 
 /// A raft log that was opened.
 #[derive(Debug)]
@@ -62,6 +66,7 @@ impl RaftLog {
             max_record_bytes: options.store.max_record_bytes,
             known: KnownPeers::new(options.node_id, found.id, found.slot.clone(), found.peers),
             store: found.slot,
+            storage: options.storage,
             transport: options.transport,
             members: found.members,
         }));
@@ -135,12 +140,13 @@ async fn find(options: &RaftOptions) -> Result<Found, RaftOpenError> {
             Some((_, peers)) => peers,
             None => {
                 let op = identity_op(node_id, &BTreeMap::new());
-                slot.with(|store| store.commit(crate::log::store::Batch::of(op)))
+                slot.with(|store| store.commit(Batch::of(op)))
                     .map_err(RaftOpenError::Store)?;
                 BTreeMap::new()
             }
         };
-        let (snapshot, members) = newest(&slot)?;
+        let (snapshot, members, state_term) = newest(&slot)?;
+        vote_above(&slot, node_id, state_term)?;
         Ok(Found {
             slot,
             id,
@@ -158,15 +164,41 @@ async fn find(options: &RaftOptions) -> Result<Found, RaftOpenError> {
     })
 }
 
-fn newest(slot: &StoreSlot) -> Result<(Option<LogPosition>, StoredMembership), RaftOpenError> {
+/// The newest snapshot's position and members, and the term that its state has reached.
+fn newest(slot: &StoreSlot) -> Result<(Option<LogPosition>, StoredMembership, u64), RaftOpenError> {
     slot.with(|store| {
         let Some(mut reader) = store.snapshots().newest()? else {
-            return Ok((None, StoredMembership::default()));
+            return Ok((None, StoredMembership::default(), 0));
         };
         let members = read_preamble(&mut reader).map_err(unreadable)?;
-        Ok((Some(reader.position()), members))
+        let position = reader.position();
+        // A state that cannot be read is told by whoever needs all of it.
+        let term = snapshot_term(&mut reader).unwrap_or(0);
+        Ok((Some(position), members, term))
     })
     .map_err(RaftOpenError::Store)
+}
+
+/// A log whose state has reached a higher term than the log itself was begun by an older version from a backup: what its
+/// leaders plan is refused as old. This node votes for itself far above that, as a restore does, so that the next leader
+/// is above it too.
+fn vote_above(slot: &StoreSlot, node_id: u64, state_term: u64) -> Result<(), RaftOpenError> {
+    let bounds = slot.bounds().map_err(RaftOpenError::Store)?;
+    let last = bounds.last.map_or(0, |last| last.term);
+    let reached = last.max(voted_term(slot)?);
+    if state_term <= reached {
+        return Ok(());
+    }
+    let term = restart::term_above(Term(state_term)).0;
+    tracing::warn!(
+        state_term,
+        reached,
+        term,
+        "this log was begun from a backup in a term below the one of its state: the next leader's term is raised above it"
+    );
+    let vote = vote_op(Vote::new(term, node_id));
+    let written = slot.with(|store| store.commit(Batch::of(vote)));
+    written.map(drop).map_err(RaftOpenError::Store)
 }
 
 /// Starts the tasks around the library, and the one that closes everything.
@@ -212,4 +244,56 @@ async fn close(engine: Arc<Engine>, tasks: TaskTracker, closed: watch::Sender<bo
     // A thread that panicked while closing has closed all that it could.
     let _ = tokio::task::spawn_blocking(move || slot.close()).await;
     closed.send_replace(true);
+}
+
+#[cfg(test)]
+mod tests {
+    use dhow_core::state::State;
+    use dhow_wire::log_form::encode_snapshot;
+
+    use super::super::offline::{SeedTerms, seed};
+    use super::super::options::RaftPeerAddrs;
+    use super::super::tests::NoTransport;
+    use super::*;
+
+    async fn voted_after(state_term: u64, first_term: u64) -> (u64, u64) {
+        let dir = tempfile::tempdir().unwrap();
+        let addr: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let peers = BTreeMap::from([(
+            1,
+            RaftPeerAddrs {
+                raft_addr: addr,
+                api_addr: addr,
+            },
+        )]);
+        let state = State {
+            term: Term(state_term),
+            cluster_id: Some("harbour".into()),
+            ..State::default()
+        };
+        let mut bytes = Vec::new();
+        encode_snapshot(&state, &mut bytes).unwrap();
+        let terms = SeedTerms {
+            log_term: 1,
+            first_term,
+        };
+        let options = RaftOptions::new(1, peers.clone(), dir.path().join("raft"), Arc::new(NoTransport));
+        let store = options.store.clone();
+        seed(&options.dir, store, 1, peers, terms, &mut bytes.as_slice()).unwrap();
+        let found = find(&options).await.unwrap();
+        let once = voted_term(&found.slot).unwrap();
+        found.slot.close();
+        let found = find(&options).await.unwrap();
+        let twice = voted_term(&found.slot).unwrap();
+        found.slot.close();
+        (once, twice)
+    }
+
+    #[tokio::test]
+    async fn a_log_that_was_begun_below_its_state_goes_on_above_it() {
+        let raised = 50 + restart::STRIDE;
+        assert_eq!(voted_after(50, 1).await, (raised, raised), "once, and for good");
+        assert_eq!(voted_after(50, 50).await, (50, 50));
+        assert_eq!(voted_after(3, 70).await, (70, 70));
+    }
 }

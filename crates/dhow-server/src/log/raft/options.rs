@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::store::StoreOptions;
 use crate::peers::PeerTransport;
+use crate::storage::Storage;
 
 /// Where a member is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -82,6 +83,8 @@ pub struct RaftOptions {
     /// The way to the others.
     pub transport: Arc<dyn PeerTransport>,
     pub timings: RaftTimings,
+    /// Whether what is written is still somewhere. Where it is not, nothing is acknowledged and nobody is voted for.
+    pub storage: Storage,
 }
 
 impl RaftOptions {
@@ -99,6 +102,7 @@ impl RaftOptions {
             store: StoreOptions::default(),
             transport,
             timings: RaftTimings::default(),
+            storage: Storage::default(),
         }
     }
 }

@@ -20,6 +20,7 @@ use super::types::StoredMembership;
 use crate::log::Leadership;
 use crate::log::store::{LogPosition, StoreError, StoreId};
 use crate::peers::PeerTransport;
+use crate::storage::Storage;
 
 /// See the module.
 pub struct Shared {
@@ -32,6 +33,8 @@ pub struct Shared {
     /// The largest proposal: what a record holds, without what the form of an entry adds.
     pub max_proposal_bytes: usize,
     pub store: StoreSlot,
+    /// Whether what the store writes is still somewhere.
+    pub storage: Storage,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
     pub pending: Pending,
@@ -65,6 +68,7 @@ pub struct Parts {
     pub timings: RaftTimings,
     pub max_record_bytes: usize,
     pub store: StoreSlot,
+    pub storage: Storage,
     pub transport: Arc<dyn PeerTransport>,
     pub known: KnownPeers,
     /// Of the newest snapshot.
@@ -87,6 +91,7 @@ impl Shared {
             max_record_bytes: parts.max_record_bytes,
             max_proposal_bytes: parts.max_record_bytes.saturating_sub(ENTRY_OVERHEAD_BYTES),
             store: parts.store,
+            storage: parts.storage,
             transport: parts.transport,
             known: parts.known,
             leadership: watch::Sender::new(nobody),

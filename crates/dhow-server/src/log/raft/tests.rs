@@ -3,3 +3,5 @@
 mod forms;
 mod pending;
 mod suite;
+
+pub(super) use suite::NoTransport;

@@ -14,6 +14,7 @@ use crate::clock::SystemClock;
 use crate::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
 use crate::log::store::StoreOptions;
 use crate::runtime::{self, InputSender, RuntimeHandle, RuntimeView, WriteError, drain};
+use crate::storage::Storage;
 
 pub const THRESHOLD_MS: u64 = 1_000;
 
@@ -23,6 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Peer {
     ended: Ended,
     pub log: CopiedLog,
+    pub storage: Storage,
     pub view: RuntimeView,
     input: InputSender,
     runtime: RuntimeHandle,
@@ -41,6 +43,7 @@ pub struct Ended {
 
 impl Ended {
     pub fn start_again(self, net: &Net) -> Peer {
+        let storage = Storage::default();
         let options = CopiedOptions {
             node: self.node,
             peers: self.all.clone(),
@@ -58,6 +61,7 @@ impl Ended {
             },
             network: net.of(self.node),
             clock: Arc::new(SystemClock::new()),
+            storage: storage.clone(),
         };
         let opened = runtime::open_copied(self.dir.path(), options).unwrap();
         let (cancel, end) = (CancellationToken::new(), CancellationToken::new());
@@ -75,6 +79,7 @@ impl Ended {
             input: runtime.input(),
             keeper: tokio::spawn(opened.keeper.run(end.clone())),
             log: opened.log,
+            storage,
             runtime,
             cancel,
             end,
@@ -147,6 +152,7 @@ impl Peer {
             end,
             keeper,
             net,
+            storage: _,
         } = self;
         net.part(ended.node);
         cancel.cancel();

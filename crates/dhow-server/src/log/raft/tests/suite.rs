@@ -26,7 +26,7 @@ use crate::log::store::{LogPosition, SegmentStore, StoreOptions};
 use crate::peers::{Lane, PeerError, PeerTransport};
 
 /// Reaches nobody.
-struct NoTransport;
+pub(in crate::log::raft) struct NoTransport;
 
 impl PeerTransport for NoTransport {
     fn ask(
@@ -57,6 +57,7 @@ fn open(dir: &std::path::Path) -> (StoreSlot, RaftStorage) {
         timings: RaftTimings::default(),
         max_record_bytes: 64 * 1024,
         store: slot.clone(),
+        storage: Default::default(),
         transport: Arc::new(NoTransport),
         known: KnownPeers::new(1, id, slot.clone(), BTreeMap::new()),
         members: StoredMembership::default(),
