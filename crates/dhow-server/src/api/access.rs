@@ -50,6 +50,10 @@ const OWN_HEADERS: &str = "x-dhow-";
 /// The one that is shown instead of taken on trust: what proves a worker that cannot do gRPC.
 const WORKER_TOKEN_HEADER: &str = "x-dhow-internal-token";
 
+/// For so long a server that hears of no leader lets tokens read what it has: long enough to look at a cluster that has
+/// just lost its majority, and no longer, because it hears of no revocation. The socket stays open.
+const ALONE_MS_MAX: u64 = 5 * 60 * 1_000;
+
 /// Decides who is let in.
 #[derive(Clone)]
 pub struct Access {
@@ -122,18 +126,10 @@ impl Access {
 
     /// The answer, which ends with the token that it is given to: a stream outlives no right to it.
     pub(super) fn while_good(&self, principal: &Principal, response: Response) -> Response {
-        let Principal::Token { id, .. } = principal else {
-            return response;
-        };
-        if response.body().size_hint().exact().is_some() {
+        if response.body().size_hint().exact().is_some() || !matches!(principal, Principal::Token { .. }) {
             return response;
         }
-        let (id, mut states) = (Arc::clone(id), self.manager.view().states());
-        let revoked = async move {
-            // Where the states end, so does the server.
-            let _ = states.wait_for(|state| !state.api_tokens.contains_key(&id)).await;
-        };
-        let ended = Box::pin(revoked);
+        let ended = Box::pin(right_ended(self.manager.clone(), principal.clone()));
         response.map(|inner| Body::new(Until { inner, ended }))
     }
 
@@ -146,7 +142,7 @@ impl Access {
     pub(super) async fn admit(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
         let checked = self.check(request);
         let is_unsure = match &checked {
-            Ok(Principal::Token { .. }) => needs_latest(request),
+            Ok(Principal::Token { .. }) => needs_latest(request) || self.is_left_alone(),
             Ok(_) => is_exec(request.uri().path()),
             Err(_) => self.shows_unknown_token(request),
         };
@@ -158,6 +154,12 @@ impl Access {
             Err(_) | Ok(Principal::Token { .. }) => self.check(request),
             Ok(principal) => Ok(principal),
         }
+    }
+
+    /// Whether no leader was heard of for so long that tokens may have been revoked without this server hearing of it.
+    fn is_left_alone(&self) -> bool {
+        let now_ms = self.manager.clock().monotonic_ms();
+        self.manager.view().leaderless_ms(now_ms) > ALONE_MS_MAX
     }
 
     /// Whether it was refused for a token of which this server knows nothing.
@@ -260,6 +262,33 @@ impl Access {
             name: known.name.clone(),
             role: known.role,
         })
+    }
+}
+
+/// Resolves when the caller's token was revoked or has expired; never for whoever needs none.
+pub(super) async fn right_ended(manager: ServiceManager, principal: Principal) {
+    let Principal::Token { id, .. } = principal else {
+        return std::future::pending().await;
+    };
+    let clock = manager.clock();
+    let known = manager.state().api_tokens.get(&id).cloned();
+    let expires = known.and_then(|token| token.expires_unix_secs);
+    let expired = async {
+        let Some(end) = expires else {
+            return std::future::pending().await;
+        };
+        let left_ms = end.saturating_mul(1_000).saturating_sub(clock.wall_unix_ms());
+        let left_ms = u64::try_from(left_ms).unwrap_or(0);
+        clock
+            .sleep_until_monotonic(clock.monotonic_ms().saturating_add(left_ms))
+            .await;
+    };
+    let mut states = manager.view().states();
+    // Where the states end, so does the server.
+    let revoked = states.wait_for(|state| !state.api_tokens.contains_key(&id));
+    tokio::select! {
+        _ = revoked => {}
+        () = expired => {}
     }
 }
 

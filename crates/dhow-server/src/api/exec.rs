@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{Principal, right_ended};
 use super::context::Context;
 use super::extract::{Path, Query};
 use super::limits::{EXEC_COMMAND_BYTES_MAX, EXEC_WORDS_MAX};
@@ -51,12 +52,19 @@ pub(super) async fn exec(
         stdin,
     };
     let session = context.manager().door().exec(replica.1, asked).await?;
-    Ok(switch(upgrade, session, context.end))
+    let principal = request.extensions().get::<Principal>().cloned();
+    let right = right_ended(context.manager().clone(), principal.unwrap_or(Principal::Unknown));
+    Ok(switch(upgrade, session, context.end, right))
 }
 
-/// Answers that the connection changes, and serves the session on it from then on.
-pub(super) fn switch(upgrade: OnUpgrade, session: ExecSession, end: CancellationToken) -> Response<Body> {
-    tokio::spawn(serve(upgrade, session, end));
+/// Answers that the connection changes, and serves the session on it from then on; it ends with the right to it.
+pub(super) fn switch(
+    upgrade: OnUpgrade,
+    session: ExecSession,
+    end: CancellationToken,
+    right_ended: impl Future<Output = ()> + Send + 'static,
+) -> Response<Body> {
+    tokio::spawn(serve(upgrade, session, end, right_ended));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -144,16 +152,27 @@ pub(super) fn take_upgrade(request: &mut Request) -> Answer<OnUpgrade> {
     upgrade.ok_or_else(|| ApiProblem::bad_request("this connection cannot be upgraded; use HTTP/1.1"))
 }
 
-async fn serve(upgrade: OnUpgrade, session: ExecSession, end: CancellationToken) {
+async fn serve(
+    upgrade: OnUpgrade,
+    session: ExecSession,
+    end: CancellationToken,
+    right_ended: impl Future<Output = ()>,
+) {
     match upgrade.await {
-        Ok(upgraded) => pump(TokioIo::<Upgraded>::new(upgraded), session, end).await,
+        Ok(upgraded) => pump(TokioIo::<Upgraded>::new(upgraded), session, end, right_ended).await,
         Err(error) => tracing::debug!(%error, "a client went before its command began"),
     }
 }
 
 /// Carries frames both ways until the command or the client ends. The session's end ends the command.
-async fn pump(io: impl AsyncRead + AsyncWrite, session: ExecSession, end: CancellationToken) {
+async fn pump(
+    io: impl AsyncRead + AsyncWrite,
+    session: ExecSession,
+    end: CancellationToken,
+    right_ended: impl Future<Output = ()>,
+) {
     let ExecSession { input, mut output } = session;
+    let mut right_ended = pin!(right_ended);
     let (reader, mut writer) = tokio::io::split(io);
     let mut reading = pin!(read_frames(reader, input));
     let last = loop {
@@ -173,6 +192,10 @@ async fn pump(io: impl AsyncRead + AsyncWrite, session: ExecSession, end: Cancel
                 None => return,
                 Some(error) => break ExecServerFrame::Exit(ExecExit::Error(error)),
             },
+            () = &mut right_ended => {
+                let why = "the token was revoked, or has expired: what it ran is ended";
+                break ExecServerFrame::Exit(ExecExit::Error(why.into()));
+            }
             () = end.cancelled() => {
                 break ExecServerFrame::Exit(ExecExit::Error("the server is shutting down".into()));
             }

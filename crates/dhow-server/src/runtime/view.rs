@@ -26,6 +26,7 @@ pub struct RuntimeView {
     /// Does not keep the log open.
     log: Weak<dyn Log>,
     leadership: watch::Receiver<Leadership>,
+    leaderless_since_ms: watch::Receiver<Option<u64>>,
     report: watch::Receiver<Arc<PlanReport>>,
     wakeups: NodeWakeups,
     events: Events,
@@ -54,6 +55,8 @@ pub(super) struct Publisher {
     state: watch::Sender<Arc<State>>,
     applied_index: watch::Sender<u64>,
     leadership: watch::Sender<Leadership>,
+    /// Since when nobody leads, by the monotonic clock; none while somebody does.
+    leaderless_since_ms: watch::Sender<Option<u64>>,
     report: watch::Sender<Arc<PlanReport>>,
     observed: Observed,
 }
@@ -69,6 +72,7 @@ impl Publisher {
             state: watch::Sender::new(Arc::new(state.clone())),
             applied_index: watch::Sender::new(applied_index),
             leadership: watch::Sender::new(leadership),
+            leaderless_since_ms: watch::Sender::new(Some(0)),
             report: watch::Sender::new(Arc::default()),
             observed: Observed::default(),
         }
@@ -87,6 +91,7 @@ impl Publisher {
             applied_index: self.applied_index.subscribe(),
             log: Arc::downgrade(log),
             leadership: self.leadership.subscribe(),
+            leaderless_since_ms: self.leaderless_since_ms.subscribe(),
             report: self.report.subscribe(),
             wakeups,
             events,
@@ -113,7 +118,13 @@ impl Publisher {
         self.state.borrow().clone()
     }
 
-    pub fn lead(&self, leadership: Leadership) {
+    pub fn lead(&self, leadership: Leadership, now_ms: u64) {
+        self.leaderless_since_ms.send_modify(|since| {
+            *since = match leadership.leader {
+                Some(_) => None,
+                None => since.or(Some(now_ms)),
+            };
+        });
         self.leadership.send_replace(leadership);
     }
 
@@ -156,6 +167,13 @@ impl RuntimeView {
         *self.leadership.borrow()
     }
 
+    /// For how long nobody has led, as far as this server knows.
+    pub fn leaderless_ms(&self, now_ms: u64) -> u64 {
+        self.leaderless_since_ms
+            .borrow()
+            .map_or(0, |since| now_ms.saturating_sub(since))
+    }
+
     /// Follows who leads.
     pub fn leaderships(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
@@ -194,5 +212,35 @@ impl RuntimeView {
     /// The events on disk, where they are kept.
     pub fn event_reader(&self) -> Option<&EventReader> {
         self.events.reader.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_counted_since_when_nobody_leads() {
+        let publisher = Publisher::new(&State::default(), 0);
+        let since = || *publisher.leaderless_since_ms.borrow();
+        let lead = |leader, now_ms| {
+            let is_here = false;
+            publisher.lead(
+                Leadership {
+                    term: 1,
+                    leader,
+                    is_here,
+                },
+                now_ms,
+            );
+        };
+        assert_eq!(since(), Some(0), "from the start on");
+        lead(Some(2), 100);
+        assert_eq!(since(), None);
+        lead(None, 200);
+        lead(None, 300);
+        assert_eq!(since(), Some(200), "another term without a leader is no leader");
+        lead(Some(3), 400);
+        assert_eq!(since(), None);
     }
 }

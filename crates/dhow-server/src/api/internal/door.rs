@@ -60,5 +60,10 @@ pub(in crate::api) async fn exec(
     let asked = asked.ok_or_else(|| ApiProblem::bad_request("`request` says what to run"))?;
     let upgrade = exec::take_upgrade(&mut request)?;
     let session = context.door.exec(context.node, asked).await?;
-    Ok(exec::switch(upgrade, session, context.end.clone()))
+    Ok(exec::switch(
+        upgrade,
+        session,
+        context.end.clone(),
+        std::future::pending(),
+    ))
 }

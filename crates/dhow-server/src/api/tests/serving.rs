@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use axum::http::Method;
 use dhow_wire::api::{ExecClientFrame, ExecExit, ExecServerFrame, HistoryEntry, TokenCreated};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -128,10 +129,14 @@ async fn loopback_keeps_web_pages_out_and_open_streams_end_with_the_server() {
 }
 
 async fn upgraded(serving: &Serving, path: &str) -> (String, UnixStream) {
-    let mut io = UnixStream::connect(&serving.socket).await.unwrap();
+    let io = UnixStream::connect(&serving.socket).await.unwrap();
+    upgraded_over(io, path, "").await
+}
+
+async fn upgraded_over<T: AsyncRead + AsyncWrite + Unpin>(mut io: T, path: &str, more: &str) -> (String, T) {
     let call = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\nupgrade: dhow-exec/1\r\n\
-         content-length: 0\r\n\r\n"
+         {more}content-length: 0\r\n\r\n"
     );
     io.write_all(call.as_bytes()).await.unwrap();
     let mut head = Vec::new();
@@ -141,7 +146,7 @@ async fn upgraded(serving: &Serving, path: &str) -> (String, UnixStream) {
     (String::from_utf8(head).unwrap(), io)
 }
 
-async fn frame(io: &mut UnixStream) -> ExecServerFrame {
+async fn frame(io: &mut (impl AsyncRead + Unpin)) -> ExecServerFrame {
     let mut bytes = Vec::new();
     loop {
         if let Some((frame, _)) = ExecServerFrame::decode(&bytes).unwrap() {
@@ -191,6 +196,49 @@ async fn a_command_runs_in_a_replica() {
         frame(&mut io).await,
         ExecServerFrame::Exit(ExecExit::Error(_))
     ));
+    serving.task.await.unwrap();
+}
+
+/// A command outlives no right to it: it ends with the token, revoked or expired.
+#[tokio::test]
+async fn a_command_ends_with_the_token_that_ran_it() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world.door.set_exec(ScriptedExec {
+        stdout: b"hello".to_vec(),
+        exit: ExecExit::Code(0),
+    });
+    let dir = TempDir::new().unwrap();
+    let serving = start(&world, dir.path()).await;
+    let path = "/api/v1/deployments/shop/replicas/web-default-0/exec?command=sh&stdin=true";
+    for expires in [false, true] {
+        let body = match expires {
+            false => r#"{"role":"admin","name":"ci"}"#,
+            true => r#"{"role":"admin","name":"ci","ttl_secs":3600}"#,
+        };
+        let admin: TokenCreated = world.post("/api/v1/tokens", body).await.json();
+        let io = TcpStream::connect(serving.addr).await.unwrap();
+        let shown = format!("authorization: Bearer {}\r\n", admin.token);
+        let (head, mut io) = upgraded_over(io, path, &shown).await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        let first = frame(&mut io).await;
+        assert!(!matches!(first, ExecServerFrame::Exit(_)), "{first:?}");
+        match expires {
+            false => {
+                let gone = world
+                    .call(Method::DELETE, &format!("/api/v1/tokens/{}", admin.id), "")
+                    .await;
+                assert_eq!(gone.status, 200);
+            }
+            true => world.clock.advance(3_600_000),
+        }
+        let last = frame(&mut io).await;
+        let ExecServerFrame::Exit(ExecExit::Error(why)) = &last else {
+            panic!("{last:?}");
+        };
+        assert!(why.contains("revoked"), "{why}");
+    }
+    serving.cancel.cancel();
     serving.task.await.unwrap();
 }
 

@@ -137,7 +137,7 @@ impl Reducer {
 
     fn take_leadership(&mut self, leadership: Leadership) -> Result<(), RuntimeFailure> {
         self.leadership = leadership;
-        self.publisher.lead(leadership);
+        self.publisher.lead(leadership, self.clock.monotonic_ms());
         self.planning.stop();
         self.begin_term()
     }
