@@ -153,6 +153,12 @@ pub enum NodeCommand {
         deadline_ms: Option<u64>,
         ignore_system: bool,
     },
+    /// A worker over HTTP has shown the internal token of this number for the first time: those before it end soon.
+    InternalTokenShown {
+        node: NodeId,
+        number: u32,
+        earlier_until_unix_secs: i64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

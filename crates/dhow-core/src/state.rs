@@ -32,7 +32,7 @@ pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use failed_on::FailedOn;
 pub use hash::StateHash;
-pub use node::{Drain, DrainRules, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
+pub use node::{Drain, DrainRules, InternalTokenMark, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use node_ids::NodeIds;
 pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token};
 pub use replica::{Replica, Wanted};

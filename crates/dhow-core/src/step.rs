@@ -99,7 +99,8 @@ fn is_edit(command: &Command) -> bool {
             NodeCommand::Register { .. }
             | NodeCommand::Lost { .. }
             | NodeCommand::Back { .. }
-            | NodeCommand::TellsGenerations { .. } => false,
+            | NodeCommand::TellsGenerations { .. }
+            | NodeCommand::InternalTokenShown { .. } => false,
             NodeCommand::SetDrain { .. }
             | NodeCommand::Drain { .. }
             | NodeCommand::Label { .. }

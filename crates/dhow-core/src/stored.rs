@@ -20,18 +20,20 @@ pub use write::Writing;
 pub enum Form {
     /// The first one, of clusters with feature level 1.
     One,
-    /// All that this version knows.
+    /// Of clusters with feature level 2, as it was before workers' internal tokens were counted: it is only read.
     Two,
+    /// All that this version knows.
+    Three,
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Two;
+    pub const NEWEST: Self = Self::Three;
 
     /// The form that every server of a cluster at this level reads.
     pub fn of_level(feature_level: u32) -> Self {
         match feature_level {
             0 | 1 => Self::One,
-            _ => Self::Two,
+            _ => Self::Three,
         }
     }
 
@@ -39,47 +41,48 @@ impl Form {
         match self {
             Self::One => 1,
             Self::Two => 2,
+            Self::Three => 3,
         }
     }
 
     pub fn of_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two]
+        [Self::One, Self::Two, Self::Three]
             .into_iter()
             .find(|form| form.number() == number)
     }
 
     /// How many fields the struct has in this form, where it has grown since.
     fn fields(self, name: &str) -> Option<usize> {
-        self.look_up(
-            FIELDS_OF_FORM_ONE
-                .iter()
-                .map(|(found, count)| (*found == name, *count)),
-        )
+        let rows: &[(&str, usize)] = match self {
+            Self::One => FIELDS_OF_FORM_ONE,
+            Self::Two => FIELDS_OF_FORM_TWO,
+            Self::Three => &[],
+        };
+        let row = rows.iter().find(|(found, _)| *found == name);
+        row.map(|(_, count)| *count)
     }
 
     /// The same for a case of an enum that has named fields.
     fn variant_fields(self, name: &str, variant: &str) -> Option<usize> {
-        self.look_up(
-            VARIANT_FIELDS_OF_FORM_ONE
-                .iter()
-                .map(|(found, case, count)| (*found == name && *case == variant, *count)),
-        )
+        let rows: &[(&str, &str, usize)] = match self {
+            Self::One => VARIANT_FIELDS_OF_FORM_ONE,
+            Self::Two | Self::Three => &[],
+        };
+        let row = rows
+            .iter()
+            .find(|(found, case, _)| *found == name && *case == variant);
+        row.map(|(_, _, count)| *count)
     }
 
-    /// How many cases the enum has in this form, where it has grown since.
+    /// How many cases the enum has in this form, where it has grown since. Cases that came to an enum after form 2
+    /// cannot stand in what it has written, so that they are not told apart.
     fn variants(self, name: &str) -> Option<usize> {
-        self.look_up(
-            VARIANTS_OF_FORM_ONE
-                .iter()
-                .map(|(found, count)| (*found == name, *count)),
-        )
-    }
-
-    fn look_up(self, mut rows: impl Iterator<Item = (bool, usize)>) -> Option<usize> {
-        match self {
-            Self::One => rows.find(|(is_it, _)| *is_it).map(|(_, count)| count),
-            Self::Two => None,
-        }
+        let rows: &[(&str, usize)] = match self {
+            Self::One => VARIANTS_OF_FORM_ONE,
+            Self::Two | Self::Three => &[],
+        };
+        let row = rows.iter().find(|(found, _)| *found == name);
+        row.map(|(_, count)| *count)
     }
 }
 
@@ -93,6 +96,17 @@ const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
     ("Replica", 6),
     ("Service", 19),
     ("State", 20),
+];
+
+/// The same for form 2. Structs that have not grown since stand here with what they have.
+const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
+    ("Deployment", 9),
+    ("GenerationInfo", 4),
+    ("Node", 14),
+    ("NodeInfo", 8),
+    ("Replica", 9),
+    ("Service", 21),
+    ("State", 23),
 ];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.

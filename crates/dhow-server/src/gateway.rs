@@ -30,8 +30,8 @@ pub use options::{GatewayOptions, ServerIds};
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
-    CertificateError, EXPIRED_RENEWABLE_SECS, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX,
-    WorkerCertificates, WorkerRoutes, WorkerTier, worker_routes,
+    CertificateError, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX, WorkerCertificates,
+    WorkerRoutes, WorkerTier, worker_routes,
 };
 
 #[cfg(test)]

@@ -308,6 +308,7 @@ fn serve(
         cluster: Arc::clone(&plane.cluster),
         peers: plane.peers.clone(),
         worker_tokens: plane.worker_tokens.clone(),
+        renew_expired_secs: plane.renew_expired_secs,
         data_dir: Some(host.data_dir.clone()),
         refused: plane.refused.clone(),
         policy,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerProfile {
     pub api_addr: SocketAddr,
-    /// `linux`, `windows` or `darwin`; another name is kept and simply matches no platform filter.
+    /// `linux`, `windows` or `darwin`; a worker that says another name is not taken.
     pub os: String,
     /// `x86_64` or `aarch64`.
     pub arch: String,

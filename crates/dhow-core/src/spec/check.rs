@@ -26,6 +26,7 @@ mod texts;
 mod unsupported;
 mod vocabulary;
 mod words;
+mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use placement::{arch_hint, os_hint};
 pub use scale::beside_groups;
 pub use suggest::{did_you_mean, nearest};
 pub use words::{label_finding, quoted};
+pub use worker::{check_worker, check_worker_label};
 
 use super::{DeploymentSpec, ServiceSpec};
 

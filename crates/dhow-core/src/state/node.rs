@@ -80,6 +80,28 @@ pub struct Taken {
     pub mode: NodeMode,
 }
 
+/// Which of the internal tokens of a worker over HTTP count. They are numbered from 1 and made when they are asked for;
+/// none is here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InternalTokenMark {
+    /// The newest that the worker has shown: it has its answer. 0 for one that was not heard since it registered.
+    pub number: u32,
+    /// The second from which those before it count no more.
+    pub earlier_until_unix_secs: i64,
+}
+
+impl InternalTokenMark {
+    /// Whether a token of this number still counts.
+    pub fn takes(&self, number: u32, now_unix_secs: i64) -> bool {
+        number >= self.number || now_unix_secs < self.earlier_until_unix_secs
+    }
+
+    /// Whether the worker was heard since it registered.
+    pub fn is_heard(&self) -> bool {
+        self.number > 0
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     pub id: NodeId,
@@ -105,6 +127,8 @@ pub struct Node {
     pub is_plain: bool,
     #[serde(default)]
     pub drain_rules: DrainRules,
+    #[serde(default)]
+    pub internal_token: InternalTokenMark,
 }
 
 impl Node {
@@ -124,6 +148,7 @@ impl Node {
             session: Session::default(),
             is_plain: false,
             drain_rules: DrainRules::default(),
+            internal_token: InternalTokenMark::default(),
         }
     }
 

@@ -57,6 +57,8 @@ impl NodeId {
 impl State {
     /// From this level on ids are kept for servers, and what is not in turn is remembered.
     pub(crate) const KEEPS_NODE_IDS: u32 = 2;
+    /// From this level on it is noted which internal token of a worker was shown.
+    pub const COUNTS_INTERNAL_TOKENS: u32 = 2;
     /// Ids out of turn that are remembered: twice as many as there are nodes. Beyond it no wish is granted.
     const USED_IDS_MAX: usize = 2 * Self::NODES_MAX;
     /// Ids that are kept for servers: a cluster has seven, and replaces one now and then.

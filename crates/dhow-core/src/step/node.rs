@@ -57,6 +57,21 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
                 .ok_or(Missing::Node(*node))?
                 .is_plain = false;
         }
+        NodeCommand::InternalTokenShown {
+            node,
+            number,
+            earlier_until_unix_secs,
+        } => {
+            super::needs_level(state, State::COUNTS_INTERNAL_TOKENS)?;
+            let mark = &mut replicas::node_mut(state, *node)
+                .ok_or(Missing::Node(*node))?
+                .internal_token;
+            // The same token is often shown at two places at once.
+            if *number > mark.number {
+                mark.number = *number;
+                mark.earlier_until_unix_secs = *earlier_until_unix_secs;
+            }
+        }
     }
     Ok(Outcome::Done)
 }

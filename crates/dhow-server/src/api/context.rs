@@ -34,6 +34,8 @@ pub struct Api {
     pub peers: PeerHttp,
     /// Signs the tokens with which workers join; none where there is no worker tier.
     pub worker_tokens: Option<WorkerTokenKey>,
+    /// For so long expired certificates of workers can still be renewed.
+    pub renew_expired_secs: i64,
     /// Where everything durable goes: its disk must have room. None where nothing is kept.
     pub data_dir: Option<PathBuf>,
     /// Where it is told who was refused.

@@ -10,7 +10,6 @@ use dhow_wire::api::WorkerCaRotated;
 use super::caller::Caller;
 use super::context::Context;
 use super::problem::{Answer, ApiProblem};
-use crate::gateway::EXPIRED_RENEWABLE_SECS;
 use crate::keys::WORKER_CERT_LIFETIME;
 
 /// Makes a new CA of the workers the one that makes certificates.
@@ -28,7 +27,7 @@ pub(super) async fn rotate(State(context): State<Context>, caller: Caller) -> An
     // The last certificate of the old one is made now; once it has expired it may still be renewed for a while.
     let believed_until_unix_secs = now_unix_secs
         .saturating_add(life_secs)
-        .saturating_add(EXPIRED_RENEWABLE_SECS);
+        .saturating_add(context.api.renew_expired_secs);
     let command = ClusterCommand::RotateWorkerCa {
         now_unix_secs,
         believed_until_unix_secs,

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::State;
-use dhow_core::command::{ClusterCommand, Command, RequestId};
-use dhow_core::spec::check::{FieldPath, label_finding};
-use dhow_core::state::Token;
+use dhow_core::command::{ClusterCommand, Command, Refused, RequestId};
+use dhow_core::ids::NodeId;
+use dhow_core::spec::check::check_worker_label;
+use dhow_core::state::{NodeRole, State as ClusterState, Token};
 use dhow_wire::api::{TokenCreated, TokenInfo, TokenKind, WorkerTokenCreateRequest};
 use dhow_wire::token::{TokenClaims, TokenNonce};
 use dhow_wire::{ProblemCode, WorkerBootstrapToken};
@@ -49,6 +50,9 @@ pub(super) async fn create(
             "a worker's token has 1 to {WORKER_TOKEN_USES_MAX} uses: a cluster has no more workers"
         )));
     }
+    let members = context.api.cluster.members();
+    let members: BTreeSet<NodeId> = members.iter().map(|member| member.node).collect();
+    check_node_ids(&state, &members, &value.node_ids)?;
     let request = caller.request_id(&bytes);
     let issued_unix_secs = context.wall_unix_secs();
     let claims = TokenClaims {
@@ -108,6 +112,31 @@ fn nonce(context: &Context, request: Option<&RequestId>) -> TokenNonce {
     TokenNonce(nonce)
 }
 
+/// An id that no worker can be given is refused now, and not silently left out when the worker comes.
+fn check_node_ids(state: &ClusterState, members: &BTreeSet<NodeId>, ids: &BTreeSet<u64>) -> Answer<()> {
+    for id in ids.iter().copied().map(NodeId) {
+        if !id.is_in_range() {
+            return Err(ApiProblem::invalid(Refused::NodeIdRange(id).to_string()));
+        }
+        let role = state.node(id).map(|node| node.info.role);
+        let is_server = members.contains(&id)
+            || state.node_ids.servers.contains(&id)
+            || matches!(role, Some(NodeRole::Server | NodeRole::Peer));
+        let why = match (is_server, state.is_node_id_free(id)) {
+            (true, _) => "is a server's",
+            (false, false) => "is or was another node's, or cannot be kept out of turn",
+            (false, true) => continue,
+        };
+        return Err(ApiProblem::new(
+            ProblemCode::Refused,
+            format!(
+                "the id {id} {why}: no worker can have it; name one that is free, or none for the next in turn"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// Without a word about labels a token allows none; whoever has it must not choose where services go.
@@ -125,16 +154,14 @@ fn allowed_labels(asked: Option<Labels>, any: bool) -> Answer<Option<Labels>> {
             "a token names at most {LABELS_MAX} labels"
         )));
     }
-    let place = FieldPath::of("allowed_labels");
     for (key, values) in &labels {
         // Without a value the key alone is looked at.
         let mut shown: Vec<&str> = values.iter().map(String::as_str).collect();
         if shown.is_empty() {
             shown.push("");
         }
-        let found = shown.iter().find_map(|value| label_finding(&place, key, value));
-        if let Some(finding) = found {
-            return Err(ApiProblem::invalid(finding.message.to_string()));
+        for value in shown {
+            check_worker_label(key, value).map_err(ApiProblem::invalid)?;
         }
     }
     Ok(Some(labels))

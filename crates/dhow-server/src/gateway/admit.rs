@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dhow_core::command::{Command, NodeCommand, Refused};
+use dhow_core::spec::check::check_worker;
 use dhow_core::state::{Node, NodeInfo, NodeRole, State};
 use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
@@ -28,7 +29,10 @@ impl Inner {
         let info = match (caller.identity, known, told) {
             (Identity::Member(_), Some(known), Some(told)) => changed(&known, of_member(told)),
             (Identity::Member(_), None, Some(told)) => Some(of_member(told)),
-            (Identity::Worker(_), Some(known), Some(told)) => changed(&known, of_worker(&known, told)),
+            (Identity::Worker(_), Some(known), Some(told)) => {
+                let changed = changed(&known, of_worker(&known, told));
+                changed.map(|info| checked(&known, info)).transpose()?
+            }
             (_, Some(_), None) => None,
             (Identity::Member(_), None, None) => {
                 return Err(Refusal::Malformed(
@@ -84,6 +88,19 @@ impl Inner {
             WriteError::NotTaken(_) | WriteError::StorageGone | WriteError::Unknown => Refusal::Busy,
         }
     }
+}
+
+/// A worker says what a machine can be, also later. Its labels are those that it joined with, which stay.
+fn checked(known: &NodeInfo, told: NodeInfo) -> Result<NodeInfo, Refusal> {
+    let mut told = NodeInfo {
+        labels: Arc::default(),
+        ..told
+    };
+    check_worker(&mut told).map_err(Refusal::Malformed)?;
+    Ok(NodeInfo {
+        labels: Arc::clone(&known.labels),
+        ..told
+    })
 }
 
 fn changed(known: &NodeInfo, told: NodeInfo) -> Option<NodeInfo> {

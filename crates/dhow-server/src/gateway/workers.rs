@@ -11,7 +11,7 @@ mod tier;
 
 pub use http::{WORKER_BODY_BYTES_MAX, WorkerRoutes, worker_routes};
 pub use internal_token::InternalTokens;
-pub use renew::{EXPIRED_RENEWABLE_SECS, ExpiredIdentity};
+pub use renew::ExpiredIdentity;
 pub use tier::{CertificateError, WorkerCertificates, WorkerTier};
 
 #[cfg(test)]

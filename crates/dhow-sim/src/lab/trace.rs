@@ -122,7 +122,8 @@ fn node(command: &NodeCommand) -> Option<String> {
         | NodeCommand::SetDrain { .. }
         | NodeCommand::Drain { .. }
         | NodeCommand::Label { .. }
-        | NodeCommand::TellsGenerations { .. } => None,
+        | NodeCommand::TellsGenerations { .. }
+        | NodeCommand::InternalTokenShown { .. } => None,
     }
 }
 

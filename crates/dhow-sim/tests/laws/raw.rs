@@ -167,6 +167,9 @@ fn nodes() -> impl Strategy<Value = NodeCommand> {
         }),
         1 => node().prop_map(|node| NodeCommand::Remove { node }),
         1 => node().prop_map(|node| NodeCommand::TellsGenerations { node }),
+        1 => (node(), 0..4_u32, 0..100_i64).prop_map(|(node, number, earlier_until_unix_secs)| {
+            NodeCommand::InternalTokenShown { node, number, earlier_until_unix_secs }
+        }),
     ]
 }
 

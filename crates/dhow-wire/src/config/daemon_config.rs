@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dhow_core::spec::{ByteSize, Cpu, Policy};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
@@ -36,12 +37,28 @@ pub struct DaemonConfig {
     pub log: LogConfig,
     /// What is forbidden on this node, and in files that its API takes.
     pub policy: Policy,
+    /// How long a server renews certificates of workers that have expired; the default where it is not said.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    pub renew_expired_for: Option<Duration>,
     /// Directories of signed deployment files that the cluster follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceConfig>,
 }
 
+fn optional_seconds<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.as_secs()).serialize(to)
+}
+
+/// A week: a worker that was off over some days comes back by itself.
+const RENEW_EXPIRED_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 impl DaemonConfig {
+    /// For how many seconds after its end a worker's certificate can still be renewed here.
+    pub fn renew_expired_secs(&self) -> i64 {
+        let span = self.renew_expired_for.unwrap_or(RENEW_EXPIRED_FOR);
+        i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
+    }
+
     /// Where a worker keeps its certificate: as configured, else inside the data directory.
     pub fn worker_identity_dir(&self) -> PathBuf {
         match &self.cluster {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::SpecFinding;
@@ -46,6 +47,7 @@ pub(super) struct Draft {
     pub resources: NodeResources,
     pub log: LogConfig,
     pub policy: Policy,
+    pub renew_expired_for: Option<Duration>,
     pub trusted_keys: Vec<String>,
     pub sources: Vec<SourceDraft>,
 }
@@ -78,6 +80,7 @@ impl Draft {
             resources: self.resources,
             log: self.log,
             policy: self.policy,
+            renew_expired_for: self.renew_expired_for,
             sources: self
                 .sources
                 .iter()
@@ -241,6 +244,7 @@ impl Given {
                 format: self.log_format.or(file.log_format).unwrap_or_default(),
             },
             policy: file.policy,
+            renew_expired_for: file.renew_expired_for,
         }
     }
 

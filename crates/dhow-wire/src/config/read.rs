@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::quoted;
@@ -13,7 +14,9 @@ use super::log::{LogFormat, LogLevel};
 use super::modes;
 use super::sources::{self, SourceDraft};
 use super::values::{self, Wrong};
-use crate::document::{Decoder, Fields, Kind, Node, cpu, flag, list, loose_text, size, text, text_map};
+use crate::document::{
+    Decoder, Fields, Kind, Node, cpu, flag, list, loose_text, size, text, text_map, whole_seconds,
+};
 
 /// What the file says; what it leaves out stays open.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,7 @@ pub(super) struct ConfigFile {
     pub log_level: Option<LogLevel>,
     pub log_format: Option<LogFormat>,
     pub policy: Policy,
+    pub renew_expired_for: Option<Duration>,
 }
 
 pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
@@ -78,6 +82,7 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         policy: fields
             .optional_or_say("policy", ONLY_ABSENT_POLICY, policy)
             .unwrap_or_default(),
+        renew_expired_for: fields.optional("renew_expired_for", whole_seconds),
     };
     if let Some((level, format)) = fields.optional("log", log) {
         (file.log_level, file.log_format) = (level, format);

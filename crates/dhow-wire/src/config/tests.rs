@@ -374,3 +374,30 @@ fn tcp_can_be_closed() {
         assert!(refused.to_string().contains("write `off`"), "{refused}");
     }
 }
+
+#[test]
+fn how_long_expired_certificates_are_renewed_is_a_setting_of_servers() {
+    let server = |line: &str| {
+        format!(
+            "cluster:\n  mode: worker-tier\n  role: server\n  node_id: 1\n  peers:\n    - {{ id: 1, raft_addr: \"10.0.0.1:3671\", api_addr: \"10.0.0.1:3669\" }}\n    - {{ id: 2, raft_addr: \"10.0.0.2:3671\", api_addr: \"10.0.0.2:3669\" }}\n    - {{ id: 3, raft_addr: \"10.0.0.3:3671\", api_addr: \"10.0.0.3:3669\" }}\n{line}"
+        )
+    };
+    let secs = |line: &str| {
+        let config = parse_config(&server(line), "dhow.yaml").unwrap();
+        let again = serde_json::to_string(&config).unwrap();
+        let again = parse_config(&again, "again.yaml").unwrap();
+        assert_eq!(again, config, "the effective configuration gives itself again");
+        config.renew_expired_secs()
+    };
+    assert_eq!(secs(""), 604_800);
+    assert_eq!(secs("renew_expired_for: 0\n"), 0);
+    assert_eq!(secs("renew_expired_for: 3600\n"), 3_600);
+    for (text, why) in [
+        (server("renew_expired_for: 2678401\n"), "at most 2678400 seconds"),
+        (server("renew_expired_for: 7d\n"), "whole seconds"),
+        ("renew_expired_for: 60\n".to_owned(), "worker tier alone"),
+    ] {
+        let refused = parse_config(&text, "dhow.yaml").unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

@@ -22,7 +22,9 @@ pub struct LeaderHint {
 pub enum Refusal {
     #[error("{}", told_leader(leader.as_ref()))]
     NotLeader { leader: Option<LeaderHint> },
-    #[error("the cluster does not know this node, or has removed it; register it again")]
+    #[error(
+        "the cluster does not know this node, or has removed it: it comes back as a new node, with a token that it has not joined with"
+    )]
     UnknownNode,
     #[error("the server has as much to do as it can hold; try again in a second")]
     Busy,

@@ -49,6 +49,9 @@ pub struct WorkerPollResponse {
     /// The events are everything that the worker is to run: services that they do not name are to go.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// The term of the leader that answers. A worker that has seen a higher one does not act on what a lower one says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<u64>,
 }
 
 impl WorkerPollResponse {
@@ -62,6 +65,7 @@ impl WorkerPollResponse {
             revision: revision.max(newest),
             events,
             whole: false,
+            term: None,
         }
     }
 
@@ -80,6 +84,7 @@ impl WorkerPollResponse {
             revision: revision.max(newest),
             events,
             whole: true,
+            term: None,
         }
     }
 

@@ -123,6 +123,9 @@ pub struct WorkerStatusAck {
     /// Rollouts that are open for this worker and that it did not name: it pulls their images before its turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bootstrap: Vec<BootstrapRollout>,
+    /// The term of the leader that answers. A worker that has seen a higher one does not act on what a lower one says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term: Option<u64>,
 }
 
 /// An open rollout, handed to a worker that does not name it.

@@ -135,6 +135,7 @@ fn a_poll_gives_what_is_above_ascending() {
         revision: 7,
         events,
         whole: false,
+        term: None,
     };
     assert_eq!(careless.into_events_above(3), [delete("c", 7), delete("b", 7)]);
     assert_eq!(
@@ -490,7 +491,7 @@ proptest! {
         let request = WorkerPollRequest { node_id, last_revision, max_wait_secs };
         prop_assert!(request.wait_secs() <= 60);
         check_round_trip(&request);
-        let response = WorkerPollResponse { revision, events, whole: false };
+        let response = WorkerPollResponse { revision, events, whole: false, term: Some(revision) };
         check_round_trip(&response);
         let answer = WorkerPollResponse::above(last_revision, revision, response.events.clone());
         prop_assert!(answer.events.is_sorted_by_key(WorkerAssignmentEvent::revision));
@@ -515,6 +516,6 @@ proptest! {
         let rollout = BootstrapRollout {
             rollout_id: "r".into(), service: "s".into(), deployment: None, generation, specs: Vec::new(),
         };
-        check_round_trip(&WorkerStatusAck { next_ttl_secs, durable_seq, replay_from, bootstrap: vec![rollout] });
+        check_round_trip(&WorkerStatusAck { next_ttl_secs, durable_seq, replay_from, bootstrap: vec![rollout], term: durable_seq });
     }
 }

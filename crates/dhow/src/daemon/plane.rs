@@ -41,6 +41,8 @@ pub struct Plane {
     pub door: PeerHttp,
     /// Signs the tokens of workers, where there is a tier of them.
     pub worker_tokens: Option<WorkerTokenKey>,
+    /// For so long expired certificates of workers are renewed here; 0 where there are none.
+    pub renew_expired_secs: i64,
     /// The agent's way to whoever leads.
     pub session: Arc<dyn Session>,
     pub secrets: Arc<SecretBox>,

@@ -49,7 +49,8 @@ pub async fn start(
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
-    let tier = tier::open(config, &security, &clock, &view, &server.refused).await?;
+    let event_log = server.runtime.event_log();
+    let tier = tier::open(config, &security, &clock, &view, &server.refused, event_log).await?;
     let leases = server.leases(config, &clock);
     let gateway = NodeGateway::new(GatewayOptions {
         view: view.clone(),
@@ -99,6 +100,7 @@ pub async fn start(
         peers,
         door,
         worker_tokens,
+        renew_expired_secs: config.renew_expired_secs(),
         session: Arc::new(session),
         secrets,
         beside: Some(beside),
@@ -155,7 +157,10 @@ impl Server {
         });
         let first = peers.iter().map(addrs).collect();
         let dir = config.data_dir.join(RAFT_DIR);
-        let options = RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()));
+        let options = RaftOptions {
+            storage: storage.clone(),
+            ..RaftOptions::new(node.0, first, dir, Arc::new(transport.clone()))
+        };
         let first = options.peers.clone();
         let opened = runtime::open_raft(&config.data_dir, options).await;
         let OpenedRaft {

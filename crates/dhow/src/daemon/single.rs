@@ -77,6 +77,7 @@ pub async fn start(
         door: peers.clone(),
         peers,
         worker_tokens: None,
+        renew_expired_secs: 0,
         session: Arc::new(session),
         secrets,
         beside: None,

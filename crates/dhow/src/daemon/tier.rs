@@ -15,7 +15,7 @@ use dhow_server::gateway::{
 use dhow_server::keys::WorkerCas;
 use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDialer};
 use dhow_server::refused_log::RefusedLog;
-use dhow_server::runtime::RuntimeView;
+use dhow_server::runtime::{EventLogSender, RuntimeView};
 use dhow_wire::{ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Runtime;
@@ -48,6 +48,7 @@ pub async fn open(
     clock: &Arc<dyn Clock>,
     view: &RuntimeView,
     refused: &RefusedLog,
+    event_log: EventLogSender,
 ) -> anyhow::Result<Option<Tier>> {
     let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
         return Ok(None);
@@ -88,6 +89,8 @@ pub async fn open(
             token_key: token_key.verifying_key(),
             certificates: Arc::new(certificates),
             internal_tokens: InternalTokens::new(*security.key.internal_token_key()),
+            renew_expired_secs: config.renew_expired_secs(),
+            event_log,
         },
         token_key,
     }))

@@ -172,6 +172,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         }),
         peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::NoPeers)),
         worker_tokens: None,
+        renew_expired_secs: 0,
         data_dir: None,
         refused: dhow_server::refused_log::RefusedLog::new(None, clock.clone()),
         policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {

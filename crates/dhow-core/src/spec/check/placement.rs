@@ -24,6 +24,16 @@ const OTHER_NAMES: [(&str, &str); 11] = [
     ("armv8", "aarch64"),
 ];
 
+/// Our name for what others call differently; anything else as it is, in lower case where that is a name of ours.
+pub(super) fn known_name(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    if OPERATING_SYSTEMS.contains(&lower.as_str()) || ARCHITECTURES.contains(&lower.as_str()) {
+        return lower;
+    }
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == lower);
+    other.map_or_else(|| name.to_owned(), |(_, name)| (*name).to_owned())
+}
+
 /// What to write instead of an operating system's name that is not one; none where it is fine.
 pub fn os_hint(name: &str) -> Option<String> {
     platform_hint(name, &OPERATING_SYSTEMS)

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::Method;
 use dhow_core::command::{ClusterCommand, Command};
+use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_wire::WorkerBootstrapToken;
 use dhow_wire::api::{TokenCreated, TokenInfo, TokenKind, WorkerCaRotated};
@@ -118,4 +119,31 @@ async fn without_a_tier_there_is_nothing_of_it() {
         .post("/api/v1/cluster/worker-ca/rotate", "")
         .await
         .problem(409);
+}
+
+#[tokio::test]
+async fn a_token_names_no_id_that_a_worker_cannot_have_and_no_label_of_the_clusters() {
+    let (world, _) = tier().await;
+    let keep = ClusterCommand::KeepServerIds {
+        nodes: vec![NodeId(1), NodeId(3)],
+    };
+    world
+        .handle
+        .input()
+        .write(Command::Cluster(keep), None)
+        .await
+        .unwrap();
+    for (ids, status, why) in [
+        ("[3]", 409, "is a server's"),
+        ("[40, 1]", 409, "is a server's"),
+        ("[0]", 422, "from 1 to 9007199254740992"),
+        ("[9007199254740993]", 422, "from 1 to 9007199254740992"),
+        ("[40]", 200, ""),
+    ] {
+        let reply = create(&world, &format!(r#"{{"node_ids":{ids}}}"#), None).await;
+        assert_eq!(reply.status, status, "{ids}: {}", reply.text());
+        assert!(reply.text().contains(why), "{ids}: {}", reply.text());
+    }
+    let reply = create(&world, r#"{"allowed_labels":{"dhow.replicas":["true"]}}"#, None).await;
+    assert_eq!(reply.status, 422, "{}", reply.text());
 }

@@ -22,9 +22,9 @@ pub(super) enum JoinError {
     #[error("the certificate request cannot be used")]
     Csr(#[source] CertificateError),
     #[error(
-        "the certificate expired {ago_days} days ago, more than the {max_days} in which it can be renewed: join again with a new token"
+        "the certificate expired {ago} ago, more than the {max} in which it can be renewed here (`renew_expired_for`): join again with a new token"
     )]
-    TooOld { ago_days: i64, max_days: i64 },
+    TooOld { ago: String, max: String },
     #[error(transparent)]
     Refused(#[from] Refusal),
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dhow_core::command::{ClusterCommand, Command, Outcome, Refused};
 use dhow_core::ids::NodeId;
+use dhow_core::spec::check::check_worker;
 use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::grpc::proto::{RegisterReply, RegisterRequest};
 use dhow_wire::grpc::{Refusal, from_node_info};
@@ -85,8 +86,10 @@ impl Inner {
         let token = WorkerBootstrapToken::parse(&joining.token)?;
         let token = token.verify(&tier.token_key, &cluster_id, now_unix_secs)?;
         token.check_labels(&joining.info.labels)?;
+        let mut info = of_worker(joining.info);
+        check_worker(&mut info).map_err(Refusal::Malformed)?;
+        let info = Arc::new(info);
         let state = self.options.view.state();
-        let info = Arc::new(of_worker(joining.info));
         let nonce: Arc<str> = token.nonce().to_string().into();
         let key_hash: Arc<str> = match (&joining.csr_pem, &joining.client_id) {
             (Some(csr_pem), _) => join_key::of_csr(csr_pem)?,
@@ -100,16 +103,20 @@ impl Inner {
                     .tokens
                     .get(&nonce)
                     .and_then(|token| token.uses.get(key.as_str()));
-                if known.is_some_and(|node| self.rates.has_asked(*node)) {
+                if known.is_some_and(|node| self.was_heard(&state, *node)) {
                     return Err(JoinError::State(Refused::NotNow(CLIENT_WAS_HEARD)));
                 }
                 key
             }
             (None, None) => join_key::of_plain(&state, &nonce, &info, joining.wish, |node| {
-                self.rates.has_asked(node)
+                self.was_heard(&state, node)
             }),
         }
         .into();
+        let known = state
+            .tokens
+            .get(&nonce)
+            .and_then(|token| token.uses.get(&key_hash).copied());
         let (node, ttl_secs) = match self.joined(&state, &nonce, &key_hash, &info)? {
             Some(joined) => joined,
             None => {
@@ -127,12 +134,25 @@ impl Inner {
         let chain = joining
             .csr_pem
             .map(|csr_pem| tier.certificates.issue(&csr_pem, node));
+        // A request for a certificate is no secret: whoever sends it again proves nothing by it, and is given what is of
+        // use with its key alone. Only an answer that may have been lost is given again.
+        let is_proved = known.is_none_or(|node| self.may_have_lost(&state, node));
+        let number = match state.feature_level >= State::COUNTS_INTERNAL_TOKENS {
+            true => 1,
+            false => 0,
+        };
+        let internal_token = match is_proved {
+            true => tier
+                .internal_tokens
+                .issue(&cluster_id, node, number, now_unix_secs),
+            false => String::new(),
+        };
         tracing::info!(%node, "a worker has joined");
         Ok(WorkerRegisterResponse {
             node_id: node.0,
             heartbeat_ttl_secs: ttl_secs,
             heartbeat_grace_secs: self.options.leases.grace_secs(),
-            internal_token: tier.internal_tokens.issue(&cluster_id, node, now_unix_secs),
+            internal_token,
             certificate_chain_pem: chain.transpose().map_err(JoinError::Csr)?,
             cluster_id: cluster_id.to_string(),
         })
@@ -162,7 +182,7 @@ impl Inner {
         let known = state
             .node(node)
             .ok_or(JoinError::State(Refused::NodeIdUsed(node)))?;
-        if known.info != *info {
+        if known.info != *info && self.may_have_lost(state, node) {
             let now_ms = self.options.clock.monotonic_ms();
             return match self.rates.allow_bytes(node, INFO_BYTES, now_ms) {
                 true => Ok(None),
@@ -171,6 +191,20 @@ impl Inner {
         }
         let ttl_secs = self.options.leases.renew(node).ok_or_else(|| self.not_leader())?;
         Ok(Some((node, ttl_secs)))
+    }
+
+    /// Whether the worker has shown the token that its registration gave.
+    fn was_heard(&self, state: &State, node: NodeId) -> bool {
+        let known = state.node(node);
+        known.is_some_and(|node| node.internal_token.is_heard()) || self.rates.has_asked(node)
+    }
+
+    /// Whether the worker is one of the JSON form whose answer may have been lost: it was not heard since. One with a
+    /// session is known by its certificate alone.
+    fn may_have_lost(&self, state: &State, node: NodeId) -> bool {
+        let is_plain = state.node(node).is_some_and(|node| node.is_plain);
+        let is_told_apart = state.feature_level >= State::COUNTS_INTERNAL_TOKENS;
+        (is_plain || !is_told_apart) && !self.was_heard(state, node)
     }
 
     /// The id that a new worker is given out of turn, where it wishes for one and its token allows that.

@@ -11,13 +11,9 @@ use crate::gateway::caller::Caller;
 use crate::gateway::node_gateway::Inner;
 use crate::gateway::rates::Kind;
 use crate::identity::Identity;
+use crate::runtime::{Event, EventKind};
 
-/// How long an expired certificate can still be renewed, where its node was not removed.
-const RENEWABLE_DAYS: i64 = 7;
 const DAY_SECS: i64 = 24 * 60 * 60;
-
-/// The same in seconds.
-pub const EXPIRED_RENEWABLE_SECS: i64 = RENEWABLE_DAYS * DAY_SECS;
 
 /// A certificate of this cluster's worker CA that is sound but has expired: good for a renewal and for nothing else.
 /// Put into a request's extensions by whoever ends TLS, in place of an identity.
@@ -25,6 +21,14 @@ pub const EXPIRED_RENEWABLE_SECS: i64 = RENEWABLE_DAYS * DAY_SECS;
 pub struct ExpiredIdentity {
     pub node: NodeId,
     pub expired_unix_secs: i64,
+}
+
+/// A span as people say it.
+fn span(secs: i64) -> String {
+    match secs < 2 * DAY_SECS {
+        true => format!("{secs} seconds"),
+        false => format!("{} days", secs / DAY_SECS),
+    }
 }
 
 impl Inner {
@@ -56,20 +60,28 @@ impl Inner {
             return Err(Refusal::UnknownNode.into());
         }
         self.check_role(Identity::Worker(node))?;
+        let chain = tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)?;
+        let mut renewed = Event::new(EventKind::CertificateRenewed).with_node(node);
         if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
             let ago_secs = self.now_unix_secs().saturating_sub(expired.expired_unix_secs);
             tracing::warn!(%node, ago_secs, "a worker renews a certificate that has expired");
+            renewed = renewed.with_message(format!("it had expired {ago_secs} s ago"));
         }
-        tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)
+        tier.event_log.note(Event {
+            author: Some(format!("worker {node}")),
+            ..renewed
+        });
+        Ok(chain)
     }
 
     fn renewing<T>(&self, request: &Request<T>) -> Result<NodeId, JoinError> {
         if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
             let ago_secs = self.now_unix_secs().saturating_sub(expired.expired_unix_secs);
-            if ago_secs > RENEWABLE_DAYS * DAY_SECS {
+            let max_secs = self.tier()?.renew_expired_secs;
+            if ago_secs > max_secs {
                 return Err(JoinError::TooOld {
-                    ago_days: ago_secs / DAY_SECS,
-                    max_days: RENEWABLE_DAYS,
+                    ago: span(ago_secs),
+                    max: span(max_secs),
                 });
             }
             return Ok(expired.node);

@@ -1,5 +1,6 @@
 //! Joining, renewing, and the JSON form.
 
+mod identities;
 mod limits;
 mod plain;
 
@@ -91,6 +92,8 @@ impl Harbour {
                 token_key: key.verifying_key(),
                 certificates: Arc::new(Ca),
                 internal_tokens: InternalTokens::new([3; 32]),
+                renew_expired_secs: 7 * 86_400,
+                event_log: server.handle.event_log(),
             }),
             end: CancellationToken::new(),
         });

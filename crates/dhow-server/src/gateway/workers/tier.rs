@@ -6,6 +6,7 @@ use dhow_core::ids::NodeId;
 use ed25519_dalek::VerifyingKey;
 
 use super::internal_token::InternalTokens;
+use crate::runtime::EventLogSender;
 
 /// Why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,4 +27,8 @@ pub struct WorkerTier {
     pub token_key: VerifyingKey,
     pub certificates: Arc<dyn WorkerCertificates>,
     pub internal_tokens: InternalTokens,
+    /// For so long an expired certificate can still be renewed, where its node was not removed.
+    pub renew_expired_secs: i64,
+    /// Renewals are told there: they stand in no entry of the log.
+    pub event_log: EventLogSender,
 }

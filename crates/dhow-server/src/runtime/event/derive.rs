@@ -137,7 +137,8 @@ impl Before {
             NodeCommand::Register { .. }
             | NodeCommand::Lost { .. }
             | NodeCommand::Back { .. }
-            | NodeCommand::TellsGenerations { .. } => return None,
+            | NodeCommand::TellsGenerations { .. }
+            | NodeCommand::InternalTokenShown { .. } => return None,
             NodeCommand::SetDrain { node, .. } | NodeCommand::Drain { node, .. } => {
                 match state.node(*node)?.drain {
                     Drain::No => (EventKind::NodeUndrained, node),
@@ -232,7 +233,8 @@ fn node_of(command: &Command) -> Option<NodeId> {
             | NodeCommand::Drain { node, .. }
             | NodeCommand::Label { node, .. }
             | NodeCommand::Remove { node }
-            | NodeCommand::TellsGenerations { node },
+            | NodeCommand::TellsGenerations { node }
+            | NodeCommand::InternalTokenShown { node, .. },
         )
         | Command::Agent(AgentCommand::Report { node, .. } | AgentCommand::Inventory { node, .. }) => {
             Some(*node)

@@ -10,6 +10,8 @@ pub enum EventKind {
     TokenIssued,
     TokenRevoked,
     WorkerCaRotated,
+    /// Not from the log: this server has made a worker's next certificate.
+    CertificateRenewed,
     FeatureLevelRaised,
     SecretSet,
     SecretRemoved,

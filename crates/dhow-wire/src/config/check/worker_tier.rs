@@ -39,6 +39,37 @@ pub(super) fn check(at: &FieldPath, draft: &Draft, tier: &ClusterMode, findings:
     check_labels(&at.key("labels"), labels, findings);
 }
 
+/// Nothing is renewed by a certificate that is older than a month.
+const RENEW_EXPIRED_MAX_SECS: u64 = 31 * 24 * 60 * 60;
+
+/// Only a server of a worker tier makes certificates of workers.
+pub(super) fn check_renewal(draft: &Draft, findings: &mut Vec<SpecFinding>) {
+    let Some(span) = draft.renew_expired_for else {
+        return;
+    };
+    let place = FieldPath::of("renew_expired_for");
+    let is_server = matches!(
+        draft.cluster,
+        ClusterMode::WorkerTier {
+            role: WorkerTierRole::Server,
+            ..
+        }
+    );
+    if !is_server {
+        let message = "certificates of workers are renewed by the servers of a worker tier alone";
+        findings.push(
+            SpecFinding::at(place, message)
+                .hint("remove it here, and write it on the servers of the worker tier"),
+        );
+    } else if span.as_secs() > RENEW_EXPIRED_MAX_SECS {
+        let message = format!(
+            "expired certificates are renewed for at most {RENEW_EXPIRED_MAX_SECS} seconds, found {}",
+            span.as_secs()
+        );
+        findings.push(SpecFinding::at(place, message).hint("604800, a week, is the default; 0 renews none"));
+    }
+}
+
 fn check_servers(at: &FieldPath, node_id: Option<u64>, peers: &[RaftPeer], findings: &mut Vec<SpecFinding>) {
     let list = at.key("peers");
     let count = peers.len();

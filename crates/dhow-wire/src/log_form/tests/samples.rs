@@ -36,7 +36,7 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
     IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource, RemoveSource);
 variants!(node_name, NODE, NodeCommand:
-    Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain);
+    Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
 variants!(plan_name, PLAN, PlanCommand:
@@ -275,6 +275,11 @@ fn node() -> Vec<NodeCommand> {
             shutdown: false,
             deadline_ms: Some(600_000),
             ignore_system: true,
+        },
+        NodeCommand::InternalTokenShown {
+            node,
+            number: 2,
+            earlier_until_unix_secs: 1_700_000_000,
         },
     ]
 }

@@ -94,3 +94,34 @@ fn below_its_level_everything_is_as_it_was() {
     assert_eq!(world.state.node_ids, Default::default());
     assert!(!world.state.node(NodeId(40)).unwrap().is_plain);
 }
+
+#[test]
+fn which_internal_token_was_shown_only_goes_up_and_needs_the_level() {
+    let shown = |number, earlier_until_unix_secs| {
+        Command::Node(NodeCommand::InternalTokenShown {
+            node: NodeId(2),
+            number,
+            earlier_until_unix_secs,
+        })
+    };
+    let mut old = World::new(1, 1);
+    assert!(matches!(
+        old.apply(shown(1, 0)),
+        Err(Refused::FeatureLevel { .. })
+    ));
+    let mut world = World::new(2, 1);
+    assert!(matches!(world.apply(shown(1, 0)), Err(Refused::Missing(_))));
+    let node = NodeId(world.join_as("a", None, true).unwrap());
+    assert_eq!(node, NodeId(2));
+    let mark = |world: &World| world.state.node(node).unwrap().internal_token;
+    assert!(!mark(&world).is_heard() && mark(&world).takes(0, 0));
+    world.apply(shown(2, 100)).unwrap();
+    world.apply(shown(1, 900)).unwrap();
+    world.apply(shown(2, 900)).unwrap();
+    assert_eq!(
+        (mark(&world).number, mark(&world).earlier_until_unix_secs),
+        (2, 100)
+    );
+    assert!(mark(&world).takes(2, 500) && mark(&world).takes(3, 500));
+    assert!(mark(&world).takes(1, 99) && !mark(&world).takes(1, 100));
+}

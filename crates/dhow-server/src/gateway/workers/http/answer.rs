@@ -1,10 +1,14 @@
 //! Bodies and errors of the JSON form, and who asks.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::NodeId;
+use dhow_core::state::State;
 use dhow_wire::grpc::Refusal;
 use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
 use dhow_wire::{Problem, ProblemCode};
@@ -12,6 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::gateway::node_gateway::Inner;
+use crate::gateway::rates::Kind;
+use crate::gateway::workers::internal_token::OVERLAP_SECS;
 use crate::gateway::workers::join_error::{JoinError, problem_of};
 use crate::identity::Identity;
 
@@ -75,6 +81,8 @@ pub(super) fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> 
 /// Who asks.
 pub(super) struct Shown {
     pub node: NodeId,
+    /// The term in which this server leads.
+    pub term: u64,
     /// The token that it shows from now on, where the one that it has grows old.
     next: Option<String>,
 }
@@ -104,21 +112,22 @@ pub(super) fn json<T: Serialize>(value: &T) -> Answer {
 }
 
 impl Inner {
-    /// Who shows the token in the header; a number in the body must be its own.
-    pub(super) fn shown(&self, headers: &HeaderMap, named: u64) -> Result<Shown, Wrong> {
+    /// Who shows the token in the header, which is heard by that; a number in the body must be its own. Gives the TTL that
+    /// it has from now on.
+    pub(super) async fn proved(&self, headers: &HeaderMap, named: u64) -> Result<(Shown, u32), Wrong> {
         let tier = self.tier()?;
         let cluster_id = self.cluster_id()?;
         let text = headers.get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
-        let shown = text.and_then(|text| tier.internal_tokens.read(&cluster_id, text));
-        let shown = shown.ok_or_else(|| {
+        let token = text.and_then(|text| tier.internal_tokens.read(&cluster_id, text));
+        let token = token.ok_or_else(|| {
             let detail = "send the token that registration gave in `X-Dhow-Internal-Token`";
             Problem::new(ProblemCode::Unauthorized, detail)
         })?;
-        let (node, now_unix_secs) = (shown.node, self.now_unix_secs());
-        if shown.is_expired(now_unix_secs) {
+        let (node, now_unix_secs) = (token.node, self.now_unix_secs());
+        if token.is_expired(now_unix_secs) {
             let detail = format!(
                 "the internal token of node {node} has expired: answers hand over the next one in \
-                 `X-Dhow-Internal-Token` long before; register again, with a new bootstrap token"
+                 `X-Dhow-Internal-Token` long before; the worker joins as a new node, {JOINS_ANEW}"
             );
             return Err(Problem::new(ProblemCode::TokenExpired, detail).into());
         }
@@ -127,9 +136,73 @@ impl Inner {
             return Err(Problem::new(ProblemCode::Forbidden, detail).into());
         }
         self.check_role(Identity::Worker(node))?;
-        let next = shown
-            .is_due(now_unix_secs)
-            .then(|| tier.internal_tokens.issue(&cluster_id, node, now_unix_secs));
-        Ok(Shown { node, next })
+        let term = self.leading_term().await?;
+        let mut state = self.known(node).await?;
+        let takes = |state: &State| {
+            let mark = state.node(node).map(|node| node.internal_token);
+            mark.is_some_and(|mark| mark.takes(token.number, now_unix_secs))
+        };
+        if !takes(&state) {
+            // Never said of what may be old.
+            state = self.confirmed_state().await?;
+        }
+        if !takes(&state) {
+            let detail = format!(
+                "this internal token of node {node} was replaced: show the one that a later answer has handed over in \
+                 `X-Dhow-Internal-Token`; a worker that was not given it joins as a new node, {JOINS_ANEW}"
+            );
+            return Err(Problem::new(ProblemCode::Unauthorized, detail).into());
+        }
+        let ttl_secs = self.hear(node, Kind::Call)?;
+        let mark = state
+            .node(node)
+            .map(|node| node.internal_token)
+            .unwrap_or_default();
+        let counts = state.feature_level >= State::COUNTS_INTERNAL_TOKENS;
+        if counts && token.number > mark.number {
+            self.note_shown(node, token.number).await?;
+        }
+        // Whoever shows an earlier one is handed nothing: the newest has arrived, as its worker has proved.
+        let is_newest = token.number >= mark.number;
+        let next = (counts && is_newest && token.is_due(now_unix_secs)).then(|| {
+            let number = mark.number.max(token.number).saturating_add(1);
+            tier.internal_tokens
+                .issue(&cluster_id, node, number, now_unix_secs)
+        });
+        Ok((Shown { node, term, next }, ttl_secs))
     }
+
+    /// The state, with the node in it. A worker of this form that the cluster does not know is told how it comes back.
+    pub(super) async fn known(&self, node: NodeId) -> Result<Arc<State>, Wrong> {
+        match self.state_with(node).await {
+            Ok(state) => Ok(state),
+            Err(Refusal::UnknownNode) => Err(gone(node)),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// The worker has its answer, which it proves by what it shows. On the disks of the servers before anything else is
+    /// said, so that no later leader takes a repeated registration for a lost answer.
+    async fn note_shown(&self, node: NodeId, number: u32) -> Result<(), Refusal> {
+        let shown = NodeCommand::InternalTokenShown {
+            node,
+            number,
+            earlier_until_unix_secs: self.now_unix_secs().saturating_add(OVERLAP_SECS),
+        };
+        let written = self.options.input.write(Command::Node(shown), None).await;
+        written.map(drop).map_err(|error| self.refusal(error))
+    }
+}
+
+/// What a worker of this form does that has no identity any more.
+const JOINS_ANEW: &str = "by `register` with a bootstrap token that it has not joined with, and where it sends a \
+                          `csr_pem` or a `client_id`, with a new one";
+
+/// The node was removed, and its id with it.
+pub(super) fn gone(node: NodeId) -> Wrong {
+    let detail = format!(
+        "the cluster does not know node {node}, or has removed it: the worker stops what it runs; it comes back as a new \
+         node, {JOINS_ANEW}"
+    );
+    Problem::new(ProblemCode::NotFound, detail).into()
 }

@@ -11,9 +11,8 @@ use dhow_wire::grpc::Refusal;
 use dhow_wire::worker::to_events;
 use dhow_wire::{WorkerAssignmentEvent, WorkerPollRequest, WorkerPollResponse};
 
-use super::answer::{Answer, read};
+use super::answer::{Answer, gone, read};
 use crate::gateway::node_gateway::NodeGateway;
-use crate::gateway::rates::Kind;
 
 /// What a worker of the JSON form is to run, once it differs from what it has recorded.
 #[utoipa::path(
@@ -28,11 +27,8 @@ pub(in crate::gateway) async fn poll(
 ) -> Answer {
     let request: WorkerPollRequest = read(body)?;
     let inner = &gateway.inner;
-    let shown = inner.shown(&headers, request.node_id)?;
-    let node = shown.node;
-    let term = inner.leading_term().await?;
-    inner.state_with(node).await?;
-    inner.hear(node, Kind::Call)?;
+    let (shown, _) = inner.proved(&headers, request.node_id).await?;
+    let (node, term) = (shown.node, shown.term);
     let (view, clock) = (&inner.options.view, &inner.options.clock);
     let is_ahead = |state: &ClusterState| {
         let node = state.node(node);
@@ -48,9 +44,12 @@ pub(in crate::gateway) async fn poll(
     let until_ms = clock.monotonic_ms().saturating_add(wait_ms);
     loop {
         changes.borrow_and_update();
-        let state = inner.state_with(node).await?;
-        let known = state.node(node).ok_or(Refusal::UnknownNode)?;
-        let response = news(&state, known, request.last_revision);
+        let state = inner.known(node).await?;
+        let known = state.node(node).ok_or_else(|| gone(node))?;
+        let response = WorkerPollResponse {
+            term: Some(term),
+            ..news(&state, known, request.last_revision)
+        };
         let is_told = response.whole && request.last_revision > 0;
         if is_told || !response.events.is_empty() {
             return shown.answer(&response);

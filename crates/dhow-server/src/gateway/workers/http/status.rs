@@ -20,7 +20,6 @@ use dhow_wire::{
 
 use super::answer::{Answer, read};
 use crate::gateway::node_gateway::{Inner, NodeGateway};
-use crate::gateway::rates::Kind;
 use crate::gateway::status::{SPECS_BYTES_MAX, named_rollouts, short_message};
 use crate::runtime::{OpenRollout, ReportBody};
 
@@ -38,10 +37,8 @@ pub(in crate::gateway) async fn status(
     let bytes = body.as_ref().map_or(0, Bytes::len);
     let report: WorkerStatusReport = read(body)?;
     let inner = &gateway.inner;
-    let shown = inner.shown(&headers, report.node_id)?;
-    inner.leading_term().await?;
-    let state = inner.state_with(shown.node).await?;
-    let next_ttl_secs = inner.hear(shown.node, Kind::Call)?;
+    let (shown, next_ttl_secs) = inner.proved(&headers, report.node_id).await?;
+    let state = inner.known(shown.node).await?;
     let usage = usage_of(&state, shown.node, &report)?;
     inner.options.view.observed().used(&state, shown.node, usage);
     let durable_seq = inner.take_inventory(shown.node, &report, bytes).await?;
@@ -53,6 +50,7 @@ pub(in crate::gateway) async fn status(
         // It tells everything each time, so that nothing has to be sent again.
         replay_from: None,
         bootstrap: fitting(open),
+        term: Some(shown.term),
     })
 }
 

@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A worker that has joined.
-struct Plain {
-    node: u64,
-    token: String,
+pub(super) struct Plain {
+    pub node: u64,
+    pub token: String,
 }
 
 impl Harbour {
-    async fn ask(&self, route: &str, token: Option<&str>, body: &Value) -> (StatusCode, Value) {
+    pub(super) async fn ask(&self, route: &str, token: Option<&str>, body: &Value) -> (StatusCode, Value) {
         let (status, bytes) = self.post(route, token, body.to_string()).await;
         (status, serde_json::from_slice(&bytes).unwrap())
     }
 
-    async fn ask_well(&self, worker: &Plain, route: &str, body: &Value) -> Value {
+    pub(super) async fn ask_well(&self, worker: &Plain, route: &str, body: &Value) -> Value {
         let (status, answer) = self.ask(route, Some(&worker.token), body).await;
         assert_eq!(status, StatusCode::OK, "{answer}");
         answer
     }
 
-    async fn join(&self, token: &str, addr: &str) -> Plain {
+    pub(super) async fn join(&self, token: &str, addr: &str) -> Plain {
         let (status, answer) = self.ask("register", None, &registration(token, addr)).await;
         assert_eq!(status, StatusCode::OK, "{answer}");
         Plain {
@@ -31,12 +31,12 @@ impl Harbour {
         }
     }
 
-    async fn plain(&self) -> Plain {
+    pub(super) async fn plain(&self) -> Plain {
         let token = self.token(self.claims(1, 1)).await;
         self.join(&token, "10.0.0.1:1").await
     }
 
-    async fn poll(&self, worker: &Plain, last_revision: u64) -> Value {
+    pub(super) async fn poll(&self, worker: &Plain, last_revision: u64) -> Value {
         let body = json!({ "node_id": worker.node, "last_revision": last_revision, "max_wait_secs": 0 });
         self.ask_well(worker, "poll", &body).await
     }
@@ -90,7 +90,7 @@ impl Harbour {
     }
 }
 
-fn registration(token: &str, addr: &str) -> Value {
+pub(super) fn registration(token: &str, addr: &str) -> Value {
     json!({
         "token": token,
         "profile": {
@@ -345,7 +345,10 @@ async fn whoever_was_away_for_long_or_is_ahead_is_told_everything() {
         (70, &json!(true))
     );
     let seen = all["revision"].as_u64().unwrap();
-    assert_eq!(harbour.poll(&worker, seen).await, json!({ "revision": seen }));
+    assert_eq!(
+        harbour.poll(&worker, seen).await,
+        json!({ "revision": seen, "term": 1 })
+    );
     // Everything but one goes: more than is remembered.
     let state = harbour.server.state();
     for service in state.services.values().skip(1) {
@@ -370,7 +373,7 @@ async fn whoever_was_away_for_long_or_is_ahead_is_told_everything() {
         let recorded = news["revision"].as_u64().unwrap();
         assert_eq!(
             harbour.poll(&worker, recorded).await,
-            json!({ "revision": recorded })
+            json!({ "revision": recorded, "term": 1 })
         );
     }
 }
@@ -391,7 +394,10 @@ async fn a_drain_is_told_once() {
     assert_eq!(told["events"][0]["kind"], json!("drain"));
     let last = told["revision"].as_u64().unwrap();
     assert!(last > seen);
-    assert_eq!(harbour.poll(&worker, last).await, json!({ "revision": last }));
+    assert_eq!(
+        harbour.poll(&worker, last).await,
+        json!({ "revision": last, "term": 1 })
+    );
 }
 
 #[tokio::test]
@@ -410,30 +416,4 @@ async fn a_worker_that_names_generations_is_plain_no_more() {
     told["deployment"] = json!("shop");
     harbour.tell(&worker, &json!([told])).await;
     assert!(!is_plain(&harbour));
-}
-
-#[tokio::test]
-async fn an_internal_token_ends_and_the_next_one_comes_before() {
-    const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-    let harbour = Harbour::open().await;
-    let mut worker = harbour.plain().await;
-    let ask = async |worker: &Plain| {
-        let body = json!({ "node_id": worker.node, "max_wait_secs": 0 });
-        let request = HttpRequest::post("/api/v1/workers/poll")
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("x-dhow-internal-token", &worker.token);
-        let request = request.body(Body::from(body.to_string())).unwrap();
-        let (status, headers, _) = harbour.send(request).await;
-        let next = headers.get("x-dhow-internal-token").cloned();
-        (status, next.map(|next| next.to_str().unwrap().to_owned()))
-    };
-    assert_eq!(ask(&worker).await, (StatusCode::OK, None));
-    harbour.server.clock.advance(DAY_MS);
-    let (status, next) = ask(&worker).await;
-    assert_eq!(status, StatusCode::OK);
-    let old = std::mem::replace(&mut worker.token, next.unwrap());
-    harbour.server.clock.advance(6 * DAY_MS);
-    assert_eq!(ask(&worker).await.0, StatusCode::OK);
-    worker.token = old;
-    assert_eq!(ask(&worker).await, (StatusCode::UNAUTHORIZED, None));
 }
