@@ -99,7 +99,7 @@ fn below_its_level_everything_is_as_it_was() {
 fn which_internal_token_was_shown_only_goes_up_and_needs_the_level() {
     let shown = |number, earlier_until_unix_secs| {
         Command::Node(NodeCommand::InternalTokenShown {
-            node: NodeId(2),
+            node: NodeId(1),
             number,
             earlier_until_unix_secs,
         })
@@ -112,7 +112,7 @@ fn which_internal_token_was_shown_only_goes_up_and_needs_the_level() {
     let mut world = World::new(2, 1);
     assert!(matches!(world.apply(shown(1, 0)), Err(Refused::Missing(_))));
     let node = NodeId(world.join_as("a", None, true).unwrap());
-    assert_eq!(node, NodeId(2));
+    assert_eq!(node, NodeId(1));
     let mark = |world: &World| world.state.node(node).unwrap().internal_token;
     assert!(!mark(&world).is_heard() && mark(&world).takes(0, 0));
     world.apply(shown(2, 100)).unwrap();

@@ -227,7 +227,7 @@ async fn open_rollouts_are_handed_with_the_answer() {
     let worker = harbour.plain().await;
     assert_eq!(
         harbour.tell(&worker, &json!([])).await,
-        json!({ "next_ttl_secs": 10 })
+        json!({ "next_ttl_secs": 10, "term": 1 })
     );
     harbour.deploy(&json!({ "web": { "image": "web:1" } })).await;
     harbour.place_all(&worker).await;
@@ -248,7 +248,7 @@ async fn open_rollouts_are_handed_with_the_answer() {
         "resources": { "cpu_used": 0.0, "memory_used_bytes": 0, "gpu_used": 0 },
     });
     let ack = harbour.ask_well(&worker, "status", &body).await;
-    assert_eq!(ack, json!({ "next_ttl_secs": 10 }), "it has named it");
+    assert_eq!(ack, json!({ "next_ttl_secs": 10, "term": 1 }), "it has named it");
 }
 
 #[tokio::test]
