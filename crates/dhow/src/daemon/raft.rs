@@ -49,8 +49,7 @@ pub async fn start(
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
-    let event_log = server.runtime.event_log();
-    let tier = tier::open(config, &security, &clock, &view, &server.refused, event_log).await?;
+    let tier = tier::open(config, &security, &clock, &server.runtime, &server.refused).await?;
     let leases = server.leases(config, &clock);
     let gateway = NodeGateway::new(GatewayOptions {
         view: view.clone(),

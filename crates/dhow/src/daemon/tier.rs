@@ -15,7 +15,7 @@ use dhow_server::gateway::{
 use dhow_server::keys::WorkerCas;
 use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDialer};
 use dhow_server::refused_log::RefusedLog;
-use dhow_server::runtime::{EventLogSender, RuntimeView};
+use dhow_server::runtime::{RuntimeHandle, RuntimeView};
 use dhow_wire::{ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Runtime;
@@ -46,13 +46,13 @@ pub async fn open(
     config: &DaemonConfig,
     security: &Security,
     clock: &Arc<dyn Clock>,
-    view: &RuntimeView,
+    runtime: &RuntimeHandle,
     refused: &RefusedLog,
-    event_log: EventLogSender,
 ) -> anyhow::Result<Option<Tier>> {
     let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
         return Ok(None);
     };
+    let view = runtime.view();
     let ca = Arc::clone(security.tls.ca());
     let known = view.state().worker_cas.clone();
     let older = known.older(clock.wall_unix_ms().div_euclid(1_000));
@@ -90,7 +90,7 @@ pub async fn open(
             certificates: Arc::new(certificates),
             internal_tokens: InternalTokens::new(*security.key.internal_token_key()),
             renew_expired_secs: config.renew_expired_secs(),
-            event_log,
+            event_log: runtime.event_log(),
         },
         token_key,
     }))

@@ -86,33 +86,12 @@ impl Inner {
         let token = WorkerBootstrapToken::parse(&joining.token)?;
         let token = token.verify(&tier.token_key, &cluster_id, now_unix_secs)?;
         token.check_labels(&joining.info.labels)?;
-        let mut info = of_worker(joining.info);
+        let mut info = of_worker(joining.info.clone());
         check_worker(&mut info).map_err(Refusal::Malformed)?;
         let info = Arc::new(info);
         let state = self.options.view.state();
         let nonce: Arc<str> = token.nonce().to_string().into();
-        let key_hash: Arc<str> = match (&joining.csr_pem, &joining.client_id) {
-            (Some(csr_pem), _) => join_key::of_csr(csr_pem)?,
-            (None, Some(id)) if id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX => {
-                let why = format!("a `client_id` has 1 to {CLIENT_ID_BYTES_MAX} bytes");
-                return Err(Refusal::Malformed(why).into());
-            }
-            (None, Some(client_id)) => {
-                let key = join_key::of_client(&nonce, client_id);
-                let known = state
-                    .tokens
-                    .get(&nonce)
-                    .and_then(|token| token.uses.get(key.as_str()));
-                if known.is_some_and(|node| self.was_heard(&state, *node)) {
-                    return Err(JoinError::State(Refused::NotNow(CLIENT_WAS_HEARD)));
-                }
-                key
-            }
-            (None, None) => join_key::of_plain(&state, &nonce, &info, joining.wish, |node| {
-                self.was_heard(&state, node)
-            }),
-        }
-        .into();
+        let key_hash = self.key_hash(&state, &joining, &nonce, &info)?;
         let known = state
             .tokens
             .get(&nonce)
@@ -156,6 +135,38 @@ impl Inner {
             certificate_chain_pem: chain.transpose().map_err(JoinError::Csr)?,
             cluster_id: cluster_id.to_string(),
         })
+    }
+
+    /// What the worker is known by, should it ask again.
+    fn key_hash(
+        &self,
+        state: &State,
+        joining: &Joining,
+        nonce: &str,
+        info: &NodeInfo,
+    ) -> Result<Arc<str>, JoinError> {
+        let key = match (&joining.csr_pem, &joining.client_id) {
+            (Some(csr_pem), _) => join_key::of_csr(csr_pem)?,
+            (None, Some(id)) if id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX => {
+                let why = format!("a `client_id` has 1 to {CLIENT_ID_BYTES_MAX} bytes");
+                return Err(Refusal::Malformed(why).into());
+            }
+            (None, Some(client_id)) => {
+                let key = join_key::of_client(nonce, client_id);
+                let known = state
+                    .tokens
+                    .get(nonce)
+                    .and_then(|token| token.uses.get(key.as_str()));
+                if known.is_some_and(|node| self.was_heard(state, *node)) {
+                    return Err(JoinError::State(Refused::NotNow(CLIENT_WAS_HEARD)));
+                }
+                key
+            }
+            (None, None) => join_key::of_plain(state, nonce, info, joining.wish, |node| {
+                self.was_heard(state, node)
+            }),
+        };
+        Ok(key.into())
     }
 
     /// The answer to somebody of whom the state knows enough: asking again and again writes nothing. What it says here
