@@ -65,6 +65,7 @@ impl Leader {
             version: Default::default(),
             deployment: DeploymentName::new("shop").unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(spec))].into(),
+            scaled: Default::default(),
         };
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
