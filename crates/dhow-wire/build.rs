@@ -1,12 +1,12 @@
-//! Makes the Rust types of the nodes' protocol from its description, without any program outside of Cargo.
+//! Makes the Rust types of the nodes' and the holders' protocols from their descriptions, without any program outside of Cargo.
 
 use std::error::Error;
 
-const PROTO: &str = "proto/dhow/v1/nodes.proto";
+const PROTOS: [&str; 2] = ["proto/dhow/v1/nodes.proto", "proto/dhow/v1/holders.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let files = protox::compile([PROTO], ["proto"])?;
+    let files = protox::compile(PROTOS, ["proto"])?;
     // Specs are the same for many nodes: their bytes are shared, not copied.
     tonic_prost_build::configure()
         .bytes(".dhow.v1.RoleAssignment.spec_json")

@@ -7,7 +7,10 @@
 
 mod adaptive_ttl;
 mod alarm;
+mod held_sessions;
+mod holder_beat;
 mod report_delay;
+mod session_table;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -18,7 +21,10 @@ mod worker_profile;
 
 pub use adaptive_ttl::AdaptiveTtlConfig;
 pub use alarm::LeaseAlarm;
+pub use held_sessions::{Freshness, HeldSessions};
+pub use holder_beat::{Echo, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 pub use report_delay::report_delay_ms;
+pub use session_table::{ORPHAN_MS, SessionTable, SessionsTicked};
 pub use table::{LeaseTable, Renewal, Ticked};
 pub use worker_lease::WorkerLease;
 pub use worker_profile::WorkerProfile;

@@ -1,16 +1,19 @@
 //! The nodes' door: the gRPC service with which every node of a cluster has its session.
 //!
 //! Served on the API's port for the servers' own nodes and on a port of its own for workers. Who calls is what its
-//! certificate says, put into the request by whoever ended TLS; a number in a message is never believed. Only the
-//! leader takes sessions: others say who leads. It renews leases before anything else, hands reports to the reducer's
-//! inbox and reads assignments off the state; it must never change the state by itself, queue without a bound, or
-//! hold a secret for longer than an answer.
+//! certificate says, put into the request by whoever ended TLS; a number in a message is never believed. Every server of
+//! a raft cluster takes sessions and reads their assignments off its own state; what is to be decided or written it
+//! passes on to the leader, which alone keeps leases and hands reports to the reducer's inbox. It must never change the
+//! state by itself, queue without a bound, or hold a secret for longer than an answer.
 
 mod admit;
 mod bucket;
 mod caller;
 mod coarse_timer;
 mod heard;
+mod holder;
+mod holders;
+mod leader_door;
 pub mod limits;
 mod node_gateway;
 mod options;
@@ -25,7 +28,8 @@ mod worker_port;
 mod workers;
 
 pub use heard::{HeardStream, LastHeard};
-pub use node_gateway::{NodeGateway, routes};
+pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
+pub use node_gateway::{NodeGateway, holder_routes, routes};
 pub use options::{GatewayOptions, ServerIds};
 pub use serve::{Accepted, NodeConnection, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};

@@ -152,7 +152,7 @@ impl tower::Service<Uri> for Connector {
 }
 
 /// A dialed connection, as the pool wants it.
-struct Dialed(Box<dyn PeerStream>);
+pub(crate) struct Dialed(pub Box<dyn PeerStream>);
 
 impl Connection for Dialed {
     fn connected(&self) -> Connected {

@@ -1,11 +1,12 @@
-//! The nodes' protocol, `dhow.v1.Nodes`: the types made from `proto/dhow/v1/nodes.proto`, and the way between them
-//! and the core's.
+//! The nodes' protocol, `dhow.v1.Nodes`, and that of the servers that hold their sessions, `dhow.v1.Holders`: the types
+//! made from the files below `proto/dhow/v1`, and the way between them and the core's.
 //!
 //! Used by the servers' gateway and by the agent's session; it opens no connection and decides nothing. What comes
 //! from the other side may be anything: reading it never panics and says what is wrong.
 
 mod assembly;
 mod assignment;
+mod holder_beat;
 mod keep_alive;
 mod malformed;
 mod node_info;
@@ -22,9 +23,14 @@ mod usage;
 
 pub use assembly::Assembly;
 pub use assignment::to_parts;
+pub use holder_beat::{
+    from_answer, from_beat, from_session, held_report_bytes, to_answer, to_beat, to_session,
+};
 pub use keep_alive::KeepAlive;
 pub use malformed::Malformed;
 pub use node_info::{from_node_info, to_node_info};
+pub use proto::holders_client::HoldersClient;
+pub use proto::holders_server::{Holders, HoldersServer};
 pub use proto::nodes_client::NodesClient;
 pub use proto::nodes_server::{Nodes, NodesServer};
 pub use refusal::{LeaderHint, Refusal};

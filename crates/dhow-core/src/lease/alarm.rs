@@ -15,6 +15,15 @@ pub enum LeaseAlarm {
     )]
     LateTimer { late_ms: u64 },
     #[error(
+        "{broke} of {sessions} sessions of server {holder} broke at about the same time: more likely that server has \
+         lost its network than its nodes their lives. They have time to find another server; check that server's links"
+    )]
+    HolderIll {
+        holder: NodeId,
+        broke: usize,
+        sessions: usize,
+    },
+    #[error(
         "node {node} has followed this cluster in term {followed}, above term {term} of this server: the state here is \
          older than what the node has acted on, and it takes no orders of it. Was a server begun from a copy of old \
          files? `dhow cluster backup`, then `dhow cluster restore` on all servers, begins above every term"

@@ -39,9 +39,14 @@ struct Lease {
     deadline_ms: u64,
     /// As promised at the last renewal: a later change of the configuration never shortens it.
     grace_ms: u64,
+    /// When the node was excused for having to look for another server, and until when; zeros where it was not.
+    excused_since_ms: u64,
+    excused_until_ms: u64,
     /// Which hold the node has been heard after, or had no part in.
     heard_after_hold: u64,
     has_evidence: bool,
+    /// What the last evidence said when the node was last alive.
+    evidence_ms: u64,
     /// Whether it is known that it was not heard in time.
     is_overdue: bool,
 }
@@ -108,20 +113,41 @@ impl LeaseTable {
         self.wheel.next_ms()
     }
 
-    /// A heartbeat, or a session that opens: the lease lives for the time to live and the grace from now, and
-    /// all evidence against the node is answered.
+    /// A heartbeat, or a session that opens: the lease lives for the time to live and the grace from now, and all
+    /// evidence against the node is answered.
     pub fn renew(&mut self, node: NodeId, now_ms: u64, ttl_secs: u32) -> Renewal {
+        self.renew_at(node, now_ms, now_ms, ttl_secs)
+    }
+
+    /// The same for a node that was heard at `at_ms`. The lease of one that was heard later than that stays as it is.
+    pub fn renew_at(&mut self, node: NodeId, at_ms: u64, now_ms: u64, ttl_secs: u32) -> Renewal {
         self.now_ms = self.now_ms.max(now_ms);
+        let at_ms = if at_ms >= now_ms { self.now_ms } else { at_ms };
+        let known = self.lease(node).copied();
+        let is_older =
+            |lease: &Lease| at_ms < lease.renewed_ms || (lease.has_evidence && at_ms < lease.evidence_ms);
+        if at_ms < self.now_ms && known.as_ref().is_some_and(is_older) {
+            return Renewal::Renewed;
+        }
         let (ttl_ms, grace_ms) = (ms(ttl_secs), self.grace_ms());
+        let excused = known.filter(|lease| lease.excused_since_ms >= at_ms);
+        let (excused_since_ms, excused_until_ms) =
+            excused.map_or((0, 0), |lease| (lease.excused_since_ms, lease.excused_until_ms));
+        let deadline_ms = at_ms.saturating_add(ttl_ms + grace_ms).max(excused_until_ms);
         let lease = Lease {
             node,
-            renewed_ms: self.now_ms,
+            renewed_ms: at_ms,
             ttl_ms,
-            due_ms: self.now_ms.saturating_add(ttl_ms),
-            deadline_ms: self.now_ms.saturating_add(ttl_ms + grace_ms),
+            due_ms: at_ms
+                .saturating_add(ttl_ms)
+                .max(excused_until_ms.saturating_sub(grace_ms)),
+            deadline_ms,
             grace_ms,
+            excused_since_ms,
+            excused_until_ms,
             heard_after_hold: self.holds,
             has_evidence: false,
+            evidence_ms: 0,
             is_overdue: false,
         };
         match self.places.get(&node).copied() {
@@ -159,12 +185,36 @@ impl LeaseTable {
             return None;
         }
         lease.deadline_ms = lease.deadline_ms.min(last_sign_ms.saturating_add(lease.grace_ms));
-        lease.has_evidence = true;
+        (lease.has_evidence, lease.evidence_ms) = (true, last_sign_ms);
         self.put(place, lease);
         self.valve.notice(node, self.now_ms, self.grace_ms());
         let alarm = self.valve.many_silent(self.len(), self.now_ms)?;
         self.hold(|lease, holds| lease.heard_after_hold == holds);
         Some(alarm)
+    }
+
+    /// The node may have to look for another server: it lives at least until a grace after `until_ms`, or until it is
+    /// heard at a later time than now, and all evidence against it is taken back.
+    pub fn excuse(&mut self, node: NodeId, now_ms: u64, until_ms: u64) {
+        let Some(place) = self.places.get(&node).copied() else {
+            return;
+        };
+        if let Some(mut lease) = self.leases[place as usize] {
+            // It is not overdue before that, and does not count as silent.
+            lease.due_ms = lease.due_ms.max(until_ms);
+            let until_ms = until_ms.saturating_add(lease.grace_ms);
+            lease.excused_since_ms = lease.excused_since_ms.max(now_ms);
+            lease.excused_until_ms = lease.excused_until_ms.max(until_ms);
+            lease.deadline_ms = lease.deadline_ms.max(until_ms);
+            (lease.has_evidence, lease.is_overdue) = (false, false);
+            self.valve.forget(node);
+            self.put(place, lease);
+        }
+    }
+
+    /// When the node was last heard, where it has a lease; 0 where this leader has not heard it.
+    pub fn renewed_ms(&self, node: NodeId) -> Option<u64> {
+        self.lease(node).map(|lease| lease.renewed_ms)
     }
 
     /// Whether the node has a lease and was never heard by this leader.

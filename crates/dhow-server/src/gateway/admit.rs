@@ -7,7 +7,6 @@ use dhow_core::spec::check::check_worker;
 use dhow_core::state::{Node, NodeInfo, NodeRole, State};
 use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
-use super::caller::Caller;
 use super::limits::INFO_BYTES;
 use super::node_gateway::Inner;
 use crate::identity::Identity;
@@ -18,15 +17,17 @@ impl Inner {
     /// half-way, the node is given up in time and not kept for ever.
     pub(super) async fn admit(
         &self,
-        caller: &Caller,
+        identity: Identity,
         state: &State,
         told: Option<proto::NodeInfo>,
     ) -> Result<(), Refusal> {
         let told = told.map(from_node_info).transpose();
         let told = told.map_err(|error| Refusal::Malformed(error.to_string()))?;
-        let node = caller.node();
+        let node = match identity {
+            Identity::Member(node) | Identity::Worker(node) => node,
+        };
         let known = state.node(node).map(|node| Arc::clone(&node.info));
-        let info = match (caller.identity, known, told) {
+        let info = match (identity, known, told) {
             (Identity::Member(_), Some(known), Some(told)) => changed(&known, of_member(told)),
             (Identity::Member(_), None, Some(told)) => Some(of_member(told)),
             (Identity::Worker(_), Some(known), Some(told)) => {
@@ -42,7 +43,7 @@ impl Inner {
             (Identity::Worker(_), None, _) => return Err(Refusal::UnknownNode),
         };
         let Some(info) = info else { return Ok(()) };
-        let is_worker = matches!(caller.identity, Identity::Worker(_));
+        let is_worker = matches!(identity, Identity::Worker(_));
         let now_ms = self.options.clock.monotonic_ms();
         if is_worker && !self.rates.allow_bytes(node, INFO_BYTES, now_ms) {
             return Err(Refusal::TooOften);

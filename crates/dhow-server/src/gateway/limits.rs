@@ -76,3 +76,31 @@ pub const REPORT_ANSWER_MAX_MS: u64 = 5_000;
 
 /// How long connections have to end when the server does, after their sessions were told.
 pub const DRAIN_DEADLINE_MS: u64 = 2_000;
+
+/// How often a holder tells the leader whom it has heard.
+pub const BEAT_EVERY_MS: u64 = 500;
+
+/// How long it waits for the answer before it tells it again.
+pub const BEAT_ANSWER_MAX_MS: u64 = 1_500;
+
+/// How long what a holder asks the leader for is gathered, so that one round among the servers serves them all.
+pub const GATHER_MS: u64 = 20;
+
+/// How long a holder waits for the leader, and for its own state to follow, before its node is told to try again: below
+/// the five seconds that a node waits for its session.
+pub const LEADER_ANSWER_MAX_MS: u64 = 4_000;
+
+/// Sessions or reports in one message to the leader, and the bytes of reports: a few of the largest.
+pub const FORWARD_MAX: usize = 256;
+pub const FORWARD_BYTES_MAX: usize = 512 * 1024;
+
+/// Messages of each kind to the leader that are on their way at a time.
+pub const FORWARDS_AT_ONCE: usize = 2;
+
+/// Sessions or reports that wait for their message. More are told to try again.
+pub const FORWARDED_MAX: usize = 1_024;
+
+/// The connections to the leader: it is connected to in this time, and asked whether it is there.
+pub const DOOR_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub const DOOR_PING_EVERY: Duration = Duration::from_secs(1);
+pub const DOOR_PING_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,23 +6,25 @@ use axum::Router;
 use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest,
-    SessionEvent, SessionRequest, StatusAck, StatusReport,
+    HeldReport, OpenSession, Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply,
+    SecretsRequest, SessionEvent, SessionRequest, StatusAck, StatusReport,
 };
 use dhow_wire::grpc::{
-    LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
+    HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
 };
 use futures_util::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt;
 
 use super::caller::Caller;
+use super::holder::Holder;
 use super::limits::{BARRIER_MAX_MS, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
 use super::session_stream::SessionStream;
-use super::sessions::Sessions;
+use crate::identity::Identity;
 use crate::runtime::HeartbeatIngest;
 
 /// See the module; cheap to clone.
@@ -38,9 +40,19 @@ pub(super) struct Inner {
     pub rates: Arc<NodeRates>,
     /// Registrations, which come from those who are nobody yet.
     pub joins: Arc<JoinRate>,
-    sessions: Sessions,
     /// The same for all nodes.
     pub spec_texts: Arc<SpecTexts>,
+    /// This server as a holder of sessions; the same at all its ports.
+    pub holder: Holder,
+}
+
+/// How this server serves nodes at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    /// It leads.
+    Leads,
+    /// Another server leads, and this one holds sessions for it.
+    Holds,
 }
 
 /// The service as routes, to be merged into the API's port.
@@ -52,19 +64,34 @@ pub fn routes(gateway: NodeGateway) -> Router {
     Router::new().route_service("/dhow.v1.Nodes/{*call}", service)
 }
 
+/// What other servers ask the leader for the nodes whose sessions they hold, as routes of the servers' own port.
+pub fn holder_routes(gateway: NodeGateway) -> Router {
+    let service = HoldersServer::new(gateway)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let service = service.map_request(|request: axum::extract::Request| request.map(tonic::body::Body::new));
+    Router::new().route_service("/dhow.v1.Holders/{*call}", service)
+}
+
 impl NodeGateway {
     pub fn new(options: GatewayOptions) -> Self {
         // Whoever calls was heard before anything else, and its lease renewed then.
         let renew = Arc::new(|_: NodeId, _: u64| {});
         let heartbeats = HeartbeatIngest::new(options.input.clone(), Arc::clone(&options.clock), renew);
+        let holder = Holder::new(
+            options.leases.clone(),
+            options.view.clone(),
+            Arc::clone(&options.clock),
+            options.leader_door.clone(),
+        );
         Self {
             inner: Arc::new(Inner {
                 options,
                 heartbeats,
                 rates: Arc::default(),
                 joins: Arc::default(),
-                sessions: Sessions::default(),
                 spec_texts: Arc::default(),
+                holder,
             }),
         }
     }
@@ -81,15 +108,20 @@ impl NodeGateway {
                 heartbeats: inner.heartbeats.clone(),
                 rates: Arc::clone(&inner.rates),
                 joins: Arc::clone(&inner.joins),
-                sessions: inner.sessions.clone(),
                 spec_texts: Arc::clone(&inner.spec_texts),
+                holder: inner.holder.clone(),
             }),
         }
     }
 
     /// How many sessions are open.
     pub fn sessions(&self) -> usize {
-        self.inner.sessions.len()
+        self.inner.holder.sessions().len()
+    }
+
+    /// Tells whoever leads of the sessions here, and forwards what is for it, until `end`. Once for all ports.
+    pub async fn hold(self, end: CancellationToken) {
+        self.inner.holder.clone().run(end).await;
     }
 }
 
@@ -124,11 +156,30 @@ impl Inner {
         .ok_or_else(|| self.not_leader())
     }
 
+    /// How this server can serve this node: as the leader, or as a holder that the leader has answered lately.
+    async fn serving(&self, node: NodeId) -> Result<Serving, Refusal> {
+        match self.leading_term().await {
+            Ok(_) => Ok(Serving::Leads),
+            Err(_) if self.holder.is_fresh() => Ok(Serving::Holds),
+            // Its session stays: the next leader will be there in a moment.
+            Err(_) if self.holder.has(node) => Err(Refusal::Busy),
+            Err(_) if self.holder.until_fresh().await => Ok(Serving::Holds),
+            Err(refusal) if self.holder.is_led_by_older() => Err(refusal),
+            // The leader has its own nodes: another holder may be better off.
+            Err(_) => Err(Refusal::NotLeader { leader: None }),
+        }
+    }
+
     /// The state with everything in it that any server had acknowledged before this was called. A server that was
     /// paused or cut off may still believe that it leads: nothing that ends work or gives something away is said
     /// before the others have confirmed it. One round serves all who wait.
     pub async fn confirmed_state(&self) -> Result<Arc<State>, Refusal> {
-        self.leading_term().await?;
+        if let Err(refusal) = self.leading_term().await {
+            return match self.holder.is_fresh() {
+                true => self.holder.confirmed_state().await,
+                false => Err(refusal),
+            };
+        }
         let clock = &self.options.clock;
         let until_ms = clock.monotonic_ms().saturating_add(BARRIER_MAX_MS);
         tokio::select! {
@@ -170,54 +221,70 @@ impl Inner {
         }
     }
 
-    /// The same for one whose connection notes when it was heard.
+    /// The same for one whose connection notes when it was heard, and also where this server only holds its session.
     fn hear_caller(&self, caller: &Caller, kind: Kind) -> Result<u32, Refusal> {
         self.check_role(caller.identity)?;
-        let heard = self.hear(caller.node(), kind);
+        let (node, now_ms) = (caller.node(), self.options.clock.monotonic_ms());
+        let held_ttl_secs = self.holder.heard(node);
+        let ttl_secs = match self.options.leases.renew(node) {
+            Some(ttl_secs) => ttl_secs,
+            None if self.holder.is_alone() => return Err(self.not_leader()),
+            None => held_ttl_secs,
+        };
         if let Some(connection) = &caller.heard {
-            connection.renewed_at(self.options.clock.monotonic_ms());
+            connection.renewed_at(now_ms);
         }
-        heard
+        match self.rates.allow(node, kind, now_ms) {
+            true => Ok(ttl_secs),
+            false => Err(Refusal::TooOften),
+        }
     }
 
     async fn open(self: &Arc<Self>, request: Request<SessionRequest>) -> Result<SessionStreamBox, Refusal> {
         let caller = self.caller(&request)?;
         let request = request.into_inner();
         caller.check_named(request.node_id)?;
-        let term = self.leading_term().await?;
         let node = caller.node();
-        let is_known = self.options.view.state().node(node).is_some();
-        let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
-        let admitted = async {
-            let state = self.confirmed_state().await?;
-            let followed = Term(request.highest_term);
-            self.check_followed(&state, node, &request.highest_cluster, followed)?;
-            self.admit(&caller, &state, request.info).await
+        let asked = OpenSession {
+            node_id: node.0,
+            is_worker: matches!(caller.identity, Identity::Worker(_)),
+            info: request.info,
+            highest_term: request.highest_term,
+            highest_cluster: request.highest_cluster,
         };
-        if let Err(refusal) = admitted.await {
-            if !is_known {
-                self.options.leases.forget(node);
+        let given = match self.serving(node).await? {
+            Serving::Leads => {
+                self.open_for(self.options.leases.own(), self.holder.boot(), asked)
+                    .await?
             }
-            return Err(refusal);
+            Serving::Holds => {
+                self.hear_caller(&caller, Kind::Call)?;
+                self.holder.ask_for(asked).await?
+            }
+        };
+        let clock = Arc::clone(&self.options.clock);
+        if let Some(connection) = &caller.heard {
+            connection.renewed_at(clock.monotonic_ms());
         }
-        let (leases, clock) = (self.options.leases.clone(), Arc::clone(&self.options.clock));
-        let guard = self.sessions.open(node, caller.heard, leases, clock);
+        self.holder.opened(node, given.session);
+        let sessions = self.holder.sessions();
+        let guard = sessions.open((node, given.session), caller.heard, self.holder.clone(), clock);
         let state = self.options.view.state();
         let opened = Opened {
             cluster_id: state.cluster_id.as_deref().unwrap_or_default().to_owned(),
-            next_ttl_secs: ttl_secs,
+            next_ttl_secs: given.ttl_secs,
             grace_secs: self.options.leases.grace_secs(),
             leader_id: self.options.view.leadership().leader.unwrap_or_default(),
-            term,
+            term: state.term.0,
         };
         tracing::debug!(%node, instance = request.instance, "a node has opened its session");
         let last = request.last_revision.map(Revision);
-        Ok(SessionStream::new(Arc::clone(self), node, guard, term, last).begin(opened))
+        Ok(SessionStream::new(Arc::clone(self), node, guard, last).begin(opened))
     }
 
     /// A node that has acted on a higher term than this cluster has reached follows another history of it: it would
     /// refuse whatever it is told here, and is given no session, so that its work goes elsewhere.
-    fn check_followed(
+    pub(super) fn check_followed(
         &self,
         state: &State,
         node: NodeId,
@@ -235,24 +302,55 @@ impl Inner {
         let caller = self.caller(&request)?;
         let report = request.into_inner();
         caller.check_named(report.node_id)?;
-        self.leading_term().await?;
         let node = caller.node();
+        let serving = self.serving(node).await?;
         self.state_with(node).await?;
         let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
-        self.take_status(node, ttl_secs, report).await
+        match serving {
+            Serving::Leads => self.take_status(node, ttl_secs, report).await,
+            Serving::Holds => {
+                let report = HeldReport {
+                    node_id: node.0,
+                    is_worker: matches!(caller.identity, Identity::Worker(_)),
+                    report: Some(report),
+                };
+                self.holder.forward(report).await.map_err(kept_with_session)
+            }
+        }
     }
 
     async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
         let caller = self.caller(&request)?;
-        self.leading_term().await?;
         let node = caller.node();
+        self.serving(node).await?;
         self.state_with(node).await?;
         self.hear_caller(&caller, Kind::Secrets)?;
-        let state = self.confirmed_state().await?;
+        let state = self
+            .confirmed_state()
+            .await
+            .map_err(|refusal| match self.holder.is_alone() {
+                true => refusal,
+                false => kept_with_session(refusal),
+            })?;
         if state.node(node).is_none() {
             return Err(Refusal::UnknownNode);
         }
         secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
+    }
+}
+
+/// What a holder could not pass on: its node tries again here. It leaves by itself if this server stays without a leader.
+fn kept_with_session(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::NotLeader { .. } | Refusal::ShuttingDown => Refusal::Busy,
+        Refusal::UnknownNode
+        | Refusal::Busy
+        | Refusal::TooOften
+        | Refusal::Identity(_)
+        | Refusal::Replaced
+        | Refusal::Malformed(_)
+        | Refusal::Credential(_)
+        | Refusal::NotGiven(_) => refusal,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
+use super::leader_door::LeaderDoor;
 use super::workers::WorkerTier;
 use crate::clock::Clock;
 use crate::leases::LeaseKeeper;
@@ -33,6 +34,8 @@ pub struct GatewayOptions {
     pub workers: Option<WorkerTier>,
     /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.
     pub carries_assignments: bool,
+    /// The way to another server that leads, where this one holds sessions for it; without one only a leader takes them.
+    pub leader_door: Option<Arc<dyn LeaderDoor>>,
     /// Open sessions are told and end with this.
     pub end: CancellationToken,
 }

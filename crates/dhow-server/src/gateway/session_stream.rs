@@ -21,8 +21,8 @@ pub(super) struct SessionStream {
     inner: Arc<Inner>,
     node: NodeId,
     guard: SessionGuard,
-    /// The term that the session was opened in: it ends with it.
-    term: u64,
+    /// The term in which this server leads, where only a leader takes sessions: the session ends with it.
+    term: Option<u64>,
     terms: watch::Receiver<Option<u64>>,
     changes: watch::Receiver<Revision>,
     /// What the node has.
@@ -35,20 +35,14 @@ pub(super) struct SessionStream {
 }
 
 impl SessionStream {
-    pub fn new(
-        inner: Arc<Inner>,
-        node: NodeId,
-        guard: SessionGuard,
-        term: u64,
-        last: Option<Revision>,
-    ) -> Self {
+    pub fn new(inner: Arc<Inner>, node: NodeId, guard: SessionGuard, last: Option<Revision>) -> Self {
         Self {
+            term: inner.options.leases.term(),
             terms: inner.options.leases.terms(),
             changes: inner.options.view.node_changes(node),
             inner,
             node,
             guard,
-            term,
             last,
             drain_told: false,
             waiting: VecDeque::new(),
@@ -128,12 +122,12 @@ impl SessionStream {
 
     /// Waits for news; tells why the session ends, where it does.
     async fn wait(&mut self) -> Option<Refusal> {
-        let term = Some(self.term);
+        let (term, is_alone) = (self.term, self.inner.holder.is_alone());
         tokio::select! {
             biased;
             () = self.inner.options.end.cancelled() => Some(Refusal::ShuttingDown),
-            () = self.guard.replaced() => Some(Refusal::Replaced),
-            _ = self.terms.wait_for(|now| *now != term) => Some(self.inner.not_leader()),
+            why = self.guard.over() => Some(why),
+            _ = self.terms.wait_for(|now| *now != term), if is_alone => Some(self.inner.not_leader()),
             changed = self.changes.changed() => changed.is_err().then_some(Refusal::ShuttingDown),
         }
     }

@@ -1,72 +1,69 @@
-//! The open sessions: one for each node. A newer one ends the older.
+//! The open sessions of this server: one for each node. A newer one ends the older.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
-use tokio_util::sync::CancellationToken;
+use dhow_core::lease::SessionId;
+use dhow_wire::grpc::Refusal;
+use tokio::sync::watch;
 
 use super::heard::LastHeard;
+use super::holder::Holder;
 use crate::clock::Clock;
-use crate::leases::LeaseKeeper;
 
 #[derive(Debug)]
 struct Open {
-    number: u64,
-    replaced: CancellationToken,
+    id: SessionId,
+    /// Why it has to end.
+    over: watch::Sender<Option<Refusal>>,
 }
 
-#[derive(Debug, Default)]
-struct Table {
-    nodes: BTreeMap<NodeId, Open>,
-    opened: u64,
-}
-
-/// See the module; clones are the same.
+/// All open sessions; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
-    table: Arc<Mutex<Table>>,
+    nodes: Arc<Mutex<BTreeMap<NodeId, Open>>>,
 }
 
 impl Sessions {
     /// Opens a session, which ends the node's older one. At most one per node that the state knows.
     pub fn open(
         &self,
-        node: NodeId,
+        (node, id): (NodeId, SessionId),
         heard: Option<LastHeard>,
-        leases: LeaseKeeper,
+        holder: Holder,
         clock: Arc<dyn Clock>,
     ) -> SessionGuard {
-        let replaced = CancellationToken::new();
-        let mut table = self.table();
-        table.opened += 1;
-        let number = table.opened;
-        let open = Open {
-            number,
-            replaced: replaced.clone(),
-        };
-        if let Some(older) = table.nodes.insert(node, open) {
-            older.replaced.cancel();
+        let (over, is_over) = watch::channel(None);
+        if let Some(older) = self.nodes().insert(node, Open { id, over }) {
+            older.over.send_replace(Some(Refusal::Replaced));
         }
         SessionGuard {
             sessions: self.clone(),
             node,
-            number,
-            replaced,
+            id,
+            over: is_over,
             heard,
-            leases,
+            holder,
             clock,
             is_ended_here: false,
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.table().nodes.len()
+    /// Tells a session that it has to end, where it is still this one.
+    pub fn end(&self, node: NodeId, id: SessionId, why: Refusal) {
+        if let Some(open) = self.nodes().get(&node).filter(|open| open.id == id) {
+            open.over.send_replace(Some(why));
+        }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub fn len(&self) -> usize {
+        self.nodes().len()
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Open>> {
         // Changed by single inserts and removes, so one left by a panic is whole.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,18 +71,22 @@ impl Sessions {
 pub(super) struct SessionGuard {
     sessions: Sessions,
     node: NodeId,
-    number: u64,
-    replaced: CancellationToken,
+    id: SessionId,
+    over: watch::Receiver<Option<Refusal>>,
     heard: Option<LastHeard>,
-    leases: LeaseKeeper,
+    holder: Holder,
     clock: Arc<dyn Clock>,
     is_ended_here: bool,
 }
 
 impl SessionGuard {
-    /// Resolves once a newer session has taken over.
-    pub async fn replaced(&self) {
-        self.replaced.cancelled().await;
+    /// Resolves once the session has to end, and says why.
+    pub async fn over(&mut self) -> Refusal {
+        match self.over.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or(Refusal::Replaced),
+            // Its place was taken.
+            Err(_) => Refusal::Replaced,
+        }
     }
 
     /// The server ends it: nothing can be said of the node.
@@ -96,23 +97,21 @@ impl SessionGuard {
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        let mut table = self.sessions.table();
-        let is_newest = table
-            .nodes
-            .get(&self.node)
-            .is_some_and(|open| open.number == self.number);
+        let mut nodes = self.sessions.nodes();
+        let is_newest = nodes.get(&self.node).is_some_and(|open| open.id == self.id);
         if is_newest {
-            table.nodes.remove(&self.node);
+            nodes.remove(&self.node);
         }
-        drop(table);
-        if self.is_ended_here || !is_newest {
-            return;
-        }
+        drop(nodes);
         let last_sign_ms = match &self.heard {
             Some(heard) => heard.ms(),
             None => self.clock.monotonic_ms(),
         };
+        if self.is_ended_here || !is_newest {
+            self.holder.ended(self.node, self.id, last_sign_ms);
+            return;
+        }
         tracing::debug!(node = %self.node, "the session of a node broke");
-        self.leases.session_broke(self.node, last_sign_ms);
+        self.holder.broke(self.node, self.id, last_sign_ms);
     }
 }

@@ -65,6 +65,7 @@ impl Door {
             workers: None,
             server_ids: Arc::new(BTreeSet::new),
             carries_assignments: true,
+            leader_door: None,
             end: end.clone(),
         });
         Self {

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::{NodeId, Term};
-use dhow_core::lease::{AdaptiveTtlConfig, LeaseAlarm, LeaseTable};
-use dhow_core::state::{Node, State};
+use dhow_core::lease::{
+    AdaptiveTtlConfig, HolderBeat, HolderBeatAnswer, LeaseAlarm, SessionId, SessionTable,
+};
+use dhow_core::state::State;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,11 +19,6 @@ use crate::runtime::{Event, EventLogSender, InputSender, RuntimeView};
 /// How often the leader lets time pass: a lease ends at most this much late, and a late timer shows within it. An
 /// empty turn costs a microsecond.
 const TURN_MS: u64 = 500;
-
-/// How long after an election a node may be without a session before that is evidence. A node leaves a server that ended
-/// its session within 30 s, the longest pause between attempts among them, and one that hangs within 40 s: so nobody who
-/// lives is given up, and what died with the old leader is noticed within a minute.
-const UNHEARD_MAX_MS: u64 = 45_000;
 
 /// How often it is told that nodes follow a higher term: thousands may, and try again every few seconds.
 const HIGHER_TERM_EVERY_MS: u64 = 60_000;
@@ -47,7 +44,7 @@ pub struct LeaseKeeper {
 
 struct Shared {
     options: LeaseOptions,
-    table: Mutex<LeaseTable>,
+    table: Mutex<SessionTable>,
     /// The term in which this server keeps leases; none while it does not lead.
     term: watch::Sender<Option<u64>>,
     /// When it was last told that a node follows a higher term.
@@ -56,7 +53,10 @@ struct Shared {
 
 impl LeaseKeeper {
     pub fn new(options: LeaseOptions) -> Self {
-        let table = Mutex::new(LeaseTable::new(options.config));
+        let table = Mutex::new(SessionTable::new(
+            options.config,
+            Some(options.own.unwrap_or(NodeId(0))),
+        ));
         Self {
             shared: Arc::new(Shared {
                 options,
@@ -78,6 +78,11 @@ impl LeaseKeeper {
         self.shared.term.subscribe()
     }
 
+    /// The node that this server runs on.
+    pub fn own(&self) -> NodeId {
+        self.shared.options.own.unwrap_or(NodeId(0))
+    }
+
     pub fn grace_secs(&self) -> u32 {
         self.shared.options.config.grace_secs
     }
@@ -87,37 +92,69 @@ impl LeaseKeeper {
     pub fn renew(&self, node: NodeId) -> Option<u32> {
         self.term()?;
         let now_ms = self.now_ms();
-        let mut table = self.table();
-        let ttl_secs = table.next_ttl_secs();
-        if self.shared.options.own != Some(node) {
-            table.renew(node, now_ms, ttl_secs);
-            drop(table);
-            self.show(node, ttl_secs);
-        }
+        let ttl_secs = self.table().renew(node, now_ms);
+        self.show(node, ttl_secs);
         Some(ttl_secs)
     }
 
     /// Lets listings see a lease that was just renewed.
     fn show(&self, node: NodeId, ttl_secs: u32) {
         let options = &self.shared.options;
+        if options.own == Some(node) {
+            return;
+        }
         let now_unix_secs = options.clock.wall_unix_ms().div_euclid(1_000);
         let observed = options.view.observed();
         observed.renewed(node, now_unix_secs, ttl_secs, options.config.grace_secs);
     }
 
-    /// A session opened, which is as good as a heartbeat.
-    pub fn session_opened(&self, node: NodeId) -> Option<u32> {
-        self.renew(node)
+    /// A holder opens a session with a node, which is as good as a heartbeat: its id, and the time to live. None where
+    /// this server does not lead.
+    pub fn session_opened(&self, holder: NodeId, boot: u64, node: NodeId) -> Option<(SessionId, u32)> {
+        self.term()?;
+        let now_ms = self.now_ms();
+        let (session, ttl_secs) = self.table().open(holder, boot, node, now_ms);
+        self.show(node, ttl_secs);
+        Some((session, ttl_secs))
     }
 
-    /// A session broke, and not by this server's wish; the last sign of life on it was at this monotonic time.
-    pub fn session_broke(&self, node: NodeId, last_sign_ms: u64) {
-        self.evidence(node, last_sign_ms);
+    /// A session broke, and not by its holder's wish; the last sign of life on it was at this monotonic time.
+    pub fn session_broke(&self, holder: NodeId, session: (NodeId, SessionId), last_sign_ms: u64) {
+        if self.term().is_none() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let alarm = self.table().session_broke(holder, session, last_sign_ms, now_ms);
+        if let Some(alarm) = alarm {
+            self.raise(alarm);
+        }
+    }
+
+    /// What a holder tells of its sessions. None where this server does not lead. The caller says how far a state must
+    /// be, and that this server still leads.
+    pub fn beat(&self, holder: NodeId, beat: &HolderBeat) -> Option<HolderBeatAnswer> {
+        self.term()?;
+        let now_ms = self.now_ms();
+        let (answer, alarm) = self.table().beat(holder, beat, now_ms);
+        if let Some(alarm) = alarm {
+            self.raise(alarm);
+        }
+        for sign in &beat.heard {
+            self.show(sign.node, answer.ttl_secs);
+        }
+        Some(answer)
     }
 
     /// A server cannot be reached by the others; its last sign of life was at this monotonic time.
     pub fn peer_unreachable(&self, node: NodeId, last_sign_ms: u64) {
-        self.evidence(node, last_sign_ms);
+        if self.term().is_none() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        let alarm = self.table().peer_unreachable(node, last_sign_ms, now_ms);
+        if let Some(alarm) = alarm {
+            self.raise(alarm);
+        }
     }
 
     /// A node has acted on a higher term than this cluster has reached.
@@ -143,16 +180,16 @@ impl LeaseKeeper {
 
     /// The last monotonic moment at which the node's lease still lives, where it has one.
     pub fn deadline_ms(&self, node: NodeId) -> Option<u64> {
-        self.table().deadline_ms(node)
+        self.table().leases().deadline_ms(node)
     }
 
     /// How many leases there are.
     pub fn len(&self) -> usize {
-        self.table().len()
+        self.table().leases().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.table().is_empty()
+        self.table().leases().is_empty()
     }
 
     /// Keeps the leases while this server leads, until `end`.
@@ -161,7 +198,6 @@ impl LeaseKeeper {
         let (mut leaderships, mut states) = (options.view.leaderships(), options.view.states());
         let mut losing = Losing::default();
         let mut servers = Servers::default();
-        let mut unheard_at_ms = None;
         let mut due_ms = self.now_ms();
         loop {
             leaderships.borrow_and_update();
@@ -169,7 +205,6 @@ impl LeaseKeeper {
             if self.follow() {
                 losing = Losing::default();
                 due_ms = self.now_ms().saturating_add(TURN_MS);
-                unheard_at_ms = self.term().map(|_| self.now_ms().saturating_add(UNHEARD_MAX_MS));
             }
             let leads = self.term().is_some();
             let awaits_term = options.view.leadership().is_here && !leads;
@@ -179,11 +214,6 @@ impl LeaseKeeper {
                 changed = leaderships.changed() => changed.is_err(),
                 changed = states.changed(), if awaits_term => changed.is_err(),
                 () = options.clock.sleep_until_monotonic(due_ms), if leads => {
-                    let is_time = unheard_at_ms.filter(|at_ms| *at_ms <= self.now_ms());
-                    if let Some(at_ms) = is_time {
-                        unheard_at_ms = None;
-                        self.look_for_unheard(at_ms);
-                    }
                     self.turn(due_ms, &mut losing, &mut servers);
                     due_ms = self.now_ms().saturating_add(TURN_MS);
                     false
@@ -210,20 +240,23 @@ impl LeaseKeeper {
         view.observed().forget_leases();
         // Before anybody may renew: what an election does away with must not be a heartbeat of this term.
         match term {
-            Some(_) => self.take_over(&state),
-            None => *self.table() = LeaseTable::new(self.shared.options.config),
+            Some(term) => self.take_over(Term(term), &state),
+            None => {
+                let options = &self.shared.options;
+                *self.table() = SessionTable::new(options.config, Some(options.own.unwrap_or(NodeId(0))));
+            }
         }
         self.shared.term.send_replace(term);
         true
     }
 
-    fn take_over(&self, state: &State) {
+    fn take_over(&self, term: Term, state: &State) {
         let own = self.shared.options.own;
         let ready = state.nodes.values().filter(|node| node.is_ready());
         let nodes = ready.map(|node| node.id).filter(|node| Some(*node) != own);
-        let now_ms = self.now_ms();
         let nodes: Vec<NodeId> = nodes.collect();
-        self.table().after_election(now_ms, nodes.iter().copied());
+        self.table()
+            .begin_term(term, self.now_ms(), nodes.iter().copied());
         for node in nodes {
             self.show(node, self.shared.options.config.failover_ttl_secs);
         }
@@ -235,35 +268,20 @@ impl LeaseKeeper {
         let state = options.view.state();
         self.ask_contact(servers.of(&state));
         let now_ms = self.now_ms();
-        let ticked = self.table().advance(now_ms, due_ms);
-        if let Some(alarm) = ticked.alarm {
+        // Workers over HTTP have no session at any time, and only report.
+        let has_sessions = |node| state.node(node).is_some_and(|node| node.session.incarnation != 0);
+        let ticked = self.table().advance(now_ms, due_ms, has_sessions);
+        for alarm in ticked.alarms {
             self.raise(alarm);
         }
         options.view.observed().ended(ticked.expired.iter().copied());
         losing.add(ticked.expired);
         let table = self.table();
-        losing.retain(|node| !table.contains(*node) && state.node(*node).is_some_and(|node| node.is_ready()));
+        losing.retain(|node| {
+            !table.leases().contains(*node) && state.node(*node).is_some_and(|node| node.is_ready())
+        });
         drop(table);
         losing.go_on(&options.input);
-    }
-
-    /// Nodes that had a session with some leader, and have none with this one: whoever answers nobody is not dialled.
-    /// Workers over HTTP have none at any time, and only report.
-    fn look_for_unheard(&self, at_ms: u64) {
-        let state = self.shared.options.view.state();
-        let has_sessions = |node: &Node| node.is_ready() && node.session.incarnation != 0;
-        let nodes = state.nodes.values().filter(|node| has_sessions(node));
-        let unheard: Vec<NodeId> = {
-            let table = self.table();
-            nodes
-                .map(|node| node.id)
-                .filter(|node| table.is_unheard(*node))
-                .collect()
-        };
-        for node in unheard {
-            tracing::info!(%node, "a node has no session since the election");
-            self.evidence(node, at_ms);
-        }
     }
 
     fn ask_contact(&self, servers: &[NodeId]) {
@@ -273,17 +291,6 @@ impl LeaseKeeper {
             if let Some(last_sign_ms) = contact.silent_since(*node) {
                 self.peer_unreachable(*node, last_sign_ms);
             }
-        }
-    }
-
-    fn evidence(&self, node: NodeId, last_sign_ms: u64) {
-        if self.term().is_none() {
-            return;
-        }
-        let now_ms = self.now_ms();
-        let alarm = self.table().evidence_of_death(node, last_sign_ms, now_ms);
-        if let Some(alarm) = alarm {
-            self.raise(alarm);
         }
     }
 
@@ -299,7 +306,7 @@ impl LeaseKeeper {
         self.shared.options.clock.monotonic_ms()
     }
 
-    fn table(&self) -> MutexGuard<'_, LeaseTable> {
+    fn table(&self) -> MutexGuard<'_, SessionTable> {
         // Every change of the table is whole before the lock is let go of, so one left by a panic is sound.
         self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

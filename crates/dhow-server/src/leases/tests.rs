@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use dhow_core::ids::NodeId;
+use dhow_core::lease::SessionId;
 
 use super::PeerContact;
 use super::losing::Losing;
@@ -15,6 +16,16 @@ use support::{OWN, TestServer};
 const GRACE_MS: u64 = 10_000;
 const TTL_MS: u64 = 10_000;
 const FAILOVER_MS: u64 = 300_000;
+
+/// A session with the server itself.
+fn open(server: &TestServer, node: u64) -> SessionId {
+    let opened = server.leases.session_opened(OWN, 7, NodeId(node));
+    opened.expect("the server leads").0
+}
+
+fn broke(server: &TestServer, node: u64, session: SessionId, sign_ms: u64) {
+    server.leases.session_broke(OWN, (NodeId(node), session), sign_ms);
+}
 
 fn lost(server: &TestServer) -> BTreeSet<u64> {
     let state = server.state();
@@ -75,15 +86,13 @@ async fn a_lease_that_is_not_renewed_runs_out_and_is_written_once() {
 #[tokio::test]
 async fn evidence_ends_a_lease_at_its_grace_unless_the_node_is_heard() {
     let server = TestServer::start(&[2, 3, 4]).await;
-    for node in 2..5 {
-        server.leases.session_opened(NodeId(node));
-    }
+    let ids: Vec<SessionId> = (2..5).map(|node| open(&server, node)).collect();
     server.pass(5_000).await;
     let sign_ms = server.clock_ms();
-    server.leases.session_broke(NodeId(2), sign_ms);
-    server.leases.session_broke(NodeId(3), sign_ms);
+    broke(&server, 2, ids[0], sign_ms);
+    broke(&server, 3, ids[1], sign_ms);
     server.pass(GRACE_MS - 500).await;
-    server.leases.session_opened(NodeId(3));
+    open(&server, 3);
     server.leases.renew(NodeId(4));
     assert_eq!(lost(&server), BTreeSet::new());
     server.pass(1_000).await;
@@ -111,7 +120,8 @@ async fn the_leaders_own_node_is_never_given_up() {
         Some(10),
         "its agent is told a pace all the same"
     );
-    server.leases.session_broke(OWN, 0);
+    let session = open(&server, OWN.0);
+    broke(&server, OWN.0, session, 0);
     server.leases.peer_unreachable(OWN, 0);
     server.pass(FAILOVER_MS + GRACE_MS + 1_000).await;
     until_lost(&server, &[2]).await;
@@ -143,13 +153,11 @@ async fn a_server_that_its_peers_cannot_reach_is_given_up_within_the_grace() {
 async fn half_of_twenty_falling_silent_is_the_leaders_own_trouble() {
     let nodes: Vec<u64> = (2..22).collect();
     let server = TestServer::start(&nodes).await;
-    for node in &nodes {
-        server.leases.session_opened(NodeId(*node));
-    }
+    let ids: Vec<SessionId> = nodes.iter().map(|node| open(&server, *node)).collect();
     server.pass(1_000).await;
     let sign_ms = server.clock_ms();
-    for node in &nodes[..11] {
-        server.leases.session_broke(NodeId(*node), sign_ms);
+    for (node, session) in nodes[..11].iter().zip(ids) {
+        broke(&server, *node, session, sign_ms);
     }
     server.pass(GRACE_MS + 5_000).await;
     assert_eq!(lost(&server), BTreeSet::new());
@@ -186,7 +194,8 @@ async fn who_does_not_lead_keeps_no_leases() {
     let server = TestServer::start_following(&[2, 3]).await;
     assert_eq!(server.leases.term(), None);
     assert_eq!(server.leases.renew(NodeId(2)), None);
-    server.leases.session_broke(NodeId(2), 0);
+    assert_eq!(server.leases.session_opened(OWN, 7, NodeId(2)), None);
+    broke(&server, 2, SessionId::default(), 0);
     assert!(server.leases.is_empty());
 }
 

@@ -149,12 +149,22 @@ impl RuntimeView {
         self.state.clone()
     }
 
+    /// How far the log is in the published state.
+    pub fn applied_index(&self) -> u64 {
+        *self.applied_index.borrow()
+    }
+
     /// The state with everything in it that any server had acknowledged before this was called. Only where this
     /// server leads; it asks the others whether it still does.
     pub async fn latest(&self) -> Result<Arc<State>, WriteError> {
         let log = self.log.upgrade().ok_or(WriteError::ShuttingDown)?;
         let index = log.barrier().await.map_err(|cause| told(cause, false).0)?;
         drop(log);
+        self.state_at(index).await
+    }
+
+    /// The state once so much of the log is in it.
+    pub async fn state_at(&self, index: u64) -> Result<Arc<State>, WriteError> {
         let mut applied = self.applied_index.clone();
         match applied.wait_for(|applied| *applied >= index).await {
             Ok(_) => Ok(self.state()),

@@ -12,7 +12,7 @@ use dhow_core::lease::AdaptiveTtlConfig;
 use dhow_core::spec::{DeploymentSpec, ServiceSpec};
 use dhow_core::state::State;
 use dhow_server::api::Peer;
-use dhow_server::clock::{Clock, FakeClock};
+use dhow_server::clock::{Clock, FakeClock, SystemClock};
 use dhow_server::gateway::{Accepted, GatewayOptions, NodeGateway, serve};
 use dhow_server::identity::Identity;
 use dhow_server::leases::{LeaseKeeper, LeaseOptions};
@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::near_door::NearDoors;
 use crate::shared_log::SharedLog;
 
 /// Nothing in a test takes this long but what never comes.
@@ -42,6 +43,7 @@ pub struct Server {
 
 /// See the module.
 pub struct Cluster {
+    /// Stands still until it is moved; real time passes where all servers hold sessions.
     pub clock: FakeClock,
     pub log: SharedLog,
     pub servers: Vec<Server>,
@@ -49,9 +51,26 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// So many servers, the first of which leads.
+    /// So many servers, the first of which leads and alone takes sessions.
     pub async fn start(count: usize) -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), FakeClock::new(1_800_000_000_000));
+        let clock = FakeClock::new(1_800_000_000_000);
+        Self::start_with(count, clock.clone(), Arc::new(clock), None).await
+    }
+
+    /// So many servers that all hold sessions, the first of which leads.
+    pub async fn start_holding(count: usize) -> Self {
+        let clock = FakeClock::new(1_800_000_000_000);
+        let doors = Some(Arc::default());
+        Self::start_with(count, clock, Arc::new(SystemClock::new()), doors).await
+    }
+
+    async fn start_with(
+        count: usize,
+        fake: FakeClock,
+        clock: Arc<dyn Clock>,
+        doors: Option<Arc<NearDoors>>,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
         let (log, logs) = SharedLog::new(count);
         let mut listeners = Vec::new();
         for _ in 0..count {
@@ -70,19 +89,19 @@ impl Cluster {
                 ..RuntimeOptions::default()
             };
             let end = CancellationToken::new();
-            let handle = spawn_with(end.clone(), State::default(), Arc::new(clock.clone()), options);
+            let handle = spawn_with(end.clone(), State::default(), Arc::clone(&clock), options);
             servers.push(Server::start(
                 id,
                 handle,
                 listener,
                 &clock,
                 &secrets,
-                addresses.clone(),
+                (addresses.clone(), doors.clone()),
                 end,
             ));
         }
         let cluster = Self {
-            clock,
+            clock: fake,
             log,
             servers,
             _dir: dir,
@@ -160,15 +179,22 @@ impl Server {
         id: u64,
         handle: RuntimeHandle,
         listener: TcpListener,
-        clock: &FakeClock,
+        clock: &Arc<dyn Clock>,
         secrets: &Arc<SecretBox>,
-        addresses: BTreeMap<NodeId, String>,
+        (addresses, doors): (BTreeMap<NodeId, String>, Option<Arc<NearDoors>>),
         end: CancellationToken,
     ) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+        let clock = Arc::clone(clock);
+        let own = doors.is_some().then_some(NodeId(id));
+        // Where real time passes, a test waits for what ends.
+        let config = AdaptiveTtlConfig {
+            grace_secs: if doors.is_some() { 3 } else { 10 },
+            ..AdaptiveTtlConfig::default()
+        };
+        let server_ids: BTreeSet<NodeId> = addresses.keys().copied().collect();
         let leases = LeaseKeeper::new(LeaseOptions {
-            own: None,
-            config: AdaptiveTtlConfig::default(),
+            own,
+            config,
             clock: Arc::clone(&clock),
             view: handle.view(),
             input: handle.input(),
@@ -184,10 +210,15 @@ impl Server {
             secrets: Arc::clone(secrets),
             session_address: Arc::new(move |node| addresses.get(&node).cloned()),
             workers: None,
-            server_ids: Arc::new(BTreeSet::new),
+            server_ids: Arc::new(move || server_ids.clone()),
             carries_assignments: true,
+            leader_door: doors.clone().map(|doors| doors.of(NodeId(id))),
             end: end.clone(),
         });
+        if let Some(doors) = doors {
+            doors.add(NodeId(id), gateway.clone());
+            tokio::spawn(gateway.clone().hold(end.clone()));
+        }
         let addr = listener.local_addr().unwrap();
         let (sender, incoming) = mpsc::channel(16);
         tokio::spawn(serve(gateway.clone(), incoming, clock, end.clone()));

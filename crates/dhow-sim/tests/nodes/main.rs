@@ -6,7 +6,9 @@
 
 mod cluster;
 mod failover;
+mod holders;
 mod loss;
+mod near_door;
 mod node;
 mod relay;
 mod sessions;

@@ -65,9 +65,16 @@ pub fn options(cluster: &Cluster, id: u64, zone: &str, relay: &Relay) -> GrpcOpt
 
 impl Node {
     pub async fn start(cluster: &Cluster, id: u64, zone: &str) -> Self {
-        let (host, relay) = (FakeHost::default(), Relay::of(NodeId(id)));
+        let relay = Relay::of(NodeId(id));
+        let options = options(cluster, id, zone, &relay);
+        Self::start_with(id, relay, options).await
+    }
+
+    /// The same with options of its own.
+    pub async fn start_with(id: u64, relay: Relay, options: GrpcOptions) -> Self {
+        let host = FakeHost::default();
         let dir = tempfile::tempdir().unwrap();
-        let session = Arc::new(GrpcSession::start(options(cluster, id, zone, &relay)));
+        let session = Arc::new(GrpcSession::start(options));
         let agent = Agent::open(AgentOptions {
             node: NodeId(id),
             dir: dir.path().join("agent"),

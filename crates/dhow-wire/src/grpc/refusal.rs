@@ -4,7 +4,7 @@ use dhow_core::ids::NodeId;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-use super::proto::{Ended, Reason};
+use super::proto::{Ended, Reason, Refused};
 
 const REASON_KEY: &str = "x-dhow-reason";
 const LEADER_KEY: &str = "x-dhow-leader";
@@ -135,6 +135,19 @@ impl Refusal {
             address: ended.leader_addr.clone(),
         });
         Self::new(ended.reason(), leader, "the server ended the session")
+    }
+
+    /// The refusal of one of several questions.
+    pub fn to_refused(&self) -> Refused {
+        Refused {
+            reason: self.reason().into(),
+            message: self.to_string(),
+        }
+    }
+
+    /// The same from the other side; one whose reason this version does not know is an answer to try again.
+    pub fn from_refused(refused: &Refused) -> Self {
+        Self::new(refused.reason(), None, &refused.message).unwrap_or(Self::Busy)
     }
 
     fn new(reason: Reason, leader: Option<LeaderHint>, message: &str) -> Option<Self> {

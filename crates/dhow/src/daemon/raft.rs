@@ -11,7 +11,7 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::cluster::{Cluster, RaftCluster};
-use dhow_server::gateway::{self, GatewayOptions, NodeGateway, ServerIds};
+use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, WorkerTier};
 use dhow_server::leases::{LeaseKeeper, LeaseOptions, PeerContact};
 use dhow_server::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::peer_http::{PeerHttp, TlsDialer};
@@ -33,6 +33,9 @@ use super::tier;
 /// After that time the servers' ids are tried to be kept again: the log was busy.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
+/// Servers that hold sessions speak HTTP/2 with the one that leads.
+const HOLDER_ALPN: &[&[u8]] = &[b"h2"];
+
 /// The log's folder below the data directory.
 pub const RAFT_DIR: &str = "raft";
 
@@ -48,28 +51,22 @@ pub async fn start(
     let clock: Arc<dyn Clock> = clock;
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
-    let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
     let tier = tier::open(config, &security, &clock, &server.runtime, &server.refused).await?;
     let leases = server.leases(config, &clock);
-    let gateway = NodeGateway::new(GatewayOptions {
-        view: view.clone(),
-        input: input.clone(),
-        clock: Arc::clone(&clock),
-        leases: leases.clone(),
-        secrets: Arc::clone(&secrets),
-        session_address: session_address(Arc::clone(&server.cluster)),
-        workers: tier.as_ref().map(|tier| tier.gate.clone()),
-        server_ids: server_ids(Arc::clone(&server.cluster)),
-        carries_assignments: true,
-        end: end.clone(),
-    });
+    let gateway = server.gateway(
+        &security,
+        &leases,
+        &clock,
+        tier.as_ref().map(|tier| tier.gate.clone()),
+    );
     let peers = PeerHttp::new(Arc::new(TlsDialer::new(security.tls.clone())));
     let door = tier
         .as_ref()
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
     let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
-    let mut beside = gateway::routes(gateway.clone());
+    let mut beside = gateway::routes(gateway.clone()).merge(gateway::holder_routes(gateway.clone()));
     let tasks = TaskTracker::new();
+    tasks.spawn(gateway.clone().hold(end.clone()));
     if let Some(tier) = tier {
         beside = beside.merge(gateway::worker_routes(gateway.clone()));
         tasks.spawn(tier.serve(gateway, view.clone(), end.clone()));
@@ -101,7 +98,7 @@ pub async fn start(
         worker_tokens,
         renew_expired_secs: config.renew_expired_secs(),
         session: Arc::new(session),
-        secrets,
+        secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
         beside: Some(beside),
         refused: server.refused,
         rest: rest(end, tasks, server.listening),
@@ -192,6 +189,31 @@ impl Server {
             listening,
             refused,
             end,
+        })
+    }
+
+    /// The door for the nodes' sessions, which this server holds whoever leads.
+    fn gateway(
+        &self,
+        security: &Security,
+        leases: &LeaseKeeper,
+        clock: &Arc<dyn Clock>,
+        workers: Option<WorkerTier>,
+    ) -> NodeGateway {
+        let address = session_address(Arc::clone(&self.cluster));
+        let dialer = Arc::new(TlsDialer::with_alpn(security.tls.clone(), HOLDER_ALPN));
+        NodeGateway::new(GatewayOptions {
+            view: self.runtime.view(),
+            input: self.runtime.input(),
+            clock: Arc::clone(clock),
+            leases: leases.clone(),
+            secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
+            session_address: Arc::clone(&address),
+            workers,
+            server_ids: server_ids(Arc::clone(&self.cluster)),
+            carries_assignments: true,
+            leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
+            end: self.end.clone(),
         })
     }
 

@@ -279,6 +279,7 @@ impl Parts {
             workers: None,
             server_ids: Arc::new(BTreeSet::new),
             carries_assignments: false,
+            leader_door: None,
             end: self.end.clone(),
         })
     }

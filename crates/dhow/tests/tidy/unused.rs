@@ -71,11 +71,6 @@ const KEPT: &[(&str, &str, &str)] = &[
         "tests read when a certificate on disk ends",
     ),
     (
-        "crates/dhow-server/src/leases/keeper.rs",
-        "session_opened",
-        "tests of leases speak as sessions do",
-    ),
-    (
         "crates/dhow-server/src/log/store.rs",
         "stats",
         "benches and tests count what was written",

@@ -88,6 +88,7 @@ impl Harbour {
             session_address: Arc::new(|_| None),
             server_ids,
             carries_assignments: true,
+            leader_door: None,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),
                 certificates: Arc::new(Ca),

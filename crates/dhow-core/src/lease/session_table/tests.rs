@@ -1,0 +1,249 @@
+//! The rules one by one, and a small world in which holders, nodes and messages fail.
+
+mod world;
+
+use super::super::held_sessions::HeldSessions;
+use super::*;
+
+const CONFIG: AdaptiveTtlConfig = AdaptiveTtlConfig {
+    min_ttl_secs: 10,
+    max_ttl_secs: 600,
+    grace_secs: 10,
+    max_heartbeats_per_second: 50,
+    failover_ttl_secs: 300,
+};
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+const WORKER: NodeId = NodeId(100);
+
+fn led(nodes: impl IntoIterator<Item = u64>) -> SessionTable {
+    let mut table = SessionTable::new(CONFIG, None);
+    table.begin_term(Term(5), 0, nodes.into_iter().map(NodeId));
+    table
+}
+
+fn pass(
+    table: &mut SessionTable,
+    from_ms: u64,
+    to_ms: u64,
+    mut each: impl FnMut(&mut SessionTable, u64),
+) -> Vec<(u64, NodeId)> {
+    let mut lost = Vec::new();
+    let mut now_ms = from_ms;
+    while now_ms < to_ms {
+        now_ms += 500;
+        each(table, now_ms);
+        let ticked = table.advance(now_ms, now_ms, |_| true);
+        assert_eq!(ticked.alarms, []);
+        lost.extend(ticked.expired.into_iter().map(|node| (now_ms, node)));
+    }
+    lost
+}
+
+/// A holder that is answered at once.
+fn beat(
+    table: &mut SessionTable,
+    holder: NodeId,
+    held: &mut HeldSessions,
+    now_ms: u64,
+) -> Vec<(NodeId, SessionId)> {
+    let beat = held.next_beat(now_ms);
+    let (answer, alarm) = table.beat(holder, &beat, now_ms);
+    assert_eq!(alarm, None);
+    held.answered(&answer, now_ms)
+}
+
+fn open(
+    table: &mut SessionTable,
+    holder: NodeId,
+    held: &mut HeldSessions,
+    node: NodeId,
+    now_ms: u64,
+) -> SessionId {
+    let (id, _) = table.open(holder, held.boot(), node, now_ms);
+    held.opened(node, id, now_ms);
+    id
+}
+
+#[test]
+fn a_break_is_evidence_one_grace_after_the_last_sign() {
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, A, &mut held, 500);
+    let id = open(&mut table, A, &mut held, WORKER, 1_000);
+    let mut has_broken = false;
+    let lost = pass(&mut table, 1_000, 60_000, |table, now_ms| {
+        if now_ms >= 5_000 && !has_broken {
+            held.broke(WORKER, id, 4_000);
+            has_broken = true;
+        }
+        beat(table, A, &mut held, now_ms);
+    });
+    assert_eq!(lost, [(14_500, WORKER)]);
+}
+
+#[test]
+fn a_session_elsewhere_answers_the_break_and_ends_the_older_one() {
+    let mut table = led([WORKER.0]);
+    let (mut a, mut b) = (HeldSessions::new(7), HeldSessions::new(8));
+    let first = open(&mut table, A, &mut a, WORKER, 1_000);
+    let second = open(&mut table, B, &mut b, WORKER, 2_000);
+    assert!(second > first);
+    // The first holder has heard the node in the old session, and is told to end it.
+    a.heard(WORKER, 2_100);
+    beat(&mut table, B, &mut b, 2_500);
+    assert_eq!(beat(&mut table, A, &mut a, 2_500), [(WORKER, first)]);
+    a.broke(WORKER, first, 2_100);
+    let lost = pass(&mut table, 2_500, 60_000, |table, now_ms| {
+        b.heard(WORKER, now_ms);
+        beat(table, A, &mut a, now_ms);
+        beat(table, B, &mut b, now_ms);
+    });
+    assert_eq!(lost, [], "what broke was not its newest session");
+}
+
+#[test]
+fn nodes_of_a_holder_that_dies_are_given_up_within_a_minute_and_not_before() {
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    open(&mut table, A, &mut held, WORKER, 500);
+    beat(&mut table, A, &mut held, 1_000);
+    let lost = pass(&mut table, 1_000, 120_000, |_, _| {});
+    // The short time to live of a small cluster does not end it earlier.
+    assert_eq!(lost, [(1_000 + ORPHAN_MS + 10_500, WORKER)]);
+}
+
+#[test]
+fn a_holder_that_starts_again_is_no_evidence_and_its_nodes_may_come_back() {
+    let mut table = led([WORKER.0, WORKER.0 + 1]);
+    let mut held = HeldSessions::new(7);
+    open(&mut table, A, &mut held, WORKER, 500);
+    open(&mut table, A, &mut held, NodeId(101), 500);
+    beat(&mut table, A, &mut held, 1_000);
+    let mut again = HeldSessions::new(9);
+    open(&mut table, A, &mut again, WORKER, 3_000);
+    let lost = pass(&mut table, 3_000, 120_000, |table, now_ms| {
+        again.heard(WORKER, now_ms);
+        beat(table, A, &mut again, now_ms);
+    });
+    assert_eq!(lost, [(1_000 + ORPHAN_MS + 10_500, NodeId(101))]);
+}
+
+#[test]
+fn a_new_leader_learns_of_sessions_that_were_opened_before_it() {
+    let mut table = led([WORKER.0, 101]);
+    let mut held = HeldSessions::new(7);
+    let id = open(&mut table, A, &mut held, WORKER, 500);
+    beat(&mut table, A, &mut held, 1_000);
+    let mut next = SessionTable::new(CONFIG, None);
+    next.begin_term(Term(6), 50_000, [WORKER, NodeId(101)]);
+    held.leader_changed();
+    let mut has_broken = false;
+    let lost = pass(&mut next, 50_000, 200_000, |table, now_ms| {
+        match now_ms {
+            ..100_000 => held.heard(WORKER, now_ms - 49_000),
+            _ if !has_broken => {
+                held.broke(WORKER, id, now_ms - 49_000);
+                has_broken = true;
+            }
+            _ => {}
+        }
+        let beat = held.next_beat(now_ms - 49_000);
+        let (answer, _) = table.beat(A, &beat, now_ms);
+        held.answered(&answer, now_ms - 49_000);
+    });
+    // One that nobody names is missed 45 s after the election, one whose session breaks as ever.
+    assert_eq!(
+        lost,
+        [(50_000 + ORPHAN_MS + 10_500, NodeId(101)), (110_500, WORKER)]
+    );
+}
+
+#[test]
+fn repeated_and_late_beats_change_nothing() {
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    let id = open(&mut table, A, &mut held, WORKER, 500);
+    beat(&mut table, A, &mut held, 1_000);
+    held.heard(WORKER, 1_200);
+    let early = held.next_beat(1_500);
+    held.heard(WORKER, 9_000);
+    let late = held.next_beat(9_500);
+    assert_eq!(late.heard[0].session, id);
+    table.beat(A, &late, 9_500);
+    let deadline_ms = table.leases().deadline_ms(WORKER);
+    for beat in [&early, &late, &early] {
+        table.beat(A, beat, 12_000);
+        assert_eq!(table.leases().deadline_ms(WORKER), deadline_ms);
+    }
+    assert_eq!(deadline_ms, Some(9_000 + 20_000));
+}
+
+#[test]
+fn a_holder_whose_sessions_all_break_is_ill() {
+    let mut table = led(100..140);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, A, &mut held, 500);
+    let ids: Vec<(NodeId, SessionId)> = (100..140)
+        .map(|id| (NodeId(id), open(&mut table, A, &mut held, NodeId(id), 1_000)))
+        .collect();
+    beat(&mut table, A, &mut held, 1_500);
+    for (node, id) in &ids {
+        held.broke(*node, *id, 2_000);
+    }
+    let told = held.next_beat(2_500);
+    let (answer, alarm) = table.beat(A, &told, 2_500);
+    assert_eq!(
+        alarm,
+        Some(LeaseAlarm::HolderIll {
+            holder: A,
+            broke: 21,
+            sessions: 40
+        })
+    );
+    held.answered(&answer, 2_500);
+    // They come back through another server within half a minute, all but one.
+    let mut b = HeldSessions::new(8);
+    let lost = pass(&mut table, 2_500, 120_000, |table, now_ms| {
+        if now_ms == 30_000 {
+            for (node, _) in &ids[1..] {
+                open(table, B, &mut b, *node, now_ms);
+            }
+        }
+        for (node, _) in &ids[1..] {
+            b.heard(*node, now_ms);
+        }
+        beat(table, A, &mut held, now_ms);
+        beat(table, B, &mut b, now_ms);
+    });
+    assert_eq!(lost, [(2_000 + ORPHAN_MS + 10_500, NodeId(100))]);
+}
+
+#[test]
+fn a_holder_without_answers_stops_to_serve_and_then_ends_its_sessions() {
+    use super::super::held_sessions::Freshness;
+    let mut table = led(100..200);
+    let mut held = HeldSessions::new(7);
+    assert_eq!(held.freshness(0, 0), Freshness::CutOff, "it has not met a leader");
+    for id in 100..200 {
+        open(&mut table, A, &mut held, NodeId(id), 500);
+    }
+    let told = held.next_beat(1_000);
+    let (mut answer, _) = table.beat(A, &told, 1_000);
+    answer.read_index = 40;
+    // The answer took its time; that makes nothing fresher.
+    held.answered(&answer, 1_700);
+    assert_eq!(
+        held.freshness(1_700, 39),
+        Freshness::CutOff,
+        "the state is behind"
+    );
+    assert_eq!(held.freshness(3_000, 40), Freshness::Fresh);
+    assert_eq!(held.freshness(3_001, 40), Freshness::Stale);
+    assert_eq!(held.freshness(7_000, 40), Freshness::Stale);
+    assert_eq!(held.cut_off(7_000, 40), []);
+    assert_eq!(held.freshness(7_001, 40), Freshness::CutOff);
+    let half = held.cut_off(9_000, 40).len();
+    assert!((20..80).contains(&half), "{half} of 100 after half of the time");
+    assert_eq!(held.cut_off(11_000, 40).len(), 100);
+}

@@ -1,0 +1,463 @@
+//! This server as a holder of sessions: what it tells the leader of them, twice a second and whenever one opens or
+//! breaks, and whether it is fresh enough to serve. The leader is a holder like the others.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dhow_core::ids::NodeId;
+use dhow_core::lease::{Freshness, HeldSessions, HolderBeatAnswer, SessionId};
+use dhow_core::state::State;
+use dhow_wire::grpc::proto::{
+    HeldReport, HeldReports, OpenRequest, OpenSession, StatusAck, held_ack, opened_session,
+};
+use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, to_beat};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::leader_door::LeaderDoor;
+use super::limits::{
+    BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
+    GATHER_MS, LEADER_ANSWER_MAX_MS, WARM_UP_MS,
+};
+use super::sessions::Sessions;
+use crate::clock::Clock;
+use crate::leases::LeaseKeeper;
+use crate::runtime::RuntimeView;
+
+/// A session that the leader has given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub session: SessionId,
+    pub ttl_secs: u32,
+}
+
+type Opening = (OpenSession, oneshot::Sender<Result<Given, Refusal>>);
+type Forwarding = (HeldReport, oneshot::Sender<Result<StatusAck, Refusal>>);
+
+/// A holder; cheap to clone.
+#[derive(Clone)]
+pub(super) struct Holder(Arc<Shared>);
+
+struct Shared {
+    own: NodeId,
+    held: Mutex<HeldSessions>,
+    sessions: Sessions,
+    leases: LeaseKeeper,
+    view: RuntimeView,
+    clock: Arc<dyn Clock>,
+    /// The way to another server that leads. Without one only the leader takes sessions.
+    door: Option<Arc<dyn LeaderDoor>>,
+    /// Sessions have opened or broken.
+    news: Notify,
+    /// What became of the last beat.
+    beaten: watch::Sender<Beaten>,
+    openings: mpsc::Sender<Opening>,
+    reports: mpsc::Sender<Forwarding>,
+    queues: Mutex<Option<Queues>>,
+}
+
+/// What became of the beats so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beaten {
+    count: u64,
+    /// The leader is of an older version, and takes all sessions itself.
+    is_led_by_older: bool,
+}
+
+struct Queues {
+    openings: mpsc::Receiver<Opening>,
+    reports: mpsc::Receiver<Forwarding>,
+}
+
+impl Holder {
+    pub fn new(
+        leases: LeaseKeeper,
+        view: RuntimeView,
+        clock: Arc<dyn Clock>,
+        door: Option<Arc<dyn LeaderDoor>>,
+    ) -> Self {
+        let (openings, opening) = mpsc::channel(FORWARDED_MAX);
+        let (reports, report) = mpsc::channel(FORWARDED_MAX);
+        Self(Arc::new(Shared {
+            own: leases.own(),
+            held: Mutex::new(HeldSessions::new(rand::random())),
+            sessions: Sessions::default(),
+            leases,
+            view,
+            clock,
+            door,
+            news: Notify::new(),
+            beaten: watch::Sender::default(),
+            openings,
+            reports,
+            queues: Mutex::new(Some(Queues {
+                openings: opening,
+                reports: report,
+            })),
+        }))
+    }
+
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    pub fn boot(&self) -> u64 {
+        self.held().boot()
+    }
+
+    /// Whether only a leader takes sessions here.
+    pub fn is_alone(&self) -> bool {
+        self.0.door.is_none()
+    }
+
+    /// Whether this server has a session of the node.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.held().has(node)
+    }
+
+    /// Whether this server may serve nodes while another one leads.
+    pub fn is_fresh(&self) -> bool {
+        let shared = &self.0;
+        let applied_index = shared.view.applied_index();
+        let now_ms = shared.clock.monotonic_ms();
+        shared.door.is_some() && self.held().freshness(now_ms, applied_index) == Freshness::Fresh
+    }
+
+    /// Whether only the leader takes sessions, because it knows no other way.
+    pub fn is_led_by_older(&self) -> bool {
+        self.is_alone() || self.0.beaten.borrow().is_led_by_older
+    }
+
+    /// Waits until this server may serve nodes while another one leads, where it soon may.
+    pub async fn until_fresh(&self) -> bool {
+        let mut beaten = self.0.beaten.subscribe();
+        let fresh = async {
+            while !self.is_fresh() {
+                if self.is_led_by_older() || beaten.changed().await.is_err() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        self.in_time(WARM_UP_MS, fresh).await.unwrap_or(false)
+    }
+
+    /// A node was heard, in a session or not; the time to live that it is granted.
+    pub fn heard(&self, node: NodeId) -> u32 {
+        let now_ms = self.0.clock.monotonic_ms();
+        let mut held = self.held();
+        held.heard(node, now_ms);
+        held.ttl_secs()
+    }
+
+    /// The leader has given a node this session here.
+    pub fn opened(&self, node: NodeId, session: SessionId) {
+        let now_ms = self.0.clock.monotonic_ms();
+        self.held().opened(node, session, now_ms);
+        self.0.news.notify_one();
+    }
+
+    /// This server has ended a session.
+    pub fn ended(&self, node: NodeId, session: SessionId, last_sign_ms: u64) {
+        self.held().ended(node, session, last_sign_ms);
+    }
+
+    /// A session broke.
+    pub fn broke(&self, node: NodeId, session: SessionId, last_sign_ms: u64) {
+        self.held().broke(node, session, last_sign_ms);
+        // The leader says it to itself at once.
+        let leases = &self.0.leases;
+        leases.session_broke(self.0.own, (node, session), last_sign_ms);
+        self.0.news.notify_one();
+    }
+
+    /// Asks the leader, which is another server, for a session.
+    pub async fn ask_for(&self, session: OpenSession) -> Result<Given, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.0.openings.try_send((session, answer));
+        sent.map_err(|_| Refusal::Busy)?;
+        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    /// Hands a report to the leader, which is another server; answered once it is durable and in the state here.
+    pub async fn forward(&self, report: HeldReport) -> Result<StatusAck, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.0.reports.try_send((report, answer));
+        sent.map_err(|_| Refusal::Busy)?;
+        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+    }
+
+    /// The state with everything in it that any server had acknowledged before this was called, confirmed by the leader,
+    /// which is another server.
+    pub async fn confirmed_state(&self) -> Result<Arc<State>, Refusal> {
+        let (door, leader) = self.leader()?;
+        let request = OpenRequest {
+            boot: self.boot(),
+            sessions: Vec::new(),
+        };
+        let asked = self.in_time(LEADER_ANSWER_MAX_MS, door.open(leader, request));
+        self.reached(asked.await?.read_index).await
+    }
+
+    fn leader(&self) -> Result<(&dyn LeaderDoor, NodeId), Refusal> {
+        let leadership = self.0.view.leadership();
+        let leader = leadership.leader.filter(|_| !leadership.is_here);
+        match (&self.0.door, leader) {
+            (Some(door), Some(leader)) => Ok((door.as_ref(), NodeId(leader))),
+            (None, _) | (_, None) => Err(Refusal::NotLeader { leader: None }),
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        max_ms: u64,
+        asked: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let clock = &self.0.clock;
+        let until_ms = clock.monotonic_ms().saturating_add(max_ms);
+        tokio::select! {
+            biased;
+            answer = asked => answer,
+            () = clock.sleep_until_monotonic(until_ms) => Err(Refusal::Busy),
+        }
+    }
+
+    /// Waits until the state here is as new as that.
+    async fn reached(&self, index: u64) -> Result<Arc<State>, Refusal> {
+        let reached = async {
+            let state = self.0.view.state_at(index).await;
+            state.map_err(|_| Refusal::ShuttingDown)
+        };
+        self.in_time(LEADER_ANSWER_MAX_MS, reached).await
+    }
+
+    /// Tells the leader of the sessions here, and forwards what is for it, until `end`.
+    pub async fn run(self, end: CancellationToken) {
+        let queues = self
+            .0
+            .queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(Queues { openings, reports }) = queues else {
+            return;
+        };
+        let work = async {
+            tokio::join!(
+                self.beats(),
+                self.open_for_nodes(openings),
+                self.report_for_nodes(reports)
+            )
+        };
+        tokio::select! {
+            () = end.cancelled() => {}
+            _ = work => {}
+        }
+    }
+
+    async fn beats(&self) {
+        let shared = &self.0;
+        let mut led_by = None;
+        loop {
+            let due_ms = shared.clock.monotonic_ms().saturating_add(BEAT_EVERY_MS);
+            tokio::select! {
+                () = shared.clock.sleep_until_monotonic(due_ms) => {}
+                () = shared.news.notified() => {
+                    let soon_ms = shared.clock.monotonic_ms().saturating_add(GATHER_MS);
+                    shared.clock.sleep_until_monotonic(soon_ms).await;
+                }
+            }
+            let leadership = shared.view.leadership();
+            if led_by != leadership.leader {
+                led_by = leadership.leader;
+                self.held().leader_changed();
+            }
+            let answer = self.beat().await;
+            let is_led_by_older = matches!(answer, Err(Refusal::NotGiven(_)));
+            if let Ok(answer) = answer {
+                let now_ms = shared.clock.monotonic_ms();
+                let replaced = self.held().answered(&answer, now_ms);
+                for (node, session) in replaced {
+                    shared.sessions.end(node, session, Refusal::Replaced);
+                }
+            }
+            shared.beaten.send_modify(|beaten| {
+                beaten.count += 1;
+                beaten.is_led_by_older = is_led_by_older;
+            });
+            self.end_where_cut_off();
+        }
+    }
+
+    /// Tells the leader, and waits for its answer for as long as that is of use.
+    async fn beat(&self) -> Result<HolderBeatAnswer, Refusal> {
+        let shared = &self.0;
+        let now_ms = shared.clock.monotonic_ms();
+        let beat = self.held().next_beat(now_ms);
+        if shared.leases.term().is_some() {
+            let confirmed = async { shared.view.latest().await.map_err(|_| Refusal::Busy) };
+            self.in_time(BEAT_ANSWER_MAX_MS, confirmed).await?;
+            let read_index = shared.view.applied_index();
+            let answer = shared.leases.beat(shared.own, &beat);
+            let answer = answer.ok_or(Refusal::NotLeader { leader: None })?;
+            return Ok(HolderBeatAnswer { read_index, ..answer });
+        }
+        let (door, leader) = self.leader()?;
+        let answer = self.in_time(BEAT_ANSWER_MAX_MS, door.beat(leader, to_beat(&beat)));
+        answer.await.map(from_answer).inspect_err(|refusal| {
+            tracing::debug!(%refusal, %leader, "the leader does not answer a holder");
+        })
+    }
+
+    /// A holder that no leader has answered for too long ends its sessions, so that their nodes find another server.
+    fn end_where_cut_off(&self) {
+        let shared = &self.0;
+        if shared.door.is_none() {
+            return;
+        }
+        let now_ms = shared.clock.monotonic_ms();
+        let applied_index = shared.view.applied_index();
+        let cut_off = self.held().cut_off(now_ms, applied_index);
+        for (node, session) in cut_off {
+            let why = Refusal::NotLeader { leader: None };
+            shared.sessions.end(node, session, why);
+        }
+    }
+
+    /// Sessions are asked for together: one round among the servers serves them all.
+    async fn open_for_nodes(&self, mut openings: mpsc::Receiver<Opening>) {
+        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
+        let mut asking = tokio::task::JoinSet::new();
+        let mut gathered = Vec::new();
+        while openings.recv_many(&mut gathered, FORWARD_MAX).await > 0 {
+            let soon_ms = self.0.clock.monotonic_ms().saturating_add(GATHER_MS);
+            self.0.clock.sleep_until_monotonic(soon_ms).await;
+            while gathered.len() < FORWARD_MAX
+                && let Ok(next) = openings.try_recv()
+            {
+                gathered.push(next);
+            }
+            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
+                return;
+            };
+            let (holder, gathered) = (self.clone(), std::mem::take(&mut gathered));
+            asking.spawn(async move {
+                holder.open_together(gathered).await;
+                drop(place);
+            });
+            while asking.try_join_next().is_some() {}
+        }
+    }
+
+    async fn open_together(&self, gathered: Vec<Opening>) {
+        let (sessions, answers): (Vec<OpenSession>, Vec<_>) = gathered.into_iter().unzip();
+        let asked = async {
+            let (door, leader) = self.leader()?;
+            let request = OpenRequest {
+                boot: self.boot(),
+                sessions,
+            };
+            let reply = self
+                .in_time(LEADER_ANSWER_MAX_MS, door.open(leader, request))
+                .await?;
+            self.reached(reply.read_index).await?;
+            Ok(reply.sessions)
+        };
+        match asked.await {
+            Err(refusal) => tell_all(answers, &refusal),
+            Ok(opened) => {
+                let mut opened = opened.into_iter();
+                for answer in answers {
+                    let given = opened.next();
+                    let ttl_secs = given.as_ref().map_or(0, |given| given.ttl_secs);
+                    let outcome = match given.and_then(|given| given.outcome) {
+                        Some(opened_session::Outcome::Session(id)) => Ok(Given {
+                            session: from_session(id),
+                            ttl_secs,
+                        }),
+                        Some(opened_session::Outcome::Refused(refused)) => {
+                            Err(Refusal::from_refused(&refused))
+                        }
+                        None => Err(Refusal::Busy),
+                    };
+                    // Whoever asked may have gone.
+                    let _ = answer.send(outcome);
+                }
+            }
+        }
+    }
+
+    /// Reports go together, two messages at a time.
+    async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>) {
+        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
+        let mut handing_in = tokio::task::JoinSet::new();
+        let mut left_over: Option<Forwarding> = None;
+        loop {
+            let first = match left_over.take() {
+                Some(first) => first,
+                None => match reports.recv().await {
+                    Some(first) => first,
+                    None => return,
+                },
+            };
+            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
+                return;
+            };
+            let mut size_bytes = held_report_bytes(&first.0);
+            let mut gathered = vec![first];
+            while gathered.len() < FORWARD_MAX
+                && let Ok(next) = reports.try_recv()
+            {
+                size_bytes += held_report_bytes(&next.0);
+                if size_bytes > FORWARD_BYTES_MAX {
+                    left_over = Some(next);
+                    break;
+                }
+                gathered.push(next);
+            }
+            let holder = self.clone();
+            handing_in.spawn(async move {
+                holder.report_together(gathered).await;
+                drop(place);
+            });
+            while handing_in.try_join_next().is_some() {}
+        }
+    }
+
+    async fn report_together(&self, gathered: Vec<Forwarding>) {
+        let (reports, answers): (Vec<HeldReport>, Vec<_>) = gathered.into_iter().unzip();
+        let asked = async {
+            let (door, leader) = self.leader()?;
+            let reports = HeldReports { reports };
+            let acks = self
+                .in_time(LEADER_ANSWER_MAX_MS, door.report(leader, reports))
+                .await?;
+            self.reached(acks.index).await?;
+            Ok(acks.acks)
+        };
+        match asked.await {
+            Err(refusal) => tell_all(answers, &refusal),
+            Ok(acks) => {
+                let mut acks = acks.into_iter();
+                for answer in answers {
+                    let outcome = match acks.next().and_then(|ack| ack.outcome) {
+                        Some(held_ack::Outcome::Ack(ack)) => Ok(ack),
+                        Some(held_ack::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
+                        None => Err(Refusal::Busy),
+                    };
+                    let _ = answer.send(outcome);
+                }
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HeldSessions> {
+        // Every change is whole before the lock is let go of, so one left by a panic is sound.
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell_all<T>(answers: Vec<oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
+    for answer in answers {
+        let _ = answer.send(Err(refusal.clone()));
+    }
+}

@@ -1,0 +1,155 @@
+//! The way from a holder to the server that leads: gRPC over TLS between members, one connection for beats and one for
+//! the rest, so that a beat never waits behind reports.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use dhow_core::ids::NodeId;
+use dhow_wire::grpc::proto::{HeldAcks, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest};
+use dhow_wire::grpc::{HoldersClient, MESSAGE_BYTES_MAX, Refusal};
+use futures_util::future::BoxFuture;
+use hyper::Uri;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tonic::{Code, Request, Status};
+
+use super::options::SessionAddress;
+use crate::peer_http::{Dialed, Dialer};
+
+/// What stands in the place of a host in every request: who the server is was settled by the dialer.
+const ORIGIN: &str = "http://localhost";
+
+/// Asks the server that leads. An answer may never come; whoever asks has a deadline.
+pub trait LeaderDoor: Send + Sync + 'static {
+    fn open(&self, leader: NodeId, request: OpenRequest) -> BoxFuture<'_, Result<OpenReply, Refusal>>;
+
+    fn beat(&self, leader: NodeId, beat: HolderBeat) -> BoxFuture<'_, Result<HolderBeatAnswer, Refusal>>;
+
+    fn report(&self, leader: NodeId, reports: HeldReports) -> BoxFuture<'_, Result<HeldAcks, Refusal>>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    Beats,
+    Rest,
+}
+
+type Wire = Client<LeaderConnector, tonic::body::Body>;
+
+/// The way over the network.
+pub struct GrpcLeaderDoor {
+    dialer: Arc<dyn Dialer>,
+    /// Where members take calls of other members.
+    address: Arc<SessionAddress>,
+    /// Kept per lane, server and address; a few.
+    wires: Mutex<BTreeMap<(Lane, NodeId), (SocketAddr, Wire)>>,
+}
+
+impl GrpcLeaderDoor {
+    /// The dialer speaks HTTP/2.
+    pub fn new(dialer: Arc<dyn Dialer>, address: Arc<SessionAddress>) -> Self {
+        Self {
+            dialer,
+            address,
+            wires: Mutex::default(),
+        }
+    }
+
+    fn client(&self, lane: Lane, leader: NodeId) -> Result<HoldersClient<Wire>, Refusal> {
+        let address = (self.address)(leader).and_then(|text| text.parse::<SocketAddr>().ok());
+        let addr = address.ok_or(Refusal::NotLeader { leader: None })?;
+        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = wires.get(&(lane, leader)).filter(|(known, _)| *known == addr);
+        let wire = match known {
+            Some((_, wire)) => wire.clone(),
+            None => {
+                let connector = LeaderConnector {
+                    dialer: Arc::clone(&self.dialer),
+                    leader,
+                    addr,
+                };
+                let wire = Client::builder(TokioExecutor::new())
+                    .pool_timer(TokioTimer::new())
+                    .timer(TokioTimer::new())
+                    .http2_only(true)
+                    .http2_keep_alive_interval(Some(super::limits::DOOR_PING_EVERY))
+                    .http2_keep_alive_timeout(super::limits::DOOR_PING_TIMEOUT)
+                    .build(connector);
+                wires.insert((lane, leader), (addr, wire.clone()));
+                wire
+            }
+        };
+        Ok(HoldersClient::with_origin(wire, Uri::from_static(ORIGIN))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX))
+    }
+}
+
+/// What a holder makes of an answer that is none: a leader of an older version does not know the question, and gives
+/// nothing; one that cannot be reached is none.
+fn refused(status: &Status) -> Refusal {
+    match status.code() {
+        Code::Unimplemented => Refusal::NotGiven("the server that leads is of an older version".into()),
+        _ => Refusal::from_status(status).unwrap_or(Refusal::NotLeader { leader: None }),
+    }
+}
+
+impl LeaderDoor for GrpcLeaderDoor {
+    fn open(&self, leader: NodeId, request: OpenRequest) -> BoxFuture<'_, Result<OpenReply, Refusal>> {
+        Box::pin(async move {
+            let mut client = self.client(Lane::Rest, leader)?;
+            let reply = client.open(Request::new(request)).await;
+            reply
+                .map(tonic::Response::into_inner)
+                .map_err(|status| refused(&status))
+        })
+    }
+
+    fn beat(&self, leader: NodeId, beat: HolderBeat) -> BoxFuture<'_, Result<HolderBeatAnswer, Refusal>> {
+        Box::pin(async move {
+            let mut client = self.client(Lane::Beats, leader)?;
+            let answer = client.beat(Request::new(beat)).await;
+            answer
+                .map(tonic::Response::into_inner)
+                .map_err(|status| refused(&status))
+        })
+    }
+
+    fn report(&self, leader: NodeId, reports: HeldReports) -> BoxFuture<'_, Result<HeldAcks, Refusal>> {
+        Box::pin(async move {
+            let mut client = self.client(Lane::Rest, leader)?;
+            let acks = client.report(Request::new(reports)).await;
+            acks.map(tonic::Response::into_inner)
+                .map_err(|status| refused(&status))
+        })
+    }
+}
+
+/// Connects to one server alone.
+#[derive(Clone)]
+struct LeaderConnector {
+    dialer: Arc<dyn Dialer>,
+    leader: NodeId,
+    addr: SocketAddr,
+}
+
+impl tower::Service<Uri> for LeaderConnector {
+    type Response = TokioIo<Dialed>;
+    type Error = std::io::Error;
+    type Future = BoxFuture<'static, std::io::Result<TokioIo<Dialed>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let dialing = self.dialer.dial(self.leader, self.addr);
+        Box::pin(async move {
+            let dialed = tokio::time::timeout(super::limits::DOOR_CONNECT_TIMEOUT, dialing).await;
+            let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "it does not answer");
+            Ok(TokioIo::new(Dialed(dialed.map_err(|_| late())??)))
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What holders and the leader tell each other, to the core's types and back.
+
+use dhow_core::ids::{NodeId, Term};
+use dhow_core::lease::{Echo, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+use prost::Message;
+
+use super::proto;
+
+pub fn to_session(id: SessionId) -> proto::SessionId {
+    proto::SessionId {
+        term: id.term.0,
+        number: id.number,
+    }
+}
+
+pub fn from_session(id: proto::SessionId) -> SessionId {
+    SessionId {
+        term: Term(id.term),
+        number: id.number,
+    }
+}
+
+fn to_sign(sign: &LastSign) -> proto::LastSign {
+    proto::LastSign {
+        node_id: sign.node.0,
+        session: Some(to_session(sign.session)),
+        age_ms: sign.age_ms,
+    }
+}
+
+fn from_sign(sign: proto::LastSign) -> LastSign {
+    LastSign {
+        node: NodeId(sign.node_id),
+        session: from_session(sign.session.unwrap_or_default()),
+        age_ms: sign.age_ms,
+    }
+}
+
+pub fn to_beat(beat: &HolderBeat) -> proto::HolderBeat {
+    proto::HolderBeat {
+        boot: beat.boot,
+        seq: beat.seq,
+        echo_stamp_ms: beat.echo.map(|echo| echo.stamp_ms),
+        echo_since_ms: beat.echo.map_or(0, |echo| echo.since_ms),
+        is_full: beat.is_full,
+        heard: beat.heard.iter().map(to_sign).collect(),
+        broke: beat.broke.iter().map(to_sign).collect(),
+        ended: beat.ended.iter().map(to_sign).collect(),
+    }
+}
+
+pub fn from_beat(beat: proto::HolderBeat) -> HolderBeat {
+    HolderBeat {
+        boot: beat.boot,
+        seq: beat.seq,
+        echo: beat.echo_stamp_ms.map(|stamp_ms| Echo {
+            stamp_ms,
+            since_ms: beat.echo_since_ms,
+        }),
+        is_full: beat.is_full,
+        heard: beat.heard.into_iter().map(from_sign).collect(),
+        broke: beat.broke.into_iter().map(from_sign).collect(),
+        ended: beat.ended.into_iter().map(from_sign).collect(),
+    }
+}
+
+pub fn to_answer(answer: &HolderBeatAnswer) -> proto::HolderBeatAnswer {
+    let end = answer.end.iter().map(|(node, session)| LastSign {
+        node: *node,
+        session: *session,
+        age_ms: 0,
+    });
+    proto::HolderBeatAnswer {
+        term: answer.term.0,
+        seq: answer.seq,
+        stamp_ms: answer.stamp_ms,
+        read_index: answer.read_index,
+        ttl_secs: answer.ttl_secs,
+        is_full_wanted: answer.is_full_wanted,
+        end: end.map(|sign| to_sign(&sign)).collect(),
+    }
+}
+
+pub fn from_answer(answer: proto::HolderBeatAnswer) -> HolderBeatAnswer {
+    let end = answer.end.into_iter().map(from_sign);
+    HolderBeatAnswer {
+        term: Term(answer.term),
+        seq: answer.seq,
+        stamp_ms: answer.stamp_ms,
+        read_index: answer.read_index,
+        ttl_secs: answer.ttl_secs,
+        is_full_wanted: answer.is_full_wanted,
+        end: end.map(|sign| (sign.node, sign.session)).collect(),
+    }
+}
+
+/// How long a report is on its way to the leader.
+pub fn held_report_bytes(report: &proto::HeldReport) -> usize {
+    report.encoded_len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sign(node: u64) -> LastSign {
+        LastSign {
+            node: NodeId(node),
+            session: SessionId {
+                term: Term(3),
+                number: node + 1,
+            },
+            age_ms: node + 2,
+        }
+    }
+
+    #[test]
+    fn everything_comes_back_as_it_was() {
+        let beat = HolderBeat {
+            boot: 1,
+            seq: 2,
+            echo: Some(Echo {
+                stamp_ms: 3,
+                since_ms: 4,
+            }),
+            is_full: true,
+            heard: vec![sign(10), sign(11)],
+            broke: vec![sign(12)],
+            ended: vec![sign(13)],
+        };
+        assert_eq!(from_beat(to_beat(&beat)), beat);
+        let none = HolderBeat::default();
+        assert_eq!(from_beat(to_beat(&none)), none);
+        let answer = HolderBeatAnswer {
+            term: Term(5),
+            seq: 6,
+            stamp_ms: 7,
+            read_index: 8,
+            ttl_secs: 9,
+            is_full_wanted: true,
+            end: vec![(NodeId(1), sign(1).session)],
+        };
+        assert_eq!(from_answer(to_answer(&answer)), answer);
+    }
+}
