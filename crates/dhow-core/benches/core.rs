@@ -49,7 +49,7 @@ fn apply(state: &mut State, command: Command) {
         request: None,
         command,
     };
-    if let Err(refused) = step(state, &entry) {
+    if let Err(refused) = step(state, &entry, &mut ()) {
         panic!("refused: {refused} ({:?})", entry.command);
     }
 }

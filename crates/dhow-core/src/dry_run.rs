@@ -16,7 +16,7 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// What would happen to one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Prospect {
     New,
     /// Running replicas would be replaced.
     Rolls,
@@ -29,9 +29,9 @@ pub enum Change {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct ServiceChange {
+pub struct ServiceProspect {
     pub name: ServiceName,
-    pub change: Change,
+    pub change: Prospect,
     /// Replicas before and after.
     pub from: u32,
     pub to: u32,
@@ -44,7 +44,7 @@ pub struct ServiceChange {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryRun {
-    pub services: Vec<ServiceChange>,
+    pub services: Vec<ServiceProspect>,
     /// New replicas with their nodes, in the order of their ids. Of a service that rolls: its first step.
     pub placements: Vec<(ReplicaName, NodeId)>,
     /// Replicas that would end at once.
@@ -88,7 +88,7 @@ fn apply(state: &mut State, command: Command) -> Result<(), Refused> {
         request: None,
         command,
     };
-    step(state, &entry).map(|_| ())
+    step(state, &entry, &mut ()).map(|_| ())
 }
 
 /// Nothing becomes healthy in a copy: whoever waits is let go, to show where it would run.
@@ -152,8 +152,8 @@ fn changes(
     after: &State,
     spec: &DeploymentSpec,
     report: &crate::plan::PlanReport,
-) -> Vec<ServiceChange> {
-    let mut changes: BTreeMap<ServiceName, ServiceChange> = BTreeMap::new();
+) -> Vec<ServiceProspect> {
+    let mut changes: BTreeMap<ServiceName, ServiceProspect> = BTreeMap::new();
     for (name, wanted) in &spec.services {
         let known = before
             .service_named(&spec.deployment, name)
@@ -165,7 +165,7 @@ fn changes(
         );
         let old = known.and_then(|service| service.spec());
         let waiting = found.and_then(|service| report.services.get(&service.id));
-        let entry = ServiceChange {
+        let entry = ServiceProspect {
             name: name.clone(),
             change: change(old.map(Arc::as_ref), wanted, (from, to), before.feature_level),
             from,
@@ -190,9 +190,9 @@ fn changes(
         };
         changes.insert(
             name.clone(),
-            ServiceChange {
+            ServiceProspect {
                 name: name.clone(),
-                change: Change::Removed,
+                change: Prospect::Removed,
                 from: before.desired(service),
                 to: 0,
                 rtype: service.rtype(),
@@ -209,12 +209,12 @@ fn change(
     new: &ServiceSpec,
     (from, to): (u32, u32),
     feature_level: u32,
-) -> Change {
+) -> Prospect {
     match old {
-        None => Change::New,
-        Some(old) if old.rolls_into_at(new, feature_level) => Change::Rolls,
-        Some(_) if from != to => Change::Scales,
-        Some(old) if old != new => Change::InPlace,
-        Some(_) => Change::Unchanged,
+        None => Prospect::New,
+        Some(old) if old.rolls_into_at(new, feature_level) => Prospect::Rolls,
+        Some(_) if from != to => Prospect::Scales,
+        Some(old) if old != new => Prospect::InPlace,
+        Some(_) => Prospect::Unchanged,
     }
 }

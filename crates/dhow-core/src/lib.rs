@@ -7,6 +7,7 @@
 pub mod amount;
 pub mod assignment;
 pub mod branches;
+pub mod change;
 pub mod command;
 pub mod dry_run;
 pub mod ids;

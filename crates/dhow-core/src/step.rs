@@ -18,13 +18,22 @@ mod worker_cas;
 
 use std::sync::Arc;
 
+use crate::change::{Change, ChangeSink};
 use crate::command::{
     ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused, RequestId,
 };
 use crate::state::{RequestRecord, State};
 
-/// Applies one entry.
-pub fn step(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
+/// Applies one entry, and tells the sink what that changes.
+pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
+    let result = take(state, entry, sink);
+    if let Err(refused) = &result {
+        sink.tell(state, Change::Refused(refused));
+    }
+    result
+}
+
+fn take(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
     state.revision = state.revision.next();
     state.time = state.time.max(entry.time);
     if let Some(request) = &entry.request
@@ -35,7 +44,7 @@ pub fn step(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
         }
         return Ok(record.outcome.clone());
     }
-    let outcome = apply(state, entry)?;
+    let outcome = apply(state, entry, sink)?;
     if is_edit(&entry.command) {
         state.branch.edits = state.branch.edits.saturating_add(1);
     }
@@ -45,11 +54,11 @@ pub fn step(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
     Ok(outcome)
 }
 
-fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
+fn apply(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
     match &entry.command {
-        Command::Cluster(command) => cluster::apply(state, entry.term, command),
-        Command::Node(command) => node::apply(state, command),
-        Command::Deployment(command) => deployment::apply(state, command),
+        Command::Cluster(command) => cluster::apply(state, entry.term, command, sink),
+        Command::Node(command) => node::apply(state, command, sink),
+        Command::Deployment(command) => deployment::apply(state, command, sink),
         Command::Plan(command) => {
             if entry.term != state.term {
                 return Err(Refused::OldTerm {
@@ -57,9 +66,9 @@ fn apply(state: &mut State, entry: &Entry) -> Result<Outcome, Refused> {
                     current: state.term,
                 });
             }
-            plan::apply(state, command)
+            plan::apply(state, command, sink)
         }
-        Command::Agent(command) => agent::apply(state, command),
+        Command::Agent(command) => agent::apply(state, command, sink),
     }
 }
 

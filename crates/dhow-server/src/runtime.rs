@@ -13,7 +13,6 @@
 //! queue, or read a clock that was not passed in.
 
 mod applier;
-mod apply;
 mod cluster_timer;
 mod error;
 mod event;

@@ -20,7 +20,7 @@ use dhow_core::time::ClusterTime;
 
 pub use agent::Agent;
 pub use behaviour::{Behaviour, Behaviours};
-use trace::Told;
+use trace::EntryTrace;
 pub use trace::TraceLine;
 
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
@@ -90,12 +90,9 @@ impl Lab {
             request: self.request.take(),
             command,
         };
-        let told = Told::of(&self.state, &entry.command);
-        let outcome = step(&mut self.state, &entry);
-        let lines = told.with(&entry.command, &outcome);
-        let at = entry.time;
-        self.trace
-            .extend(lines.into_iter().map(|text| TraceLine { at, text }));
+        let mut trace = EntryTrace::of(&entry);
+        let outcome = step(&mut self.state, &entry, &mut trace);
+        self.trace.extend(trace.lines(&outcome));
         self.log.push(entry);
         outcome
     }
@@ -273,7 +270,7 @@ impl Lab {
     pub fn replay(&self) -> State {
         let mut state = State::default();
         for entry in &self.log {
-            let _ = step(&mut state, entry);
+            let _ = step(&mut state, entry, &mut ());
         }
         state
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::dry_run::{Change, dry_run};
+use dhow_core::dry_run::{Prospect, dry_run};
 use dhow_core::ids::NodeId;
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{NodeInfo, NodeRole};
@@ -37,7 +37,7 @@ fn spec(services: &str) -> Arc<DeploymentSpec> {
     Arc::new(spec.expect("a deployment without findings"))
 }
 
-fn changes(lab: &Lab, spec: &Arc<DeploymentSpec>) -> Vec<(String, Change, u32, u32)> {
+fn changes(lab: &Lab, spec: &Arc<DeploymentSpec>) -> Vec<(String, Prospect, u32, u32)> {
     let run = dry_run(&lab.state, spec).expect("the deployment is taken");
     run.services
         .iter()
@@ -56,7 +56,7 @@ fn a_new_deployment_goes_where_the_plan_said() {
     let mut lab = cluster(3);
     let first = spec(FIRST);
     let run = dry_run(&lab.state, &first).expect("the deployment is taken");
-    assert!(run.services.iter().all(|service| service.change == Change::New));
+    assert!(run.services.iter().all(|service| service.change == Prospect::New));
     assert_eq!(lab.state.replicas.len(), 0, "nothing was changed");
     lab.deploy(first.as_ref().clone())
         .expect("the deployment is taken");
@@ -83,7 +83,7 @@ fn changes_are_told_apart() {
     let hash = lab.state.hash();
     let same = changes(&lab, &spec(FIRST));
     assert!(
-        same.iter().all(|(_, change, ..)| *change == Change::Unchanged),
+        same.iter().all(|(_, change, ..)| *change == Prospect::Unchanged),
         "{same:?}"
     );
     let next = spec(
@@ -96,14 +96,14 @@ fn changes_are_told_apart() {
     assert_eq!(
         changes(&lab, &next),
         [
-            ("db".to_owned(), Change::Rolls, 1, 1),
-            ("new".to_owned(), Change::New, 0, 1),
-            ("old".to_owned(), Change::Removed, 1, 0),
-            ("web".to_owned(), Change::Scales, 3, 5),
+            ("db".to_owned(), Prospect::Rolls, 1, 1),
+            ("new".to_owned(), Prospect::New, 0, 1),
+            ("old".to_owned(), Prospect::Removed, 1, 0),
+            ("web".to_owned(), Prospect::Scales, 3, 5),
         ]
     );
     let gentle = spec(&FIRST.replace("'db:1'", "'db:1', stop: { grace: 1s }"));
-    assert!(changes(&lab, &gentle).contains(&("db".to_owned(), Change::InPlace, 1, 1)));
+    assert!(changes(&lab, &gentle).contains(&("db".to_owned(), Prospect::InPlace, 1, 1)));
     assert_eq!(lab.state.hash(), hash, "planning changes nothing");
 }
 

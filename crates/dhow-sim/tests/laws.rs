@@ -1,6 +1,6 @@
 //! The laws of the core, over generated clusters and sequences: invariants after every step, replay equality,
-//! a warm planner equals a cold one, plans come to rest, a node that follows changes has what one that is told
-//! everything has, and a healed cluster reaches what was asked.
+//! a warm planner equals a cold one, plans come to rest, `step` says what it does, a node that follows changes has what
+//! one that is told everything has, and a healed cluster reaches what was asked.
 
 #[path = "laws/following.rs"]
 mod following;
@@ -8,6 +8,8 @@ mod following;
 mod ops;
 #[path = "laws/raw.rs"]
 mod raw;
+#[path = "laws/told.rs"]
+mod told;
 
 use dhow_core::ids::NodeId;
 use dhow_core::invariants;
@@ -46,6 +48,7 @@ proptest! {
         }
         prop_assert_eq!(lab.replay().hash(), lab.state.hash());
         following::check(&lab.log);
+        told::check_all(&lab.log);
     }
 
     #[test]
@@ -70,12 +73,13 @@ proptest! {
         let mut state = State::default();
         let mut again = State::default();
         for entry in &commands {
-            let first = dhow_core::step::step(&mut state, entry);
-            let second = dhow_core::step::step(&mut again, entry);
+            let first = dhow_core::step::step(&mut state, entry, &mut ());
+            let second = dhow_core::step::step(&mut again, entry, &mut ());
             prop_assert_eq!(first, second);
             assert_sound(&state, entry);
         }
         prop_assert_eq!(state.hash(), again.hash());
+        told::check_all(&commands);
     }
 }
 

@@ -252,7 +252,7 @@ impl Inner {
             request: None,
             command,
         };
-        step(&mut self.state, &entry)
+        step(&mut self.state, &entry, &mut ())
     }
 
     fn plan(&mut self, now: ClusterTime) {

@@ -29,7 +29,7 @@ fn write(state: &mut State, command: DeploymentCommand) {
         request: None,
         command: Command::Deployment(command),
     };
-    step(state, &entry).unwrap();
+    step(state, &entry, &mut ()).unwrap();
     assert_eq!(invariants::check(state), []);
 }
 

@@ -101,14 +101,15 @@ impl Assignments {
         }
     }
 
-    /// Tells the node again about a service whose replicas stay but whose spec has changed.
-    pub fn touch(&mut self, service: ServiceId, revision: Revision) {
-        if let Some(assigned) = self.services.get_mut(&service)
-            && !assigned.replicas.is_empty()
-        {
-            assigned.changed = revision;
-            self.revision = revision;
-        }
+    /// Tells the node again about a service whose replicas stay but whose spec has changed. Whether it has any.
+    pub fn touch(&mut self, service: ServiceId, revision: Revision) -> bool {
+        let found = self.services.get_mut(&service);
+        let Some(assigned) = found.filter(|assigned| !assigned.replicas.is_empty()) else {
+            return false;
+        };
+        assigned.changed = revision;
+        self.revision = revision;
+        true
     }
 
     pub fn contains(&self, service: ServiceId, replica: &AssignedReplica) -> bool {

@@ -1,20 +1,25 @@
 //! What nodes report of their replicas.
 
 use super::{completed, replicas, settings};
+use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
-use crate::replica::{Machine, ReplicaEvent, ReplicaState, RestartRule, step as step_machine};
+use crate::replica::{Machine, ReplicaState, RestartRule, step as step_machine};
 use crate::state::{Replica, Session, State, Wanted};
 use crate::time::ClusterTime;
 
-pub(super) fn apply(state: &mut State, command: &AgentCommand) -> Result<Outcome, Refused> {
+pub(super) fn apply(
+    state: &mut State,
+    command: &AgentCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     match command {
         AgentCommand::Report {
             node,
             incarnation,
             first_seq,
             events,
-        } => report(state, *node, *incarnation, *first_seq, events),
+        } => report(state, *node, *incarnation, *first_seq, events, sink),
         AgentCommand::Inventory {
             node,
             incarnation,
@@ -28,6 +33,7 @@ pub(super) fn apply(state: &mut State, command: &AgentCommand) -> Result<Outcome
                 seq: *seq,
             },
             replicas,
+            sink,
         ),
     }
 }
@@ -39,6 +45,7 @@ fn report(
     incarnation: u64,
     first_seq: u64,
     events: &[AgentEvent],
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let session = state.node(id).ok_or(Missing::Node(id))?.session;
     if session.incarnation != incarnation {
@@ -62,7 +69,7 @@ fn report(
     let mut seq = session.seq;
     for event in events.iter().skip(known) {
         seq = seq.saturating_add(1);
-        if !apply_event(state, id, &event.replica, &event.event) {
+        if !apply_event(state, id, event, sink) {
             diverged.push(event.replica);
         }
     }
@@ -76,8 +83,10 @@ fn report(
 }
 
 /// Moves the mirror. Events of a replica that has meanwhile gone elsewhere are late news and no divergence.
-fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &ReplicaEvent) -> bool {
+fn apply_event(state: &mut State, node: NodeId, told: &AgentEvent, sink: &mut dyn ChangeSink) -> bool {
+    let (key, event) = (&told.replica, &told.event);
     let Some(replica) = state.replicas.get(key).filter(|replica| replica.node == node) else {
+        sink.tell(state, Change::Replica(*key, node, ReplicaChange::Late(event)));
         return true;
     };
     let (was_healthy, wanted) = (replica.is_healthy(), replica.wanted);
@@ -97,7 +106,12 @@ fn apply_event(state: &mut State, node: NodeId, key: &ReplicaKey, event: &Replic
         bound_failures(replica);
     });
     settings::tried(state, key, event);
-    settle(state, key, was_healthy, wanted);
+    let change = match legal {
+        true => ReplicaChange::Reported(event),
+        false => ReplicaChange::Diverged(event),
+    };
+    sink.tell(state, Change::Replica(*key, node, change));
+    settle(state, key, (was_healthy, wanted), sink);
     legal
 }
 
@@ -121,13 +135,18 @@ fn rule_of(state: &State, key: &ReplicaKey) -> RestartRule {
 }
 
 /// What follows from a replica's new state: progress of its rollout, or its end.
-fn settle(state: &mut State, key: &ReplicaKey, was_healthy: bool, wanted: Wanted) {
+fn settle(
+    state: &mut State,
+    key: &ReplicaKey,
+    (was_healthy, wanted): (bool, Wanted),
+    sink: &mut dyn ChangeSink,
+) {
     let Some(replica) = state.replicas.get(key) else {
         return;
     };
     let (healthy, ended) = (replica.is_healthy(), replica.machine.state.is_ended());
     if wanted == Wanted::Stop && ended {
-        replicas::retire(state, key);
+        replicas::retire(state, key, sink);
         return;
     }
     completed::note(state, key);
@@ -147,9 +166,12 @@ fn inventory(
     id: NodeId,
     session: Session,
     items: &[InventoryItem],
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let node = state.node(id).ok_or(Missing::Node(id))?;
     let keys: Vec<ReplicaKey> = node.replica_keys().collect();
+    let replicas = items.len();
+    sink.tell(state, Change::Node(id, NodeChange::Inventory { replicas }));
     let told: std::collections::BTreeMap<ReplicaKey, &Machine> =
         items.iter().map(|item| (item.replica, &item.machine)).collect();
     for key in keys {
@@ -166,10 +188,14 @@ fn inventory(
                     note_start(replica, before, now);
                     bound_failures(replica);
                 });
-                settle(state, &key, was_healthy, wanted);
+                observed(state, &key, sink);
+                settle(state, &key, (was_healthy, wanted), sink);
             }
-            (None, Wanted::Stop) => replicas::retire(state, &key),
-            (None, Wanted::Run) => replicas::update(state, &key, begin_again),
+            (None, Wanted::Stop) => replicas::retire(state, &key, sink),
+            (None, Wanted::Run) => {
+                replicas::update(state, &key, begin_again);
+                observed(state, &key, sink);
+            }
         }
     }
     if let Some(node) = replicas::node_mut(state, id) {
@@ -179,6 +205,14 @@ fn inventory(
         durable_seq: session.seq,
         diverged: Vec::new(),
     })
+}
+
+/// Tells how a replica is found, whether or not that is news.
+fn observed(state: &State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
+    if let Some(replica) = state.replicas.get(key) {
+        let change = ReplicaChange::Observed(&replica.machine);
+        sink.tell(state, Change::Replica(*key, replica.node, change));
+    }
 }
 
 /// What the machine has forgotten is forgotten here too.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::{api_tokens, sources, worker_cas};
+use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
@@ -23,7 +24,52 @@ pub(super) fn mark_clock(state: &mut State, wall_unix_ms: i64) {
     }
 }
 
-pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> Result<Outcome, Refused> {
+pub(super) fn apply(
+    state: &mut State,
+    term: Term,
+    command: &ClusterCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    let level = state.feature_level;
+    let outcome = change(state, term, command, sink)?;
+    let is_raised = state.feature_level > level;
+    if let Some(change) = change_of(command, is_raised) {
+        sink.tell(state, Change::Cluster(change));
+    }
+    Ok(outcome)
+}
+
+/// What a command that was carried out has changed of the cluster; what it changed of nodes is told where that happens.
+fn change_of(command: &ClusterCommand, is_raised: bool) -> Option<ClusterChange<'_>> {
+    Some(match command {
+        ClusterCommand::Bootstrap { cluster_id, .. } => ClusterChange::Created { cluster_id },
+        ClusterCommand::TermBegan { leader, .. } => ClusterChange::TermBegan { leader: *leader },
+        ClusterCommand::IssueToken { uses_allowed, .. } => ClusterChange::WorkerTokenIssued {
+            uses_allowed: *uses_allowed,
+        },
+        ClusterCommand::RevokeToken { .. } => ClusterChange::WorkerTokenRevoked,
+        ClusterCommand::SetSecret { name, .. } => ClusterChange::SecretSet { name },
+        ClusterCommand::RemoveSecret { name } => ClusterChange::SecretRemoved { name },
+        ClusterCommand::IssueApiToken { id, token } => ClusterChange::ApiTokenIssued { id, token },
+        ClusterCommand::RevokeApiToken { id } => ClusterChange::ApiTokenRevoked { id },
+        ClusterCommand::RotateWorkerCa { .. } => ClusterChange::WorkerCaRotated,
+        ClusterCommand::RaiseFeatureLevel { level } if is_raised => {
+            ClusterChange::FeatureLevelRaised { level: *level }
+        }
+        ClusterCommand::SetSource { name, settings } => ClusterChange::SourceSet { name, settings },
+        ClusterCommand::RemoveSource { name } => ClusterChange::SourceRemoved { name },
+        ClusterCommand::RaiseFeatureLevel { .. }
+        | ClusterCommand::UseToken { .. }
+        | ClusterCommand::KeepServerIds { .. } => return None,
+    })
+}
+
+fn change(
+    state: &mut State,
+    term: Term,
+    command: &ClusterCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     match command {
         ClusterCommand::Bootstrap {
             cluster_id,
@@ -31,21 +77,7 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         } => {
             bootstrap(state, cluster_id, *feature_level)?;
         }
-        ClusterCommand::TermBegan { wall_unix_ms, .. } => {
-            if term < state.term {
-                return Err(Refused::OldTerm {
-                    proposed: term,
-                    current: state.term,
-                });
-            }
-            state.term = term;
-            if let Some(wall_unix_ms) = wall_unix_ms.filter(|_| state.feature_level >= 2) {
-                // A new term begins after all that was before it, also where no time has passed for the cluster: the
-                // wall clock may have gone on for hours.
-                state.time = state.time.after(TimeSpan::from_millis(1));
-                mark_clock(state, wall_unix_ms);
-            }
-        }
+        ClusterCommand::TermBegan { wall_unix_ms, .. } => begin_term(state, term, *wall_unix_ms)?,
         ClusterCommand::IssueToken {
             nonce,
             uses_allowed,
@@ -65,7 +97,8 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
             info,
             is_plain,
         } => {
-            let node = use_token(state, (nonce, key_hash), *now_unix_secs, *wish, (info, *is_plain))?;
+            let (token, worker) = ((nonce, key_hash), (info, *is_plain));
+            let node = use_token(state, token, *now_unix_secs, *wish, worker, sink)?;
             return Ok(Outcome::Registered { node });
         }
         ClusterCommand::SetSecret { name, sealed } => set_secret(state, name, sealed),
@@ -90,6 +123,23 @@ pub(super) fn apply(state: &mut State, term: Term, command: &ClusterCommand) -> 
         ClusterCommand::RemoveSource { name } => sources::remove(state, name)?,
     }
     Ok(Outcome::Done)
+}
+
+fn begin_term(state: &mut State, term: Term, wall_unix_ms: Option<i64>) -> Result<(), Refused> {
+    if term < state.term {
+        return Err(Refused::OldTerm {
+            proposed: term,
+            current: state.term,
+        });
+    }
+    state.term = term;
+    if let Some(wall_unix_ms) = wall_unix_ms.filter(|_| state.feature_level >= 2) {
+        // A new term begins after all that was before it, also where no time has passed for the cluster: the
+        // wall clock may have gone on for hours.
+        state.time = state.time.after(TimeSpan::from_millis(1));
+        mark_clock(state, wall_unix_ms);
+    }
+    Ok(())
 }
 
 /// No token is good for longer than this, so that one that ends so long before a new one has ended already.
@@ -136,8 +186,10 @@ fn bootstrap(state: &mut State, cluster_id: &Arc<str>, feature_level: u32) -> Re
     if state.cluster_id.is_some() {
         return Err(Refused::AlreadyBootstrapped);
     }
+    // First what can be refused: a refusal changes nothing.
+    raise_feature_level(state, feature_level)?;
     state.cluster_id = Some(cluster_id.clone());
-    raise_feature_level(state, feature_level)
+    Ok(())
 }
 
 /// A level never falls: what was written at the higher one could not be read at the lower.
@@ -159,13 +211,14 @@ fn use_token(
     now_unix_secs: i64,
     wish: Option<NodeId>,
     (info, is_plain): (&Arc<NodeInfo>, bool),
+    sink: &mut dyn ChangeSink,
 ) -> Result<NodeId, Refused> {
     let token = state.tokens.get(nonce).ok_or(Missing::Token)?.clone();
     if token.revoked {
         return Err(Refused::TokenRevoked);
     }
     if let Some(node) = token.uses.get(key_hash) {
-        super::node::register(state, *node, info)?;
+        super::node::register(state, *node, info, sink)?;
         return Ok(*node);
     }
     if now_unix_secs > token.expires_unix_secs {
@@ -184,7 +237,7 @@ fn use_token(
             wish.filter(|wish| *wish >= fresh).unwrap_or(fresh)
         }
     };
-    super::node::register(state, node, info)?;
+    super::node::register(state, node, info, sink)?;
     if is_plain
         && state.keeps_node_ids()
         && let Some(node) = super::replicas::node_mut(state, node)

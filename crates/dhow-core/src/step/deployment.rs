@@ -6,13 +6,18 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{cluster, completed, replicas, rollout, service, sources};
+use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
-use crate::ids::{DeploymentName, DeploymentRevision, ReplicaKey, RoleId, ServiceId, ServiceName};
+use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
 use crate::spec::{DeploymentSpec, RType};
 use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
 
-pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Outcome, Refused> {
+pub(super) fn apply(
+    state: &mut State,
+    command: &DeploymentCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     match command {
         DeploymentCommand::Deploy {
             spec,
@@ -26,14 +31,16 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
                 brings_back: None,
                 scaled: Scaled::new(),
             };
-            deploy(state, &new, false)
+            deploy(state, &new, false, sink)
         }
         DeploymentCommand::Remove { deployment } => {
-            remove(state, deployment)?;
+            remove(state, deployment, sink)?;
             Ok(Outcome::Done)
         }
-        DeploymentCommand::Scale { deployment, changes } => scale(state, deployment, changes),
-        DeploymentCommand::Restart { deployment, service } => restart(state, deployment, service.as_ref()),
+        DeploymentCommand::Scale { deployment, changes } => scale(state, deployment, changes, sink),
+        DeploymentCommand::Restart { deployment, service } => {
+            restart(state, deployment, service.as_ref(), sink)
+        }
         DeploymentCommand::Rollback {
             deployment,
             to,
@@ -48,19 +55,19 @@ pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Ou
                 brings_back: Some(back_to),
                 scaled: scaled::kept(state, present(state, deployment)?, &recorded),
             };
-            deploy(state, &new, false)
+            deploy(state, &new, false, sink)
         }
         DeploymentCommand::ApplyManifests {
             version,
             specs,
             wall_unix_secs,
             source,
-        } => sources::apply_set(state, source.as_ref(), version, specs, *wall_unix_secs),
+        } => sources::apply_set(state, source.as_ref(), version, specs, *wall_unix_secs, sink),
         DeploymentCommand::RecordConflicted {
             spec,
             author,
             wall_unix_secs,
-        } => record_conflicted(state, spec, author, *wall_unix_secs),
+        } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
     }
 }
 
@@ -75,7 +82,12 @@ pub(super) struct NewRevision<'a> {
 }
 
 /// Makes a revision of the spec and turns the deployment's services towards it.
-pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) -> Result<Outcome, Refused> {
+pub(super) fn deploy(
+    state: &mut State,
+    new: &NewRevision<'_>,
+    manifests: bool,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     let name = &new.spec.deployment;
     check_spec(new.spec)?;
     let known = state.deployment(name).cloned();
@@ -114,9 +126,15 @@ pub(super) fn deploy(state: &mut State, new: &NewRevision<'_>, manifests: bool) 
     // The first term of a cluster begins before its servers agree on what they note.
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
-    turn_services(state, deployment, &new.scaled);
+    turn_services(state, deployment, &new.scaled, sink);
+    let change = DeploymentChange::Deployed {
+        revision,
+        author: new.author,
+        brings_back: new.brings_back,
+    };
+    sink.tell(state, Change::Deployment(name, change));
     if again {
-        begin_failed_anew(state, name);
+        begin_failed_anew(state, name, sink);
     }
     Ok(Outcome::Deployed {
         revision,
@@ -131,6 +149,7 @@ fn record_conflicted(
     spec: &Arc<DeploymentSpec>,
     author: &Arc<str>,
     wall_unix_secs: i64,
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     check_spec(spec)?;
     let name = &spec.deployment;
@@ -166,6 +185,8 @@ fn record_conflicted(
     }
     trim_history(&mut deployment);
     state.deployments.insert(name.clone(), Arc::new(deployment));
+    let change = DeploymentChange::Conflicted { revision, author };
+    sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Deployed {
         revision,
         changed: true,
@@ -173,13 +194,13 @@ fn record_conflicted(
 }
 
 /// What failed and is asked for again is tried at once and with a clean slate: its replicas give way to new ones.
-fn begin_failed_anew(state: &mut State, name: &DeploymentName) {
+fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
     let services: Vec<ServiceId> = state
         .deployment(name)
         .map(|deployment| deployment.services.values().copied().collect())
         .unwrap_or_default();
     for id in services {
-        let failed: Vec<ReplicaKey> = state
+        let failed: Vec<(ReplicaKey, NodeId)> = state
             .replicas_of(id)
             .filter(|(_, replica)| {
                 let lost = replica.machine.state == ReplicaState::Lost;
@@ -188,10 +209,11 @@ fn begin_failed_anew(state: &mut State, name: &DeploymentName) {
                     && !replica.is_healthy()
                     && !lost
             })
-            .map(|(key, _)| *key)
+            .map(|(key, replica)| (*key, replica.node))
             .collect();
-        for key in failed {
-            replicas::stop(state, &key);
+        for (key, node) in failed {
+            sink.tell(state, Change::Replica(key, node, ReplicaChange::StopAsked(None)));
+            replicas::stop(state, &key, sink);
         }
     }
 }
@@ -276,7 +298,12 @@ pub(super) fn trim_history(deployment: &mut Deployment) {
 }
 
 /// Brings services in line with the deployment's current revision and stores the deployment.
-pub(super) fn turn_services(state: &mut State, mut deployment: Deployment, scaled: &Scaled) {
+pub(super) fn turn_services(
+    state: &mut State,
+    mut deployment: Deployment,
+    scaled: &Scaled,
+    sink: &mut dyn ChangeSink,
+) {
     let Some(spec) = deployment.current().map(|record| record.spec.clone()) else {
         return;
     };
@@ -284,7 +311,8 @@ pub(super) fn turn_services(state: &mut State, mut deployment: Deployment, scale
         .current()
         .is_some_and(|record| record.brings_back.is_some());
     for (name, wanted) in &spec.services {
-        let service::Turned { id, anew } = service::turn(state, &deployment.name, name, wanted, scaled);
+        let service::Turned { id, anew } =
+            service::turn(state, &deployment.name, name, (wanted, scaled), sink);
         match (brings_back, anew) {
             (true, _) => completed::bring_back(state, &deployment, id),
             (false, true) => completed::forget(&mut deployment, name, wanted),
@@ -304,7 +332,11 @@ pub(super) fn turn_services(state: &mut State, mut deployment: Deployment, scale
         .insert(deployment.name.clone(), Arc::new(deployment));
 }
 
-pub(super) fn remove(state: &mut State, name: &DeploymentName) -> Result<(), Refused> {
+pub(super) fn remove(
+    state: &mut State,
+    name: &DeploymentName,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
     let found = state
         .deployments
         .get_mut(name)
@@ -312,7 +344,10 @@ pub(super) fn remove(state: &mut State, name: &DeploymentName) -> Result<(), Ref
     let deployment = Arc::make_mut(found);
     deployment.phase = Phase::Removing;
     let services: Vec<ServiceId> = deployment.services.values().copied().collect();
-    if services.is_empty() {
+    let is_empty = services.is_empty();
+    sink.tell(state, Change::Deployment(name, DeploymentChange::RemovalAsked));
+    if is_empty {
+        sink.tell(state, Change::Deployment(name, DeploymentChange::Removed));
         state.deployments.remove(name);
     }
     for id in services {
@@ -341,7 +376,12 @@ fn service_in(state: &State, deployment: &Deployment, name: &ServiceName) -> Res
 }
 
 /// All changes of one request, or none.
-fn scale(state: &mut State, name: &DeploymentName, changes: &[ScaleChange]) -> Result<Outcome, Refused> {
+fn scale(
+    state: &mut State,
+    name: &DeploymentName,
+    changes: &[ScaleChange],
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     let deployment = present(state, name)?.clone();
     let mut checked = Vec::with_capacity(changes.len());
     for change in changes {
@@ -366,6 +406,10 @@ fn scale(state: &mut State, name: &DeploymentName, changes: &[ScaleChange]) -> R
     }
     if changed {
         rollout::begin_again(state, name);
+        sink.tell(
+            state,
+            Change::Deployment(name, DeploymentChange::Scaled { changes }),
+        );
     }
     Ok(Outcome::Deployed {
         revision: deployment.revision,
@@ -420,7 +464,12 @@ fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<R
         .ok_or_else(|| Missing::Role(name(), role.clone()).into())
 }
 
-fn restart(state: &mut State, name: &DeploymentName, only: Option<&ServiceName>) -> Result<Outcome, Refused> {
+fn restart(
+    state: &mut State,
+    name: &DeploymentName,
+    only: Option<&ServiceName>,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     let deployment = present(state, name)?.clone();
     let ids: Vec<ServiceId> = match only {
         Some(service) => vec![service_in(state, &deployment, service)?],
@@ -431,6 +480,8 @@ fn restart(state: &mut State, name: &DeploymentName, only: Option<&ServiceName>)
         forget_work(state, id);
     }
     rollout::begin_again(state, name);
+    let change = DeploymentChange::RestartAsked { service: only };
+    sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Deployed {
         revision: deployment.revision,
         changed: true,

@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{replicas, settings};
+use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
 use crate::spec::TimeSpan;
 use crate::state::{Drain, DrainRules, Liveness, Node, NodeInfo, NodeRole, State, Wanted};
 
-pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome, Refused> {
+pub(super) fn apply(
+    state: &mut State,
+    command: &NodeCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     match command {
         NodeCommand::Register { node, info } => {
-            register(state, *node, info)?;
+            register(state, *node, info, sink)?;
             return Ok(Outcome::Registered { node: *node });
         }
-        NodeCommand::Lost { node } => lost(state, *node)?,
-        NodeCommand::Back { node } => {
-            change_eligibility(state, *node, |node| node.liveness = Liveness::Ready)?;
-        }
+        NodeCommand::Lost { node } => lost(state, *node, sink)?,
+        NodeCommand::Back { node } => back(state, *node, sink)?,
         NodeCommand::SetDrain { node, drain } => {
             change_eligibility(state, *node, |node| {
                 node.drain_rules = DrainRules::default();
@@ -33,6 +36,7 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
                     }
                 };
             })?;
+            tell_drain(state, *node, sink);
         }
         NodeCommand::Drain {
             node,
@@ -48,14 +52,19 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
                 ignore_system,
             };
             drain(state, *node, *shutdown, rules)?;
+            tell_drain(state, *node, sink);
         }
-        NodeCommand::Label { node, set, unset } => label(state, *node, set, unset)?,
-        NodeCommand::Remove { node } => remove(state, *node)?,
+        NodeCommand::Label { node, set, unset } => {
+            label(state, *node, set, unset)?;
+            sink.tell(state, Change::Node(*node, NodeChange::Labelled));
+        }
+        NodeCommand::Remove { node } => remove(state, *node, sink)?,
         NodeCommand::TellsGenerations { node } => {
             super::needs_node_ids(state)?;
             replicas::node_mut(state, *node)
                 .ok_or(Missing::Node(*node))?
                 .is_plain = false;
+            sink.tell(state, Change::Node(*node, NodeChange::Renewed));
         }
         NodeCommand::InternalTokenShown {
             node,
@@ -63,21 +72,19 @@ pub(super) fn apply(state: &mut State, command: &NodeCommand) -> Result<Outcome,
             earlier_until_unix_secs,
         } => {
             super::needs_level(state, State::COUNTS_INTERNAL_TOKENS)?;
-            let mark = &mut replicas::node_mut(state, *node)
-                .ok_or(Missing::Node(*node))?
-                .internal_token;
-            // The same token is often shown at two places at once.
-            if *number > mark.number {
-                mark.number = *number;
-                mark.earlier_until_unix_secs = *earlier_until_unix_secs;
-            }
+            token_shown(state, *node, *number, *earlier_until_unix_secs)?;
         }
     }
     Ok(Outcome::Done)
 }
 
 /// A new node, or a known one with what it says of itself now.
-pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> Result<(), Refused> {
+pub(super) fn register(
+    state: &mut State,
+    id: NodeId,
+    info: &Arc<NodeInfo>,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
     let revision = state.revision;
     let keeps_ids = state.keeps_node_ids();
     let info = &of_level(state.feature_level, info);
@@ -89,6 +96,7 @@ pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> R
         if node.info != *info {
             node.info = info.clone();
             node.eligibility = revision;
+            sink.tell(state, Change::Node(id, NodeChange::Renewed));
         }
         return Ok(());
     }
@@ -108,6 +116,7 @@ pub(super) fn register(state: &mut State, id: NodeId, info: &Arc<NodeInfo>) -> R
     state
         .nodes
         .insert(id, Arc::new(Node::new(id, info.clone(), revision)));
+    sink.tell(state, Change::Node(id, NodeChange::Joined));
     Ok(())
 }
 
@@ -143,12 +152,44 @@ fn drain(state: &mut State, id: NodeId, shutdown: bool, rules: DrainRules) -> Re
     Ok(())
 }
 
-fn lost(state: &mut State, id: NodeId) -> Result<(), Refused> {
+fn token_shown(
+    state: &mut State,
+    id: NodeId,
+    number: u32,
+    earlier_until_unix_secs: i64,
+) -> Result<(), Refused> {
+    let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
+    let mark = &mut node.internal_token;
+    // The same token is often shown at two places at once.
+    if number > mark.number {
+        mark.number = number;
+        mark.earlier_until_unix_secs = earlier_until_unix_secs;
+    }
+    Ok(())
+}
+
+fn back(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
+    let was_ready = state.node(id).is_some_and(|node| node.is_ready());
+    change_eligibility(state, id, |node| node.liveness = Liveness::Ready)?;
+    if !was_ready {
+        sink.tell(state, Change::Node(id, NodeChange::Back));
+    }
+    Ok(())
+}
+
+fn tell_drain(state: &State, id: NodeId, sink: &mut dyn ChangeSink) {
+    if let Some(node) = state.node(id) {
+        sink.tell(state, Change::Node(id, NodeChange::Drain(node.drain)));
+    }
+}
+
+fn lost(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let since = state.time;
     if !state.node(id).ok_or(Missing::Node(id))?.is_ready() {
         return Ok(());
     }
     change_eligibility(state, id, |node| node.liveness = Liveness::Unreachable { since })?;
+    sink.tell(state, Change::Node(id, NodeChange::Lost));
     let keys: Vec<ReplicaKey> = state
         .node(id)
         .map(|node| node.replica_keys().collect())
@@ -159,7 +200,7 @@ fn lost(state: &mut State, id: NodeId) -> Result<(), Refused> {
         };
         if replica.wanted == Wanted::Stop {
             // It is not the node's any more: should the node come back, it will stop what it is not assigned.
-            replicas::give_up(state, &key);
+            replicas::give_up(state, &key, sink);
             continue;
         }
         replicas::update(state, &key, |replica| {
@@ -170,6 +211,7 @@ fn lost(state: &mut State, id: NodeId) -> Result<(), Refused> {
                 &RestartRule::default(),
             );
         });
+        sink.tell(state, Change::Replica(key, id, ReplicaChange::Lost));
     }
     Ok(())
 }
@@ -191,7 +233,7 @@ fn label(
 }
 
 /// Only a node that has nothing, or cannot be reached: then what it had is given up.
-fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
+fn remove(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let node = state.node(id).ok_or(Missing::Node(id))?.clone();
     if node.is_ready() && !node.is_idle() {
         return Err(Refused::NodeInUse(id));
@@ -199,7 +241,7 @@ fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
     let keys: Vec<ReplicaKey> = node.replica_keys().collect();
     for key in keys {
         keep_done(state, &key);
-        replicas::give_up(state, &key);
+        replicas::give_up(state, &key, sink);
     }
     let bound: Vec<_> = state
         .services
@@ -212,6 +254,7 @@ fn remove(state: &mut State, id: NodeId) -> Result<(), Refused> {
             crate::maps::retain(&mut service.volumes, |_, on| *on != id);
         }
     }
+    sink.tell(state, Change::Node(id, NodeChange::Removed));
     state.nodes.remove(&id);
     state.forget_server_id(id);
     Ok(())

@@ -6,20 +6,25 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::{replicas, rollout, service, settings};
+use crate::change::{Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
 use crate::replica::ReplicaState;
 use crate::spec::{NodeMode, RType};
 use crate::state::{Drain, FailedOn, Node, Phase, Service, State, Wanted};
 
-pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome, Refused> {
+pub(super) fn apply(
+    state: &mut State,
+    command: &PlanCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
     match command {
         PlanCommand::Place {
             service,
             generation,
             placements,
         } => {
-            return place(state, *service, *generation, placements);
+            return place(state, *service, *generation, placements, sink);
         }
         PlanCommand::Stop {
             service,
@@ -27,29 +32,26 @@ pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome,
             replicas,
             why,
         } => {
-            stop(state, *service, *generation, replicas, *why)?;
+            targeted(state, *service, *generation)?;
+            stop(state, *service, replicas, *why, sink)?;
         }
-        PlanCommand::Forget { replicas } => forget(state, replicas),
-        PlanCommand::ForgetService { service } => forget_service(state, *service)?,
+        PlanCommand::Forget { replicas } => forget(state, replicas, sink),
+        PlanCommand::ForgetService { service } => forget_service(state, *service, sink)?,
         PlanCommand::OpenGeneration { service, generation } => {
             targeted(state, *service, *generation)?;
             service::reopen(state, *service);
+            sink.tell(state, Change::Service(*service, ServiceChange::GenerationOpened));
         }
         PlanCommand::Release {
             service,
             generation,
-            without: _,
+            without,
         } => {
             targeted(state, *service, *generation)?;
-            let now = state.time;
-            if let Some(service) = replicas::service_mut(state, *service) {
-                service.released = true;
-                service.asked = now;
-                service.progressed = now;
-            }
+            release(state, *service, without.as_ref(), sink);
         }
         PlanCommand::MarkStable { deployment, revision } => {
-            return rollout::mark_stable(state, deployment, *revision);
+            return rollout::mark_stable(state, deployment, *revision, sink);
         }
         PlanCommand::Fail {
             deployment,
@@ -57,10 +59,10 @@ pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome,
             service,
             cause,
         } => {
-            return rollout::fail(state, deployment, *revision, *service, cause);
+            return rollout::fail(state, deployment, *revision, (*service, cause), sink);
         }
-        PlanCommand::DrainFinished { node } => drain_finished(state, *node)?,
-        PlanCommand::CronFired { service, .. } => cron_fired(state, *service)?,
+        PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
+        PlanCommand::CronFired { service, .. } => cron_fired(state, *service, sink)?,
         PlanCommand::TrySettings {
             service,
             generation,
@@ -68,7 +70,7 @@ pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome,
             replicas,
         } => {
             targeted(state, *service, *generation)?;
-            settings::begin(state, *service, *settings, replicas)?;
+            settings::begin(state, *service, *settings, replicas, sink)?;
         }
         PlanCommand::AdoptSettings {
             service,
@@ -76,10 +78,21 @@ pub(super) fn apply(state: &mut State, command: &PlanCommand) -> Result<Outcome,
             settings,
         } => {
             targeted(state, *service, *generation)?;
-            settings::adopt(state, *service, *settings)?;
+            settings::adopt(state, *service, *settings, sink)?;
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Lets a service start.
+fn release(state: &mut State, id: ServiceId, without: Option<&Arc<str>>, sink: &mut dyn ChangeSink) {
+    let now = state.time;
+    if let Some(service) = replicas::service_mut(state, id) {
+        service.released = true;
+        service.asked = now;
+        service.progressed = now;
+    }
+    sink.tell(state, Change::Service(id, ServiceChange::Released { without }));
 }
 
 /// The service, if the plan still speaks of its present target.
@@ -96,6 +109,7 @@ fn place(
     id: ServiceId,
     generation: Generation,
     placements: &[Placement],
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let service = targeted(state, id, generation)?;
     let spec = service.spec().cloned().ok_or(Stale::Generation)?;
@@ -111,17 +125,17 @@ fn place(
             generation,
         };
         if let Err(stale) = check_placement(state, &service, spec.node_mode, &key, placement) {
-            left_out.push((placement.slot, stale));
+            left_out.push((key, placement.node, stale));
             continue;
         }
-        replicas::put(state, key, placement.node, spec.node_mode);
+        replicas::put(state, key, placement.node, spec.node_mode, sink);
         placed += 1;
         if spec.has_named_storage() && spec.rtype != RType::System {
             bound.push((placement.slot, placement.node));
         }
     }
     if placed == 0
-        && let Some((_, stale)) = left_out.first()
+        && let Some((_, _, stale)) = left_out.first()
     {
         return Err((*stale).into());
     }
@@ -130,6 +144,16 @@ fn place(
         service.progressed = now;
         service.volumes.extend(bound);
     }
+    for (key, node, stale) in &left_out {
+        sink.tell(
+            state,
+            Change::Replica(*key, *node, ReplicaChange::LeftOut(*stale)),
+        );
+    }
+    let left_out = left_out
+        .into_iter()
+        .map(|(key, _, stale)| (key.slot, stale))
+        .collect();
     Ok(Outcome::Placed { placed, left_out })
 }
 
@@ -211,23 +235,26 @@ fn is_shareable(state: &State, node: &Node, service: ServiceId, mode: NodeMode) 
 fn stop(
     state: &mut State,
     id: ServiceId,
-    generation: Generation,
     keys: &[ReplicaKey],
     why: StopReason,
+    sink: &mut dyn ChangeSink,
 ) -> Result<(), Refused> {
-    targeted(state, id, generation)?;
     if why == StopReason::FailsThere {
-        return move_away(state, id, keys);
+        return move_away(state, id, keys, sink);
     }
     let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
     for key in keys.iter().filter(|key| key.service == id) {
-        if !state.replicas.contains_key(key) {
+        let Some(node) = state.replicas.get(key).map(|replica| replica.node) else {
             continue;
-        }
+        };
         if let Some(message) = displaced(state, why) {
             replicas::update(state, key, |replica| replica.machine.message = Some(message));
         }
-        replicas::stop(state, key);
+        sink.tell(
+            state,
+            Change::Replica(*key, node, ReplicaChange::StopAsked(Some(why))),
+        );
+        replicas::stop(state, key, sink);
         if unbinds && let Some(service) = replicas::service_mut(state, id) {
             service.volumes.remove(&key.slot);
         }
@@ -246,7 +273,12 @@ fn displaced(state: &State, why: StopReason) -> Option<Arc<str>> {
 }
 
 /// Ends replicas that keep failing where they are, and remembers where that was. One that is healthy by now stays.
-fn move_away(state: &mut State, id: ServiceId, keys: &[ReplicaKey]) -> Result<(), Refused> {
+fn move_away(
+    state: &mut State,
+    id: ServiceId,
+    keys: &[ReplicaKey],
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
     super::needs_level(state, 2)?;
     let now = state.time;
     for key in keys.iter().filter(|key| key.service == id) {
@@ -273,29 +305,32 @@ fn move_away(state: &mut State, id: ServiceId, keys: &[ReplicaKey]) -> Result<()
             }
             service.failed_on = kept;
         }
-        replicas::stop(state, key);
+        let why = Some(StopReason::FailsThere);
+        sink.tell(state, Change::Replica(*key, node, ReplicaChange::StopAsked(why)));
+        replicas::stop(state, key, sink);
     }
     Ok(())
 }
 
 /// Drops records of what has ended; what has not is left alone.
-fn forget(state: &mut State, keys: &[ReplicaKey]) {
+fn forget(state: &mut State, keys: &[ReplicaKey], sink: &mut dyn ChangeSink) {
     for key in keys {
         if state
             .replicas
             .get(key)
             .is_some_and(|replica| replica.machine.state.is_ended())
         {
-            replicas::give_up(state, key);
+            replicas::give_up(state, key, sink);
         }
     }
 }
 
-fn forget_service(state: &mut State, id: ServiceId) -> Result<(), Refused> {
+fn forget_service(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     if !service.removing || state.replicas_of(id).next().is_some() {
         return Err(Refused::NotNow("the service still has replicas"));
     }
+    sink.tell(state, Change::Service(id, ServiceChange::Removed));
     state.services.remove(&id);
     state.service_ids.remove(&service.key);
     let name = &service.key.deployment;
@@ -303,13 +338,14 @@ fn forget_service(state: &mut State, id: ServiceId) -> Result<(), Refused> {
         let deployment = Arc::make_mut(deployment);
         deployment.services.remove(&service.key.service);
         if deployment.phase == Phase::Removing && deployment.services.is_empty() {
+            sink.tell(state, Change::Deployment(name, DeploymentChange::Removed));
             state.deployments.remove(name);
         }
     }
     Ok(())
 }
 
-fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
+fn drain_finished(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let revision = state.revision;
     let cleared = state.node(id).is_some_and(|node| state.is_cleared(node));
     let node = replicas::node_mut(state, id).ok_or(Missing::Node(id))?;
@@ -317,6 +353,8 @@ fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
         Drain::Draining { shutdown } if cleared => {
             node.drain = Drain::Drained { shutdown };
             node.eligibility = revision;
+            let drain = node.drain;
+            sink.tell(state, Change::Node(id, NodeChange::Drain(drain)));
             Ok(())
         }
         Drain::Draining { .. } => Err(Refused::NotNow("the node still has replicas")),
@@ -325,7 +363,7 @@ fn drain_finished(state: &mut State, id: NodeId) -> Result<(), Refused> {
 }
 
 /// Starts a run of a cron service, unless the last one is still under way.
-fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
+fn cron_fired(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     if service.removing || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
@@ -340,7 +378,7 @@ fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
     }
     let done: Vec<ReplicaKey> = state.replicas_of(id).map(|(key, _)| *key).collect();
     for key in done {
-        replicas::retire(state, &key);
+        replicas::retire(state, &key, sink);
     }
     let Some(spec) = service.spec().cloned() else {
         return Ok(());
@@ -359,6 +397,7 @@ fn cron_fired(state: &mut State, id: ServiceId) -> Result<(), Refused> {
         service.asked = now;
         service.progressed = now;
     }
+    sink.tell(state, Change::Service(id, ServiceChange::CronFired));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::amount::Amount;
+use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::ids::{NodeId, ReplicaKey, ServiceId, ServiceKey};
 use crate::replica::{Machine, ReplicaState};
 use crate::spec::NodeMode;
@@ -35,7 +36,13 @@ fn name(state: &State, key: &ReplicaKey) -> Option<ServiceKey> {
 }
 
 /// Makes a new replica on a node that was checked before.
-pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMode) {
+pub(super) fn put(
+    state: &mut State,
+    key: ReplicaKey,
+    node: NodeId,
+    mode: NodeMode,
+    sink: &mut dyn ChangeSink,
+) {
     let (revision, now) = (state.revision, state.time);
     let amount = demand(state, &key);
     let replica = Replica {
@@ -50,16 +57,18 @@ pub(super) fn put(state: &mut State, key: ReplicaKey, node: NodeId, mode: NodeMo
         trial: None,
     };
     state.replicas.insert(key, Arc::new(replica));
-    if let Some(node) = node_mut(state, node) {
-        node.assignments.add(key.service, assigned(&key), revision);
-        reserve(node, amount);
+    if let Some(found) = node_mut(state, node) {
+        found.assignments.add(key.service, assigned(&key), revision);
+        reserve(found, amount);
         if mode != NodeMode::Shared {
-            node.taken = Some(Taken {
+            found.taken = Some(Taken {
                 service: key.service,
                 mode,
             });
         }
     }
+    sink.tell(state, Change::Replica(key, node, ReplicaChange::Placed));
+    sink.tell(state, Change::Node(node, NodeChange::AssignmentChanged));
 }
 
 fn reserve(node: &mut Node, amount: Amount) {
@@ -96,7 +105,7 @@ fn claim(state: &State, id: NodeId, service: ServiceId) -> Option<Taken> {
 }
 
 /// Takes a replica off its node's assignment; it goes on being known until it has ended.
-pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
+pub(super) fn unassign(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     let (revision, name) = (state.revision, name(state, key));
     let Some(replica) = state.replicas.get_mut(key) else {
         return;
@@ -107,28 +116,30 @@ pub(super) fn unassign(state: &mut State, key: &ReplicaKey) {
     }
     replica.wanted = Wanted::Stop;
     let node = replica.node;
-    if let Some(node) = node_mut(state, node) {
-        node.assignments
+    if let Some(found) = node_mut(state, node) {
+        found
+            .assignments
             .remove(key.service, name.as_ref(), assigned(key), revision);
-        node.stopping.insert(*key);
+        found.stopping.insert(*key);
+        sink.tell(state, Change::Node(node, NodeChange::AssignmentChanged));
     }
 }
 
 /// Asks a replica to end. One that has ended, is on a lost node or was not begun with is gone at once: nobody
 /// would report its end. A node that has begun meanwhile finds it gone from its assignment and ends it.
-pub(super) fn stop(state: &mut State, key: &ReplicaKey) {
+pub(super) fn stop(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     let Some(replica) = state.replicas.get(key) else {
         return;
     };
     match replica.machine.state {
         ReplicaState::Exited | ReplicaState::Failed | ReplicaState::Lost | ReplicaState::Pending => {
-            give_up(state, key);
+            give_up(state, key, sink);
         }
         ReplicaState::Pulling
         | ReplicaState::Starting
         | ReplicaState::Running
         | ReplicaState::Backoff
-        | ReplicaState::Stopping => unassign(state, key),
+        | ReplicaState::Stopping => unassign(state, key, sink),
     }
 }
 
@@ -165,33 +176,41 @@ pub(super) fn update(state: &mut State, key: &ReplicaKey, change: impl FnOnce(&m
 }
 
 /// Forgets a replica and frees what it had.
-pub(super) fn remove(state: &mut State, key: &ReplicaKey) {
+pub(super) fn remove(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     let (revision, amount, name) = (state.revision, demand(state, key), name(state, key));
+    let Some(node) = state.replicas.get(key).map(|replica| replica.node) else {
+        return;
+    };
+    sink.tell(state, Change::Replica(*key, node, ReplicaChange::Removed));
     let Some(replica) = state.replicas.remove(key) else {
         return;
     };
-    if let Some(node) = node_mut(state, replica.node) {
-        node.assignments
+    if let Some(found) = node_mut(state, node) {
+        found
+            .assignments
             .remove(key.service, name.as_ref(), assigned(key), revision);
-        node.stopping.remove(key);
+        found.stopping.remove(key);
+        if replica.wanted == Wanted::Run {
+            sink.tell(state, Change::Node(node, NodeChange::AssignmentChanged));
+        }
     }
     if replica.reserves() {
-        release(state, replica.node, key, amount);
+        release(state, node, key, amount);
     }
 }
 
 /// Forgets a replica without its node's word that it is gone: whatever takes its place has another key.
-pub(super) fn give_up(state: &mut State, key: &ReplicaKey) {
+pub(super) fn give_up(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     if let Some(service) = service_mut(state, key.service)
         && service.target == key.generation
     {
         service.spent = true;
     }
-    retire(state, key);
+    retire(state, key, sink);
 }
 
 /// Forgets a replica that has ended, and notes it among the service's last ones.
-pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
+pub(super) fn retire(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     let Some(replica) = state.replicas.get(key).cloned() else {
         return;
     };
@@ -210,7 +229,7 @@ pub(super) fn retire(state: &mut State, key: &ReplicaKey) {
         ended: state.time,
         message,
     };
-    remove(state, key);
+    remove(state, key, sink);
     if let Some(service) = service_mut(state, key.service) {
         service.ended.push_back(Arc::new(ended));
         while service.ended.len() > State::ENDED_MAX {

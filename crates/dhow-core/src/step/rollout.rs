@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::deployment::{supersede, trim_history, turn_services};
 use super::{replicas, scaled, service};
+use crate::change::{Change, ChangeSink, DeploymentChange};
 use crate::command::{Missing, Outcome, Refused, Stale};
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
 use crate::spec::OnFailure;
@@ -55,6 +56,7 @@ pub(super) fn mark_stable(
     state: &mut State,
     name: &DeploymentName,
     revision: DeploymentRevision,
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let mut deployment = planned(state, name, revision)?;
     deployment.phase = match deployment.phase {
@@ -73,6 +75,10 @@ pub(super) fn mark_stable(
             service.rolling = false;
         }
     }
+    sink.tell(
+        state,
+        Change::Deployment(name, DeploymentChange::Stable { revision }),
+    );
     Ok(Outcome::Done)
 }
 
@@ -81,8 +87,8 @@ pub(super) fn fail(
     state: &mut State,
     name: &DeploymentName,
     revision: DeploymentRevision,
-    failed: ServiceId,
-    cause: &Arc<str>,
+    (failed, cause): (ServiceId, &Arc<str>),
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let mut deployment = planned(state, name, revision)?;
     if deployment.phase == Phase::Failed {
@@ -99,30 +105,20 @@ pub(super) fn fail(
     let good = deployment
         .last_good
         .and_then(|good| Some((good, deployment.history.get(&good)?.clone())));
-    match good {
-        Some((good, record)) if rolling && !pause && deployment.phase == Phase::Deploying => {
+    let told = (Some(failed), Some(cause));
+    let change = match good {
+        Some(good) if rolling && !pause && deployment.phase == Phase::Deploying => {
             set_outcome(
                 &mut deployment,
                 RevisionOutcome::Reverted { cause: cause.clone() },
             );
-            let kept = scaled::kept(state, &deployment, &record.spec);
-            scaled::note(state, &mut deployment);
-            supersede(&mut deployment);
-            deployment.revision = deployment.next_revision();
-            deployment.phase = Phase::Reverting;
-            let now_unix_ms = state.clock_marks.wall_unix_ms(state.time);
-            let back = RevisionRecord {
-                asked: state.time,
-                wall_unix_secs: now_unix_ms.map_or(record.wall_unix_secs, |ms| ms.div_euclid(1_000)),
-                author: "revert".into(),
-                outcome: RevisionOutcome::Rolling,
-                brings_back: Some(good),
-                spec: scaled::as_written(&record.spec),
-            };
-            deployment.history.insert(deployment.revision, Arc::new(back));
-            trim_history(&mut deployment);
-            forget_failures(state, &deployment);
-            turn_services(state, deployment, &kept);
+            put_back(state, deployment, good, sink);
+            let (service, cause) = told;
+            DeploymentChange::Reverting {
+                revision,
+                service,
+                cause,
+            }
         }
         Some(_) | None => {
             if rolling {
@@ -131,9 +127,43 @@ pub(super) fn fail(
             deployment.phase = Phase::Failed;
             hold(state, &deployment, pause);
             state.deployments.insert(name.clone(), Arc::new(deployment));
+            let (service, cause) = told;
+            DeploymentChange::Failed {
+                revision,
+                service,
+                cause,
+            }
         }
-    }
+    };
+    sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Done)
+}
+
+/// Makes a new revision of a good one.
+fn put_back(
+    state: &mut State,
+    mut deployment: Deployment,
+    (good, record): (DeploymentRevision, Arc<RevisionRecord>),
+    sink: &mut dyn ChangeSink,
+) {
+    let kept = scaled::kept(state, &deployment, &record.spec);
+    scaled::note(state, &mut deployment);
+    supersede(&mut deployment);
+    deployment.revision = deployment.next_revision();
+    deployment.phase = Phase::Reverting;
+    let now_unix_ms = state.clock_marks.wall_unix_ms(state.time);
+    let back = RevisionRecord {
+        asked: state.time,
+        wall_unix_secs: now_unix_ms.map_or(record.wall_unix_secs, |ms| ms.div_euclid(1_000)),
+        author: "revert".into(),
+        outcome: RevisionOutcome::Rolling,
+        brings_back: Some(good),
+        spec: scaled::as_written(&record.spec),
+    };
+    deployment.history.insert(deployment.revision, Arc::new(back));
+    trim_history(&mut deployment);
+    forget_failures(state, &deployment);
+    turn_services(state, deployment, &kept, sink);
 }
 
 /// The version was at fault, so what failed with it speaks against no node.

@@ -7,6 +7,7 @@ use imbl::{OrdMap, OrdSet, Vector};
 use super::scaled::{self, Scaled};
 use super::{replicas, settings};
 use crate::amount::Amount;
+use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
     DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, SettingsId, Slot,
     Template,
@@ -26,8 +27,8 @@ pub(super) fn turn(
     state: &mut State,
     deployment: &DeploymentName,
     name: &ServiceName,
-    spec: &Arc<ServiceSpec>,
-    scaled: &Scaled,
+    (spec, scaled): (&Arc<ServiceSpec>, &Scaled),
+    sink: &mut dyn ChangeSink,
 ) -> Turned {
     let key = ServiceKey {
         deployment: deployment.clone(),
@@ -57,7 +58,7 @@ pub(super) fn turn(
     let touched = retarget(service, spec, now, level);
     let anew = is_new || service.next_template != template;
     if touched {
-        touch_nodes(state, id);
+        touch_nodes(state, id, sink);
     }
     Turned { id, anew }
 }
@@ -242,14 +243,17 @@ fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bo
         || level >= 2 && old.no_new_privileges != new.no_new_privileges
 }
 
-pub(super) fn touch_nodes(state: &mut State, id: ServiceId) {
+/// Has the nodes of a service hear of it again.
+pub(super) fn touch_nodes(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
     let revision = state.revision;
     let mut nodes: Vec<NodeId> = state.replicas_of(id).map(|(_, replica)| replica.node).collect();
     nodes.sort();
     nodes.dedup();
     for node in nodes {
-        if let Some(node) = replicas::node_mut(state, node) {
-            node.assignments.touch(id, revision);
+        if let Some(found) = replicas::node_mut(state, node)
+            && found.assignments.touch(id, revision)
+        {
+            sink.tell(state, Change::Node(node, NodeChange::AssignmentChanged));
         }
     }
 }
@@ -344,13 +348,20 @@ mod tests {
         );
         let mut state = State::default();
         let counts = |state: &State, id| state.service(id).unwrap().counts.to_vec();
-        let id = turn(&mut state, &deployment, &name, &adaptive(2, 6), &Scaled::new()).id;
+        let id = turn(
+            &mut state,
+            &deployment,
+            &name,
+            (&adaptive(2, 6), &Scaled::new()),
+            &mut (),
+        )
+        .id;
         assert_eq!(counts(&state, id), [2], "at first the least");
         let service = replicas::service_mut(&mut state, id).unwrap();
         set_counts(service, [5].into(), crate::time::ClusterTime(1));
         for (limits, kept) in [((2, 6), 5), ((2, 4), 4), ((6, 9), 6)] {
             let spec = adaptive(limits.0, limits.1);
-            turn(&mut state, &deployment, &name, &spec, &Scaled::new());
+            turn(&mut state, &deployment, &name, (&spec, &Scaled::new()), &mut ());
             assert_eq!(counts(&state, id), [kept], "{limits:?}");
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{replicas, service};
+use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange, ServiceChange};
 use crate::command::{Missing, Refused, Stale};
 use crate::ids::{Generation, ReplicaKey, ServiceId, SettingsId, Template};
 use crate::replica::ReplicaEvent;
@@ -79,6 +80,7 @@ pub(super) fn begin(
     id: ServiceId,
     settings: SettingsId,
     keys: &[ReplicaKey],
+    sink: &mut dyn ChangeSink,
 ) -> Result<(), Refused> {
     let (service, _) = planned(state, id, settings)?;
     let (now, revision) = (state.time, state.revision);
@@ -98,8 +100,11 @@ pub(super) fn begin(
             message: None,
         });
         let node = replica.node;
-        if let Some(node) = replicas::node_mut(state, node) {
-            node.assignments.touch(id, revision);
+        let found = replicas::node_mut(state, node);
+        let is_assigned = found.is_some_and(|found| found.assignments.touch(id, revision));
+        sink.tell(state, Change::Replica(*key, node, ReplicaChange::TriesSettings));
+        if is_assigned {
+            sink.tell(state, Change::Node(node, NodeChange::AssignmentChanged));
         }
     }
     if let Some(service) = replicas::service_mut(state, id) {
@@ -143,7 +148,12 @@ pub(super) fn tried(state: &mut State, key: &ReplicaKey, event: &ReplicaEvent) {
 }
 
 /// What was to come counts for every replica of the target's template.
-pub(super) fn adopt(state: &mut State, id: ServiceId, settings: SettingsId) -> Result<(), Refused> {
+pub(super) fn adopt(
+    state: &mut State,
+    id: ServiceId,
+    settings: SettingsId,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
     let (service, next) = planned(state, id, settings)?;
     let Some(template) = service.target_info().map(|info| info.template) else {
         return Ok(());
@@ -153,7 +163,8 @@ pub(super) fn adopt(state: &mut State, id: ServiceId, settings: SettingsId) -> R
         put(service, template, &next.spec, None);
         service.progressed = now;
     }
-    service::touch_nodes(state, id);
+    sink.tell(state, Change::Service(id, ServiceChange::SettingsAdopted));
+    service::touch_nodes(state, id, sink);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
 use super::scaled::Scaled;
+use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
 use crate::ids::DeploymentName;
 use crate::state::{Deployment, ManifestVersion, Phase, Source, SourceSettings, State};
@@ -86,6 +87,7 @@ pub(super) fn apply_set(
     version: &ManifestVersion,
     specs: &[ManifestSpec],
     wall_unix_secs: i64,
+    sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let taken = match source {
         None => state.manifests,
@@ -115,15 +117,21 @@ pub(super) fn apply_set(
             brings_back: None,
             scaled: Scaled::new(),
         };
-        deploy(state, &new, true)?;
+        deploy(state, &new, true, sink)?;
     }
     for name in dropped(state, source, specs) {
-        remove_deployment(state, &name)?;
+        remove_deployment(state, &name, sink)?;
     }
     match source {
         None => state.manifests = Some(*version),
         Some(name) => take(state, name, version, specs),
     }
+    let taken = ClusterChange::ManifestsTaken {
+        source,
+        version: version.version,
+        deployments: specs.len(),
+    };
+    sink.tell(state, Change::Cluster(taken));
     Ok(Outcome::Done)
 }
 

@@ -79,7 +79,7 @@ impl Cluster {
             request: None,
             command,
         };
-        step(&mut self.state, &entry).map(|_| ())
+        step(&mut self.state, &entry, &mut ()).map(|_| ())
     }
 
     fn deploy(&mut self, image: &str, wall_unix_secs: i64) {

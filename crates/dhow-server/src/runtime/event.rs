@@ -1,17 +1,19 @@
-//! The event log's records: what happened, told for people and for tools that follow along. They are made from
-//! applied entries and are never read back by anything that decides.
+//! The event log's records: what happened, told for people and for tools that follow along. They are made from what
+//! `step` says of applied entries and are never read back by anything that decides.
 
-mod derive;
+mod doubts;
 mod id;
 mod kind;
+mod recorder;
+mod words;
 
 use dhow_core::ids::{DeploymentName, Generation, NodeId, Revision, ServiceName};
 use dhow_core::time::ClusterTime;
 use serde::{Deserialize, Serialize};
 
-pub(super) use derive::Before;
 pub use id::{BadEventId, EventId};
 pub use kind::EventKind;
+pub(super) use recorder::{EventRecorder, installed};
 
 /// What happened, and to whom. Short names, because the file holds 200,000 of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

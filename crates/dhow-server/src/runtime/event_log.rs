@@ -44,6 +44,8 @@ pub(super) struct EventLogWriter {
     /// The last record, so that notes get a place behind it and repeated ones are left out.
     last: EventId,
     last_time: ClusterTime,
+    /// The state was replaced by one at a lower revision: what comes from now on is news, wherever its revision stands.
+    is_replaced: bool,
     /// What was shown and could not be written.
     unwritten: Option<Unwritten>,
     /// The last failure that was logged, so that a full disk does not fill the log too.
@@ -66,6 +68,7 @@ impl EventLogWriter {
             clock,
             last,
             last_time: ClusterTime::default(),
+            is_replaced: false,
             unwritten: None,
             told: None,
         }
@@ -117,12 +120,11 @@ impl EventLogWriter {
         for message in messages {
             match message {
                 Message::Applied(applied) => {
-                    for record in applied {
-                        if record.id() > self.last {
-                            (self.last, self.last_time) = (record.id(), record.time_ms);
-                            records.push(record);
-                        }
-                    }
+                    records.extend(applied.into_iter().filter_map(|record| self.put(record)));
+                }
+                Message::Installed(found) => {
+                    self.is_replaced |= found.first().is_some_and(|gap| gap.id() <= self.last);
+                    records.extend(found.into_iter().filter_map(|record| self.put(record)));
                 }
                 Message::Note(event) => records.push(self.note(event)),
                 Message::Settle(done) => waiting.push(done),
@@ -144,6 +146,25 @@ impl EventLogWriter {
             // Whoever asked may have gone.
             let _ = done.send(());
         }
+    }
+
+    /// Gives a record its place. What a replay tells again is left out; a state from another half of a divided cluster
+    /// may stand at lower revisions than this one did, and what comes of it has its place behind all that was.
+    fn put(&mut self, record: Arc<EventRecord>) -> Option<Arc<EventRecord>> {
+        if record.id() > self.last {
+            (self.last, self.last_time) = (record.id(), record.time_ms);
+            return Some(record);
+        }
+        if !self.is_replaced {
+            return None;
+        }
+        self.last = self.last.next_part();
+        self.last_time = record.time_ms;
+        Some(Arc::new(EventRecord {
+            revision: self.last.revision,
+            part: self.last.part,
+            ..EventRecord::clone(&record)
+        }))
     }
 
     fn note(&mut self, event: Event) -> Arc<EventRecord> {

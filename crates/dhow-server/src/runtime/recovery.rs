@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dhow_core::state::State;
+use dhow_core::step::step;
 use dhow_wire::log_form::{decode_entry, decode_snapshot};
 
-use super::apply::apply;
 use super::error::RecoverError;
-use super::event::EventRecord;
+use super::event::{EventRecord, EventRecorder};
 use super::limits::{REPLAY_READ_BYTES, REPLAYED_EVENTS_MAX};
 use crate::log::Log;
 use crate::log::raft::KeptLog;
@@ -30,7 +30,7 @@ pub struct Recovered {
 pub fn recover(log: &dyn Log) -> Result<Recovered, RecoverError> {
     let mut recovered = load_snapshot(log)?.unwrap_or_default();
     let mut events = VecDeque::new();
-    let mut records = Vec::new();
+    let mut recorder = EventRecorder::default();
     loop {
         let entries = log.read(recovered.applied.index.saturating_add(1), REPLAY_READ_BYTES)?;
         if entries.is_empty() {
@@ -42,8 +42,8 @@ pub fn recover(log: &dyn Log) -> Result<Recovered, RecoverError> {
                 cause,
             })?;
             // A refusal is part of the history: it moved the revision and the time.
-            let _ = apply(&mut recovered.state, &entry, None, &mut records);
-            events.extend(records.drain(..));
+            let _ = recorder.apply(&mut recovered.state, &entry, None);
+            events.extend(recorder.records.drain(..));
             while events.len() > REPLAYED_EVENTS_MAX {
                 events.pop_front();
             }
@@ -67,15 +67,13 @@ pub fn recover_kept(kept: &KeptLog) -> Result<State, RecoverError> {
         })?,
         None => State::default(),
     };
-    let mut records = Vec::new();
     for stored in &kept.commands {
         let entry = decode_entry(&stored.payload).map_err(|cause| RecoverError::Entry {
             index: stored.index,
             cause,
         })?;
         // A refusal is part of the history: it moved the revision and the time.
-        let _ = apply(&mut state, &entry, None, &mut records);
-        records.clear();
+        let _ = step(&mut state, &entry, &mut ());
     }
     Ok(state)
 }

@@ -25,11 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster_timer::ClusterTimer;
 use super::error::{RecoverError, RuntimeFailure, WriteError};
+use super::event::EventRecorder;
 use super::event_log::EventLogSender;
 use super::input::ReducerInput;
 use super::limits::IN_FLIGHT_MAX;
 use super::options::{PlanFn, SnapshotPolicy};
-use super::recovery::Recovered;
 use super::shutdown::ShutdownSender;
 use super::view::Publisher;
 use crate::clock::{Clock, Sleep};
@@ -40,7 +40,7 @@ use in_flight::InFlight;
 use outbox::Outbox;
 use planning::{PlanTurn, Planning};
 pub(super) use propose::told;
-use snapshots::{InstallWork, SnapshotError, SnapshotWork};
+use snapshots::{InstallWork, Installed, SnapshotError, SnapshotWork};
 
 /// Proposals that are kept free for the reducer's own: the parts of a plan and the beginning of a term. Inputs
 /// take the rest.
@@ -76,6 +76,7 @@ pub(super) struct Reducer {
     state: State,
     /// The last entry of the log that is in the state.
     applied: LogPosition,
+    recorder: EventRecorder,
     timer: ClusterTimer,
     leadership: Leadership,
     in_flight: InFlight,
@@ -103,7 +104,7 @@ pub(super) struct Reducer {
 enum Turn {
     Drain,
     Log(Option<LogEvent>),
-    Installed(Box<Result<Recovered, RecoverError>>),
+    Installed(Box<Result<Installed, RecoverError>>),
     Plan(PlanTurn),
     SnapshotEnded(Result<LogPosition, SnapshotError>),
     Flushed,
@@ -121,6 +122,7 @@ impl Reducer {
                 leader: None,
                 is_here: false,
             },
+            recorder: EventRecorder::default(),
             in_flight: InFlight::default(),
             planning: Planning::new(parts.planner, Arc::clone(&parts.clock), parts.plan_debounce_ms),
             snapshots: SnapshotWork::new(parts.snapshots, parts.since_snapshot),
@@ -239,16 +241,17 @@ impl Reducer {
         Ok(())
     }
 
-    fn take_installed(&mut self, installed: Result<Recovered, RecoverError>) -> Result<(), RuntimeFailure> {
-        let recovered = installed.map_err(|cause| RuntimeFailure::Snapshot {
+    fn take_installed(&mut self, installed: Result<Installed, RecoverError>) -> Result<(), RuntimeFailure> {
+        let installed = installed.map_err(|cause| RuntimeFailure::Snapshot {
             index: self.applied.index,
             cause,
         })?;
-        let before = std::mem::replace(&mut self.state, recovered.state);
-        self.applied = recovered.applied;
+        self.state = installed.recovered.state;
+        self.applied = installed.recovered.applied;
         let now_ms = self.clock.monotonic_ms();
         self.timer.committed(self.state.time, now_ms);
-        self.publish(&before);
+        self.event_log.installed(installed.recovered.events);
+        self.publish(installed.woken);
         Ok(())
     }
 }

@@ -10,4 +10,5 @@ mod planning;
 mod restored;
 mod shutdown;
 mod support;
+mod told;
 mod walk;

@@ -84,7 +84,7 @@ mod tests {
             request: None,
             command: deploy,
         };
-        dhow_core::step::step(&mut state, &entry).unwrap();
+        dhow_core::step::step(&mut state, &entry, &mut ()).unwrap();
         state.clock_marks.note(ClockMark {
             term: Term(2),
             time: ClusterTime(100_000),

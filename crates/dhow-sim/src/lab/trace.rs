@@ -1,14 +1,18 @@
-//! What happened, in words: what scenario files show.
+//! What happened, in words: what scenario files show. Made from what `step` says while it applies an entry, and from
+//! the answer that it gives.
 
 use std::fmt;
 
+use dhow_core::change::{
+    Change, ChangeSink, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange,
+};
 use dhow_core::command::{
-    AgentCommand, ClusterCommand, Command, DeploymentCommand, NodeCommand, Outcome, PlanCommand, Refused,
+    AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, Outcome, PlanCommand, Refused,
     StopReason,
 };
-use dhow_core::ids::{NodeId, ReplicaKey, ServiceId, Slot};
+use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ServiceId};
 use dhow_core::replica::ReplicaEvent;
-use dhow_core::state::State;
+use dhow_core::state::{Drain, State};
 use dhow_core::time::ClusterTime;
 
 /// Something that happened, and when.
@@ -26,104 +30,264 @@ impl fmt::Display for TraceLine {
     }
 }
 
-/// A command in words, made before it is applied: what it is about may be gone afterwards.
-pub(super) struct Told {
-    lines: Vec<(Option<Slot>, String)>,
-    /// Whether a refusal needs to say of what: a user's command stands above its answer, a plan's does not.
-    names_refused: bool,
+/// Listens to one entry.
+pub(super) struct EntryTrace<'a> {
+    entry: &'a Entry,
+    lines: Vec<String>,
 }
 
-impl Told {
-    pub(super) fn of(state: &State, command: &Command) -> Self {
-        let (lines, names_refused) = match command {
-            Command::Cluster(command) => (whole(cluster(command)), false),
-            Command::Node(command) => (whole(node(command)), false),
-            Command::Deployment(_) => (Vec::new(), false),
-            Command::Plan(command) => (plan(state, command), true),
-            Command::Agent(command) => (agent(state, command), true),
-        };
-        Self { lines, names_refused }
-    }
-
-    /// What came of it.
-    pub(super) fn with(self, command: &Command, outcome: &Result<Outcome, Refused>) -> Vec<String> {
-        match outcome {
-            Err(refused) if self.names_refused => self
-                .lines
-                .iter()
-                .map(|(_, line)| format!("refused: {line}: {refused}"))
-                .collect(),
-            Err(refused) => vec![format!("refused: {refused}")],
-            Ok(Outcome::Placed { left_out, .. }) => {
-                let why = |slot: &Option<Slot>| {
-                    let found = left_out.iter().find(|(left, _)| Some(*left) == *slot);
-                    found.map(|(_, stale)| *stale)
-                };
-                let line = |(slot, line): &(Option<Slot>, String)| match why(slot) {
-                    Some(stale) => format!("left out: {line}: {stale}"),
-                    None => line.clone(),
-                };
-                self.lines.iter().map(line).collect()
-            }
-            Ok(outcome) => {
-                let answer = answer(command, outcome);
-                self.lines
-                    .into_iter()
-                    .map(|(_, line)| line)
-                    .chain(answer)
-                    .collect()
-            }
+impl<'a> EntryTrace<'a> {
+    pub(super) fn of(entry: &'a Entry) -> Self {
+        Self {
+            entry,
+            lines: Vec::new(),
         }
     }
+
+    /// What was told, and what the one who asked is answered.
+    pub(super) fn lines(self, outcome: &Result<Outcome, Refused>) -> Vec<TraceLine> {
+        let answer = outcome
+            .as_ref()
+            .ok()
+            .and_then(|outcome| answer(&self.entry.command, outcome));
+        let lines = self.lines.into_iter().chain(answer);
+        lines
+            .map(|text| TraceLine {
+                at: self.entry.time,
+                text,
+            })
+            .collect()
+    }
 }
 
-fn whole(line: Option<String>) -> Vec<(Option<Slot>, String)> {
-    line.map(|line| (None, line)).into_iter().collect()
+impl ChangeSink for EntryTrace<'_> {
+    fn tell(&mut self, state: &State, change: Change<'_>) {
+        let line = match change {
+            Change::Cluster(change) => cluster(&change),
+            Change::Node(id, change) => node(state, id, change),
+            Change::Deployment(name, change) => deployment(name, &change),
+            Change::Service(id, change) => service(state, id, &change),
+            Change::Replica(key, node, change) => replica(state, &key, node, &change),
+            Change::Refused(refused) => {
+                self.lines.extend(refusal(state, &self.entry.command, refused));
+                None
+            }
+        };
+        self.lines.extend(line);
+    }
 }
 
-fn id(state: &State, key: &ReplicaKey) -> String {
+fn replica_id(state: &State, key: &ReplicaKey) -> String {
     match state.replica_name(key) {
         Some(name) => format!("{name}#{}", key.generation),
         None => format!("a replica of service {}, which is gone,", key.service),
     }
 }
 
-fn service(state: &State, id: ServiceId) -> String {
+fn service_name(state: &State, id: ServiceId) -> String {
     state
         .service(id)
         .map_or_else(|| format!("service {id}"), |service| service.key.to_string())
 }
 
-fn cluster(command: &ClusterCommand) -> Option<String> {
-    match command {
-        ClusterCommand::TermBegan { leader, .. } => Some(format!("node {leader} leads")),
-        ClusterCommand::Bootstrap { .. }
-        | ClusterCommand::IssueToken { .. }
-        | ClusterCommand::RevokeToken { .. }
-        | ClusterCommand::UseToken { .. }
-        | ClusterCommand::SetSecret { .. }
-        | ClusterCommand::RemoveSecret { .. }
-        | ClusterCommand::IssueApiToken { .. }
-        | ClusterCommand::RevokeApiToken { .. }
-        | ClusterCommand::RotateWorkerCa { .. }
-        | ClusterCommand::RaiseFeatureLevel { .. }
-        | ClusterCommand::KeepServerIds { .. }
-        | ClusterCommand::SetSource { .. }
-        | ClusterCommand::RemoveSource { .. } => None,
+fn cluster(change: &ClusterChange<'_>) -> Option<String> {
+    match change {
+        ClusterChange::TermBegan { leader } => Some(format!("node {leader} leads")),
+        ClusterChange::Created { .. }
+        | ClusterChange::FeatureLevelRaised { .. }
+        | ClusterChange::WorkerTokenIssued { .. }
+        | ClusterChange::WorkerTokenRevoked
+        | ClusterChange::WorkerCaRotated
+        | ClusterChange::ApiTokenIssued { .. }
+        | ClusterChange::ApiTokenRevoked { .. }
+        | ClusterChange::SecretSet { .. }
+        | ClusterChange::SecretRemoved { .. }
+        | ClusterChange::SourceSet { .. }
+        | ClusterChange::SourceRemoved { .. }
+        | ClusterChange::ManifestsTaken { .. } => None,
     }
 }
 
-fn node(command: &NodeCommand) -> Option<String> {
+fn node(state: &State, id: NodeId, change: NodeChange) -> Option<String> {
+    match change {
+        NodeChange::Lost => Some(format!("node {id} is lost")),
+        NodeChange::Back => Some(format!("node {id} is back")),
+        NodeChange::Removed => Some(format!("node {id} is removed")),
+        NodeChange::Drain(Drain::Drained { .. }) => Some(format!("node {id} is drained")),
+        NodeChange::Inventory { replicas } => {
+            let known = state.node(id).is_some_and(|node| !node.is_empty());
+            let all = match replicas {
+                // Nothing is what everybody expects of a new node.
+                0 if !known => return None,
+                0 => "that it has nothing".into(),
+                1 => "the one replica that it has".into(),
+                many => format!("the {many} replicas that it has"),
+            };
+            Some(format!("node {id} reports {all}"))
+        }
+        NodeChange::Joined
+        | NodeChange::Renewed
+        | NodeChange::Drain(Drain::No | Drain::Draining { .. })
+        | NodeChange::Labelled
+        | NodeChange::AssignmentChanged => None,
+    }
+}
+
+/// What people ask of a deployment is answered to them, and stands above the answer.
+fn deployment(name: &DeploymentName, change: &DeploymentChange<'_>) -> Option<String> {
+    match change {
+        DeploymentChange::Stable { revision } => Some(format!("{name} revision {revision} is stable")),
+        DeploymentChange::Reverting { revision, cause, .. }
+        | DeploymentChange::Failed { revision, cause, .. } => {
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            Some(format!("{name} revision {revision} is given up{cause}"))
+        }
+        DeploymentChange::Deployed { .. }
+        | DeploymentChange::Scaled { .. }
+        | DeploymentChange::RestartAsked { .. }
+        | DeploymentChange::RemovalAsked
+        | DeploymentChange::Removed
+        | DeploymentChange::Conflicted { .. } => None,
+    }
+}
+
+fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<String> {
+    let name = service_name(state, id);
+    Some(match change {
+        ServiceChange::Released { without: None } => format!("{name} may start"),
+        ServiceChange::Released {
+            without: Some(without),
+        } => format!("{name} may start {without}"),
+        ServiceChange::GenerationOpened => format!("a new generation of {name}"),
+        ServiceChange::CronFired => format!("a run of {name} is due"),
+        ServiceChange::SettingsAdopted => format!("the new settings of {name} count"),
+        ServiceChange::Removed => format!("{name} is gone"),
+    })
+}
+
+fn replica(state: &State, key: &ReplicaKey, node: NodeId, change: &ReplicaChange<'_>) -> Option<String> {
+    let id = replica_id(state, key);
+    match change {
+        ReplicaChange::Placed => Some(placing(state, key, node)),
+        ReplicaChange::LeftOut(stale) => Some(format!("left out: {}: {stale}", placing(state, key, node))),
+        ReplicaChange::StopAsked(why) => Some(format!("stop {id} ({})", reason(state, *why))),
+        ReplicaChange::TriesSettings => Some(format!("{id} tries its new settings")),
+        ReplicaChange::Reported(event) => Some(format!("{id} {}", reported(event)?)),
+        ReplicaChange::Late(event) => {
+            let late = late(state, node, key);
+            Some(format!("{id} {}{late}", reported(event)?))
+        }
+        ReplicaChange::Diverged(event) => {
+            let kind = event.kind();
+            Some(format!("node {node} reports {kind:?} of {id}, which cannot be"))
+        }
+        // What an inventory found stands in one line, and a lost node's too.
+        ReplicaChange::Observed(_) | ReplicaChange::Lost | ReplicaChange::Removed => None,
+    }
+}
+
+fn placing(state: &State, key: &ReplicaKey, node: NodeId) -> String {
+    format!("place {} on node {node}", replica_id(state, key))
+}
+
+fn reason(state: &State, why: Option<StopReason>) -> String {
+    match why {
+        None => "asked for again".into(),
+        Some(StopReason::ScaledDown) => "scaled down".into(),
+        Some(StopReason::Replaced) => "replaced".into(),
+        Some(StopReason::Draining) => "its node drains".into(),
+        Some(StopReason::Removed) => "removed".into(),
+        Some(StopReason::Displaced { by }) => format!("displaced by {}", service_name(state, by)),
+        Some(StopReason::NodeUnfit) => "its node no longer fits".into(),
+        Some(StopReason::NodeLost) => "its node is lost".into(),
+        Some(StopReason::FailsThere) => "it keeps failing there".into(),
+    }
+}
+
+fn reported(event: &ReplicaEvent) -> Option<String> {
+    match event {
+        ReplicaEvent::BecameHealthy => Some("is healthy".into()),
+        ReplicaEvent::BecameUnhealthy { message } => Some(format!("is unhealthy: {message}")),
+        ReplicaEvent::Ended { exit, .. } => Some(exit.to_string()),
+        ReplicaEvent::CouldNotStart { message } => Some(format!("could not start: {message}")),
+        ReplicaEvent::SettingsPassed { .. } => Some("passes its new settings".into()),
+        ReplicaEvent::SettingsFailed { message, .. } => {
+            Some(format!("does not pass its new settings: {message}"))
+        }
+        ReplicaEvent::PullBegan
+        | ReplicaEvent::StartBegan
+        | ReplicaEvent::Started { .. }
+        | ReplicaEvent::RanSteadily
+        | ReplicaEvent::StopBegan
+        | ReplicaEvent::Adopted { .. }
+        | ReplicaEvent::NodeLost => None,
+    }
+}
+
+/// News of a replica that the cluster no longer has on that node.
+fn late(state: &State, node: NodeId, key: &ReplicaKey) -> String {
+    match state.replicas.get(key) {
+        Some(replica) => format!(
+            " on node {node}, where it is not any more: it is on node {}",
+            replica.node
+        ),
+        None => format!(" on node {node}, which nobody asks for any more"),
+    }
+}
+
+/// A user's command stands above its refusal; of a plan or a report it has to be said what was refused.
+fn refusal(state: &State, command: &Command, refused: &Refused) -> Vec<String> {
+    let what = match command {
+        Command::Cluster(_) | Command::Node(_) | Command::Deployment(_) => {
+            return vec![format!("refused: {refused}")];
+        }
+        Command::Agent(AgentCommand::Report { node, .. } | AgentCommand::Inventory { node, .. }) => {
+            format!("a report of node {node}")
+        }
+        Command::Plan(PlanCommand::Place {
+            service,
+            generation,
+            placements,
+        }) => {
+            let key = |slot| ReplicaKey {
+                service: *service,
+                slot,
+                generation: *generation,
+            };
+            let places = placements
+                .iter()
+                .map(|placement| placing(state, &key(placement.slot), placement.node));
+            return places.map(|what| format!("refused: {what}: {refused}")).collect();
+        }
+        Command::Plan(command) => attempt(state, command),
+    };
+    vec![format!("refused: {what}: {refused}")]
+}
+
+/// What a plan wanted.
+fn attempt(state: &State, command: &PlanCommand) -> String {
+    let of = |what: &str, id: &ServiceId| format!("{what} of {}", service_name(state, *id));
     match command {
-        NodeCommand::Lost { node } => Some(format!("node {node} is lost")),
-        NodeCommand::Back { node } => Some(format!("node {node} is back")),
-        NodeCommand::Remove { node } => Some(format!("node {node} is removed")),
-        NodeCommand::Register { .. }
-        | NodeCommand::SetDrain { .. }
-        | NodeCommand::Drain { .. }
-        | NodeCommand::Label { .. }
-        | NodeCommand::TellsGenerations { .. }
-        | NodeCommand::InternalTokenShown { .. } => None,
+        PlanCommand::Place { service, .. } => of("place replicas", service),
+        PlanCommand::Stop { service, .. } => of("stop replicas", service),
+        PlanCommand::Forget { replicas } => format!("forget {} replicas", replicas.len()),
+        PlanCommand::ForgetService { service } => of("the end", service),
+        PlanCommand::OpenGeneration { service, .. } => of("a new generation", service),
+        PlanCommand::Release { service, .. } => of("the start", service),
+        PlanCommand::MarkStable { deployment, revision } => {
+            format!("{deployment} revision {revision} is stable")
+        }
+        PlanCommand::Fail {
+            deployment, revision, ..
+        } => format!("{deployment} revision {revision} is given up"),
+        PlanCommand::DrainFinished { node } => format!("node {node} is drained"),
+        PlanCommand::CronFired { service, .. } => {
+            format!("a run of {} is due", service_name(state, *service))
+        }
+        PlanCommand::TrySettings { service, .. } => of("a trial of the new settings", service),
+        PlanCommand::AdoptSettings { service, .. } => {
+            format!("the new settings of {} count", service_name(state, *service))
+        }
     }
 }
 
@@ -159,134 +323,5 @@ fn answer(command: &Command, outcome: &Outcome) -> Option<String> {
             | Outcome::Placed { .. }
             | Outcome::Reported { .. },
         ) => None,
-    }
-}
-
-fn plan(state: &State, command: &PlanCommand) -> Vec<(Option<Slot>, String)> {
-    let line = match command {
-        PlanCommand::Place {
-            service,
-            generation,
-            placements,
-        } => {
-            let line = |placement: &dhow_core::command::Placement| {
-                let key = ReplicaKey {
-                    service: *service,
-                    slot: placement.slot,
-                    generation: *generation,
-                };
-                let text = format!("place {} on node {}", id(state, &key), placement.node);
-                (Some(placement.slot), text)
-            };
-            return placements.iter().map(line).collect();
-        }
-        PlanCommand::Stop { replicas, why, .. } => {
-            let line = |key: &ReplicaKey| format!("stop {} ({})", id(state, key), reason(state, why));
-            return replicas.iter().map(|key| (None, line(key))).collect();
-        }
-        PlanCommand::Forget { replicas } => {
-            let line = |key: &ReplicaKey| format!("forget {}", id(state, key));
-            return replicas.iter().map(|key| (None, line(key))).collect();
-        }
-        PlanCommand::ForgetService { service: id } => format!("{} is gone", service(state, *id)),
-        PlanCommand::OpenGeneration { service: id, .. } => {
-            format!("a new generation of {}", service(state, *id))
-        }
-        PlanCommand::Release {
-            service: id, without, ..
-        } => {
-            let without = without
-                .as_ref()
-                .map(|text| format!(" {text}"))
-                .unwrap_or_default();
-            format!("{} may start{without}", service(state, *id))
-        }
-        PlanCommand::MarkStable { deployment, revision } => {
-            format!("{deployment} revision {revision} is stable")
-        }
-        PlanCommand::Fail {
-            deployment,
-            revision,
-            cause,
-            ..
-        } => {
-            format!("{deployment} revision {revision} is given up: {cause}")
-        }
-        PlanCommand::DrainFinished { node } => format!("node {node} is drained"),
-        PlanCommand::CronFired { service: id, .. } => format!("a run of {} is due", service(state, *id)),
-        PlanCommand::TrySettings { replicas, .. } => {
-            let line = |key: &ReplicaKey| format!("{} tries its new settings", id(state, key));
-            return replicas.iter().map(|key| (None, line(key))).collect();
-        }
-        PlanCommand::AdoptSettings { service: id, .. } => {
-            format!("the new settings of {} count", service(state, *id))
-        }
-    };
-    whole(Some(line))
-}
-
-fn reason(state: &State, why: &StopReason) -> String {
-    match why {
-        StopReason::ScaledDown => "scaled down".into(),
-        StopReason::Replaced => "replaced".into(),
-        StopReason::Draining => "its node drains".into(),
-        StopReason::Removed => "removed".into(),
-        StopReason::Displaced { by } => format!("displaced by {}", service(state, *by)),
-        StopReason::NodeUnfit => "its node no longer fits".into(),
-        StopReason::NodeLost => "its node is lost".into(),
-        StopReason::FailsThere => "it keeps failing there".into(),
-    }
-}
-
-fn agent(state: &State, command: &AgentCommand) -> Vec<(Option<Slot>, String)> {
-    let (node, events) = match command {
-        AgentCommand::Report { node, events, .. } => (*node, events),
-        AgentCommand::Inventory { node, replicas, .. } => {
-            let known = state.node(*node).is_some_and(|node| !node.is_empty());
-            let all = match replicas.len() {
-                // Nothing is what everybody expects of a new node.
-                0 if !known => return Vec::new(),
-                0 => "that it has nothing".into(),
-                1 => "the one replica that it has".into(),
-                many => format!("the {many} replicas that it has"),
-            };
-            return whole(Some(format!("node {node} reports {all}")));
-        }
-    };
-    events
-        .iter()
-        .filter_map(|event| {
-            let what = match &event.event {
-                ReplicaEvent::BecameHealthy => "is healthy".into(),
-                ReplicaEvent::BecameUnhealthy { message } => format!("is unhealthy: {message}"),
-                ReplicaEvent::Ended { exit, .. } => exit.to_string(),
-                ReplicaEvent::CouldNotStart { message } => format!("could not start: {message}"),
-                ReplicaEvent::SettingsPassed { .. } => "passes its new settings".into(),
-                ReplicaEvent::SettingsFailed { message, .. } => {
-                    format!("does not pass its new settings: {message}")
-                }
-                ReplicaEvent::PullBegan
-                | ReplicaEvent::StartBegan
-                | ReplicaEvent::Started { .. }
-                | ReplicaEvent::RanSteadily
-                | ReplicaEvent::StopBegan
-                | ReplicaEvent::Adopted { .. }
-                | ReplicaEvent::NodeLost => return None,
-            };
-            let late = late(state, node, &event.replica);
-            Some((None, format!("{} {what}{late}", id(state, &event.replica))))
-        })
-        .collect()
-}
-
-/// News of a replica that the cluster no longer has on that node.
-fn late(state: &State, node: NodeId, key: &ReplicaKey) -> String {
-    match state.replicas.get(key) {
-        Some(replica) if replica.node == node => String::new(),
-        Some(replica) => format!(
-            " on node {node}, where it is not any more: it is on node {}",
-            replica.node
-        ),
-        None => format!(" on node {node}, which nobody asks for any more"),
     }
 }

@@ -19,7 +19,7 @@ pub fn check(log: &[Entry]) {
     let mut state = State::default();
     let mut told: BTreeMap<(NodeId, usize), Assignment> = BTreeMap::new();
     for (at, entry) in log.iter().enumerate() {
-        let _ = step(&mut state, entry);
+        let _ = step(&mut state, entry, &mut ());
         for node in (1..=NODES).map(NodeId) {
             let Some(whole) = assignment_since(&state, node, None) else {
                 // It was removed, and begins anew where it comes back.

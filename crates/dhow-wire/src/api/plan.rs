@@ -1,6 +1,6 @@
 //! `dhow plan`: what a deployment file would change and where its replicas would go.
 
-use dhow_core::dry_run::{Change, DryRun, ServiceChange};
+use dhow_core::dry_run::{DryRun, Prospect, ServiceProspect};
 use dhow_core::ids::{DeploymentName, replica_id};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -47,7 +47,7 @@ pub struct PlannedService {
 }
 
 impl PlannedService {
-    fn of(change: &ServiceChange) -> Self {
+    fn of(change: &ServiceProspect) -> Self {
         let waiting = change.waiting.iter().map(|waiting| PlannedWait {
             first: replica_id(&change.name, &waiting.role, waiting.first.index),
             slots: waiting.slots,
@@ -91,15 +91,15 @@ impl PlanChange {
     }
 }
 
-impl From<Change> for PlanChange {
-    fn from(change: Change) -> Self {
+impl From<Prospect> for PlanChange {
+    fn from(change: Prospect) -> Self {
         match change {
-            Change::New => Self::New,
-            Change::Rolls => Self::Rolls,
-            Change::Scales => Self::Scales,
-            Change::InPlace => Self::InPlace,
-            Change::Unchanged => Self::Unchanged,
-            Change::Removed => Self::Removed,
+            Prospect::New => Self::New,
+            Prospect::Rolls => Self::Rolls,
+            Prospect::Scales => Self::Scales,
+            Prospect::InPlace => Self::InPlace,
+            Prospect::Unchanged => Self::Unchanged,
+            Prospect::Removed => Self::Removed,
         }
     }
 }

@@ -43,7 +43,7 @@ impl World {
             request: None,
             command,
         };
-        let outcome = step(&mut self.state, &entry);
+        let outcome = step(&mut self.state, &entry, &mut ());
         let broken = invariants::check(&self.state);
         assert!(broken.is_empty(), "{broken:?}");
         outcome

@@ -199,7 +199,7 @@ fn state_of(nodes: &[u64]) -> State {
             request: None,
             command: Command::Node(register),
         };
-        step(&mut state, &entry).unwrap();
+        step(&mut state, &entry, &mut ()).unwrap();
     }
     state
 }

@@ -27,6 +27,8 @@ pub enum EventKind {
     NodeRemoved,
     Deployed,
     RemovalAsked,
+    /// The last replica of a deployment that was to go has ended, and it is gone.
+    Removed,
     Scaled,
     RestartAsked,
     RolledBack,
@@ -55,6 +57,10 @@ pub enum EventKind {
     SettingsAdopted,
     /// A node told everything that it has.
     Inventory,
+    /// A node's report was refused. Of each node this and the next kind together are told once a minute.
+    ReportRefused,
+    /// A node reported what cannot have happened to the replicas that the cluster knows.
+    ReportDiverged,
     /// Not from the log: this server has run a command in a replica.
     CommandRun,
     /// Not from the log: somebody has taken everything that the cluster keeps.
@@ -66,6 +72,7 @@ pub enum EventKind {
     MemberRemoved,
     /// Not from the log: people should look at this server.
     Alarm,
-    /// Not from the log: events that were not written, because the disk was too slow or failed.
+    /// Not from the log: events that were not written, because the disk was too slow or failed; or that are not
+    /// known, because the state came from another server as a whole.
     Gap,
 }

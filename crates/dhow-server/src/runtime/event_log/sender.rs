@@ -12,6 +12,8 @@ use crate::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_MESSAGES_MAX, EVENTS_WAI
 pub(in crate::runtime) enum Message {
     /// Events of applied entries, at most [`EVENT_CHUNK_RECORDS`].
     Applied(Vec<Arc<EventRecord>>),
+    /// What differs in a state that came as a whole. Nothing that was told before is told again after it.
+    Installed(Vec<Arc<EventRecord>>),
     /// Something that came from no entry.
     Note(Event),
     /// Answered once everything before it is written and shown.
@@ -58,7 +60,7 @@ impl Backlog {
 impl Message {
     fn records(&self) -> usize {
         match self {
-            Self::Applied(records) => records.len(),
+            Self::Applied(records) | Self::Installed(records) => records.len(),
             Self::Note(_) => 1,
             Self::Settle(_) | Self::Flush(_) => 0,
         }
@@ -94,6 +96,11 @@ impl EventLogSender {
         for chunk in records.chunks(EVENT_CHUNK_RECORDS) {
             self.hand(Message::Applied(chunk.to_vec()));
         }
+    }
+
+    /// Hands over what differs in a state that came as a whole.
+    pub(in crate::runtime) fn installed(&self, records: Vec<Arc<EventRecord>>) {
+        self.hand(Message::Installed(records));
     }
 
     fn hand(&self, message: Message) {

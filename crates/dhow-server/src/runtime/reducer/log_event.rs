@@ -1,11 +1,10 @@
 //! What comes back from the log: entries to apply, proposals that did not make it, leadership.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dhow_core::command::{ClusterCommand, Command, Outcome};
 use dhow_core::ids::NodeId;
-use dhow_core::mirror::changed_nodes;
-use dhow_core::state::State;
 use dhow_wire::log_form::decode_entry;
 
 use super::in_flight::{Stepped, Waiting};
@@ -14,16 +13,13 @@ use super::{Channels, Reducer};
 use crate::log::store::{Entry, LogPosition};
 use crate::log::{CommittedPart, Leadership, LogEvent, ProposalId};
 use crate::runtime::applier::Effects;
-use crate::runtime::apply::apply;
 use crate::runtime::error::{RuntimeFailure, WriteError};
-use crate::runtime::event::EventRecord;
 use crate::runtime::input::{Applied, ReportAck};
 use crate::runtime::limits::APPLY_BATCH_MAX;
 
 /// What was applied together: told to nobody before the state that has it is published.
+#[derive(Default)]
 struct Batch {
-    before: State,
-    records: Vec<Arc<EventRecord>>,
     answers: Vec<(Waiting, Vec<Stepped>)>,
     applied: usize,
 }
@@ -35,12 +31,7 @@ impl Reducer {
         first: LogEvent,
         channels: &mut Channels,
     ) -> Result<(), RuntimeFailure> {
-        let mut batch = Batch {
-            before: self.state.clone(),
-            records: Vec::new(),
-            answers: Vec::new(),
-            applied: 0,
-        };
+        let mut batch = Batch::default();
         let mut outcome = self.take_log_event(first, &mut batch);
         let mut count = 1;
         while outcome.is_ok() && count < APPLY_BATCH_MAX && !self.install.is_running() {
@@ -69,7 +60,8 @@ impl Reducer {
             LogEvent::Leadership(leadership) => self.take_leadership(leadership),
             LogEvent::SnapshotInstalled { at } => {
                 if at.index > self.applied.index {
-                    self.install.start(Arc::clone(&self.log));
+                    let (before, wall) = (self.state.clone(), self.clock.wall_unix_ms());
+                    self.install.start(Arc::clone(&self.log), before, wall);
                 }
                 Ok(())
             }
@@ -123,7 +115,7 @@ impl Reducer {
     fn step(&mut self, index: u64, payload: &[u8], batch: &mut Batch) -> Result<Stepped, RuntimeFailure> {
         let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
         let wall = Some(self.clock.wall_unix_ms());
-        let result = apply(&mut self.state, &entry, wall, &mut batch.records);
+        let result = self.recorder.apply(&mut self.state, &entry, wall);
         // The state's own time: the beginning of a term moves it beyond its entry's, and what was noted there must not
         // lie before the planner.
         self.timer.committed(self.state.time, self.clock.monotonic_ms());
@@ -161,8 +153,10 @@ impl Reducer {
     /// the state has their news.
     fn finish(&mut self, batch: Batch) {
         if batch.applied > 0 {
-            self.event_log.applied(&batch.records);
-            self.publish(&batch.before);
+            let records = std::mem::take(&mut self.recorder.records);
+            let woken = std::mem::take(&mut self.recorder.woken);
+            self.event_log.applied(&records);
+            self.publish(woken);
         }
         // Entries without a command move the position alone.
         self.publisher.reached(self.applied.index);
@@ -177,10 +171,11 @@ impl Reducer {
     }
 
     /// Shows the state to readers, and has those woken whose news it holds.
-    pub(super) fn publish(&mut self, before: &State) {
+    pub(super) fn publish(&mut self, woken: BTreeSet<NodeId>) {
         self.publisher.publish(&self.state);
         self.publisher.reached(self.applied.index);
-        let wake = changed_nodes(before, &self.state);
+        let revision = self.state.revision;
+        let wake = woken.into_iter().map(|node| (node, revision)).collect();
         self.outbox.put(Effects { wake });
         self.planning.state_changed();
     }

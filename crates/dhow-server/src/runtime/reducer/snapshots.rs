@@ -1,14 +1,17 @@
 //! Snapshots of the state, made and taken over beside the reducer's loop.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_wire::log_form::{LogFormError, encode_snapshot};
 
 use crate::log::Log;
 use crate::log::store::{LogPosition, StoreError};
 use crate::runtime::error::RecoverError;
+use crate::runtime::event::installed;
 use crate::runtime::event_log::EventLogSender;
 use crate::runtime::options::SnapshotPolicy;
 use crate::runtime::recovery::{Recovered, load_snapshot};
@@ -92,10 +95,18 @@ fn write(log: &dyn Log, state: &State, at: LogPosition) -> Result<LogPosition, S
     Ok(at)
 }
 
+/// A state that came from another server.
+pub(super) struct Installed {
+    /// With the events of what differs from the state before.
+    pub recovered: Recovered,
+    /// Nodes that are to do something else than before.
+    pub woken: BTreeSet<NodeId>,
+}
+
 /// Takes over a snapshot that the log got from another server.
 #[derive(Default)]
 pub(super) struct InstallWork {
-    running: Option<Work<Result<Recovered, RecoverError>>>,
+    running: Option<Work<Result<Installed, RecoverError>>>,
 }
 
 impl InstallWork {
@@ -104,16 +115,23 @@ impl InstallWork {
         self.running.is_some()
     }
 
-    pub fn start(&mut self, log: Arc<dyn Log>) {
+    /// Reads the snapshot, and compares it with the state that it takes the place of.
+    pub fn start(&mut self, log: Arc<dyn Log>, before: State, wall_unix_ms: i64) {
+        let work = move || {
+            let mut recovered = load_snapshot(log.as_ref())?.ok_or(RecoverError::NoSnapshot)?;
+            let (events, woken) = installed(&before, &recovered.state, wall_unix_ms);
+            recovered.events = events;
+            Ok(Installed { recovered, woken })
+        };
         self.running = Some(Box::pin(async move {
-            tokio::task::spawn_blocking(move || load_snapshot(log.as_ref())?.ok_or(RecoverError::NoSnapshot))
+            tokio::task::spawn_blocking(work)
                 .await
                 .unwrap_or(Err(RecoverError::CutOff))
         }));
     }
 
     /// Waits for the state of the snapshot; for ever where none is being read.
-    pub async fn next(&mut self) -> Result<Recovered, RecoverError> {
+    pub async fn next(&mut self) -> Result<Installed, RecoverError> {
         let Some(running) = &mut self.running else {
             return std::future::pending().await;
         };

@@ -57,7 +57,7 @@ impl Leader {
             request: None,
             command,
         };
-        dhow_core::step::step(&mut self.0, &entry).unwrap();
+        dhow_core::step::step(&mut self.0, &entry, &mut ()).unwrap();
     }
 
     fn deploy(&mut self, spec: ServiceSpec) {

@@ -449,7 +449,7 @@ pub fn state() -> State {
         }),
     ];
     for command in first {
-        step(&mut state, &entry(command)).unwrap();
+        step(&mut state, &entry(command), &mut ()).unwrap();
     }
     let place = PlanCommand::Place {
         service: ServiceId(1),
@@ -460,7 +460,7 @@ pub fn state() -> State {
             eligibility: state.nodes[&NodeId(7)].eligibility,
         }],
     };
-    step(&mut state, &entry(Command::Plan(place))).unwrap();
+    step(&mut state, &entry(Command::Plan(place)), &mut ()).unwrap();
     let report = AgentCommand::Report {
         node: NodeId(7),
         incarnation: 0,
@@ -470,9 +470,9 @@ pub fn state() -> State {
             event: ReplicaEvent::StartBegan,
         }],
     };
-    step(&mut state, &entry(Command::Agent(report))).unwrap();
+    step(&mut state, &entry(Command::Agent(report)), &mut ()).unwrap();
     let mut kept = entry_with_request();
     kept.command = Command::Node(NodeCommand::Lost { node: NodeId(7) });
-    step(&mut state, &kept).unwrap();
+    step(&mut state, &kept, &mut ()).unwrap();
     state
 }

@@ -44,6 +44,7 @@ fn this_machine() -> State {
             request: None,
             command,
         },
+        &mut (),
     );
     state
 }

@@ -1,0 +1,181 @@
+//! What `step` says of an entry while it applies it: each change of State with its subject, and what was left out, not
+//! believed or refused. Ids are copied and texts are borrowed from the entry and the state, so that what nobody listens
+//! to costs nothing; words are made by whoever shows them.
+//!
+//! A change is told once State has it. What goes away is told while State still has it, so that its name can be found.
+//! Events, wake-ups, the simulator's trace and tests read these. Bookkeeping is not told: times, remembered requests,
+//! generations that nobody uses.
+
+mod compare;
+
+use std::sync::Arc;
+
+use crate::command::{Refused, ScaleChange, Stale, StopReason};
+use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
+use crate::replica::{Machine, ReplicaEvent};
+use crate::state::{ApiToken, Drain, SourceSettings, State};
+
+pub use compare::compare;
+
+/// Whoever listens to what `step` does. `()` is nobody.
+pub trait ChangeSink {
+    /// The state is the one at this moment: within an entry, others may follow.
+    fn tell(&mut self, state: &State, change: Change<'_>);
+}
+
+impl ChangeSink for () {
+    fn tell(&mut self, _: &State, _: Change<'_>) {}
+}
+
+/// One thing that an entry did, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change<'a> {
+    Cluster(ClusterChange<'a>),
+    Node(NodeId, NodeChange),
+    Deployment(&'a DeploymentName, DeploymentChange<'a>),
+    Service(ServiceId, ServiceChange<'a>),
+    /// The node is the one that has the replica; of late news the one that told them.
+    Replica(ReplicaKey, NodeId, ReplicaChange<'a>),
+    /// The entry changed nothing but the revision and the time. Nothing else is told of it.
+    Refused(&'a Refused),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClusterChange<'a> {
+    Created {
+        cluster_id: &'a Arc<str>,
+    },
+    TermBegan {
+        leader: NodeId,
+    },
+    FeatureLevelRaised {
+        level: u32,
+    },
+    WorkerTokenIssued {
+        uses_allowed: u32,
+    },
+    WorkerTokenRevoked,
+    WorkerCaRotated,
+    ApiTokenIssued {
+        id: &'a Arc<str>,
+        token: &'a Arc<ApiToken>,
+    },
+    ApiTokenRevoked {
+        id: &'a Arc<str>,
+    },
+    SecretSet {
+        name: &'a Arc<str>,
+    },
+    SecretRemoved {
+        name: &'a Arc<str>,
+    },
+    SourceSet {
+        name: &'a Arc<str>,
+        settings: &'a SourceSettings,
+    },
+    SourceRemoved {
+        name: &'a Arc<str>,
+    },
+    /// A set of manifests is in force; what it deployed and removed is told beside it.
+    ManifestsTaken {
+        source: Option<&'a Arc<str>>,
+        version: u64,
+        deployments: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeChange {
+    Joined,
+    /// It registered with other news of itself, or speaks in another form.
+    Renewed,
+    Lost,
+    Back,
+    Drain(Drain),
+    Labelled,
+    Removed,
+    /// It is to run something else than before, or to treat it differently.
+    AssignmentChanged,
+    /// It tells all that it has; told before that takes the place of what was believed.
+    Inventory {
+        replicas: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DeploymentChange<'a> {
+    /// A new revision is to run; `brings_back` names the one whose spec it has.
+    Deployed {
+        revision: DeploymentRevision,
+        author: &'a Arc<str>,
+        brings_back: Option<DeploymentRevision>,
+    },
+    Scaled {
+        changes: &'a [ScaleChange],
+    },
+    /// All services where none is named.
+    RestartAsked {
+        service: Option<&'a ServiceName>,
+    },
+    RemovalAsked,
+    /// Its last service is gone, and so is it.
+    Removed,
+    /// A revision that does not run: the losing half of a divided cluster wrote it.
+    Conflicted {
+        revision: DeploymentRevision,
+        author: &'a Arc<str>,
+    },
+    Stable {
+        revision: DeploymentRevision,
+    },
+    /// The revision has failed, and the last good one is put back as a new one. The service is the one that failed,
+    /// where that is known.
+    Reverting {
+        revision: DeploymentRevision,
+        service: Option<ServiceId>,
+        cause: Option<&'a Arc<str>>,
+    },
+    /// The revision has failed, and nothing is put back.
+    Failed {
+        revision: DeploymentRevision,
+        service: Option<ServiceId>,
+        cause: Option<&'a Arc<str>>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceChange<'a> {
+    /// What it depends on lets it start; `without` says in words what it did not wait for.
+    Released {
+        without: Option<&'a Arc<str>>,
+    },
+    /// A new generation of the same template, so that replicas can be moved.
+    GenerationOpened,
+    CronFired,
+    SettingsAdopted,
+    Removed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReplicaChange<'a> {
+    Placed,
+    /// The plan wanted it there and it does not fit any more.
+    LeftOut(Stale),
+    /// It is to end; without a reason where its failed deployment was asked for again.
+    StopAsked(Option<StopReason>),
+    TriesSettings,
+    /// Its node says what happened, and the mirror has moved by it.
+    Reported(&'a ReplicaEvent),
+    /// Its node says what cannot have happened to the mirror, which stays as it was.
+    Diverged(&'a ReplicaEvent),
+    /// News of a replica that the node does not have any more change nothing.
+    Late(&'a ReplicaEvent),
+    /// The mirror is another one, without a word about what happened in between.
+    Observed(&'a Machine),
+    /// Its node cannot be reached.
+    Lost,
+    Removed,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! Changes in words: what of them is an event, of which kind, and what it says.
+
+use dhow_core::change::{Change, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
+use dhow_core::command::{ScaleChange, StopReason};
+use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId};
+use dhow_core::mirror::RolloutId;
+use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
+use dhow_core::state::{Drain, State};
+
+use super::{Event, EventKind};
+
+/// The event of a change, where it is one. Its author and its rollout are not in it yet.
+pub(super) fn event(state: &State, change: &Change<'_>) -> Option<Event> {
+    match change {
+        Change::Cluster(change) => Some(cluster(change)),
+        Change::Node(node, change) => self::node(*node, change),
+        Change::Deployment(name, change) => Some(deployment(state, name, change)),
+        Change::Service(id, change) => service(state, *id, change),
+        Change::Replica(key, node, change) => replica(state, key, *node, change),
+        Change::Refused(_) => None,
+    }
+}
+
+/// The rollout that an event is a part of: its beginning and its end, and what happens to replicas between.
+pub(super) fn rollout_of(state: &State, event: &Event) -> Option<String> {
+    let deployment = state.deployment(event.deployment.as_ref()?)?;
+    let is_its_own = matches!(
+        event.kind,
+        EventKind::Deployed
+            | EventKind::RolledBack
+            | EventKind::Released
+            | EventKind::Stable
+            | EventKind::Failed
+            | EventKind::Reverting
+    );
+    let is_part = event.replica.is_some() && deployment.is_under_way();
+    let id = RolloutId {
+        deployment: deployment.name.clone(),
+        revision: deployment.revision,
+    };
+    (is_its_own || is_part).then(|| id.to_string())
+}
+
+fn cluster(change: &ClusterChange<'_>) -> Event {
+    match change {
+        ClusterChange::Created { cluster_id } => {
+            Event::new(EventKind::ClusterCreated).with_message(format!("cluster {cluster_id}"))
+        }
+        ClusterChange::TermBegan { leader } => Event::new(EventKind::LeaderChanged).with_node(*leader),
+        ClusterChange::FeatureLevelRaised { level } => {
+            Event::new(EventKind::FeatureLevelRaised).with_message(format!("level {level}"))
+        }
+        ClusterChange::WorkerTokenIssued { uses_allowed } => {
+            Event::new(EventKind::TokenIssued).with_message(format!("{uses_allowed} uses"))
+        }
+        ClusterChange::WorkerTokenRevoked => Event::new(EventKind::TokenRevoked),
+        ClusterChange::WorkerCaRotated => Event::new(EventKind::WorkerCaRotated),
+        ClusterChange::ApiTokenIssued { id, token } => {
+            Event::new(EventKind::TokenIssued).with_message(format!("{id}, of {}", token.name))
+        }
+        ClusterChange::ApiTokenRevoked { id } => {
+            Event::new(EventKind::TokenRevoked).with_message(id.as_ref())
+        }
+        ClusterChange::SecretSet { name } => Event::new(EventKind::SecretSet).with_message(name.as_ref()),
+        ClusterChange::SecretRemoved { name } => {
+            Event::new(EventKind::SecretRemoved).with_message(name.as_ref())
+        }
+        ClusterChange::SourceSet { name, settings } => {
+            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.dir))
+        }
+        ClusterChange::SourceRemoved { name } => {
+            Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
+        }
+        ClusterChange::ManifestsTaken {
+            source,
+            version,
+            deployments,
+        } => {
+            let of = source.map(|name| format!("{name}: ")).unwrap_or_default();
+            let message = format!("{of}version {version}, {deployments} deployments");
+            Event::new(EventKind::ManifestsTaken).with_message(message)
+        }
+    }
+}
+
+fn node(node: NodeId, change: &NodeChange) -> Option<Event> {
+    let kind = match change {
+        NodeChange::Joined => EventKind::NodeJoined,
+        NodeChange::Lost => EventKind::NodeLost,
+        NodeChange::Back => EventKind::NodeBack,
+        NodeChange::Drain(Drain::No) => EventKind::NodeUndrained,
+        NodeChange::Drain(Drain::Draining { .. }) => EventKind::NodeDraining,
+        NodeChange::Drain(Drain::Drained { .. }) => EventKind::NodeDrained,
+        NodeChange::Labelled => EventKind::NodeLabelled,
+        NodeChange::Removed => EventKind::NodeRemoved,
+        NodeChange::Inventory { replicas } => {
+            let event = Event::new(EventKind::Inventory).with_node(node);
+            return Some(event.with_message(format!("{replicas} replicas")));
+        }
+        NodeChange::Renewed | NodeChange::AssignmentChanged => return None,
+    };
+    Some(Event::new(kind).with_node(node))
+}
+
+fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_>) -> Event {
+    let of = |kind| Event::new(kind).with_deployment(name);
+    let of_service = |kind, id: &Option<ServiceId>| match id {
+        Some(id) => Event {
+            deployment: Some(name.clone()),
+            ..of_service(state, kind, *id)
+        },
+        None => of(kind),
+    };
+    let caused = |event: Event, cause: &Option<&std::sync::Arc<str>>| Event {
+        message: cause.map(|cause| cause.to_string()),
+        ..event
+    };
+    match change {
+        DeploymentChange::Deployed {
+            revision,
+            author,
+            brings_back,
+        } => {
+            let kind = match brings_back {
+                Some(_) => EventKind::RolledBack,
+                None => EventKind::Deployed,
+            };
+            of(kind).with_message(format!("revision {revision} by {author}"))
+        }
+        DeploymentChange::Scaled { changes } => of(EventKind::Scaled).with_message(scaled(changes)),
+        DeploymentChange::RestartAsked { service } => Event {
+            service: service.cloned(),
+            ..of(EventKind::RestartAsked)
+        },
+        DeploymentChange::RemovalAsked => of(EventKind::RemovalAsked),
+        DeploymentChange::Removed => of(EventKind::Removed),
+        DeploymentChange::Conflicted { revision, author } => of(EventKind::Conflicted).with_message(format!(
+            "revision {revision} by {author} was written on the other side of a divided cluster and does not apply"
+        )),
+        DeploymentChange::Stable { revision } => {
+            of(EventKind::Stable).with_message(format!("revision {revision}"))
+        }
+        DeploymentChange::Reverting { service, cause, .. } => {
+            caused(of_service(EventKind::Reverting, service), cause)
+        }
+        DeploymentChange::Failed { service, cause, .. } => {
+            caused(of_service(EventKind::Failed, service), cause)
+        }
+    }
+}
+
+fn scaled(changes: &[ScaleChange]) -> String {
+    let one = |change: &ScaleChange| match &change.role {
+        Some(role) => format!("{}/{role} to {}", change.service, change.replicas),
+        None => format!("{} to {}", change.service, change.replicas),
+    };
+    changes.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<Event> {
+    let of = |kind| of_service(state, kind, id);
+    match change {
+        ServiceChange::Released { without } => Some(Event {
+            message: without.map(|without| without.to_string()),
+            ..of(EventKind::Released)
+        }),
+        ServiceChange::CronFired => Some(of(EventKind::CronFired)),
+        ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
+        ServiceChange::GenerationOpened | ServiceChange::Removed => None,
+    }
+}
+
+fn replica(state: &State, key: &ReplicaKey, node: NodeId, change: &ReplicaChange<'_>) -> Option<Event> {
+    let of = |kind| of_replica(state, kind, key).with_node(node);
+    match change {
+        ReplicaChange::Placed => Some(of(EventKind::ReplicaPlaced)),
+        ReplicaChange::StopAsked(why) => {
+            Some(of(EventKind::ReplicaStopAsked).with_message(stop_reason(state, *why)))
+        }
+        ReplicaChange::Reported(event) => {
+            let (kind, message) = reported(event)?;
+            Some(Event { message, ..of(kind) })
+        }
+        // Those of reports are told together, and how an inventory finds replicas is in its own event.
+        ReplicaChange::Diverged(_) | ReplicaChange::Observed(_) => None,
+        ReplicaChange::LeftOut(_)
+        | ReplicaChange::TriesSettings
+        | ReplicaChange::Late(_)
+        | ReplicaChange::Lost
+        | ReplicaChange::Removed => None,
+    }
+}
+
+fn stop_reason(state: &State, why: Option<StopReason>) -> String {
+    let words = match why {
+        None => "its deployment had failed and was asked for again",
+        Some(StopReason::ScaledDown) => "scaled down",
+        Some(StopReason::Replaced) => "replaced by a newer one",
+        Some(StopReason::Draining) => "its node is being drained",
+        Some(StopReason::Removed) => "its service was removed",
+        Some(StopReason::NodeUnfit) => "its node does not fit it any more",
+        Some(StopReason::NodeLost) => "its node is lost and another one has its place",
+        Some(StopReason::FailsThere) => "it keeps failing there, so another node is tried",
+        Some(StopReason::Displaced { by }) => match state.service(by) {
+            Some(service) => return format!("{} is more important and needs the room", service.key),
+            None => "a more important service needs the room",
+        },
+    };
+    words.to_owned()
+}
+
+/// What a node reports of a replica.
+fn reported(event: &ReplicaEvent) -> Option<(EventKind, Option<String>)> {
+    let (kind, message) = match event {
+        ReplicaEvent::PullBegan => (EventKind::ReplicaPulling, None),
+        ReplicaEvent::StartBegan => (EventKind::ReplicaStarting, None),
+        ReplicaEvent::Started { pid } => (EventKind::ReplicaStarted, Some(format!("pid {pid}"))),
+        ReplicaEvent::BecameHealthy => (EventKind::ReplicaHealthy, None),
+        ReplicaEvent::BecameUnhealthy { message } => (EventKind::ReplicaUnhealthy, Some(message.to_string())),
+        ReplicaEvent::Ended { exit, oom: false } => (EventKind::ReplicaEnded, Some(exit.to_string())),
+        ReplicaEvent::Ended { exit, oom: true } => {
+            (EventKind::ReplicaEnded, Some(format!("{exit}, out of memory")))
+        }
+        ReplicaEvent::CouldNotStart { message } => {
+            (EventKind::ReplicaCouldNotStart, Some(message.to_string()))
+        }
+        ReplicaEvent::StopBegan => (EventKind::ReplicaStopping, None),
+        ReplicaEvent::Adopted { pid } => (EventKind::ReplicaAdopted, Some(format!("pid {pid}"))),
+        ReplicaEvent::SettingsPassed { .. } => (EventKind::SettingsPassed, None),
+        ReplicaEvent::SettingsFailed { message, .. } => {
+            (EventKind::SettingsFailed, Some(message.to_string()))
+        }
+        ReplicaEvent::RanSteadily | ReplicaEvent::NodeLost => return None,
+    };
+    Some((kind, message))
+}
+
+/// A replica that is found in another state than before, by the kind of the last thing that must have happened to it.
+pub(super) fn observed(state: &State, key: &ReplicaKey, node: NodeId, machine: &Machine) -> Option<Event> {
+    let (kind, message) = match machine.state {
+        ReplicaState::Pending | ReplicaState::Lost => return None,
+        ReplicaState::Pulling => (EventKind::ReplicaPulling, None),
+        ReplicaState::Starting => (EventKind::ReplicaStarting, None),
+        ReplicaState::Running if machine.healthy => (EventKind::ReplicaHealthy, None),
+        ReplicaState::Running => {
+            let pid = machine.pid.map(|pid| format!("pid {pid}"));
+            (EventKind::ReplicaStarted, pid)
+        }
+        ReplicaState::Stopping => (EventKind::ReplicaStopping, None),
+        ReplicaState::Backoff | ReplicaState::Exited | ReplicaState::Failed => {
+            (EventKind::ReplicaEnded, machine.trouble())
+        }
+    };
+    let event = of_replica(state, kind, key).with_node(node);
+    Some(Event { message, ..event })
+}
+
+/// What is said of a report that does not fit the mirror.
+pub(super) fn diverged(state: &State, first: &ReplicaKey, events: u64) -> String {
+    let whose = match (state.replica_name(first), state.replicas.get(first)) {
+        (Some(name), Some(replica)) => format!("{name}, which is {} here", replica.machine.state.word()),
+        (Some(name), None) => name.to_string(),
+        (None, _) => "a replica of a service that is gone".to_owned(),
+    };
+    let these = match events {
+        1 => "one event does".to_owned(),
+        many => format!("{many} events do"),
+    };
+    format!(
+        "{these} not fit what the cluster knows, the first of {whose}; the node is asked for all that it has"
+    )
+}
+
+/// What is said of earlier ones that were not told.
+pub(super) fn untold(reports: u64) -> String {
+    match reports {
+        0 => String::new(),
+        1 => " (one more report since the last time)".to_owned(),
+        many => format!(" ({many} more reports since the last time)"),
+    }
+}
+
+/// The note before what was found in a state that came as a whole.
+pub(super) fn installed(before: Revision, after: Revision, told: usize, untold: usize) -> Event {
+    let more = match untold {
+        0 => String::new(),
+        untold => format!(", {untold} more are not told"),
+    };
+    Event::new(EventKind::Gap).with_message(format!(
+        "the state of another server, at revision {after}, took the place of this one's, at revision {before}: what \
+         happened in between is not known; {told} differences follow{more}"
+    ))
+}
+
+fn of_service(state: &State, kind: EventKind, id: ServiceId) -> Event {
+    let service = state.service(id);
+    Event {
+        deployment: service.map(|service| service.key.deployment.clone()),
+        service: service.map(|service| service.key.service.clone()),
+        ..Event::new(kind)
+    }
+}
+
+fn of_replica(state: &State, kind: EventKind, key: &ReplicaKey) -> Event {
+    let name = state.replica_name(key);
+    Event {
+        replica: name.map(|name| name.id()),
+        generation: Some(key.generation),
+        ..of_service(state, kind, key.service)
+    }
+}
