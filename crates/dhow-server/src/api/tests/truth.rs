@@ -94,8 +94,15 @@ async fn a_drain_makes_nothing_worse_than_it_is_and_says_what_it_waits_for() {
     let web = &status.services[0];
     assert_eq!((web.running, web.desired, web.healthy), (2, 2, true));
     assert_eq!(status.state, DeploymentState::Stable);
-    let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
-    let waits = node.drain.unwrap().waiting;
+    // The plan that placed the new one says nothing of it yet, the next one does.
+    let waits = loop {
+        let node: NodeStatus = world.get("/api/v1/nodes/1").await.json();
+        let waits = node.drain.unwrap().waiting;
+        if waits.len() == 2 {
+            break waits;
+        }
+        tokio::task::yield_now().await;
+    };
     let why: Vec<&str> = waits.iter().map(|wait| wait.why.as_str()).collect();
     assert_eq!(
         why,
