@@ -76,3 +76,23 @@ pub enum EventKind {
     /// known, because the state came from another server as a whole.
     Gap,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_words_that_documents_name() {
+        for (kind, word) in [
+            (EventKind::ReplicaCouldNotStart, "replica_could_not_start"),
+            (EventKind::ReplicaStopAsked, "replica_stop_asked"),
+            (EventKind::RemovalAsked, "removal_asked"),
+            (EventKind::Removed, "removed"),
+            (EventKind::ReportRefused, "report_refused"),
+            (EventKind::ReportDiverged, "report_diverged"),
+            (EventKind::Gap, "gap"),
+        ] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), word);
+        }
+    }
+}
