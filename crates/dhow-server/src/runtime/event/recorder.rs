@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dhow_core::change::{Change, ChangeSink, NodeChange, ReplicaChange, compare};
 use dhow_core::command::{AgentCommand, ClusterCommand, Command, Entry, Outcome, Refused};
 use dhow_core::ids::{NodeId, ReplicaKey};
-use dhow_core::state::State;
+use dhow_core::state::{Session, State};
 use dhow_core::step::step;
 
 use super::doubts::{Doubt, ReportDoubts};
@@ -110,6 +110,7 @@ impl OfEntry<'_> {
     /// A refused report is told as it comes, a refused write to whoever asked for it.
     fn tell_refused(&mut self, state: &State, refused: &Refused) {
         if let Command::Agent(command) = &self.entry.command
+            && !is_first_word(state, refused)
             && let Doubt::Told { untold } = self.recorder.doubts.doubt(node_of(command), state.time)
         {
             let message = format!("{refused}{}", words::untold(untold));
@@ -135,6 +136,15 @@ impl OfEntry<'_> {
             self.record(state, event.with_message(message));
         }
     }
+}
+
+/// A node that was never heard before is asked for all that it has, and nobody doubts it.
+fn is_first_word(state: &State, refused: &Refused) -> bool {
+    let Refused::Incarnation { node, .. } = refused else {
+        return false;
+    };
+    let node = state.node(*node);
+    node.is_some_and(|node| node.session == Session::default())
 }
 
 fn node_of(command: &AgentCommand) -> NodeId {

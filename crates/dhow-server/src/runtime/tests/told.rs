@@ -52,6 +52,7 @@ async fn a_refused_report_is_told_once_a_minute() {
     }
     let stranger = Agent::new(9);
     stranger.inventory(&server).await.unwrap_err();
+    agent.report_from(&server, 1).await.unwrap();
     server.clock.advance(60_000);
     agent.incarnation = 5;
     agent.report_from(&server, 1).await.unwrap_err();
@@ -71,6 +72,21 @@ async fn a_refused_report_is_told_once_a_minute() {
         .map(|record| record.event.node_id)
         .collect();
     assert_eq!(nodes, [Some(NodeId(1)), Some(NodeId(9)), Some(NodeId(1))]);
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
+async fn the_first_word_of_a_new_node_is_no_doubt() {
+    let server = Server::start_volatile(|_| {});
+    server.write(register(2)).await.unwrap();
+    let body = crate::runtime::ReportBody::Events {
+        first_seq: 1,
+        events: Vec::new(),
+    };
+    let input = server.handle.input();
+    input.report(NodeId(2), None, 78, body).await.unwrap_err();
+    let kinds = kinds(&events(&server).await);
+    assert!(!kinds.contains(&EventKind::ReportRefused), "{kinds:?}");
     assert!(server.stop().await.is_clean());
 }
 
