@@ -81,7 +81,7 @@ impl Keeper {
     pub fn new(context: Arc<Context>, memory: Memory, returning: Returning, told: Told) -> Self {
         context.session.acted_on(memory.highest.highest());
         Self {
-            confirmation: Confirmation::new(returning, context.session.confirmed()),
+            confirmation: Confirmation::new(returning),
             reporting: Reporting::new(Arc::clone(&context.session)),
             poll: Poll::new(Arc::clone(&context.session)),
             rollouts: Rollouts::new(context.drivers.clone()),
@@ -122,8 +122,7 @@ impl Keeper {
                 .settled
                 .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
             self.reporting.go_on(ledger, self.rollouts.known());
-            self.poll
-                .go_on(self.reporting.is_known() && self.confirmation.may_listen());
+            self.poll.go_on(self.reporting.is_known());
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Ok(()),
@@ -149,7 +148,6 @@ impl Keeper {
                         break Err(error);
                     }
                 }
-                () = self.confirmation.looked_at() => {}
                 Some(ask) = asks.recv() => {
                     // Whoever asked may have gone.
                     let _ = ask.send(self.present());

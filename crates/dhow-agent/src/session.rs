@@ -45,12 +45,6 @@ pub trait Session: Send + Sync + 'static {
         None
     }
 
-    /// Follows whether a server has looked at what this node was told; none where every assignment is a server's own
-    /// word.
-    fn confirmed(&self) -> Option<watch::Receiver<bool>> {
-        None
-    }
-
     /// The least time between two reports of changes: what happens in between goes together. The first one goes at
     /// once.
     fn report_gap(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! What a node has to be told to run, read off the state: the one form of it, whatever carries it. Servers derive it,
-//! `dhow-wire` renders it for gRPC, JSON and scale requests, agents and the simulator act on it. Pure; it never
-//! remembers what was told to whom: the node says what it has seen.
+//! `dhow-wire` renders it for gRPC and JSON, a static leader as scale requests, agents and the simulator act on it. Pure;
+//! it never remembers what was told to whom: the node says what it has seen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

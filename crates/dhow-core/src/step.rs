@@ -6,6 +6,7 @@ mod api_tokens;
 mod cluster;
 mod completed;
 mod deployment;
+mod epoch;
 mod node;
 mod plan;
 mod replicas;
@@ -23,6 +24,8 @@ use crate::command::{
     ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused, RequestId,
 };
 use crate::state::{RequestRecord, State};
+
+pub use epoch::{EpochBegan, begin_epoch};
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {

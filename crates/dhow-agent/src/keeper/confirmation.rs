@@ -5,7 +5,6 @@
 
 use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::{ExitKind, ReplicaStatus, UnknownExit};
-use tokio::sync::watch;
 
 use crate::agent::Returning;
 use crate::drivers::Found;
@@ -14,19 +13,13 @@ use crate::drivers::Found;
 pub struct Confirmation {
     returning: Returning,
     is_confirmed: bool,
-    /// Whether a server has looked at what this node was told, where that is not the same as being told.
-    looked_at: Option<watch::Receiver<bool>>,
-    /// Whether that was heard.
-    has_looked: bool,
 }
 
 impl Confirmation {
-    pub fn new(returning: Returning, looked_at: Option<watch::Receiver<bool>>) -> Self {
+    pub fn new(returning: Returning) -> Self {
         Self {
             is_confirmed: returning == Returning::Alone,
             returning,
-            looked_at,
-            has_looked: false,
         }
     }
 
@@ -44,23 +37,6 @@ impl Confirmation {
 
     pub fn is_needed_for(&self, spec: &ServiceSpec) -> bool {
         !self.is_confirmed && !spec.starts_unconfirmed()
-    }
-
-    /// Whether an assignment would be a server's word.
-    pub fn may_listen(&self) -> bool {
-        self.is_confirmed || self.has_looked || self.looked_at.is_none()
-    }
-
-    /// Ends once, when a server has looked; never where that does not matter any more.
-    pub async fn looked_at(&mut self) {
-        if !self.may_listen()
-            && let Some(looked_at) = &mut self.looked_at
-            && looked_at.wait_for(|looked| *looked).await.is_ok()
-        {
-            self.has_looked = true;
-            return;
-        }
-        std::future::pending().await
     }
 
     /// A server has spoken. Gives the start of the host that it spoke in, where that is of interest.
@@ -86,27 +62,27 @@ mod tests {
 
     use super::*;
 
-    fn member(looked_at: Option<watch::Receiver<bool>>) -> Confirmation {
+    fn member() -> Confirmation {
         let boot_id = "now".to_owned();
-        Confirmation::new(Returning::Confirmed { boot_id }, looked_at)
+        Confirmation::new(Returning::Confirmed { boot_id })
     }
 
     #[test]
     fn only_another_start_of_the_host_needs_a_word() {
         let plain = ServiceSpec::default();
         for (confirmed, needed) in [(Some("now"), false), (Some("before"), true), (None, false)] {
-            let mut confirmation = member(None);
+            let mut confirmation = member();
             confirmation.begin(confirmed, std::iter::empty());
             assert_eq!(confirmation.is_needed_for(&plain), needed, "{confirmed:?}");
         }
-        let mut alone = Confirmation::new(Returning::Alone, None);
+        let mut alone = Confirmation::new(Returning::Alone);
         alone.begin(Some("before"), std::iter::empty());
         assert!(!alone.is_needed_for(&plain));
     }
 
     #[test]
     fn what_is_bound_here_or_may_run_twice_needs_none() {
-        let mut confirmation = member(None);
+        let mut confirmation = member();
         confirmation.begin(Some("before"), std::iter::empty());
         let bound = ServiceSpec {
             storage: vec![Storage::Named {
@@ -124,16 +100,5 @@ mod tests {
         assert!(confirmation.is_needed_for(&ServiceSpec::default()));
         assert_eq!(confirmation.confirm().as_deref(), Some("now"));
         assert!(!confirmation.is_needed_for(&ServiceSpec::default()));
-    }
-
-    #[tokio::test]
-    async fn what_is_on_disk_is_no_word_until_a_server_has_looked_at_it() {
-        let (looked, looked_at) = watch::channel(false);
-        let mut confirmation = member(Some(looked_at));
-        confirmation.begin(Some("before"), std::iter::empty());
-        assert!(!confirmation.may_listen());
-        looked.send_replace(true);
-        confirmation.looked_at().await;
-        assert!(confirmation.may_listen());
     }
 }

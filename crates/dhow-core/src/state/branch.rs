@@ -32,6 +32,11 @@ impl Branch {
         }
     }
 
+    /// Whether the newest epoch has begun by this term: the copy that it began from was of an older one.
+    pub fn has_begun_in(&self, term: Term) -> bool {
+        self.origins.get_max().is_none_or(|(epoch, _)| *epoch <= term)
+    }
+
     /// The last epoch that both have had.
     pub(crate) fn last_common(&self, other: &Self) -> Option<Term> {
         let shared = self.origins.iter().rev();

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 pub use error::CopyError;
 pub use keeper::Keeper;
@@ -72,6 +72,11 @@ impl CopiedLog {
     /// The highest epoch that this peer has promised to.
     pub fn promised(&self) -> u64 {
         self.shared.stand().promised
+    }
+
+    /// The position at which this log was first in line with that of whoever leads, since it was opened; none before.
+    pub fn in_line(&self) -> watch::Receiver<Option<u64>> {
+        self.shared.in_line.subscribe()
     }
 
     /// Leads in epochs above this term alone, which the state has: a log that an older version began from a backup

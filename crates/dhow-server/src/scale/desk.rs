@@ -1,23 +1,24 @@
-//! The desk of a node: takes scale requests of the leader, writes them down, and hands them to the agent as its
-//! assignment.
+//! The desk of a node: takes scale requests, of people and of leaders of an older version, and writes them down.
 //!
-//! The API's internal route puts requests on it; the agent's session takes from it. What was told survives a restart of
-//! the daemon, so that nothing is stopped because it did. It never lets an older epoch change anything.
+//! The API's internal route puts requests on it; the node's own work takes from it what the cluster does not know. That
+//! survives a restart of the daemon, so that nothing is stopped because it did. What the cluster knows is told by the
+//! node's own copy of the state: a request about it counts until it is put right. It never lets an older epoch change
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::assignment::Assignment;
-use dhow_core::ids::{Revision, RoleName, ServiceKey};
+use dhow_core::assignment::RoleAssignment;
+use dhow_core::ids::{RoleName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 use dhow_core::state::State;
-use dhow_disk::{Kept, Outlives};
+use dhow_disk::Outlives;
 use dhow_wire::names::WireNameError;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment, ScaleError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::storage::Storage;
 
@@ -44,6 +45,9 @@ pub struct DeskOptions {
     /// Whether what is told can be kept.
     pub storage: Storage,
 }
+
+/// Services that the node has beside what the cluster says.
+pub type ByHand = BTreeMap<ServiceKey, Vec<RoleAssignment>>;
 
 /// Why a request was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -80,14 +84,10 @@ pub struct ScaleDesk {
 struct Inner {
     options: DeskOptions,
     told: Mutex<Told>,
-    /// What was told in an earlier life is not known: what this one was not told of is not ended.
-    is_lost: bool,
     /// One request is taken at a time: each is written down before the next.
     taking: tokio::sync::Mutex<()>,
-    revision: watch::Sender<u64>,
-    /// Whether a leader has asked for the listing, and told nothing since.
-    asked: AtomicBool,
-    confirmed: watch::Sender<bool>,
+    /// Counts changes.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,27 +102,19 @@ impl ScaleDesk {
     pub fn open(options: DeskOptions) -> std::io::Result<Self> {
         let kept =
             dhow_disk::read_or_set_aside(&options.path, |bytes| serde_json::from_slice::<Told>(bytes))?;
-        let is_lost = matches!(kept, Kept::SetAside { .. });
         let told = kept.or_tell(|path, why| {
             tracing::error!(
                 path = %path.display(), why,
-                "what this node was told to run was damaged and is put aside; what runs goes on, and the leader tells \
-                 the rest anew"
+                "what was asked of this node by hand was damaged and is put aside: what the cluster does not know \
+                 ends, and has to be asked for again"
             );
         });
-        let mut told = told.unwrap_or_default();
-        for held in told.services.values_mut() {
-            held.changed = 1;
-        }
         Ok(Self {
             inner: Arc::new(Inner {
                 options,
-                told: Mutex::new(told),
-                is_lost,
+                told: Mutex::new(told.unwrap_or_default()),
                 taking: tokio::sync::Mutex::new(()),
-                revision: watch::Sender::new(1),
-                asked: AtomicBool::new(false),
-                confirmed: watch::Sender::new(false),
+                changes: watch::Sender::new(0),
             }),
         })
     }
@@ -140,7 +132,6 @@ impl ScaleDesk {
 
     async fn take_now(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
         let _taking = self.inner.taking.lock().await;
-        self.inner.asked.store(false, Ordering::Relaxed);
         if self.inner.options.storage.is_gone() {
             return Err(ScaleRefused::StorageGone);
         }
@@ -158,8 +149,8 @@ impl ScaleDesk {
         let known = self.told().services.get(&key).cloned();
         let mut held = self.held(&key, &request, known.as_ref())?;
         let mut next = self.told().clone();
-        let revision = self.inner.revision.borrow().saturating_add(1);
-        held.changed = revision;
+        held.news_at = Some(Instant::now());
+        held.changed = self.inner.changes.borrow().saturating_add(1);
         next.epoch = next.epoch.max(request.epoch.unwrap_or(0));
         next.services.insert(key, held);
         forget_idle(&mut next);
@@ -173,7 +164,7 @@ impl ScaleDesk {
             error,
         })?;
         *self.told() = next;
-        self.inner.revision.send_replace(revision);
+        self.count_change();
         Ok(())
     }
 
@@ -249,24 +240,48 @@ impl ScaleDesk {
         generation
     }
 
-    /// Follows whether a leader has looked, since this start, at what this node was told before it.
-    pub fn confirmed(&self) -> watch::Receiver<bool> {
-        self.inner.confirmed.subscribe()
+    /// Follows how often something has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
     }
 
-    /// A leader has looked and has nothing more to tell.
-    pub fn confirm(&self) {
+    fn count_change(&self) {
         self.inner
-            .confirmed
-            .send_if_modified(|confirmed| !std::mem::replace(confirmed, true));
+            .changes
+            .send_modify(|count| *count = count.saturating_add(1));
     }
 
-    /// What this node has been told, for a leader. One that asks twice in a row and tells nothing in between has
-    /// nothing to tell.
-    pub fn listing(&self) -> HeldListing {
-        if self.inner.asked.swap(true, Ordering::Relaxed) {
-            self.confirm();
+    /// What is in force of it: what people asked for, of services that the cluster does not know for good, of others
+    /// until it is put right. What a leader has asked for is in the copy of its state too, which may be newer.
+    pub fn by_hand(&self, is_known: impl Fn(&ServiceKey) -> bool) -> ByHand {
+        let told = self.told();
+        let services = told.services.iter().filter(|(key, held)| match held.epoch {
+            None => held.news_at.is_some() || !is_known(key),
+            Some(_) => held.news_at.is_some() && !is_known(key),
+        });
+        services.map(|(key, held)| (key.clone(), held.roles())).collect()
+    }
+
+    /// Since when something is there that was not put right yet.
+    pub fn news_since(&self) -> Option<Instant> {
+        let told = self.told();
+        told.services.values().filter_map(|held| held.news_at).min()
+    }
+
+    /// From now on the cluster's mind counts again, where it has one.
+    pub fn put_right(&self, is_known: impl Fn(&ServiceKey) -> bool) {
+        let mut told = self.told();
+        for held in told.services.values_mut() {
+            held.news_at = None;
         }
+        told.services
+            .retain(|key, held| held.epoch.is_some() || !is_known(key));
+        drop(told);
+        self.count_change();
+    }
+
+    /// What this node has been told, for a leader.
+    pub fn listing(&self) -> HeldListing {
         let told = self.told();
         let services = told.services.iter().map(|(key, held)| HeldService {
             deployment: key.deployment.to_string(),
@@ -277,42 +292,8 @@ impl ScaleDesk {
         HeldListing {
             epoch: told.epoch,
             services: services.collect(),
+            derives: true,
         }
-    }
-
-    /// Waits until there is something newer than `last`, and gives it as the agent takes it.
-    pub async fn next_update(&self, last: Option<Revision>) -> Assignment {
-        let mut revisions = self.inner.revision.subscribe();
-        loop {
-            let now = *revisions.borrow_and_update();
-            if let Some(update) = self.update(last, now) {
-                return update;
-            }
-            if revisions.changed().await.is_err() {
-                // The desk holds the sender itself.
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    fn update(&self, last: Option<Revision>, now: u64) -> Option<Assignment> {
-        let seen = last.map(|last| last.0).filter(|last| *last <= now);
-        if seen == Some(now) {
-            return None;
-        }
-        let told = self.told();
-        let news = told
-            .services
-            .iter()
-            .filter(|(_, held)| seen.is_none_or(|seen| held.changed > seen));
-        Some(Assignment {
-            // This desk has refused what is older than what it holds.
-            term: None,
-            cluster: None,
-            revision: Revision(now),
-            whole: seen.is_none() && !self.inner.is_lost,
-            services: news.map(|(key, held)| (key.clone(), held.roles())).collect(),
-        })
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {

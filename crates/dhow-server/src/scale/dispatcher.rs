@@ -1,4 +1,5 @@
-//! The leader's side: one task per node that brings the node's desk in line with the state, again and again.
+//! The leader's side: one task per other node. One that does not read its work off its own copy of the state is of an
+//! older version: its desk is brought in line with the state, again and again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::desk::ScaleDesk;
 use super::held::{HeldListing, digest_of};
 use super::wanted::{nothing, wanted};
 use crate::runtime::RuntimeView;
@@ -34,10 +34,8 @@ pub trait ScaleTarget: Send + Sync + 'static {
 /// What a dispatcher is made with.
 #[derive(Clone)]
 pub struct DispatcherOptions {
-    pub own: NodeId,
-    /// All nodes, the own one among them.
+    /// All nodes but the own one.
     pub nodes: Vec<NodeId>,
-    pub desk: ScaleDesk,
     pub target: Arc<dyn ScaleTarget>,
     pub view: RuntimeView,
     /// How often a node is asked what it has been told although nothing has changed.
@@ -71,12 +69,17 @@ impl Dispatcher {
     }
 }
 
+/// What a node was told of each service: in which epoch, and its digest.
+type Told = BTreeMap<ServiceKey, (Option<u64>, String)>;
+
 /// The way of assignments to one node.
 struct Line {
     node: NodeId,
     options: DispatcherOptions,
     /// What the node has, as it said and as it took since; none where it has to be asked.
-    held: Option<BTreeMap<ServiceKey, (Option<u64>, String)>>,
+    held: Option<Told>,
+    /// It has said that it has to be told nothing.
+    derives: bool,
     failures: u32,
 }
 
@@ -86,6 +89,7 @@ impl Line {
             node,
             options,
             held: None,
+            derives: false,
             failures: 0,
         }
     }
@@ -112,7 +116,9 @@ impl Line {
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 changed = leaderships.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(pause) => if pause >= self.options.every { self.held = None },
+                () = tokio::time::sleep(pause) => if pause >= self.options.every {
+                    (self.held, self.derives) = (None, false);
+                },
             }
         }
     }
@@ -123,9 +129,6 @@ impl Line {
         match done {
             Ok(()) => {
                 self.failures = 0;
-                if self.node == self.options.own {
-                    self.options.desk.confirm();
-                }
                 self.options.every
             }
             Err(error) => {
@@ -143,9 +146,18 @@ impl Line {
     }
 
     async fn bring_in_line(&mut self, state: &State, epoch: u64) -> Result<(), String> {
+        if self.derives {
+            return Ok(());
+        }
         let mut held = match self.held.take() {
             Some(held) => held,
-            None => self.ask().await?,
+            None => match self.ask().await? {
+                Some(held) => held,
+                None => {
+                    self.derives = true;
+                    return Ok(());
+                }
+            },
         };
         let wanted = wanted(state, self.node, epoch);
         let mut requests = Vec::new();
@@ -163,9 +175,9 @@ impl Line {
                 requests.push((key.clone(), empty.clone(), nothing(key, epoch)));
             }
         }
-        let (node, this) = (self.node, &*self);
+        let (node, target) = (self.node, &self.options.target);
         let sent = requests.into_iter().map(|(key, digest, request)| async move {
-            let sent = tokio::time::timeout(REQUEST_TIMEOUT, this.send(request)).await;
+            let sent = tokio::time::timeout(REQUEST_TIMEOUT, target.scale(node, request)).await;
             let sent = sent.unwrap_or_else(|_| Err("it does not answer".into()));
             (key, digest, sent)
         });
@@ -186,14 +198,13 @@ impl Line {
         failed.map_or(Ok(()), Err)
     }
 
-    async fn ask(&self) -> Result<BTreeMap<ServiceKey, (Option<u64>, String)>, String> {
-        let listing = match self.node == self.options.own {
-            true => self.options.desk.listing(),
-            false => {
-                let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.options.target.held(self.node)).await;
-                asked.unwrap_or_else(|_| Err("it does not answer".into()))?
-            }
-        };
+    /// What the node has been told; none where it has to be told nothing.
+    async fn ask(&self) -> Result<Option<Told>, String> {
+        let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.options.target.held(self.node)).await;
+        let listing = asked.unwrap_or_else(|_| Err("it does not answer".into()))?;
+        if listing.derives {
+            return Ok(None);
+        }
         let mut held = BTreeMap::new();
         for service in listing.services {
             let key = ServiceKey {
@@ -202,16 +213,98 @@ impl Line {
             };
             held.insert(key, (service.epoch, service.digest));
         }
-        Ok(held)
+        Ok(Some(held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use dhow_core::command::{Command, DeploymentCommand, Placement, PlanCommand};
+
+    use super::*;
+    use crate::leases::tests::support::TestServer;
+
+    const NODE: NodeId = NodeId(7);
+
+    #[derive(Default)]
+    struct Node {
+        derives: bool,
+        requests: Mutex<Vec<InternalScaleRequest>>,
     }
 
-    async fn send(&self, request: InternalScaleRequest) -> Result<(), String> {
-        match self.node == self.options.own {
-            true => {
-                let taken = self.options.desk.take(request).await;
-                taken.map_err(|error| error.to_string())
-            }
-            false => self.options.target.scale(self.node, request).await,
+    impl ScaleTarget for Node {
+        fn held(&self, _: NodeId) -> BoxFuture<'_, Result<HeldListing, String>> {
+            let listing = HeldListing {
+                derives: self.derives,
+                ..HeldListing::default()
+            };
+            Box::pin(std::future::ready(Ok(listing)))
         }
+
+        fn scale(&self, _: NodeId, request: InternalScaleRequest) -> BoxFuture<'_, Result<(), String>> {
+            self.requests.lock().unwrap().push(request);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    async fn told(derives: bool) -> Vec<InternalScaleRequest> {
+        let server = TestServer::start(&[NODE.0]).await;
+        let spec = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"nginx:1.27",
+            "replica_groups":[{"role":"a","count":2},{"role":"b","count":1,"image":"other:1"}]}}}"#;
+        let deploy = DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(spec).unwrap()),
+            author: "test".into(),
+            wall_unix_secs: 0,
+        };
+        server.write(Command::Deployment(deploy)).await;
+        let state = server.state();
+        let service = state.services.values().next().unwrap();
+        let placements = service.wanted_slots().map(|slot| Placement {
+            slot,
+            node: NODE,
+            eligibility: state.node(NODE).unwrap().eligibility,
+        });
+        let place = PlanCommand::Place {
+            service: service.id,
+            generation: service.target,
+            placements: placements.collect(),
+        };
+        server.write(Command::Plan(place)).await;
+        let node = Arc::new(Node {
+            derives,
+            ..Node::default()
+        });
+        let options = DispatcherOptions {
+            nodes: vec![NODE],
+            target: Arc::clone(&node) as Arc<dyn ScaleTarget>,
+            view: server.handle.view(),
+            every: Duration::from_secs(5),
+        };
+        let mut line = Line::new(NODE, options);
+        for _ in 0..2 {
+            line.bring_in_line(&server.state(), 4).await.unwrap();
+        }
+        let requests = node.requests.lock().unwrap();
+        requests.clone()
+    }
+
+    #[tokio::test]
+    async fn only_a_node_of_an_older_version_is_told_and_once() {
+        assert_eq!(told(true).await, []);
+        let requests = told(false).await;
+        let [request] = requests.as_slice() else {
+            panic!("{requests:?}");
+        };
+        let roles: Vec<_> = request
+            .assignments
+            .iter()
+            .map(|assignment| (assignment.role.as_str(), assignment.indices.as_slice()))
+            .collect();
+        assert_eq!(roles, [("a", [0, 1].as_slice()), ("b", [0].as_slice())]);
+        assert_eq!((request.epoch, request.deployment.as_deref()), (Some(4), Some("shop")));
+        let spec = request.spec.as_ref().unwrap();
+        assert_eq!(spec.replica_groups.len(), 2, "the node takes each role's part by itself");
     }
 }

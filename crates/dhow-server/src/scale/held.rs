@@ -8,6 +8,7 @@ use dhow_core::ids::{Generation, RoleName, SettingsId};
 use dhow_core::spec::ServiceSpec;
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 /// What a node has been told, for the leader to compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct HeldListing {
     pub epoch: u64,
     #[serde(default)]
     pub services: Vec<HeldService>,
+    /// The node reads what it is to run off its own copy of the state, and has to be told nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub derives: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +46,9 @@ pub(super) struct Held {
     /// When it was last told, counted by this desk; begins anew with each start.
     #[serde(skip)]
     pub changed: u64,
+    /// When it was told, where that was lately: until it is put right it counts whatever the cluster says.
+    #[serde(skip)]
+    pub news_at: Option<Instant>,
 }
 
 impl Held {

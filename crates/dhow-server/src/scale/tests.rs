@@ -4,8 +4,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use dhow_core::assignment::{Assignment, replicas};
-use dhow_core::ids::Revision;
+use dhow_core::assignment::replicas;
 use dhow_core::spec::{ImageSpec, ServiceSpec};
 use dhow_wire::{InternalScaleRequest, ScaleAssignment};
 
@@ -47,9 +46,10 @@ impl Bench {
     }
 }
 
-/// The replicas and their images, by service.
-fn told(update: &Assignment) -> Vec<String> {
-    let services = update.services.iter().map(|(service, roles)| {
+/// The replicas that are in force and their images, by service, where the cluster knows none of them.
+fn told(desk: &ScaleDesk) -> Vec<String> {
+    let in_force = desk.by_hand(|_| false);
+    let services = in_force.iter().map(|(service, roles)| {
         let replicas = replicas(service, roles).map(|(name, alike)| {
             let image = alike.spec.image.as_ref().unwrap();
             format!("{}@{}={}", name.id(), name.generation, image.name)
@@ -67,45 +67,44 @@ fn told(update: &Assignment) -> Vec<String> {
 async fn a_count_means_the_default_role_and_a_changed_image_rolls() {
     let bench = Bench::new();
     let desk = bench.desk();
-    let first = desk.next_update(None).await;
-    assert!(first.whole && first.services.is_empty());
     let unknown = desk.take(InternalScaleRequest::new("web", 2)).await;
     assert!(matches!(unknown, Err(ScaleRefused::NoSpec { .. })));
     desk.take(InternalScaleRequest::new("web", 2).with_spec(spec("web:1")))
         .await
         .unwrap();
-    let update = desk.next_update(Some(first.revision)).await;
-    assert_eq!(told(&update), ["web-default-0@1=web:1 web-default-1@1=web:1"]);
+    assert_eq!(told(&desk), ["web-default-0@1=web:1 web-default-1@1=web:1"]);
     desk.take(InternalScaleRequest::new("web", 1)).await.unwrap();
-    let update = desk.next_update(Some(update.revision)).await;
-    assert_eq!(told(&update), ["web-default-0@1=web:1"]);
+    assert_eq!(told(&desk), ["web-default-0@1=web:1"]);
     desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:2")))
         .await
         .unwrap();
-    let update = desk.next_update(Some(update.revision)).await;
-    assert_eq!(told(&update), ["web-default-0@2=web:2"]);
+    assert_eq!(told(&desk), ["web-default-0@2=web:2"]);
     desk.take(InternalScaleRequest::new("web", 0)).await.unwrap();
-    let update = desk.next_update(Some(update.revision)).await;
-    assert_eq!(told(&update), ["-default/web"]);
+    assert_eq!(told(&desk), ["-default/web"]);
     desk.take(InternalScaleRequest::new("web", 1)).await.unwrap();
-    let update = desk.next_update(Some(update.revision)).await;
-    assert_eq!(told(&update), ["web-default-0@2=web:2"], "the last known spec");
+    assert_eq!(told(&desk), ["web-default-0@2=web:2"], "the last known spec");
 }
 
 #[tokio::test]
-async fn what_was_told_survives_and_is_told_whole() {
+async fn what_people_asked_for_survives_and_what_a_leader_asked_for_is_listed() {
     let bench = Bench::new();
-    let request = InternalScaleRequest::new("web", 1)
-        .with_spec(spec("web:1"))
-        .with_epoch(4);
-    bench.desk().take(request).await.unwrap();
+    let by_hand = InternalScaleRequest::new("web", 1).with_spec(spec("web:1"));
+    bench.desk().take(by_hand).await.unwrap();
+    let request = InternalScaleRequest::new("api", 1).with_spec(spec("api:1"));
     let desk = bench.desk();
-    for last in [None, Some(Revision(77))] {
-        let update = desk.next_update(last).await;
-        assert!(update.whole);
-        assert_eq!(told(&update), ["web-default-0@1=web:1"]);
-    }
-    assert_eq!(desk.listing().epoch, 4);
+    desk.take(request.with_epoch(4)).await.unwrap();
+    assert_eq!(told(&desk), ["api-default-0@1=api:1", "web-default-0@1=web:1"]);
+    let desk = bench.desk();
+    assert_eq!(told(&desk), ["web-default-0@1=web:1"]);
+    assert!(desk.by_hand(|_| true).is_empty(), "the cluster knows better");
+    let listing = desk.listing();
+    let listed: Vec<_> = listing
+        .services
+        .iter()
+        .map(|held| (held.service.as_str(), held.epoch))
+        .collect();
+    assert_eq!((listing.epoch, listing.derives), (4, true));
+    assert_eq!(listed, [("api", Some(4)), ("web", None)]);
 }
 
 #[tokio::test]
@@ -172,21 +171,18 @@ async fn what_leads_sends_and_what_is_held_have_one_digest() {
 }
 
 #[tokio::test]
-async fn a_damaged_desk_is_put_aside_and_ends_nothing() {
+async fn a_damaged_desk_is_put_aside_and_begins_anew() {
     let bench = Bench::new();
     let path = bench.dir.path().join("desk.json");
     std::fs::write(&path, "{\"epoch\":4,\"serv").unwrap();
     let desk = bench.desk();
     let aside = bench.dir.path().join("desk.json.unreadable-1");
     assert_eq!(std::fs::read_to_string(aside).unwrap(), "{\"epoch\":4,\"serv");
-    let first = desk.next_update(None).await;
-    assert!(!first.whole, "what was told before is not known");
+    assert!(told(&desk).is_empty());
     desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:1")))
         .await
         .unwrap();
-    let update = desk.next_update(Some(first.revision)).await;
-    assert_eq!(told(&update), ["web-default-0@1=web:1"]);
-    assert!(bench.desk().next_update(None).await.whole);
+    assert_eq!(told(&bench.desk()), ["web-default-0@1=web:1"]);
 }
 
 #[tokio::test]
@@ -207,8 +203,8 @@ async fn a_caller_that_stops_waiting_leaves_disk_and_memory_alike() {
         .await
         .unwrap();
     let both = ["api-default-0@1=api:1", "web-default-0@1=web:1"];
-    assert_eq!(told(&desk.next_update(None).await), both);
-    assert_eq!(told(&bench.desk().next_update(None).await), both);
+    assert_eq!(told(&desk), both);
+    assert_eq!(told(&bench.desk()), both);
 }
 
 #[tokio::test]
@@ -221,20 +217,4 @@ async fn a_desk_whose_directory_is_gone_takes_nothing() {
     assert!(matches!(refused, Err(ScaleRefused::StorageGone)), "{refused:?}");
     assert!(bench.storage.set_gone(false));
     desk.take(request()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_leader_that_asks_twice_and_tells_nothing_has_confirmed_the_desk() {
-    let bench = Bench::new();
-    let desk = bench.desk();
-    let confirmed = desk.confirmed();
-    desk.listing();
-    desk.take(InternalScaleRequest::new("web", 1).with_spec(spec("web:1")))
-        .await
-        .unwrap();
-    desk.listing();
-    assert!(!*confirmed.borrow(), "it had something to tell");
-    desk.listing();
-    assert!(*confirmed.borrow());
-    assert!(!*bench.desk().confirmed().borrow(), "each start asks anew");
 }

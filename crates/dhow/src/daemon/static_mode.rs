@@ -1,5 +1,5 @@
 //! The plane of a peer of a static cluster: its copy of the log, heartbeats and copies over HTTP, the desk that takes
-//! what the leader wants here, and, while it leads, the dispatch to all peers and their leases.
+//! scale requests, and, while it leads, the peers' leases and what those of an older version are told.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -22,7 +22,9 @@ use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::ClusterIdCell;
 use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
-use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, ScaleDesk};
+use dhow_server::scale::{
+    DeskOptions, Dispatcher, DispatcherOptions, OwnWork, OwnWorkOptions, ScaleDesk,
+};
 use dhow_server::secrets::SecretBox;
 use dhow_server::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
 use dhow_server::storage::Storage;
@@ -156,7 +158,7 @@ async fn open_desk(data_dir: &Path, view: &RuntimeView, log: &CopiedLog) -> anyh
     let opened = tokio::task::spawn_blocking(move || ScaleDesk::open(options));
     opened.await?.with_context(|| {
         format!(
-            "what this node was told to run cannot be read from {}; move the file away, and the leader tells it again",
+            "what was asked of this node by hand cannot be read from {}; move the file away, and ask for it again",
             path.display()
         )
     })
@@ -203,13 +205,20 @@ impl Parts {
         let (input, view) = (self.runtime.input(), self.runtime.view());
         let leases = self.leases();
         let gateway = self.gateway(leases.clone());
+        let heartbeat = Duration::from_millis(self.timings.heartbeat_ms);
+        let nodes = self.cluster.peers.keys().map(|peer| NodeId(*peer));
         let dispatcher = Dispatcher::new(DispatcherOptions {
-            own: self.node,
-            nodes: self.cluster.peers.keys().map(|peer| NodeId(*peer)).collect(),
-            desk: self.desk.clone(),
+            nodes: nodes.filter(|node| *node != self.node).collect(),
             target: Arc::new(self.network.clone()),
             view: view.clone(),
-            every: Duration::from_millis(self.timings.heartbeat_ms),
+            every: heartbeat,
+        });
+        let work = OwnWork::new(OwnWorkOptions {
+            node: self.node,
+            view: view.clone(),
+            desk: self.desk,
+            in_line: self.log.in_line(),
+            put_right_after: heartbeat,
         });
         let event_log = self.runtime.event_log();
         let end = self.end.clone();
@@ -252,10 +261,7 @@ impl Parts {
             worker_tokens: None,
             renew_expired_secs: 0,
             peers: http,
-            session: Arc::new(StaticSession {
-                desk: self.desk,
-                leader,
-            }),
+            session: Arc::new(StaticSession { work, leader }),
             secrets: self.secrets,
             beside: Some(gateway::routes(gateway).merge(routes)),
             refused: self.refused,
@@ -266,7 +272,7 @@ impl Parts {
         }
     }
 
-    /// Where the peers' agents report. What they are to run goes over the scale route instead.
+    /// Where the peers' agents report. What they are to run each reads off its own copy of the state.
     fn gateway(&self, leases: LeaseKeeper) -> NodeGateway {
         let addrs = self.cluster.peers.clone();
         NodeGateway::new(GatewayOptions {

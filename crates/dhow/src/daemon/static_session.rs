@@ -1,5 +1,5 @@
-//! The session of a static peer's agent: it is told what to run by this node's own desk, and reports to whoever leads
-//! over the same protocol as everywhere.
+//! The session of a static peer's agent: it is told what to run by this node's own copy of the state, and reports to
+//! whoever leads over the same protocol as everywhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use dhow_agent::{Beat, BeatAnswer, Pace, Report, ReportAnswer, Session, SessionF
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
-use dhow_server::scale::ScaleDesk;
+use dhow_server::scale::OwnWork;
 use tokio::sync::watch;
 
 /// See the module.
 pub struct StaticSession {
-    pub desk: ScaleDesk,
+    pub work: OwnWork,
     pub leader: GrpcSession,
 }
 
@@ -24,7 +24,7 @@ impl Session for StaticSession {
     }
 
     fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
-        Box::pin(async move { Ok(self.desk.next_update(last).await) })
+        Box::pin(async move { Ok(self.work.next(last).await) })
     }
 
     fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
@@ -41,10 +41,6 @@ impl Session for StaticSession {
 
     fn pace(&self) -> Option<watch::Receiver<Pace>> {
         self.leader.pace()
-    }
-
-    fn confirmed(&self) -> Option<watch::Receiver<bool>> {
-        Some(self.desk.confirmed())
     }
 
     fn report_gap(&self) -> Duration {

@@ -76,6 +76,7 @@ impl Shared {
             let (proposal, entries) = (None, new);
             let _ = self.events.send(LogEvent::Committed { proposal, entries }).await;
         }
+        self.compare_with_leader(copies.node);
         Ok(CopyAnswer::Durable {
             index: self.last().index,
         })
@@ -90,6 +91,7 @@ impl Shared {
         let last = self.last();
         if last.term == whole.epoch && last.index >= whole.index {
             self.follow(whole.node).await;
+            self.come_in_line();
             return Ok(CopyAnswer::Durable { index: last.index });
         }
         if last.index >= whole.index {
@@ -108,6 +110,7 @@ impl Shared {
         };
         self.install(at, whole.bytes).await?;
         self.follow(whole.node).await;
+        self.come_in_line();
         Ok(CopyAnswer::Durable { index: whole.index })
     }
 

@@ -232,5 +232,6 @@ impl Shared {
             let _turn = self.turn.lock().await;
             self.become_role(Role::Following { leader: Some(peer) }).await;
         }
+        self.compare_with_leader(peer);
     }
 }

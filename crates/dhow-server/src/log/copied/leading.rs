@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dhow_core::ids::{Revision, Term};
 use dhow_core::state::State;
+use dhow_core::step::{EpochBegan, begin_epoch};
 use dhow_core::time::ClusterTime;
 use dhow_wire::log_form::decode_snapshot;
 use futures_util::future::join_all;
@@ -103,9 +104,12 @@ impl Shared {
         let all = || others.iter().map(|(_, standing)| standing).chain([&standing]);
         let highest = |value: fn(&Standing) -> u64| all().map(value).max().unwrap_or_default();
         // Above everything that any of them has: so a log, a revision and a time only ever go forward.
-        state.branch.begin(Term(epoch), state.time);
-        state.revision = Revision(highest(|standing| standing.revision)).next();
-        state.time = state.time.max(ClusterTime(highest(|standing| standing.time_ms)));
+        let began = EpochBegan {
+            epoch: Term(epoch),
+            revision: Revision(highest(|standing| standing.revision)),
+            time: ClusterTime(highest(|standing| standing.time_ms)),
+        };
+        begin_epoch(&mut state, &began);
         let at = LogPosition {
             index: highest(|standing| standing.index) + 1,
             term: epoch,
@@ -121,6 +125,7 @@ impl Shared {
         }
         tracing::info!(epoch, peers = ?reached, from = ?newest.map(|(peer, _)| peer), "this peer leads");
         self.become_role(Role::Leading).await;
+        self.come_in_line();
         Ok(Claimed::Leads)
     }
 

@@ -100,6 +100,7 @@ impl CopiedLog {
             storage: options.storage,
             timings: options.timings,
             changes: watch::Sender::new(0),
+            in_line: watch::Sender::new(None),
         });
         let log = CopiedLog {
             shared: Arc::clone(&shared),

@@ -52,6 +52,8 @@ pub(super) struct Shared {
     pub timings: CopiedTimings,
     /// Counts what the keeper should look at.
     pub changes: watch::Sender<u64>,
+    /// The position at which this log was first in line with that of whoever leads, since it was opened.
+    pub in_line: watch::Sender<Option<u64>>,
 }
 
 impl Shared {
@@ -73,6 +75,28 @@ impl Shared {
     /// Wakes the keeper.
     pub fn news(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// This peer leads, or has all that the leader has.
+    pub fn come_in_line(&self) {
+        let index = self.last().index;
+        self.in_line
+            .send_if_modified(|at| at.is_none() && at.replace(index).is_none());
+    }
+
+    /// Compares with what a peer last said of itself, where it leads in the epoch that this peer has a copy of. Entries
+    /// that follow on say nothing: more of them may be on their way.
+    pub fn compare_with_leader(&self, leader: u64) {
+        let beat = self.peers.list(self.now_ms()).into_iter();
+        let beat = beat.filter(|peer| peer.node == leader).find_map(|peer| peer.beat);
+        let (last, promised) = (self.last(), self.stand().promised);
+        let is_of_this = |beat: &Beat| beat.leads && beat.promised == promised && beat.epoch == last.term;
+        if beat
+            .filter(is_of_this)
+            .is_some_and(|beat| beat.index <= last.index)
+        {
+            self.come_in_line();
+        }
     }
 
     pub fn last(&self) -> LogPosition {

@@ -68,6 +68,23 @@ async fn a_new_leader_has_everything_and_the_old_one_takes_over_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_was_away_is_in_line_once_it_has_what_the_leader_has() {
+    let (net, mut peers) = cluster(2).await;
+    let at = |peer: &Peer| *peer.log.in_line().borrow();
+    until("both are in line", || peers.iter().all(|peer| at(peer).is_some())).await;
+    let second = peers.remove(1).end().await;
+    for version in ["web:1", "web:2"] {
+        peers[0].deploy("shop", version).await.unwrap();
+    }
+    let index = peers[0].log.beat().index;
+    peers.push(second.start_again(&net));
+    until("it is in line again", || at(&peers[1]).is_some()).await;
+    assert!(at(&peers[1]) >= Some(index));
+    until("it has applied that", || peers[1].has("shop", "web:2")).await;
+    Peer::end_all(peers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_takes_its_leave_is_followed_at_once() {
     let (_net, mut peers) = cluster(2).await;
     peers[0].log.leave().await;

@@ -100,10 +100,6 @@ impl Session for RemovableSession {
         self.session.pace()
     }
 
-    fn confirmed(&self) -> Option<watch::Receiver<bool>> {
-        self.session.confirmed()
-    }
-
     fn report_gap(&self) -> Duration {
         self.session.report_gap()
     }
