@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::spec::Policy;
-use dhow_driver::driver::{Cause, Driver, DriverError, DriverResult, ExecRequest, ExecSession, Stage};
+use dhow_driver::driver::{self, Cause, Driver, DriverError, DriverResult, ExecSession, Stage};
+use dhow_wire::door::{ExecRequest, LogItem, LogQuery, PresentReplica, ReplicaPull};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -17,10 +18,9 @@ use crate::keeper::{Ask, Incoming, Keeper, Memory, Told};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
-use crate::logs::{self, LogItem, LogQuery};
+use crate::logs;
 use crate::ports::Ports;
-use crate::present::PresentReplica;
-use crate::pulls::{PullState, Pulls};
+use crate::pulls::Pulls;
 use crate::runner::Context;
 use crate::session::Session;
 use crate::usage::Meter;
@@ -71,6 +71,7 @@ pub struct Agent {
 /// The way to a running agent; cheap to clone.
 #[derive(Clone)]
 pub struct AgentHandle {
+    node: NodeId,
     drivers: Drivers,
     pulls: Pulls,
     last_words: LastWords,
@@ -110,6 +111,7 @@ impl Agent {
             policy: Arc::new(options.policy),
         });
         let handle = AgentHandle {
+            node: context.node,
             drivers: context.drivers.clone(),
             pulls: context.pulls.clone(),
             last_words: context.last_words.clone(),
@@ -171,18 +173,24 @@ impl AgentHandle {
     }
 
     /// Whose images are on their way.
-    pub fn pulls(&self) -> Vec<PullState> {
+    pub fn pulls(&self) -> Vec<ReplicaPull> {
         self.pulls.list()
     }
 
     /// Output of replicas, as it comes where that is asked for; dropping the receiver ends it.
     pub fn logs(&self, query: LogQuery) -> mpsc::Receiver<LogItem> {
-        logs::read(self.drivers.clone(), self.last_words.clone(), query)
+        logs::read(self.node, self.drivers.clone(), self.last_words.clone(), query)
     }
 
     /// Runs a command in a replica.
-    pub async fn exec(&self, name: &ReplicaName, request: ExecRequest) -> DriverResult<ExecSession> {
-        self.driver(name, Stage::Exec).await?.exec(name, request).await
+    pub async fn exec(&self, request: ExecRequest) -> DriverResult<ExecSession> {
+        let name = &request.replica;
+        let command = driver::ExecRequest {
+            command: request.command,
+            env: Vec::new(),
+            stdin: request.stdin,
+        };
+        self.driver(name, Stage::Exec).await?.exec(name, command).await
     }
 
     async fn driver(&self, name: &ReplicaName, stage: Stage) -> DriverResult<Arc<dyn Driver>> {

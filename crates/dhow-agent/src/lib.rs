@@ -17,7 +17,6 @@ pub mod limits;
 mod logs;
 mod policy;
 mod ports;
-mod present;
 pub mod proxy;
 mod pulls;
 mod rollouts;
@@ -29,9 +28,6 @@ pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
 pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};
 pub use drivers::Drivers;
 pub use highest::Highest;
-pub use logs::{LogItem, LogQuery};
-pub use present::PresentReplica;
-pub use pulls::PullState;
 pub use session::{
     Beat, BeatAnswer, OpenRollout, Pace, Report, ReportAnswer, ReportBody, RolloutId, Session, SessionError,
     SessionFuture,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use dhow_core::ids::ReplicaName;
+use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_driver::driver::LogSource;
-use dhow_driver::logs::{LogFilter, LogLine, LogPosition};
+use dhow_driver::logs::{LogFilter, LogLine, LogPosition, Stream};
+use dhow_wire::api::{LogRecord, LogStream};
+use dhow_wire::door::{LogItem, LogQuery};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -17,32 +19,17 @@ const LINES_MAX: usize = 256;
 /// How often a replica that has not begun is asked for its log.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Which lines are wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogQuery {
-    pub replicas: Vec<ReplicaName>,
-    /// The last lines of each replica to begin with; as many as are kept, up to a limit, where none is given.
-    pub tail: Option<usize>,
-    /// Whether to go on with what is written from then on.
-    pub follow: bool,
-}
-
-/// What a reader of logs gets.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LogItem {
-    Line {
-        replica: ReplicaName,
-        line: LogLine,
-    },
-    /// Once, where the reader follows: what comes now is new.
-    CaughtUp,
-}
-
-pub fn read(drivers: Drivers, last_words: LastWords, query: LogQuery) -> mpsc::Receiver<LogItem> {
+pub fn read(
+    node: NodeId,
+    drivers: Drivers,
+    last_words: LastWords,
+    query: LogQuery,
+) -> mpsc::Receiver<LogItem> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     tokio::spawn(async move {
         let items = sender.clone();
         let reader = Reader {
+            node,
             drivers,
             query,
             items: sender,
@@ -57,6 +44,7 @@ pub fn read(drivers: Drivers, last_words: LastWords, query: LogQuery) -> mpsc::R
 }
 
 struct Reader {
+    node: NodeId,
     drivers: Drivers,
     query: LogQuery,
     items: mpsc::Sender<LogItem>,
@@ -90,8 +78,8 @@ impl Reader {
         }
         lines.sort_by_key(|(_, line)| line.at_us);
         for (replica, line) in lines {
-            let replica = replica.clone();
-            if self.items.send(LogItem::Line { replica, line }).await.is_err() {
+            let record = record(self.node, replica, line);
+            if self.items.send(LogItem::Record(record)).await.is_err() {
                 return;
             }
         }
@@ -100,7 +88,7 @@ impl Reader {
         }
         let mut readers = JoinSet::new();
         for place in places {
-            readers.spawn(follow(self.drivers.clone(), place, self.items.clone()));
+            readers.spawn(follow(self.node, self.drivers.clone(), place, self.items.clone()));
         }
         readers.join_all().await;
     }
@@ -125,7 +113,7 @@ async fn source(drivers: &Drivers, replica: &ReplicaName) -> Option<LogSource> {
     drivers.having(replica).await?.logs(replica).await.ok()
 }
 
-async fn follow(drivers: Drivers, place: Place, items: mpsc::Sender<LogItem>) {
+async fn follow(node: NodeId, drivers: Drivers, place: Place, items: mpsc::Sender<LogItem>) {
     let Place { replica, at } = place;
     let (source, from) = match at {
         Some(at) => at,
@@ -139,10 +127,25 @@ async fn follow(drivers: Drivers, place: Place, items: mpsc::Sender<LogItem>) {
     let mut pages = source.follow(from, LogFilter::default());
     while let Ok(page) = pages.next_page().await {
         for line in page.lines {
-            let replica = replica.clone();
-            if items.send(LogItem::Line { replica, line }).await.is_err() {
+            let record = record(node, &replica, line);
+            if items.send(LogItem::Record(record)).await.is_err() {
                 return;
             }
         }
+    }
+}
+
+fn record(node: NodeId, replica: &ReplicaName, line: LogLine) -> LogRecord {
+    LogRecord {
+        deployment: replica.deployment.to_string(),
+        replica: replica.id(),
+        node_id: node.0,
+        time_unix_us: i64::try_from(line.at_us).unwrap_or(i64::MAX),
+        stream: match line.stream {
+            Stream::Stdout => LogStream::Stdout,
+            Stream::Stderr => LogStream::Stderr,
+            Stream::Notice => LogStream::Notice,
+        },
+        text: line.text,
     }
 }

@@ -6,13 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::ReplicaName;
 use dhow_driver::driver::Progress;
-
-/// A replica whose image is on its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PullState {
-    pub replica: ReplicaName,
-    pub progress: Progress,
-}
+use dhow_wire::door::ReplicaPull;
 
 /// See the module; clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -35,14 +29,23 @@ impl Pulls {
         self.states().remove(name);
     }
 
-    pub fn list(&self) -> Vec<PullState> {
-        self.states()
-            .iter()
-            .map(|(replica, progress)| PullState {
+    pub fn list(&self) -> Vec<ReplicaPull> {
+        let states = self.states();
+        let pulls = states.iter().map(|(replica, progress)| {
+            let (done_bytes, total_bytes) = match *progress {
+                Progress::Pulling {
+                    done_bytes,
+                    total_bytes,
+                } => (done_bytes, total_bytes),
+                Progress::Resolving | Progress::Unpacking { .. } | Progress::Ready => (0, None),
+            };
+            ReplicaPull {
                 replica: replica.clone(),
-                progress: *progress,
-            })
-            .collect()
+                done_bytes,
+                total_bytes,
+            }
+        });
+        pulls.collect()
     }
 
     fn states(&self) -> MutexGuard<'_, BTreeMap<ReplicaName, Progress>> {

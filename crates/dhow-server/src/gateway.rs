@@ -31,7 +31,7 @@ pub use heard::{HeardStream, LastHeard};
 pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
 pub use node_gateway::{NodeGateway, holder_routes, routes};
 pub use options::{GatewayOptions, ServerIds};
-pub use serve::{Accepted, NodeConnection, serve, serve_connection};
+pub use serve::{Accepted, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
     CertificateError, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX, WorkerCertificates,

@@ -8,8 +8,8 @@ mod cluster;
 mod error;
 mod scripted;
 
-use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
-use dhow_core::replica::{Machine, ReplicaState};
+use dhow_core::ids::{NodeId, ServiceKey};
+use dhow_core::replica::ReplicaState;
 use dhow_core::spec::PullPolicy;
 use dhow_wire::api::{
     ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
@@ -23,29 +23,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use cluster::ClusterDoor;
+pub use dhow_wire::door::{ExecRequest, LogItem, LogQuery, PresentReplica, ReplicaPull};
 pub use error::DoorError;
 pub use scripted::{ScriptedDoor, ScriptedExec};
 
 /// What a question to a node is answered with.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, DoorError>>;
-
-/// Which lines of which replicas.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogQuery {
-    pub replicas: Vec<ReplicaName>,
-    /// The last so many lines of each replica; all that are kept where there is none.
-    pub tail: Option<usize>,
-    /// Whether to go on with what is written from then on.
-    pub follow: bool,
-}
-
-/// What a stream of logs carries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogItem {
-    Record(LogRecord),
-    /// Once, where the stream follows: everything that was there has been sent, what comes now is new.
-    CaughtUp,
-}
 
 /// A [`LogItem`], or what became of the stream, between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,15 +52,6 @@ pub struct ExecSession {
 /// Frames that may wait in either direction of a session: 16 of at most 64 KiB are 1 MiB.
 pub const EXEC_FRAMES_MAX: usize = 16;
 
-/// What to run in a replica.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExecRequest {
-    pub replica: ReplicaName,
-    pub command: Vec<String>,
-    /// Whether something will come for its standard input; else it is empty.
-    pub stdin: bool,
-}
-
 /// A pull that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullStep {
@@ -87,25 +61,6 @@ pub enum PullStep {
 }
 
 pub type PullSteps = BoxStream<'static, Result<PullStep, DoorError>>;
-
-/// How far the pull for a replica has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReplicaPull {
-    pub replica: ReplicaName,
-    pub done_bytes: u64,
-    /// Absent until the manifest has been read.
-    pub total_bytes: Option<u64>,
-}
-
-/// A replica as its node knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeReplica {
-    pub name: ReplicaName,
-    pub machine: Machine,
-    pub image: Option<String>,
-    /// It starts once a server has confirmed that it is still this node's.
-    pub waits: bool,
-}
 
 /// See the module.
 pub trait NodeDoor: Send + Sync {
@@ -119,7 +74,7 @@ pub trait NodeDoor: Send + Sync {
     fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>>;
 
     /// What is on this node now, as it knows itself.
-    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>>;
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<PresentReplica>>;
 
     /// What a node runs of a service, as it knows itself.
     fn service_state(&self, node: NodeId, service: ServiceKey) -> Answer<'_, NodeServiceState> {
@@ -146,8 +101,8 @@ pub trait NodeDoor: Send + Sync {
 }
 
 /// The replicas of one service on a node, summed.
-fn service_state(node: NodeId, replicas: &[NodeReplica]) -> NodeServiceState {
-    let runs = |replica: &&NodeReplica| replica.machine.state == ReplicaState::Running;
+fn service_state(node: NodeId, replicas: &[PresentReplica]) -> NodeServiceState {
+    let runs = |replica: &&PresentReplica| replica.machine.state == ReplicaState::Running;
     let running = replicas.iter().filter(runs);
     NodeServiceState {
         node_id: node.0,
@@ -157,7 +112,7 @@ fn service_state(node: NodeId, replicas: &[NodeReplica]) -> NodeServiceState {
     }
 }
 
-fn summary(node: NodeId, replica: &NodeReplica) -> ClusterContainerSummary {
+fn summary(node: NodeId, replica: &PresentReplica) -> ClusterContainerSummary {
     let name = &replica.name;
     ClusterContainerSummary {
         node_id: node.0,

@@ -17,6 +17,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, Uri, header, uri};
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -34,14 +35,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A node that cannot be connected to by then is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A byte stream to a member.
-pub trait PeerStream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> PeerStream for T {}
-
 /// Connects to members.
 pub trait Dialer: Send + Sync {
     /// A connection to this very node, which has proved to be it.
-    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>>;
+    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>>;
 }
 
 /// Of a single node, which has nobody to call.
@@ -49,7 +46,7 @@ pub trait Dialer: Send + Sync {
 pub struct NoPeers;
 
 impl Dialer for NoPeers {
-    fn dial(&self, _: NodeId, _: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>> {
+    fn dial(&self, _: NodeId, _: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
         let error = io::Error::new(io::ErrorKind::NotFound, "a single node has no peers");
         Box::pin(std::future::ready(Err(error)))
     }
@@ -152,7 +149,7 @@ impl tower::Service<Uri> for Connector {
 }
 
 /// A dialed connection, as the pool wants it.
-pub(crate) struct Dialed(pub Box<dyn PeerStream>);
+pub(crate) struct Dialed(pub Box<dyn ByteStream>);
 
 impl Connection for Dialed {
     fn connected(&self) -> Connected {

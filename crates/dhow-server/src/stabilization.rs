@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dhow_core::spec::{DeploymentSpec, RType, ScaleSpec, ServiceSpec, SpecVersion};
 use dhow_core::state::{Deployment, State};
-use dhow_wire::stabilization::{Evaluation, ServiceObservation, evaluate};
+use dhow_wire::stabilization::{Evaluation, evaluate};
 use dhow_wire::{ServiceHealthSummary, StabilizationResult};
 
 use crate::services::{ServiceManager, ServiceSum};
@@ -97,20 +97,20 @@ fn as_scaled(state: &State, deployment: &Deployment) -> DeploymentSpec {
 }
 
 /// What there is of each service of the spec; nothing of one that the cluster does not know yet.
-fn observe(state: &State, spec: &DeploymentSpec) -> Vec<ServiceObservation> {
+fn observe(state: &State, spec: &DeploymentSpec) -> Vec<ServiceHealthSummary> {
     let services = spec.services.iter();
     let observed = services.map(|(name, wanted)| {
         let Some(service) = state.service_named(&spec.deployment, name) else {
             let desired = wanted.desired_total_at_first();
-            return ServiceObservation {
+            return ServiceHealthSummary {
                 // Nothing runs of it: nobody has said that it is healthy.
                 healthy: desired == 0,
-                ..ServiceObservation::from_nodes(name.as_str(), wanted, desired, [])
+                ..ServiceHealthSummary::from_nodes(name.as_str(), wanted, desired, [])
             };
         };
         let sum = ServiceSum::of(state, service);
         let desired = desired(wanted, sum.desired);
-        sum.observation(service, desired)
+        sum.summary_for(service, desired)
     });
     observed.collect()
 }

@@ -7,9 +7,11 @@
 pub mod access_token;
 pub mod api;
 pub mod backup;
+mod byte_stream;
 pub mod config;
 pub mod deployment;
 pub mod document;
+pub mod door;
 pub mod grpc;
 mod hex;
 pub mod log_form;
@@ -26,6 +28,7 @@ pub mod token;
 pub mod worker;
 
 pub use access_token::{AccessToken, MalformedAccessToken};
+pub use byte_stream::ByteStream;
 pub use config::{
     ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources,
     RaftPeer, Setting, SourceConfig, StaticPeer, WorkerTierRole, load_config, parse_config,

@@ -4,12 +4,12 @@
 //! [`Evaluation::into_timed_out`]; clients print
 //! the result. Pure: it never fetches a log or waits by itself.
 
+mod evaluation;
 mod message;
-mod observation;
 mod result;
 
+pub use evaluation::{Evaluation, ServiceLogs, evaluate};
 pub use message::{LOG_LINES_SHOWN_MAX, log_block, timed_out_message};
-pub use observation::{Evaluation, ServiceLogs, ServiceObservation, evaluate};
 pub use result::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 
 #[cfg(test)]

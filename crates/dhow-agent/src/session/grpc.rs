@@ -42,7 +42,7 @@ use link::{Link, Shared};
 use mailbox::Found;
 
 pub use backoff::Backoff;
-pub use connector::{Connector, ConnectorFuture, ServerConnection};
+pub use connector::{Connector, ConnectorFuture};
 pub use errand::{Errand, ErrandError, Joining};
 pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};

@@ -4,6 +4,7 @@ use dhow_core::replica::{Exit, ReplicaState};
 use dhow_core::spec::{Check, HealthSpec, RType, TimeSpan};
 use dhow_core::state::{Phase, State};
 use dhow_driver::fake::FakeHost;
+use dhow_wire::door::{LogItem, LogQuery};
 
 use super::plane::{Node, Plane, healthy, replicas, service};
 
@@ -178,14 +179,14 @@ async fn an_unhealthy_one_is_restarted_and_its_last_words_are_kept() {
     while !host.names().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let mut items = node.handle.logs(dhow_agent::LogQuery {
+    let mut items = node.handle.logs(LogQuery {
         replicas: vec![name],
         tail: Some(20),
         follow: false,
     });
     let mut words = Vec::new();
-    while let Some(dhow_agent::LogItem::Line { line, .. }) = items.recv().await {
-        words.push(line.text);
+    while let Some(LogItem::Record(record)) = items.recv().await {
+        words.push(record.text);
     }
     assert!(words.contains(&"out of cheese".to_owned()), "{words:?}");
 }

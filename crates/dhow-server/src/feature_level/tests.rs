@@ -7,6 +7,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use dhow_core::ids::NodeId;
 use dhow_core::state::State;
+use dhow_wire::ByteStream;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 use super::{FEATURE_LEVEL_PATH, FeatureLevelAnswer, all_know, raise_feature_level};
 use crate::clock::SystemClock;
 use crate::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer, SingleNode};
-use crate::peer_http::{Dialer, NoPeers, PeerHttp, PeerStream};
+use crate::peer_http::{Dialer, NoPeers, PeerHttp};
 use crate::runtime;
 
 /// Believes that whoever answers is the one that is meant.
 struct InClear;
 
 impl Dialer for InClear {
-    fn dial(&self, _: NodeId, addr: SocketAddr) -> BoxFuture<'static, std::io::Result<Box<dyn PeerStream>>> {
+    fn dial(&self, _: NodeId, addr: SocketAddr) -> BoxFuture<'static, std::io::Result<Box<dyn ByteStream>>> {
         Box::pin(async move {
             let stream = tokio::net::TcpStream::connect(addr).await?;
-            Ok(Box::new(stream) as Box<dyn PeerStream>)
+            Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::HeaderMap;
+use dhow_wire::ByteStream;
 use dhow_wire::grpc::KeepAlive;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,14 +30,10 @@ use crate::clock::Clock;
 use crate::lobby::Visit;
 use crate::refused_log::RefusedLog;
 
-/// A connection in clear.
-pub trait NodeConnection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> NodeConnection for S {}
-
 /// A connection whose other end is known: TLS has ended, or there is none.
 pub struct Accepted {
-    pub stream: Box<dyn NodeConnection>,
+    /// In clear.
+    pub stream: Box<dyn ByteStream>,
     pub peer: Peer,
 }
 
@@ -104,7 +100,7 @@ pub async fn serve_connection(
 
 /// A connection that may be known by an expired certificate alone.
 pub(super) struct Connected {
-    pub stream: Box<dyn NodeConnection>,
+    pub stream: Box<dyn ByteStream>,
     pub peer: Peer,
     pub expired: Option<ExpiredIdentity>,
     pub keep_alive: KeepAlive,

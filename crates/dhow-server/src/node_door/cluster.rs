@@ -24,7 +24,7 @@ use tokio_util::io::StreamReader;
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogLine, LogQuery,
-    NodeDoor, NodeReplica, PullSteps, ReplicaPull,
+    NodeDoor, PresentReplica, PullSteps, ReplicaPull,
 };
 use crate::peer_http::PeerHttp;
 
@@ -231,7 +231,7 @@ impl NodeDoor for ClusterDoor {
     }
 
     // Each node answers for itself: the API never passes another one's id.
-    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<PresentReplica>> {
         self.local.replicas(node)
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor,
-    NodeReplica, PullStep, PullSteps, ReplicaPull,
+    PresentReplica, PullStep, PullSteps, ReplicaPull,
 };
 
 /// Lines that may wait for one who follows; a test writes fewer.
@@ -31,7 +31,7 @@ pub struct ScriptedExec {
 struct Script {
     logs: Vec<LogRecord>,
     pulls: Vec<ReplicaPull>,
-    replicas: Vec<NodeReplica>,
+    replicas: Vec<PresentReplica>,
     images: Vec<ImageInfo>,
     digests: BTreeMap<String, String>,
     exec: Option<ScriptedExec>,
@@ -72,7 +72,7 @@ impl ScriptedDoor {
         self.script().pulls = pulls;
     }
 
-    pub fn set_replicas(&self, replicas: Vec<NodeReplica>) {
+    pub fn set_replicas(&self, replicas: Vec<PresentReplica>) {
         self.script().replicas = replicas;
     }
 
@@ -191,7 +191,7 @@ impl NodeDoor for ScriptedDoor {
         self.answer(node, |script| Ok(script.pulls.clone()))
     }
 
-    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<PresentReplica>> {
         self.answer(node, |script| Ok(script.replicas.clone()))
     }
 

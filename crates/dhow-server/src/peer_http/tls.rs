@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use futures_util::future::BoxFuture;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
-use super::{Dialer, PeerStream};
+use super::Dialer;
 use crate::keys::{NodeTls, node_dns_name, tls_refusal};
 
 /// What is spoken inside.
@@ -34,7 +35,7 @@ impl TlsDialer {
 }
 
 impl Dialer for TlsDialer {
-    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>> {
+    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
         let config = self.tls.client_config_member(node, self.alpn);
         Box::pin(async move {
             let config = config.map_err(io::Error::other)?;
@@ -44,7 +45,7 @@ impl Dialer for TlsDialer {
             stream.set_nodelay(true)?;
             let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
             match connected {
-                Ok(stream) => Ok(Box::new(stream) as Box<dyn PeerStream>),
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn ByteStream>),
                 Err(error) => Err(io::Error::new(error.kind(), tls_refusal(&error))),
             }
         })

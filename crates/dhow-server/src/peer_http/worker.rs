@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use futures_util::future::BoxFuture;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{Dialer, PeerStream};
+use super::Dialer;
 use crate::keys::{NodeTls, WorkerCas, is_other_cluster, node_dns_name, tls_refusal};
 use crate::tcp;
 
@@ -41,7 +42,7 @@ impl WorkerDialer {
 }
 
 impl Dialer for WorkerDialer {
-    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn PeerStream>>> {
+    fn dial(&self, node: NodeId, addr: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
         let config = self.tls.client_config_worker(&self.workers, node, &HTTP1);
         Box::pin(async move {
             let config = config.map_err(io::Error::other)?;
@@ -52,17 +53,17 @@ impl Dialer for WorkerDialer {
 }
 
 /// A worker's way to a server, at an address that is looked up. The configuration says whom it believes.
-pub async fn dial_server(address: &str, config: ClientConfig) -> io::Result<Box<dyn PeerStream>> {
+pub async fn dial_server(address: &str, config: ClientConfig) -> io::Result<Box<dyn ByteStream>> {
     let stream = TcpStream::connect(address).await?;
     connect(stream, config, ANY_SERVER.to_owned()).await
 }
 
-async fn connect(stream: TcpStream, config: ClientConfig, name: String) -> io::Result<Box<dyn PeerStream>> {
+async fn connect(stream: TcpStream, config: ClientConfig, name: String) -> io::Result<Box<dyn ByteStream>> {
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
     tcp::prepare(&stream);
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     match connected {
-        Ok(stream) => Ok(Box::new(stream) as Box<dyn PeerStream>),
+        Ok(stream) => Ok(Box::new(stream) as Box<dyn ByteStream>),
         Err(error) if is_other_cluster(&error) => Err(io::Error::other(OtherCluster(tls_refusal(&error)))),
         Err(error) => Err(io::Error::new(error.kind(), tls_refusal(&error))),
     }

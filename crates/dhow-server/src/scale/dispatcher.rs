@@ -303,8 +303,15 @@ mod tests {
             .map(|assignment| (assignment.role.as_str(), assignment.indices.as_slice()))
             .collect();
         assert_eq!(roles, [("a", [0, 1].as_slice()), ("b", [0].as_slice())]);
-        assert_eq!((request.epoch, request.deployment.as_deref()), (Some(4), Some("shop")));
+        assert_eq!(
+            (request.epoch, request.deployment.as_deref()),
+            (Some(4), Some("shop"))
+        );
         let spec = request.spec.as_ref().unwrap();
-        assert_eq!(spec.replica_groups.len(), 2, "the node takes each role's part by itself");
+        assert_eq!(
+            spec.replica_groups.len(),
+            2,
+            "the node takes each role's part by itself"
+        );
     }
 }

@@ -59,7 +59,9 @@ impl OwnWork {
             if let Some(news) = self.news(&state, last) {
                 return news;
             }
-            let put_right = desk.news_since().map(|since| since + self.options.put_right_after);
+            let put_right = desk
+                .news_since()
+                .map(|since| since + self.options.put_right_after);
             tokio::select! {
                 changed = states.changed() => if changed.is_err() { std::future::pending::<()>().await },
                 // The desk holds the sender itself.

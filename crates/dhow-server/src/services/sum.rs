@@ -4,7 +4,7 @@ use dhow_core::ids::{ReplicaKey, Slot};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::RType;
 use dhow_core::state::{Replica, Service, State, Wanted};
-use dhow_wire::stabilization::{ServiceHealthSummary, ServiceObservation};
+use dhow_wire::ServiceHealthSummary;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,20 +157,21 @@ impl ServiceSum {
 
     /// What the stabilization's verdict is made from. A job counts once it is done, and nobody waits for the runs of
     /// a schedule.
-    pub fn observation(&self, service: &Service, desired: u32) -> ServiceObservation {
+    pub fn summary_for(&self, service: &Service, desired: u32) -> ServiceHealthSummary {
         let summary = self.summary(service);
         let (desired, running) = match service.rtype() {
             RType::Service | RType::System => (desired, summary.running),
             RType::Job => (desired, self.done),
             RType::Cron => (0, summary.running),
         };
-        ServiceObservation {
-            name: summary.name,
+        ServiceHealthSummary {
             desired,
             running,
             healthy: summary.healthy && self.outdated == 0 && !self.changes,
-            endpoints: summary.endpoints,
-            done: summary.done,
+            // A verdict says nothing of what is under way.
+            updated: None,
+            outdated: None,
+            ..summary
         }
     }
 }

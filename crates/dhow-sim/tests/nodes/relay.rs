@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, ServerConnection};
+use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint};
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -81,7 +82,7 @@ impl Connector for Relay {
             let mut inner = self.inner.lock().unwrap();
             inner.connections.push((relay.abort_handle(), silent));
             inner.made += 1;
-            Ok(Box::new(node) as Box<dyn ServerConnection>)
+            Ok(Box::new(node) as Box<dyn ByteStream>)
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::observation::ServiceLogs;
+use super::evaluation::ServiceLogs;
 use super::result::ServiceHealthSummary;
 
 /// The last lines of each failing service that the message shows.

@@ -1,7 +1,10 @@
 //! The answer to "is it stable?".
 
+use dhow_core::spec::ServiceSpec;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::scale::NodeServiceState;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StabilizationResult {
@@ -37,6 +40,24 @@ pub struct ServiceHealthSummary {
 }
 
 impl ServiceHealthSummary {
+    /// From what the nodes say, for a service with the count that is wanted now.
+    pub fn from_nodes<'a>(
+        name: &str,
+        spec: &ServiceSpec,
+        desired: u32,
+        states: impl IntoIterator<Item = &'a NodeServiceState>,
+    ) -> Self {
+        let (running, healthy) = NodeServiceState::total(states);
+        Self {
+            name: name.into(),
+            desired,
+            running,
+            healthy,
+            endpoints: spec.endpoints.iter().map(|endpoint| endpoint.address()).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Whether the service holds up its deployment. One that is to have no replicas never does.
     pub fn is_failing(&self) -> bool {
         self.desired > 0 && (self.running != self.desired || !self.healthy)

@@ -6,14 +6,13 @@ use super::*;
 use crate::scale::NodeServiceState;
 use crate::testing::check_golden;
 
-fn seen(name: &str, desired: u32, running: u32, healthy: bool) -> ServiceObservation {
-    ServiceObservation {
+fn seen(name: &str, desired: u32, running: u32, healthy: bool) -> ServiceHealthSummary {
+    ServiceHealthSummary {
         name: name.into(),
         desired,
         running,
         healthy,
-        endpoints: Vec::new(),
-        done: None,
+        ..ServiceHealthSummary::default()
     }
 }
 
@@ -21,7 +20,7 @@ fn silent(_: &str) -> ServiceLogs {
     Ok(Vec::new())
 }
 
-fn message(observations: Vec<ServiceObservation>, logs_of: impl FnMut(&str) -> ServiceLogs) -> String {
+fn message(observations: Vec<ServiceHealthSummary>, logs_of: impl FnMut(&str) -> ServiceLogs) -> String {
     match evaluate(observations).into_timed_out(logs_of).outcome {
         StabilizationOutcome::TimedOut { message } => message,
         StabilizationOutcome::Ready => panic!("asked for the time-out"),
@@ -100,7 +99,7 @@ fn nodes_and_endpoints() {
         healthy,
         ..NodeServiceState::default()
     });
-    let seen = ServiceObservation::from_nodes("web", &spec, 3, &nodes);
+    let seen = ServiceHealthSummary::from_nodes("web", &spec, 3, &nodes);
     assert_eq!((seen.running, seen.desired, seen.healthy), (3, 3, true));
     assert_eq!(
         seen.endpoints,

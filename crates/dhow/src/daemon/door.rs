@@ -1,15 +1,14 @@
 //! The API's door to this very node: its agent, its images.
 
-use dhow_agent::{AgentHandle, LogItem as AgentItem, LogQuery as AgentQuery};
+use dhow_agent::AgentHandle;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
-use dhow_driver::driver::{DriverError, Progress, error_chain};
-use dhow_driver::logs::Stream;
+use dhow_driver::driver::{DriverError, error_chain};
 use dhow_server::node_door::{
-    Answer, DoorError, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor, NodeReplica,
-    PullSteps, ReplicaPull,
+    Answer, DoorError, ExecRequest, ExecSession, LogItems, LogQuery, NodeDoor, PresentReplica, PullSteps,
+    ReplicaPull,
 };
-use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord, LogStream};
+use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved};
 use futures_util::StreamExt;
 
 use super::door_exec;
@@ -36,55 +35,12 @@ impl LocalDoor {
     }
 
     fn log_items(&self, query: LogQuery) -> LogItems {
-        let node = self.node;
-        let items = self.agent.logs(AgentQuery {
-            replicas: query.replicas,
-            tail: query.tail,
-            follow: query.follow,
-        });
-        let items = futures_util::stream::unfold(items, |mut items| async move {
+        let items = futures_util::stream::unfold(self.agent.logs(query), |mut items| async move {
             let item = items.recv().await?;
-            Some((item, items))
+            Some((Ok(item), items))
         });
-        items.map(move |item| Ok(log_item(node, item))).boxed()
+        items.boxed()
     }
-
-    fn replica_pulls(&self) -> Vec<ReplicaPull> {
-        let pulls = self.agent.pulls().into_iter();
-        let pulls = pulls.map(|pull| {
-            let (done_bytes, total_bytes) = match pull.progress {
-                Progress::Pulling {
-                    done_bytes,
-                    total_bytes,
-                } => (done_bytes, total_bytes),
-                Progress::Resolving | Progress::Unpacking { .. } | Progress::Ready => (0, None),
-            };
-            ReplicaPull {
-                replica: pull.replica,
-                done_bytes,
-                total_bytes,
-            }
-        });
-        pulls.collect()
-    }
-}
-
-fn log_item(node: NodeId, item: AgentItem) -> LogItem {
-    let AgentItem::Line { replica, line } = item else {
-        return LogItem::CaughtUp;
-    };
-    LogItem::Record(LogRecord {
-        deployment: replica.deployment.to_string(),
-        replica: replica.id(),
-        node_id: node.0,
-        time_unix_us: i64::try_from(line.at_us).unwrap_or(i64::MAX),
-        stream: match line.stream {
-            Stream::Stdout => LogStream::Stdout,
-            Stream::Stderr => LogStream::Stderr,
-            Stream::Notice => LogStream::Notice,
-        },
-        text: line.text,
-    })
 }
 
 /// What a driver's failure is for the one who asked.
@@ -117,21 +73,14 @@ impl NodeDoor for LocalDoor {
     fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>> {
         Box::pin(async move {
             self.check(node)?;
-            Ok(self.replica_pulls())
+            Ok(self.agent.pulls())
         })
     }
 
-    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<NodeReplica>> {
+    fn replicas(&self, node: NodeId) -> Answer<'_, Vec<PresentReplica>> {
         Box::pin(async move {
             self.check(node)?;
-            let present = self.agent.present().await.into_iter();
-            let present = present.map(|replica| NodeReplica {
-                name: replica.name,
-                machine: replica.machine,
-                image: replica.image,
-                waits: replica.waits,
-            });
-            Ok(present.collect())
+            Ok(self.agent.present().await)
         })
     }
 

@@ -10,13 +10,7 @@ use tokio::sync::mpsc;
 use super::door::door_error;
 
 pub async fn begin(agent: &AgentHandle, request: ExecRequest) -> Result<ExecSession, DoorError> {
-    let command = driver::ExecRequest {
-        command: request.command,
-        env: Vec::new(),
-        stdin: request.stdin,
-    };
-    let session = agent.exec(&request.replica, command).await;
-    let session = session.map_err(|error| door_error(&error))?;
+    let session = agent.exec(request).await.map_err(|error| door_error(&error))?;
     let (input, frames_in) = mpsc::channel(EXEC_FRAMES_MAX);
     let (frames_out, output) = mpsc::channel(EXEC_FRAMES_MAX);
     tokio::spawn(carry(session, frames_in, frames_out));

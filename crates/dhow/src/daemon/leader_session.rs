@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use dhow_agent::session::grpc::{
-    Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, Routes, ServerConnection,
-};
+use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, Routes};
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
 use dhow_server::cluster::Cluster;
@@ -67,8 +65,7 @@ impl Connector for MemberConnector {
             let unknown = || std::io::Error::other("nobody knows which server that is");
             let node = endpoint.node.ok_or_else(unknown)?;
             let addr = endpoint.address.parse().map_err(std::io::Error::other)?;
-            let stream = self.0.dial(node, addr).await?;
-            Ok(Box::new(stream) as Box<dyn ServerConnection>)
+            self.0.dial(node, addr).await
         })
     }
 }

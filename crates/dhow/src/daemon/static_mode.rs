@@ -22,9 +22,7 @@ use dhow_server::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::peers::tls::ClusterIdCell;
 use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
-use dhow_server::scale::{
-    DeskOptions, Dispatcher, DispatcherOptions, OwnWork, OwnWorkOptions, ScaleDesk,
-};
+use dhow_server::scale::{DeskOptions, Dispatcher, DispatcherOptions, OwnWork, OwnWorkOptions, ScaleDesk};
 use dhow_server::secrets::SecretBox;
 use dhow_server::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
 use dhow_server::storage::Storage;

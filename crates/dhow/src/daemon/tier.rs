@@ -13,10 +13,10 @@ use dhow_server::gateway::{
     CertificateError, InternalTokens, NodeGateway, WorkerCertificates, WorkerPort, WorkerTier,
 };
 use dhow_server::keys::WorkerCas;
-use dhow_server::peer_http::{Dialer, PeerHttp, PeerStream, TlsDialer, WorkerDialer};
+use dhow_server::peer_http::{Dialer, PeerHttp, TlsDialer, WorkerDialer};
 use dhow_server::refused_log::RefusedLog;
 use dhow_server::runtime::{RuntimeHandle, RuntimeView};
-use dhow_wire::{ClusterMode, DaemonConfig};
+use dhow_wire::{ByteStream, ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -219,7 +219,7 @@ impl Dialer for NodeDialer {
         &self,
         node: NodeId,
         addr: std::net::SocketAddr,
-    ) -> BoxFuture<'static, std::io::Result<Box<dyn PeerStream>>> {
+    ) -> BoxFuture<'static, std::io::Result<Box<dyn ByteStream>>> {
         match self.view.state().node(node).map(|node| node.info.role) {
             Some(NodeRole::Worker) => self.workers.dial(node, addr),
             Some(NodeRole::Server | NodeRole::Peer) | None => self.members.dial(node, addr),

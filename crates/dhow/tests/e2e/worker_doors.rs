@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::{
-    Connector, ConnectorFuture, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, ServerConnection, Standing,
+    Connector, ConnectorFuture, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, Standing,
 };
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
@@ -221,10 +221,7 @@ struct Showing(ClientConfig);
 
 impl Connector for Showing {
     fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> ConnectorFuture<'a> {
-        Box::pin(async move {
-            let stream = dial_server(&endpoint.address, self.0.clone()).await?;
-            Ok(Box::new(stream) as Box<dyn ServerConnection>)
-        })
+        Box::pin(dial_server(&endpoint.address, self.0.clone()))
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dhow_wire::ByteStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
-use super::connector::ServerConnection;
 use crate::limits::SERVER_SILENT_MAX;
 
 /// See the module; clones are of the same connection.
@@ -30,7 +30,7 @@ impl Heard {
     /// The connection, which notes from now on when it is heard.
     pub fn listen(
         &self,
-        stream: Box<dyn ServerConnection>,
+        stream: Box<dyn ByteStream>,
     ) -> impl AsyncRead + AsyncWrite + Send + Unpin + 'static {
         let heard = self.clone();
         InspectReader::new(stream, move |_: &[u8]| heard.now())

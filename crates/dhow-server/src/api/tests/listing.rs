@@ -10,7 +10,7 @@ use dhow_wire::{
 };
 
 use super::support::{SHOP, WALL_UNIX_SECS, World};
-use crate::node_door::NodeReplica;
+use crate::node_door::PresentReplica;
 
 #[tokio::test]
 async fn an_empty_cluster() {
@@ -165,7 +165,7 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
         let (key, replica) = found.unwrap();
         let mut machine = replica.machine.clone();
         change(&mut machine);
-        NodeReplica {
+        PresentReplica {
             name: state.replica_name(key).unwrap(),
             machine,
             image: None,
@@ -210,7 +210,7 @@ async fn what_waits_for_a_servers_word_on_this_node_is_said() {
         .iter()
         .find(|(key, _)| key.slot.index == 1)
         .unwrap();
-    world.door.set_replicas(vec![NodeReplica {
+    world.door.set_replicas(vec![PresentReplica {
         name: state.replica_name(key).unwrap(),
         machine: replica.machine.clone(),
         image: None,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use dhow_wire::ByteStream;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::contacts::Contacts;
 use super::frame::{self, Numbered};
 use super::limits::{PENDING_MAX, QUEUE_MAX, READ_BUFFER_BYTES, SILENCE_MAX, WRITE_BUFFER_BYTES};
-use super::security::Io;
 
 /// See the module. Dropping the last reference ends it.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Shared {
 impl Connection {
     /// Starts on a stream whose other end is known. `end` ends it from outside.
     pub fn start(
-        stream: Box<dyn Io>,
+        stream: Box<dyn ByteStream>,
         node: u64,
         incarnation: u64,
         contacts: Arc<Contacts>,
@@ -161,7 +161,7 @@ impl Drop for Asked<'_> {
 }
 
 async fn run(
-    stream: Box<dyn Io>,
+    stream: Box<dyn ByteStream>,
     node: u64,
     frames: mpsc::Receiver<Numbered>,
     shared: Arc<Shared>,

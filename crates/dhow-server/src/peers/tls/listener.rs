@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhow_wire::ByteStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,7 @@ use super::error::PeerListenError;
 use super::frame;
 use super::hello::{self, Hello, Refusal, Reply};
 use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, HANDSHAKE_TIMEOUT, HELLO_BYTES_MAX, PER_MEMBER_MAX};
-use super::security::{Doorman, Io, Unproved};
+use super::security::{Doorman, Unproved};
 use super::serving::serve;
 use super::transport::TlsTransport;
 use crate::lobby::{Lobby, LobbyLimits, Visit};
@@ -144,7 +145,7 @@ impl Door {
     }
 
     /// Hears who calls, and answers.
-    async fn greet(&self, stream: TcpStream) -> Result<(Box<dyn Io>, Hello), Unproved> {
+    async fn greet(&self, stream: TcpStream) -> Result<(Box<dyn ByteStream>, Hello), Unproved> {
         let (mut stream, proved) = self.doorman.accept(stream).await?;
         let frame = frame::read(&mut stream, HELLO_BYTES_MAX).await?;
         let hello: Hello = hello::decode(&frame).map_err(|unread| Unproved::refused(unread.to_string()))?;

@@ -3,21 +3,20 @@
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::identity::Identity;
 use crate::keys::{ALPN_PEERS, NodeTls, identity_of, is_refused_certificate, node_dns_name, tls_refusal};
 
-/// A connection, whatever it is made of.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
 /// Proves to the other end who this is, and that it is the node that is meant.
-pub(super) async fn connect(tls: &NodeTls, stream: TcpStream, node: u64) -> Result<Box<dyn Io>, String> {
+pub(super) async fn connect(
+    tls: &NodeTls,
+    stream: TcpStream,
+    node: u64,
+) -> Result<Box<dyn ByteStream>, String> {
     let node = NodeId(node);
     let config = tls.client_config_member(node, &ALPN_PEERS);
     let config = config.map_err(|error| error.to_string())?;
@@ -63,7 +62,7 @@ impl Doorman {
     }
 
     /// The caller's node, which it has proved.
-    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Io>, u64), Unproved> {
+    pub async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn ByteStream>, u64), Unproved> {
         let stream = self.0.accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates();
         match shown.and_then(|chain| identity_of(chain.first()?)) {

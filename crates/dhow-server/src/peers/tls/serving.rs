@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use dhow_wire::ByteStream;
 use tokio::io::BufReader;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
@@ -11,12 +12,11 @@ use super::connection::write;
 use super::contacts::Contacts;
 use super::frame::{self, Numbered};
 use super::limits::{ANSWERING_MAX, QUEUE_MAX, READ_BUFFER_BYTES};
-use super::security::Io;
 use crate::peers::{FRAME_BYTES_MAX, PeerHandler};
 
 /// Until the connection ends. An error is something that no member sends.
 pub(super) async fn serve(
-    stream: Box<dyn Io>,
+    stream: Box<dyn ByteStream>,
     from: u64,
     handler: Arc<dyn PeerHandler>,
     contacts: Arc<Contacts>,

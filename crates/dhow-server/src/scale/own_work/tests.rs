@@ -155,19 +155,30 @@ async fn what_the_cluster_does_not_know_stays_and_the_rest_is_put_right() {
     assert_eq!(images(&told), [web]);
     let last = Some(told.revision);
     bench.ask(InternalScaleRequest::new("tool", 1)).await;
-    bench.ask(InternalScaleRequest::new("late", 1).with_epoch(3)).await;
+    bench
+        .ask(InternalScaleRequest::new("late", 1).with_epoch(3))
+        .await;
     let other = InternalScaleRequest::new("web", 2).with_deployment("shop");
     bench.ask(other).await;
     let told = bench.work.news(&state, last).unwrap();
-    let (late, tool) = ("default/late-default-0=by-hand:1", "default/tool-default-0=by-hand:1");
+    let (late, tool) = (
+        "default/late-default-0=by-hand:1",
+        "default/tool-default-0=by-hand:1",
+    );
     let asked = ["shop/web-default-0=by-hand:1", "shop/web-default-1=by-hand:1"];
     assert!(told.whole);
     assert_eq!(images(&told), [late, tool, asked[0], asked[1]]);
     assert_eq!(bench.work.news(&state, last), None);
     assert!(bench.desk.news_since().is_some());
-    bench.desk.put_right(|service| state.service_ids.contains_key(service));
+    bench
+        .desk
+        .put_right(|service| state.service_ids.contains_key(service));
     let told = bench.work.news(&state, last).unwrap();
-    assert_eq!(images(&told), [tool, web], "an epoch is a leader's word, which the copy knows better");
+    assert_eq!(
+        images(&told),
+        [tool, web],
+        "an epoch is a leader's word, which the copy knows better"
+    );
     assert!(bench.desk.news_since().is_none());
     // What somebody takes back is gone.
     bench.ask(InternalScaleRequest::new("tool", 0)).await;

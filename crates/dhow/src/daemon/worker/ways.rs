@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, FixedRoutes, ServerConnection};
+use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, FixedRoutes};
 use dhow_server::keys::{WorkerIdentity, client_config_pinned};
 use dhow_server::peer_http::{OtherCluster, dial_server};
 use dhow_wire::token::CaFingerprint;
@@ -65,7 +65,7 @@ impl Connector for Newcomer {
             let mut config = client_config_pinned(self.pin).map_err(std::io::Error::other)?;
             config.alpn_protocols = vec![ALPN.to_vec()];
             match dial_server(&endpoint.address, config).await {
-                Ok(stream) => Ok(Box::new(stream) as Box<dyn ServerConnection>),
+                Ok(stream) => Ok(stream),
                 Err(error) => {
                     if error.get_ref().is_some_and(|inner| inner.is::<OtherCluster>()) {
                         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,8 +87,7 @@ impl Connector for Known {
     fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> ConnectorFuture<'a> {
         Box::pin(async move {
             let config = self.0.client_config().map_err(std::io::Error::other)?;
-            let stream = dial_server(&endpoint.address, config).await?;
-            Ok(Box::new(stream) as Box<dyn ServerConnection>)
+            dial_server(&endpoint.address, config).await
         })
     }
 }

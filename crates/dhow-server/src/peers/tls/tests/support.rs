@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use dhow_core::ids::NodeId;
+use dhow_wire::ByteStream;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use crate::clock::SystemClock;
 use crate::keys::{ClusterCa, ClusterKey, NODE_CERT_LIFETIME, NodeCert, NodeTls};
 use crate::peers::tls::frame;
 use crate::peers::tls::hello::{self, Hello, Reply};
-use crate::peers::tls::security::{self, Io};
+use crate::peers::tls::security;
 use crate::peers::tls::{Listening, PeerOptions, TlsTransport, listen};
 use crate::peers::{Lane, PeerError, PeerHandler, PeerTransport};
 use crate::refused_log::RefusedLog;
@@ -151,7 +152,7 @@ pub fn why(result: Result<String, PeerError>) -> String {
 }
 
 /// A connection of a server that says what the test wants.
-pub async fn raw(tls: &NodeTls, to: u64, addr: SocketAddr) -> Box<dyn Io> {
+pub async fn raw(tls: &NodeTls, to: u64, addr: SocketAddr) -> Box<dyn ByteStream> {
     let stream = TcpStream::connect(addr).await.unwrap();
     security::connect(tls, stream, to).await.unwrap()
 }
@@ -165,7 +166,7 @@ pub fn hello(from: u64, to: u64) -> Hello {
     }
 }
 
-pub async fn greet(io: &mut Box<dyn Io>, hello: &Hello) -> Reply {
+pub async fn greet(io: &mut Box<dyn ByteStream>, hello: &Hello) -> Reply {
     frame::write(io, &hello::encode(hello)).await.unwrap();
     hello::decode(&frame::read(io, 1_024).await.unwrap()).unwrap()
 }
