@@ -1,41 +1,38 @@
 //! `assignments`: what a node that has seen a revision would be told now.
 
+use dhow_core::assignment::{RoleAssignment, assignment_since};
 use dhow_core::ids::{NodeId, Revision};
-use dhow_core::state::{Assigned, AssignmentChange, Service, State};
+use dhow_core::state::State;
 
 pub(in crate::scenario) fn assignments(state: &State, node: NodeId, since: Revision) -> Vec<String> {
-    let Some(node) = state.node(node) else {
+    if state.node(node).is_none() {
         return vec![format!("there is no node {node}")];
-    };
-    let name = |id| state.service(id).map(|service| service.key.to_string());
-    let line = |change: AssignmentChange<'_>| {
-        let revision = change.revision();
-        match change {
-            AssignmentChange::Set {
-                service: id,
-                assigned,
-            } => {
-                let ids = state.service(id).map(|service| ids(service, assigned));
-                let name = name(id).unwrap_or_default();
-                format!("revision {revision}: {name} is {}", ids.unwrap_or_default())
-            }
-            AssignmentChange::Delete { service, name, .. } => {
-                let name = name.map_or_else(|| format!("service {service}"), ToString::to_string);
-                format!("revision {revision}: {name} is gone")
-            }
-        }
-    };
-    let lines: Vec<String> = node.assignments.since(since).into_iter().map(line).collect();
-    match lines.is_empty() {
-        true => vec!["nothing new".into()],
-        false => lines,
     }
+    // Whoever has seen nothing has no revision to name.
+    let last = Some(since).filter(|since| *since > Revision(0));
+    let Some(told) = assignment_since(state, node, last) else {
+        return vec!["nothing new".into()];
+    };
+    let what = match told.whole {
+        true => "everything",
+        false => "what changed",
+    };
+    let mut lines = vec![format!("revision {}, {what}", told.revision)];
+    lines.extend(
+        told.services
+            .iter()
+            .map(|(service, roles)| match roles.is_empty() {
+                true => format!("{service} is gone"),
+                false => format!("{service} is {}", ids(roles)),
+            }),
+    );
+    lines
 }
 
-fn ids(service: &Service, assigned: &Assigned) -> String {
-    let ids = assigned.replicas.iter().filter_map(|replica| {
-        let role = service.role(replica.slot.role)?;
-        Some(format!("{role}-{}#{}", replica.slot.index, replica.generation))
+fn ids(roles: &[RoleAssignment]) -> String {
+    let ids = roles.iter().flat_map(|alike| {
+        let indices = alike.indices.iter();
+        indices.map(move |index| format!("{}-{index}#{}", alike.role, alike.generation))
     });
     ids.collect::<Vec<_>>().join(", ")
 }
