@@ -76,7 +76,11 @@ impl OwnWork {
     async fn come_in_line(&self) {
         let mut in_line = self.options.in_line.clone();
         let reached = async {
-            let index = in_line.wait_for(Option::is_some).await.ok().and_then(|index| *index)?;
+            let index = in_line
+                .wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|index| *index)?;
             self.options.view.state_at(index).await.ok().map(drop)
         };
         if reached.await.is_none() {
