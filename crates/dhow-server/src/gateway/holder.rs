@@ -7,7 +7,8 @@ use dhow_core::ids::NodeId;
 use dhow_core::lease::{Freshness, HeldSessions, HolderBeatAnswer, SessionId};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldReport, HeldReports, OpenRequest, OpenSession, StatusAck, held_ack, opened_session,
+    HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, RegisterReply, RegisterRequest,
+    RenewReply, StatusAck, held_ack, opened_session,
 };
 use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, to_beat};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
@@ -196,6 +197,20 @@ impl Holder {
         };
         let asked = self.in_time(LEADER_ANSWER_MAX_MS, door.open(leader, request));
         self.reached(asked.await?.read_index).await
+    }
+
+    /// A worker joins here, and the leader, which is another server, takes it.
+    pub async fn register(&self, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        let (door, leader) = self.leader()?;
+        self.in_time(LEADER_ANSWER_MAX_MS, door.register(leader, request))
+            .await
+    }
+
+    /// The next certificate of a worker that has proved who it is, from the leader, which is another server.
+    pub async fn renew(&self, renewal: HeldRenewal) -> Result<RenewReply, Refusal> {
+        let (door, leader) = self.leader()?;
+        self.in_time(LEADER_ANSWER_MAX_MS, door.renew(leader, renewal))
+            .await
     }
 
     fn leader(&self) -> Result<(&dyn LeaderDoor, NodeId), Refusal> {

@@ -3,8 +3,9 @@
 
 use dhow_core::ids::{NodeId, Term};
 use dhow_wire::grpc::proto::{
-    HeldAck, HeldAcks, HeldReport, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest,
-    OpenSession, OpenedSession, StatusAck, held_ack, opened_session,
+    HeldAck, HeldAcks, HeldRenewal, HeldReport, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply,
+    OpenRequest, OpenSession, OpenedSession, RegisterReply, RegisterRequest, RenewReply, StatusAck, held_ack,
+    opened_session,
 };
 use dhow_wire::grpc::{Holders, Refusal, from_beat, to_answer, to_session};
 use futures_util::StreamExt;
@@ -155,5 +156,15 @@ impl Holders for NodeGateway {
             acks: acks.collect().await,
             index: self.inner.options.view.applied_index(),
         }))
+    }
+
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterReply>, Status> {
+        self.inner.holder_of(&request)?;
+        Ok(Response::new(self.inner.register(request.into_inner()).await?))
+    }
+
+    async fn renew(&self, request: Request<HeldRenewal>) -> Result<Response<RenewReply>, Status> {
+        self.inner.holder_of(&request)?;
+        Ok(Response::new(self.inner.renew_for(request.into_inner()).await?))
     }
 }

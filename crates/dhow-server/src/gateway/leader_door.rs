@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use dhow_core::ids::NodeId;
-use dhow_wire::grpc::proto::{HeldAcks, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest};
+use dhow_wire::grpc::proto::{
+    HeldAcks, HeldRenewal, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest, RegisterReply,
+    RegisterRequest, RenewReply,
+};
 use dhow_wire::grpc::{HoldersClient, MESSAGE_BYTES_MAX, Refusal};
 use futures_util::future::BoxFuture;
 use hyper::Uri;
@@ -28,6 +31,14 @@ pub trait LeaderDoor: Send + Sync + 'static {
     fn beat(&self, leader: NodeId, beat: HolderBeat) -> BoxFuture<'_, Result<HolderBeatAnswer, Refusal>>;
 
     fn report(&self, leader: NodeId, reports: HeldReports) -> BoxFuture<'_, Result<HeldAcks, Refusal>>;
+
+    fn register(
+        &self,
+        leader: NodeId,
+        request: RegisterRequest,
+    ) -> BoxFuture<'_, Result<RegisterReply, Refusal>>;
+
+    fn renew(&self, leader: NodeId, renewal: HeldRenewal) -> BoxFuture<'_, Result<RenewReply, Refusal>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,6 +133,30 @@ impl LeaderDoor for GrpcLeaderDoor {
             let mut client = self.client(Lane::Rest, leader)?;
             let acks = client.report(Request::new(reports)).await;
             acks.map(tonic::Response::into_inner)
+                .map_err(|status| refused(&status))
+        })
+    }
+
+    fn register(
+        &self,
+        leader: NodeId,
+        request: RegisterRequest,
+    ) -> BoxFuture<'_, Result<RegisterReply, Refusal>> {
+        Box::pin(async move {
+            let mut client = self.client(Lane::Rest, leader)?;
+            let reply = client.register(Request::new(request)).await;
+            reply
+                .map(tonic::Response::into_inner)
+                .map_err(|status| refused(&status))
+        })
+    }
+
+    fn renew(&self, leader: NodeId, renewal: HeldRenewal) -> BoxFuture<'_, Result<RenewReply, Refusal>> {
+        Box::pin(async move {
+            let mut client = self.client(Lane::Rest, leader)?;
+            let reply = client.renew(Request::new(renewal)).await;
+            reply
+                .map(tonic::Response::into_inner)
                 .map_err(|status| refused(&status))
         })
     }

@@ -48,7 +48,7 @@ pub(super) struct Inner {
 
 /// How this server serves nodes at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Serving {
+pub(super) enum Serving {
     /// It leads.
     Leads,
     /// Another server leads, and this one holds sessions for it.
@@ -156,13 +156,13 @@ impl Inner {
         .ok_or_else(|| self.not_leader())
     }
 
-    /// How this server can serve this node: as the leader, or as a holder that the leader has answered lately.
-    async fn serving(&self, node: NodeId) -> Result<Serving, Refusal> {
+    /// How this server can serve this node, or one that joins: as the leader, or as a holder that the leader has answered lately.
+    pub async fn serving(&self, node: Option<NodeId>) -> Result<Serving, Refusal> {
         match self.leading_term().await {
             Ok(_) => Ok(Serving::Leads),
             Err(_) if self.holder.is_fresh() => Ok(Serving::Holds),
             // Its session stays: the next leader will be there in a moment.
-            Err(_) if self.holder.has(node) => Err(Refusal::Busy),
+            Err(_) if node.is_some_and(|node| self.holder.has(node)) => Err(Refusal::Busy),
             Err(_) if self.holder.until_fresh().await => Ok(Serving::Holds),
             Err(refusal) if self.holder.is_led_by_older() => Err(refusal),
             // The leader has its own nodes: another holder may be better off.
@@ -252,7 +252,7 @@ impl Inner {
             highest_term: request.highest_term,
             highest_cluster: request.highest_cluster,
         };
-        let given = match self.serving(node).await? {
+        let given = match self.serving(Some(node)).await? {
             Serving::Leads => {
                 self.open_for(self.options.leases.own(), self.holder.boot(), asked)
                     .await?
@@ -303,7 +303,7 @@ impl Inner {
         let report = request.into_inner();
         caller.check_named(report.node_id)?;
         let node = caller.node();
-        let serving = self.serving(node).await?;
+        let serving = self.serving(Some(node)).await?;
         self.state_with(node).await?;
         let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
         match serving {
@@ -322,7 +322,7 @@ impl Inner {
     async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
         let caller = self.caller(&request)?;
         let node = caller.node();
-        self.serving(node).await?;
+        self.serving(Some(node)).await?;
         self.state_with(node).await?;
         self.hear_caller(&caller, Kind::Secrets)?;
         let state = self
@@ -340,7 +340,7 @@ impl Inner {
 }
 
 /// What a holder could not pass on: its node tries again here. It leaves by itself if this server stays without a leader.
-fn kept_with_session(refusal: Refusal) -> Refusal {
+pub(super) fn kept_with_session(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::NotLeader { .. } | Refusal::ShuttingDown => Refusal::Busy,
         Refusal::UnknownNode
@@ -361,7 +361,11 @@ impl Nodes for NodeGateway {
     type SessionStream = SessionStreamBox;
 
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterReply>, Status> {
-        Ok(Response::new(self.inner.register(request.into_inner()).await?))
+        let (inner, request) = (&self.inner, request.into_inner());
+        Ok(Response::new(match inner.serving(None).await? {
+            Serving::Leads => inner.register(request).await?,
+            Serving::Holds => inner.holder.register(request).await?,
+        }))
     }
 
     async fn session(&self, request: Request<SessionRequest>) -> Result<Response<SessionStreamBox>, Status> {

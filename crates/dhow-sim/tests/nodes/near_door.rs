@@ -7,7 +7,10 @@ use dhow_core::ids::NodeId;
 use dhow_server::api::Peer;
 use dhow_server::gateway::{LeaderDoor, NodeGateway};
 use dhow_server::identity::Identity;
-use dhow_wire::grpc::proto::{HeldAcks, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest};
+use dhow_wire::grpc::proto::{
+    HeldAcks, HeldRenewal, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest, RegisterReply,
+    RegisterRequest, RenewReply,
+};
 use dhow_wire::grpc::{Holders, Refusal};
 use futures_util::future::BoxFuture;
 use tonic::{Request, Response, Status};
@@ -80,5 +83,23 @@ impl LeaderDoor for NearDoor {
 
     fn report(&self, leader: NodeId, reports: HeldReports) -> BoxFuture<'_, Result<HeldAcks, Refusal>> {
         Box::pin(async move { answer(self.leader(leader)?.report(self.request(reports)).await) })
+    }
+
+    fn register(
+        &self,
+        leader: NodeId,
+        request: RegisterRequest,
+    ) -> BoxFuture<'_, Result<RegisterReply, Refusal>> {
+        Box::pin(async move {
+            let leader = self.leader(leader)?;
+            answer(Holders::register(&leader, self.request(request)).await)
+        })
+    }
+
+    fn renew(&self, leader: NodeId, renewal: HeldRenewal) -> BoxFuture<'_, Result<RenewReply, Refusal>> {
+        Box::pin(async move {
+            let leader = self.leader(leader)?;
+            answer(Holders::renew(&leader, self.request(renewal)).await)
+        })
     }
 }

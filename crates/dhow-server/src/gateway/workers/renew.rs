@@ -2,13 +2,13 @@
 
 use dhow_core::ids::NodeId;
 use dhow_wire::grpc::Refusal;
-use dhow_wire::grpc::proto::{RenewReply, RenewRequest};
+use dhow_wire::grpc::proto::{HeldRenewal, RenewReply, RenewRequest};
 use tonic::Request;
 
 use super::join_error::JoinError;
 use super::join_key;
 use crate::gateway::caller::Caller;
-use crate::gateway::node_gateway::Inner;
+use crate::gateway::node_gateway::{Inner, Serving, kept_with_session};
 use crate::gateway::rates::Kind;
 use crate::identity::Identity;
 use crate::runtime::{Event, EventKind};
@@ -37,17 +37,34 @@ impl Inner {
         &self,
         request: &Request<RenewRequest>,
     ) -> Result<RenewReply, Refusal> {
-        let chain = self
-            .renew_certificate(request, &request.get_ref().csr_pem)
-            .await?;
+        let renewal = HeldRenewal {
+            node_id: self.renewing(request)?.0,
+            expired_unix_secs: request
+                .extensions()
+                .get::<ExpiredIdentity>()
+                .map(|expired| expired.expired_unix_secs),
+            csr_pem: request.get_ref().csr_pem.clone(),
+        };
+        match self.serving(Some(NodeId(renewal.node_id))).await? {
+            Serving::Leads => self.renew_for(renewal).await,
+            Serving::Holds => {
+                let reply = self.holder.renew(renewal).await;
+                reply.map_err(kept_with_session)
+            }
+        }
+    }
+
+    /// A worker that has proved who it is, here or at another server, wants its next certificate. Only the leader gives it.
+    pub(in crate::gateway) async fn renew_for(&self, renewal: HeldRenewal) -> Result<RenewReply, Refusal> {
+        let certificate_chain_pem = self.renew_certificate(renewal).await?;
         Ok(RenewReply {
-            certificate_chain_pem: chain,
+            certificate_chain_pem,
         })
     }
 
-    async fn renew_certificate<T>(&self, request: &Request<T>, csr_pem: &str) -> Result<String, JoinError> {
+    async fn renew_certificate(&self, renewal: HeldRenewal) -> Result<String, JoinError> {
         let tier = self.tier()?;
-        let node = self.renewing(request)?;
+        let (node, csr_pem) = (NodeId(renewal.node_id), &renewal.csr_pem);
         self.leading_term().await?;
         if !self
             .rates
@@ -62,8 +79,8 @@ impl Inner {
         self.check_role(Identity::Worker(node))?;
         let chain = tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)?;
         let mut renewed = Event::new(EventKind::CertificateRenewed).with_node(node);
-        if let Some(expired) = request.extensions().get::<ExpiredIdentity>() {
-            let ago_secs = self.now_unix_secs().saturating_sub(expired.expired_unix_secs);
+        if let Some(expired_unix_secs) = renewal.expired_unix_secs {
+            let ago_secs = self.now_unix_secs().saturating_sub(expired_unix_secs);
             tracing::warn!(%node, ago_secs, "a worker renews a certificate that has expired");
             renewed = renewed.with_message(format!("it had expired {ago_secs} s ago"));
         }
