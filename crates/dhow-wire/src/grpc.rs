@@ -24,7 +24,8 @@ mod usage;
 pub use assembly::Assembly;
 pub use assignment::to_parts;
 pub use holder_beat::{
-    from_answer, from_beat, from_session, held_report_bytes, to_answer, to_beat, to_session,
+    fit_acks, from_answer, from_beat, from_session, held_report_bytes, open_session_bytes, to_answer,
+    to_beat, to_session,
 };
 pub use keep_alive::KeepAlive;
 pub use malformed::Malformed;

@@ -10,7 +10,7 @@ use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, RegisterReply, RegisterRequest,
     RenewReply, StatusAck, held_ack, opened_session,
 };
-use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, to_beat};
+use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, open_session_bytes, to_beat};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -342,19 +342,16 @@ impl Holder {
     async fn open_for_nodes(&self, mut openings: mpsc::Receiver<Opening>) {
         let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
         let mut asking = tokio::task::JoinSet::new();
-        let mut gathered = Vec::new();
-        while openings.recv_many(&mut gathered, FORWARD_MAX).await > 0 {
+        let mut left_over = None;
+        while let Some(first) = next_of(&mut left_over, &mut openings).await {
             let soon_ms = self.0.clock.monotonic_ms().saturating_add(GATHER_MS);
             self.0.clock.sleep_until_monotonic(soon_ms).await;
-            while gathered.len() < FORWARD_MAX
-                && let Ok(next) = openings.try_recv()
-            {
-                gathered.push(next);
-            }
             let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
                 return;
             };
-            let (holder, gathered) = (self.clone(), std::mem::take(&mut gathered));
+            let gathered;
+            (gathered, left_over) = gather(first, &mut openings, |opening| open_session_bytes(&opening.0));
+            let holder = self.clone();
             asking.spawn(async move {
                 holder.open_together(gathered).await;
                 drop(place);
@@ -405,30 +402,13 @@ impl Holder {
     async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>) {
         let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
         let mut handing_in = tokio::task::JoinSet::new();
-        let mut left_over: Option<Forwarding> = None;
-        loop {
-            let first = match left_over.take() {
-                Some(first) => first,
-                None => match reports.recv().await {
-                    Some(first) => first,
-                    None => return,
-                },
-            };
+        let mut left_over = None;
+        while let Some(first) = next_of(&mut left_over, &mut reports).await {
             let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
                 return;
             };
-            let mut size_bytes = held_report_bytes(&first.0);
-            let mut gathered = vec![first];
-            while gathered.len() < FORWARD_MAX
-                && let Ok(next) = reports.try_recv()
-            {
-                size_bytes += held_report_bytes(&next.0);
-                if size_bytes > FORWARD_BYTES_MAX {
-                    left_over = Some(next);
-                    break;
-                }
-                gathered.push(next);
-            }
+            let gathered;
+            (gathered, left_over) = gather(first, &mut reports, |report| held_report_bytes(&report.0));
             let holder = self.clone();
             handing_in.spawn(async move {
                 holder.report_together(gathered).await;
@@ -471,8 +451,58 @@ impl Holder {
     }
 }
 
+async fn next_of<T>(left_over: &mut Option<T>, queue: &mut mpsc::Receiver<T>) -> Option<T> {
+    match left_over.take() {
+        Some(first) => Some(first),
+        None => queue.recv().await,
+    }
+}
+
+/// What goes into one message together with the first that waits, and one that was taken and has no room in it.
+fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
+    let mut size_bytes = bytes_of(&first);
+    let mut gathered = vec![first];
+    while gathered.len() < FORWARD_MAX
+        && let Ok(next) = queue.try_recv()
+    {
+        size_bytes += bytes_of(&next);
+        if size_bytes > FORWARD_BYTES_MAX {
+            return (gathered, Some(next));
+        }
+        gathered.push(next);
+    }
+    (gathered, None)
+}
+
 fn tell_all<T>(answers: Vec<oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
     for answer in answers {
         let _ = answer.send(Err(refusal.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_holds_no_more_than_the_leader_takes() {
+        let (sender, mut queue) = mpsc::channel(FORWARDED_MAX);
+        let large = FORWARD_BYTES_MAX / 2;
+        for (name, bytes) in [("b", 1), ("c", 2 * FORWARD_BYTES_MAX), ("d", large), ("e", large)] {
+            sender.try_send((bytes, name)).unwrap();
+        }
+        let mut told = Vec::new();
+        let mut first = Some((1, "a"));
+        while let Some(next) = first.take().or_else(|| queue.try_recv().ok()) {
+            let (gathered, left_over) = gather(next, &mut queue, |(bytes, _)| *bytes);
+            told.push(gathered.iter().map(|(_, name)| *name).collect::<String>());
+            first = left_over;
+        }
+        assert_eq!(told, ["ab", "c", "de"]);
+        for _ in 0..=FORWARD_MAX {
+            sender.try_send((1, "x")).unwrap();
+        }
+        let (gathered, left_over) = gather((1, "x"), &mut queue, |(bytes, _)| *bytes);
+        assert_eq!((gathered.len(), left_over), (FORWARD_MAX, None));
     }
 }

@@ -7,14 +7,14 @@ use dhow_wire::grpc::proto::{
     OpenRequest, OpenSession, OpenedSession, RegisterReply, RegisterRequest, RenewReply, StatusAck, held_ack,
     opened_session,
 };
-use dhow_wire::grpc::{Holders, Refusal, from_beat, to_answer, to_session};
+use dhow_wire::grpc::{Holders, Refusal, fit_acks, from_beat, to_answer, to_session};
 use futures_util::StreamExt;
 use futures_util::stream;
 use tonic::{Request, Response, Status};
 
 use super::caller::Caller;
 use super::holder::Given;
-use super::limits::FORWARD_MAX;
+use super::limits::{ACKS_BYTES_MAX, FORWARD_MAX};
 use super::node_gateway::{Inner, NodeGateway};
 use super::rates::Kind;
 use crate::identity::Identity;
@@ -152,8 +152,10 @@ impl Holders for NodeGateway {
                 }
             })
             .buffered(FORWARD_MAX);
+        let mut acks: Vec<HeldAck> = acks.collect().await;
+        fit_acks(&mut acks, ACKS_BYTES_MAX);
         Ok(Response::new(HeldAcks {
-            acks: acks.collect().await,
+            acks,
             index: self.inner.options.view.applied_index(),
         }))
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use axum::http::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use dhow_core::ids::NodeId;
 use dhow_wire::grpc::proto::{
     HeldAcks, HeldRenewal, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest, RegisterReply,
@@ -14,6 +15,7 @@ use dhow_wire::grpc::proto::{
 use dhow_wire::grpc::{HoldersClient, MESSAGE_BYTES_MAX, Refusal};
 use futures_util::future::BoxFuture;
 use hyper::Uri;
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tonic::{Code, Request, Status};
@@ -47,7 +49,31 @@ enum Lane {
     Rest,
 }
 
-type Wire = Client<LeaderConnector, tonic::body::Body>;
+/// A connection's client. A server of an older version answers what it does not know as its API does, with 404 and a
+/// text, which gRPC would take for a broken message.
+#[derive(Clone)]
+struct Wire(Client<LeaderConnector, tonic::body::Body>);
+
+impl tower::Service<HttpRequest<tonic::body::Body>> for Wire {
+    type Response = HttpResponse<Incoming>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<tonic::body::Body>) -> Self::Future {
+        let answered = self.0.request(request);
+        Box::pin(async move {
+            let answer = answered.await?;
+            match answer.status() {
+                StatusCode::NOT_FOUND => Err(Status::unimplemented("there is no such service").into()),
+                _ => Ok(answer),
+            }
+        })
+    }
+}
 
 /// The way over the network.
 pub struct GrpcLeaderDoor {
@@ -88,6 +114,7 @@ impl GrpcLeaderDoor {
                     .http2_keep_alive_interval(Some(super::limits::DOOR_PING_EVERY))
                     .http2_keep_alive_timeout(super::limits::DOOR_PING_TIMEOUT)
                     .build(connector);
+                let wire = Wire(wire);
                 wires.insert((lane, leader), (addr, wire.clone()));
                 wire
             }
@@ -186,5 +213,41 @@ impl tower::Service<Uri> for LeaderConnector {
             let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "it does not answer");
             Ok(TokioIo::new(Dialed(dialed.map_err(|_| late())??)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use dhow_wire::ByteStream;
+    use hyper::server::conn::http2;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+
+    /// A server that does not know the service.
+    struct Older;
+
+    impl Dialer for Older {
+        fn dial(&self, _: NodeId, _: SocketAddr) -> BoxFuture<'static, std::io::Result<Box<dyn ByteStream>>> {
+            let (here, there) = tokio::io::duplex(64 * 1024);
+            let text = r#"{"title":"there is no such address"}"#;
+            let router = Router::new().fallback(async move || (StatusCode::NOT_FOUND, text));
+            let service = TowerToHyperService::new(router);
+            tokio::spawn(
+                http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(there), service),
+            );
+            Box::pin(std::future::ready(Ok(Box::new(here) as Box<dyn ByteStream>)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leader_of_an_older_version_is_known_by_its_answer() {
+        let door = GrpcLeaderDoor::new(Arc::new(Older), Arc::new(|_| Some("127.0.0.1:1".to_owned())));
+        let older = |refusal| matches!(refusal, Err(Refusal::NotGiven(_)));
+        let node = NodeId(1);
+        assert!(older(door.beat(node, HolderBeat::default()).await.map(drop)));
+        assert!(older(door.open(node, OpenRequest::default()).await.map(drop)));
+        assert!(older(door.report(node, HeldReports::default()).await.map(drop)));
     }
 }

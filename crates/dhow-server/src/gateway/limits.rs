@@ -90,9 +90,12 @@ pub const GATHER_MS: u64 = 20;
 /// the five seconds that a node waits for its session.
 pub const LEADER_ANSWER_MAX_MS: u64 = 4_000;
 
-/// Sessions or reports in one message to the leader, and the bytes of reports: a few of the largest.
+/// Sessions or reports in one message to the leader, and their bytes, unless one alone is longer.
 pub const FORWARD_MAX: usize = 256;
 pub const FORWARD_BYTES_MAX: usize = 512 * 1024;
+
+/// The answers in one message to a holder: half of what it takes. Without its open rollouts an answer has some 20 bytes.
+pub const ACKS_BYTES_MAX: usize = dhow_wire::grpc::MESSAGE_BYTES_MAX / 2;
 
 /// Messages of each kind to the leader that are on their way at a time.
 pub const FORWARDS_AT_ONCE: usize = 2;

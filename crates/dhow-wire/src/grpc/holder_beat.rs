@@ -99,6 +99,27 @@ pub fn held_report_bytes(report: &proto::HeldReport) -> usize {
     report.encoded_len()
 }
 
+/// How long what a node wants a session with is on its way to the leader.
+pub fn open_session_bytes(session: &proto::OpenSession) -> usize {
+    session.encoded_len()
+}
+
+/// Leaves out the open rollouts of those answers that go beyond so many bytes: each node is told of them again with its
+/// next heartbeat.
+pub fn fit_acks(acks: &mut [proto::HeldAck], bytes_max: usize) {
+    let mut size_bytes = 0;
+    for held in acks {
+        let before_bytes = size_bytes;
+        size_bytes += held.encoded_len();
+        if size_bytes > bytes_max
+            && let Some(proto::held_ack::Outcome::Ack(ack)) = &mut held.outcome
+        {
+            ack.bootstrap.clear();
+            size_bytes = before_bytes + held.encoded_len();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +133,28 @@ mod tests {
             },
             age_ms: node + 2,
         }
+    }
+
+    #[test]
+    fn answers_without_room_for_their_rollouts_come_without_them() {
+        let ack = |seq| proto::HeldAck {
+            outcome: Some(proto::held_ack::Outcome::Ack(proto::StatusAck {
+                durable_seq: Some(seq),
+                bootstrap: vec![proto::OpenRollout {
+                    spec_json: vec![vec![7; 400]],
+                    ..proto::OpenRollout::default()
+                }],
+                ..proto::StatusAck::default()
+            })),
+        };
+        let mut acks = vec![ack(1), ack(2), ack(3)];
+        fit_acks(&mut acks, 900);
+        let told = |held: &proto::HeldAck| match &held.outcome {
+            Some(proto::held_ack::Outcome::Ack(ack)) => (ack.durable_seq, ack.bootstrap.len()),
+            other => panic!("{other:?}"),
+        };
+        let told: Vec<_> = acks.iter().map(told).collect();
+        assert_eq!(told, [(Some(1), 1), (Some(2), 1), (Some(3), 0)]);
     }
 
     #[test]
