@@ -198,7 +198,7 @@ impl SessionTable {
     }
 
     /// A session with a holder broke; its last sign of life was at `last_sign_ms`. The same as in a beat, which says it
-    /// again.
+    /// again, and alone says it of a holder that this leader has not heard yet.
     pub fn session_broke(
         &mut self,
         holder: NodeId,
@@ -206,6 +206,9 @@ impl SessionTable {
         last_sign_ms: u64,
         now_ms: u64,
     ) -> Option<LeaseAlarm> {
+        if !self.holders.contains_key(&holder) {
+            return None;
+        }
         let sign = LastSign {
             node,
             session,
@@ -263,6 +266,8 @@ impl SessionTable {
             self.orphan(sign.node, last_sign_ms, now_ms);
             return None;
         }
+        // A node whose sessions break again and again is one node.
+        holder.broke.retain(|broke| broke.node != sign.node);
         holder.broke.push_back(Break {
             told_ms: now_ms,
             last_sign_ms,

@@ -247,3 +247,45 @@ fn a_holder_without_answers_stops_to_serve_and_then_ends_its_sessions() {
     assert!((20..80).contains(&half), "{half} of 100 after half of the time");
     assert_eq!(held.cut_off(11_000, 40).len(), 100);
 }
+
+#[test]
+fn a_session_that_breaks_before_its_holder_is_heard_is_noticed_within_a_minute() {
+    // Its holder has just been elected, and has not told itself of its sessions yet.
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    let older = SessionId {
+        term: Term(4),
+        number: 9,
+    };
+    held.opened(WORKER, older, 0);
+    held.broke(WORKER, older, 100);
+    assert_eq!(table.session_broke(A, (WORKER, older), 100, 100), None);
+    let lost = pass(&mut table, 0, 70_000, |table, now_ms| {
+        beat(table, A, &mut held, now_ms);
+    });
+    assert!(
+        lost.first()
+            .is_some_and(|(at_ms, node)| *node == WORKER && *at_ms <= 60_000),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn one_node_whose_sessions_break_all_the_time_makes_no_holder_ill() {
+    let others: Vec<u64> = (200..210).collect();
+    let mut table = led(others.iter().copied().chain([WORKER.0]));
+    let mut held = HeldSessions::new(7);
+    for node in others {
+        open(&mut table, A, &mut held, NodeId(node), 0);
+    }
+    for turn in 1..40 {
+        let now_ms = turn * 100;
+        let (id, _) = table.open(A, held.boot(), WORKER, now_ms);
+        assert_eq!(
+            table.session_broke(A, (WORKER, id), now_ms, now_ms),
+            None,
+            "{turn}"
+        );
+    }
+    assert_eq!(table.holders[&A].ill_until_ms, None);
+}
