@@ -8,7 +8,7 @@ use dhow_wire::api::{Deployed, ProgressOutcome};
 use dhow_wire::{Findings, parse_deployment, write_deployment};
 use serde_json::{Value, json};
 
-use super::wait::{Watched, conclude, print_endpoints, until_stable};
+use super::wait::{Watched, conclude, interrupt, print_endpoints, until_stable_or};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::progress::Watch;
@@ -53,7 +53,8 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let (deployed, what, watched) = deploy_and_watch(client, &source, &spec, args.timeout.to_std()).await?;
+    let (deployed, what, watched) =
+        deploy_and_watch(client, &source, &spec, args.timeout.to_std(), interrupt()).await?;
     let exit = conclude(&what, &watched, ProgressOutcome::Ready);
     if args.json {
         output::json(&as_json(&deployed, &watched)?)?;
@@ -99,13 +100,14 @@ pub fn without_positions(source: &str, error: ClientError) -> ClientError {
     ClientError::Problem(problem)
 }
 
-/// Hands a deployment over, says so, and watches it with progress on stderr until the result or Ctrl-C. What the
+/// Hands a deployment over, says so, and watches it with progress on stderr until the result or `stop`. What the
 /// outcome means is for [`conclude`] to say.
 pub async fn deploy_and_watch(
     client: &Client,
     source: &str,
     spec: &DeploymentSpec,
     timeout: Duration,
+    stop: impl Future<Output = ()>,
 ) -> Result<(Deployed, Watch, Watched), ClientError> {
     let deployed = deploy(client, source, spec).await?;
     announce(&deployed);
@@ -114,7 +116,7 @@ pub async fn deploy_and_watch(
         revision: Some(deployed.revision),
         timeout,
     };
-    let watched = until_stable(client, &what).await?;
+    let watched = until_stable_or(client, &what, stop).await?;
     Ok((deployed, what, watched))
 }
 

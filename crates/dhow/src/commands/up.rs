@@ -2,6 +2,7 @@
 
 mod background;
 mod file;
+mod stop;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,20 +18,21 @@ use super::daemon::{config_of_data_dir, server_runtime};
 use super::deploy::{deploy_and_watch, read};
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
-use super::wait::{Watched, conclude, conclude_before_stop, print_endpoints};
+use super::wait::{Watched, conclude, conclude_before_stop, interrupt, print_endpoints};
 use crate::client::{Client, ClientError, Request};
 use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::{ProgressView, Watch, watch};
+use stop::{second_signal, stop_on_signals};
 
 /// How long replicas have to end after Ctrl-C, beyond which `up` does not wait for them.
 const REMOVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Deploy a file, show it coming up, and follow its logs
 ///
-/// Where no daemon answers, one is started inside this command: it needs no root and no configuration. Ctrl-C stops
-/// what the command has started.
+/// Where no daemon answers, one is started inside this command: it needs no root and no configuration. Ctrl-C, SIGTERM
+/// and the end of the terminal stop what the command has started.
 #[derive(clap::Args)]
 pub struct Args {
     /// The deployment file; without it the only `*.dhow.yaml` of the folder
@@ -80,8 +82,16 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
             return Ok(Exit::BadInput);
         }
     };
+    let stop = CancellationToken::new();
+    if !args.detach {
+        // Before anything runs, so that no moment is left in which a signal would end this process alone.
+        stop_on_signals(&stop).context("signals cannot be caught")?;
+    }
     let server = server(args, &client).await?;
-    let outcome = deploy_there(args, &client, &source, &spec).await;
+    let outcome = match stop.is_cancelled() {
+        true => Ok(Exit::Interrupted),
+        false => deploy_there(args, &client, &source, &spec, &stop).await,
+    };
     if let Server::Own { daemon, cancel } = server {
         cancel.cancel();
         daemon.finish().await?;
@@ -95,10 +105,11 @@ async fn deploy_there(
     client: &Client,
     source: &str,
     spec: &DeploymentSpec,
+    stop: &CancellationToken,
 ) -> anyhow::Result<Exit> {
     let is_new = is_absent(client, &spec.deployment).await?;
     let keeps = args.detach || !is_new;
-    let outcome = bring_up(args, client, source, spec, keeps).await;
+    let outcome = bring_up(args, client, source, spec, (keeps, stop)).await;
     // Where nobody can say whether it was made before something went wrong, it is taken down.
     if !keeps && (outcome.is_ok() || !is_absent(client, &spec.deployment).await.unwrap_or(false)) {
         take_down(client, &spec.deployment).await;
@@ -154,9 +165,15 @@ async fn bring_up(
     client: &Client,
     source: &str,
     spec: &DeploymentSpec,
-    keeps: bool,
+    (keeps, stop): (bool, &CancellationToken),
 ) -> anyhow::Result<Exit> {
-    let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std()).await?;
+    let stopped = async {
+        match args.detach {
+            true => interrupt().await,
+            false => stop.cancelled().await,
+        }
+    };
+    let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std(), stopped).await?;
     let result = match &watched {
         Watched::Result(result) => result,
         Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),
@@ -187,7 +204,7 @@ async fn bring_up(
     };
     tokio::select! {
         followed = print_logs(client, &query, form) => followed,
-        _ = stop_signal() => Ok(Exit::Done),
+        () = stop.cancelled() => Ok(Exit::Done),
     }
 }
 
@@ -208,24 +225,5 @@ async fn take_down(client: &Client, deployment: &DeploymentName) {
             output::failure(&format!("`{deployment}` could not be stopped: {error}"));
         },
         () = second_signal() => output::note("not waiting for it to end"),
-    }
-}
-
-/// A signal that is not the echo of the first: some senders reach a process twice, by its number and by its group.
-async fn second_signal() {
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    stop_signal().await;
-}
-
-/// Ctrl-C, or SIGTERM.
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        let _ = tokio::signal::ctrl_c().await;
-        return;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
     }
 }

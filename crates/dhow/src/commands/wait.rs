@@ -38,12 +38,29 @@ pub enum Watched {
     Interrupted,
 }
 
+/// Ctrl-C.
+pub async fn interrupt() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // It ends the process then, as it does where nobody catches it.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Watches until the result or Ctrl-C.
 pub async fn until_stable(client: &Client, what: &Watch) -> Result<Watched, ClientError> {
+    until_stable_or(client, what, interrupt()).await
+}
+
+/// Watches until the result, or until it is to stop.
+pub async fn until_stable_or(
+    client: &Client,
+    what: &Watch,
+    stop: impl Future<Output = ()>,
+) -> Result<Watched, ClientError> {
     let mut view = ProgressView::new();
     tokio::select! {
         result = watch(client, what, &mut view) => result.map(Watched::Result),
-        _ = tokio::signal::ctrl_c() => {
+        () = stop => {
             view.clear_after_interrupt();
             Ok(Watched::Interrupted)
         }

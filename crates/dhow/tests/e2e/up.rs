@@ -8,6 +8,13 @@ use crate::support::{Daemon, Scratch, Service, free_port, get, signal, until};
 
 #[test]
 fn up_ends_with_everything_it_started() {
+    // The last is what a terminal sends that is closed.
+    for asked in [Signal::INT, Signal::HUP] {
+        ends_with_everything_it_started(asked);
+    }
+}
+
+fn ends_with_everything_it_started(asked: Signal) {
     let daemon = Daemon::at(Scratch::new("up"));
     let port = free_port();
     let file = daemon.deployment("shop", &[("web", Service::web("v1", port).replicas(2))]);
@@ -29,13 +36,31 @@ fn up_ends_with_everything_it_started() {
     );
     assert_eq!(get(port, "/").unwrap(), (200, "v1".into()));
     assert_eq!(daemon.ps().len(), 2);
-    signal(up.id(), Signal::INT);
+    signal(up.id(), asked);
     drop(lines);
     let status = until("it ends", || up.try_wait().unwrap());
     let mut said = String::new();
     up.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(get(port, "/").is_err(), "the endpoint still answers");
+    daemon.nothing_is_left();
+}
+
+#[test]
+fn up_ends_with_everything_also_before_it_is_stable() {
+    let daemon = Daemon::at(Scratch::new("up-early"));
+    let slow = "version: v1\ndeployment: shop\nservices:\n  web:\n    runtime: process\n    command: [sleep, '1000']\n    \
+                health: { check: { type: command, command: ['false'] }, start_grace: 100s }\n";
+    let file = daemon.file("slow.dhow.yaml", slow);
+    let mut up = daemon.dhow_child(&["up", &file]);
+    until("it runs", || {
+        (daemon.data_dir().join("dhow.sock").exists()
+            && daemon.dhow(&["ps", "shop"]).stdout.contains("running"))
+        .then_some(())
+    });
+    signal(up.id(), Signal::TERM);
+    let status = until("it ends", || up.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
     daemon.nothing_is_left();
 }
 
