@@ -69,6 +69,10 @@ pub fn label_name_problem(key: &str) -> Option<(String, &'static str)> {
 }
 
 fn label_value_problem(value: &str) -> Option<(String, &'static str)> {
+    if let Some(c) = value.chars().find(|c| c.is_control()) {
+        let message = format!("the value of a label holds no {}", name_of(c));
+        return Some((message, "write it in one line, without control characters"));
+    }
     (value.len() > LABEL_VALUE_MAX_BYTES).then(|| {
         let message = format!(
             "the value of a label has at most {LABEL_VALUE_MAX_BYTES} bytes, this one has {}",

@@ -138,6 +138,8 @@ mod tests {
         assert!(refused(labelled("a b", "a")).contains("holds no"));
         assert!(refused(labelled(&"k".repeat(254), "a")).contains("at most 253 bytes"));
         assert!(refused(labelled("k", &"v".repeat(4_097))).contains("at most 4096 bytes"));
+        assert!(refused(labelled("k", "a\nb")).contains("holds no line break"));
+        assert!(refused(labelled("k", "\x1b[2J")).contains("the value of a label holds no"));
         assert!(refused(labelled("dhow.replicas", "true")).contains("the cluster's own"));
         assert!(refused(labelled("DHOW.worker-addr", "x")).contains("the cluster's own"));
         let mut fine = info();
