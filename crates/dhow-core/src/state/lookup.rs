@@ -87,6 +87,24 @@ impl State {
         node.is_idle() || (node.drain_rules.ignore_system && node.replica_keys().all(may_stay))
     }
 
+    /// Whether the last run of a cron service has not ended: the next one waits for that.
+    pub fn has_run_under_way(&self, service: &Service) -> bool {
+        let has_replica = |slot: Slot| {
+            let key = |generation| ReplicaKey {
+                service: service.id,
+                slot,
+                generation: Generation(generation),
+            };
+            self.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
+        };
+        let waiting = service.cron_runs > 0
+            && service
+                .wanted_slots()
+                .any(|slot| !service.is_done(slot) && !has_replica(slot));
+        let mut replicas = self.replicas_of(service.id);
+        waiting || replicas.any(|(_, replica)| !replica.machine.state.is_ended())
+    }
+
     /// How many replicas a service should have now.
     pub fn desired(&self, service: &Service) -> u32 {
         match service.rtype() {

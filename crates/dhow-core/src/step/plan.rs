@@ -8,7 +8,7 @@ use imbl::OrdSet;
 use super::{replicas, rollout, service, settings};
 use crate::change::{Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
-use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
+use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId};
 use crate::replica::ReplicaState;
 use crate::spec::{NodeMode, RType};
 use crate::state::{Drain, FailedOn, Node, Phase, Service, State, Wanted};
@@ -368,12 +368,7 @@ fn cron_fired(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Re
     if service.removing || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
     }
-    let active = |(_, replica): (&ReplicaKey, &Arc<crate::state::Replica>)| !replica.machine.state.is_ended();
-    let waiting = service.cron_runs > 0
-        && service
-            .wanted_slots()
-            .any(|slot| !service.is_done(slot) && !has_replica(state, &service, slot));
-    if waiting || state.replicas_of(id).any(active) {
+    if state.has_run_under_way(&service) {
         return Err(Refused::NotNow("the last run of this schedule has not ended"));
     }
     let done: Vec<ReplicaKey> = state.replicas_of(id).map(|(key, _)| *key).collect();
@@ -399,13 +394,4 @@ fn cron_fired(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Re
     }
     sink.tell(state, Change::Service(id, ServiceChange::CronFired));
     Ok(())
-}
-
-fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
-    let key = |generation| ReplicaKey {
-        service: service.id,
-        slot,
-        generation: Generation(generation),
-    };
-    state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
 }

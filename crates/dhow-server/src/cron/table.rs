@@ -43,15 +43,23 @@ pub(crate) struct Outlook {
     pub next_unix_secs: Option<i64>,
     /// The last firing, where the clock has not come to it again: nothing fires before.
     pub waits_for_unix_secs: Option<i64>,
+    /// The first firing that is left out, with those after it, while the last run has not ended.
+    pub left_out_unix_secs: Option<i64>,
 }
 
 /// What a cron service waits for by this clock; none for what is no cron service.
 pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> Option<Outlook> {
     let mut row = is_cron(service).then(|| Row::new(state, service, now_unix_secs))??;
     row.mend(now_unix_secs);
+    let missed = row.next_unix_secs.filter(|next| *next <= now_unix_secs);
+    let left_out_unix_secs = missed.filter(|_| state.has_run_under_way(service));
     Some(Outlook {
         waits_for_unix_secs: Some(row.last_unix_secs).filter(|last| *last > now_unix_secs),
-        next_unix_secs: row.next_unix_secs,
+        next_unix_secs: match left_out_unix_secs {
+            Some(_) => row.next_after(now_unix_secs),
+            None => row.next_unix_secs,
+        },
+        left_out_unix_secs,
         schedule: row.schedule,
     })
 }

@@ -112,6 +112,33 @@ async fn fires_at_its_time_and_not_again_when_the_clock_steps_back() {
 }
 
 #[tokio::test]
+async fn a_run_that_has_not_ended_is_named_as_what_the_next_one_waits_for() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    world.pass(HOUR_MS / 2).await;
+    assert_eq!(world.runs(), 1);
+    let state = world.handle.view().state();
+    world.cancel.cancel();
+    let service = state.services.values().next().unwrap();
+    let nine = EIGHT + 3_600;
+    let before = outlook(&state, service, nine).unwrap();
+    assert_eq!(
+        (before.left_out_unix_secs, before.next_unix_secs),
+        (None, Some(nine + 1_800))
+    );
+    let late = outlook(&state, service, nine + 2 * 3_600).unwrap();
+    assert_eq!(
+        (late.left_out_unix_secs, late.next_unix_secs),
+        (Some(nine + 1_800), Some(nine + 2 * 3_600 + 1_800))
+    );
+    let over = ended(&state);
+    let service = over.services.values().next().unwrap();
+    let over = outlook(&over, service, nine + 2 * 3_600).unwrap();
+    assert_eq!(over.left_out_unix_secs, None);
+}
+
+#[tokio::test]
 async fn a_clock_that_was_hours_ahead_is_told_of_and_not_waited_for() {
     let mut world = World::new(State::default(), EIGHT);
     world.deploy("30 * * * *").await;

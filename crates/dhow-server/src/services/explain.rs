@@ -143,6 +143,12 @@ fn schedule(outlook: Outlook) -> Vec<String> {
             cron::shown(last)
         )
     }));
+    lines.extend(outlook.left_out_unix_secs.map(|first| {
+        format!(
+            "its last run has not ended: what is due meanwhile, since {}, is left out",
+            cron::shown(first)
+        )
+    }));
     lines
 }
 
@@ -176,6 +182,9 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str) -> Vec<Str
         }
         ReplicaState::Exited => format!("{id} ended on node {node_id} {lasted} ago"),
         ReplicaState::Failed => format!("{id} failed on node {node_id} {lasted} ago"),
+        ReplicaState::Backoff if replica.wanted == Wanted::Stop => {
+            format!("{id} failed on node {node_id} {lasted} ago")
+        }
         ReplicaState::Backoff => {
             format!("{id} failed on node {node_id} {lasted} ago and is to be started again")
         }
@@ -246,11 +255,15 @@ fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: 
     if state.node(node).is_some_and(|node| node.is_draining()) {
         line.push_str(&format!("; node {node} drains"));
     }
-    if !bad_nodes(times, service).is_empty() {
-        line.push_str(&format!(
-            "; its replicas kept failing on {}, which is taken last",
-            bad_nodes(times, service).join(" and ")
-        ));
+    match bad_nodes(times, service).as_slice() {
+        [] => {}
+        [one] => line.push_str(&format!(
+            "; its replicas kept failing on {one}, which is taken last"
+        )),
+        more => line.push_str(&format!(
+            "; its replicas kept failing on {}, which are taken last",
+            more.join(", ")
+        )),
     }
     line
 }

@@ -60,7 +60,10 @@ impl ServiceSum {
         };
         let mut present = done_before;
         let mut last: Option<(Slot, SlotHealth)> = None;
-        for (key, replica) in state.replicas_of(service.id) {
+        let counted = state
+            .replicas_of(service.id)
+            .filter(|(_, replica)| !is_beside(state, service, replica));
+        for (key, replica) in counted {
             let (slot, mut health) = last.take().unwrap_or((key.slot, SlotHealth::default()));
             if slot != key.slot {
                 sum.add_slot(std::mem::take(&mut health));
@@ -182,4 +185,11 @@ fn is_current(service: &Service, key: &ReplicaKey) -> bool {
         RType::Cron => true,
         RType::Service | RType::Job | RType::System => service.is_current(key.generation),
     }
+}
+
+/// Whether it is none of those that the service is to have: a `system` service is to be on the nodes that take replicas,
+/// and what it has on one that drains leaves last, or stays there in the version that it has.
+fn is_beside(state: &State, service: &Service, replica: &Replica) -> bool {
+    let drains = || state.node(replica.node).is_some_and(|node| node.is_draining());
+    service.rtype() == RType::System && !service.removing && drains()
 }

@@ -1,8 +1,8 @@
 //! What is said of work that is done, of drains and of paused rollouts.
 
 use dhow_core::replica::{Exit, ReplicaEvent};
-use dhow_core::state::Phase;
-use dhow_wire::api::{Explanation, ProgressOutcome, ProgressResult};
+use dhow_core::state::{Phase, Wanted};
+use dhow_wire::api::{Explanation, LogStream, ProgressOutcome, ProgressResult};
 use dhow_wire::{DeploymentState, DeploymentStatus, NodeStatus, ReplicaStateName, ReplicaStatus};
 
 use super::support::{World, start_events};
@@ -81,6 +81,46 @@ async fn work_that_is_done_is_told_as_done_also_after_a_revert() {
         "shop/migrate was reverted and is stable: 1 of 1 done"
     );
     assert!(back.lines[1].contains("its work was done before"), "{back:?}");
+    for asked in ["", "&name=migrate", "&name=migrate-default-0"] {
+        let path = format!("/api/v1/logs?deployment=shop{asked}");
+        let mut logs = world.follow(&path).await;
+        let notice = logs.record().await.unwrap();
+        assert_eq!(notice.stream, LogStream::Notice);
+        assert_eq!(notice.replica, "migrate-default-0");
+        assert!(notice.text.contains("and its log with it"), "{notice:?}");
+        assert_eq!(logs.record().await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_end_is_not_told_to_be_started_again() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world
+        .happens(
+            |name| name.index == 1,
+            &[&start_events()[..], &[ended(9)]].concat(),
+        )
+        .await;
+    let failed = explain(&world, "web-default-1").await;
+    assert!(
+        failed.lines[0].contains("ago and is to be started again"),
+        "{failed:?}"
+    );
+    let scale = r#"{"changes":[{"service":"web","replicas":1}]}"#;
+    world.post("/api/v1/deployments/shop/scale", scale).await;
+    let is_asked = |state: &dhow_core::state::State| {
+        state
+            .replicas
+            .values()
+            .any(|replica| replica.wanted == Wanted::Stop)
+    };
+    world.wait_for(is_asked).await;
+    let ending = explain(&world, "web-default-1").await;
+    assert!(
+        ending.lines[0].contains("failed on node 1 0 s ago and is to end"),
+        "{ending:?}"
+    );
 }
 
 #[tokio::test]
@@ -117,6 +157,56 @@ async fn a_drain_makes_nothing_worse_than_it_is_and_says_what_it_waits_for() {
         there.contains("1 of 2 nodes take new replicas; node 1 drains"),
         "{there}"
     );
+}
+
+#[tokio::test]
+async fn what_a_system_service_has_on_a_drained_node_holds_nothing_up() {
+    let mut world = World::new().await;
+    world.register(2).await;
+    let agent = "version: v1\ndeployment: shop\nservices:\n  agent:\n    image: nginx:1.27\n    rtype: system\n    \
+                 rollout: { min_healthy: 0s }\n";
+    world.post("/api/v1/deployments", agent).await;
+    world.wait_for_replicas(2).await;
+    let state = world.state();
+    let (first, _) = state
+        .replicas
+        .iter()
+        .find(|(_, replica)| replica.node.0 == 1)
+        .unwrap();
+    let index = first.slot.index;
+    world.happens(|name| name.index == index, &start_events()).await;
+    let rules = r#"{"ignore_system":true}"#;
+    world.post("/api/v1/nodes/2/drain", rules).await;
+    let is_stable = |state: &dhow_core::state::State| {
+        state
+            .deployments
+            .values()
+            .all(|known| known.phase == Phase::Stable)
+    };
+    world.wait_for(is_stable).await;
+    world
+        .post("/api/v1/deployments", &agent.replace("1.27", "1.28"))
+        .await;
+    let is_asked = |state: &dhow_core::state::State| {
+        state
+            .replicas
+            .values()
+            .any(|replica| replica.wanted == Wanted::Stop)
+    };
+    world.wait_for(is_asked).await;
+    world.happens(|name| name.index == index, &[ended(0)]).await;
+    let is_new = |state: &dhow_core::state::State| state.replicas.keys().any(|key| key.generation.0 == 2);
+    world.wait_for(is_new).await;
+    world
+        .happens(|name| name.generation.0 == 2, &start_events())
+        .await;
+    world.wait_for(is_stable).await;
+    let status: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
+    let agent = &status.services[0];
+    assert_eq!((agent.running, agent.desired, agent.healthy), (1, 1, true));
+    assert_eq!((agent.outdated, status.state), (None, DeploymentState::Stable));
+    let listed: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    assert_eq!(listed.len(), 2, "it is still there: {listed:?}");
 }
 
 #[tokio::test]
