@@ -21,5 +21,5 @@ pub(crate) use deployment::served;
 pub use digests::resolve_digests;
 pub use manager::ServiceManager;
 pub use replicas::ReplicaFilter;
-pub use select::{NoSuchName, SelectedReplica, select};
+pub use select::{NoSuchName, SelectedReplica, select, without_log};
 pub use sum::ServiceSum;

@@ -17,7 +17,7 @@ use super::extract::Query;
 use super::feed;
 use super::limits::LOG_TAIL_MAX;
 use super::problem::Answer;
-use crate::services::select;
+use crate::services::{select, without_log};
 use follower::Follower;
 
 #[derive(Deserialize)]
@@ -45,7 +45,12 @@ pub(super) async fn stream(State(context): State<Context>, Query(params): Query<
     let within = params.name.filter(|name| !name.is_empty());
     let selected = select(&manager.state(), &params.deployment, within.as_deref())?;
     let tail = params.tail.unwrap_or(LOG_TAIL_MAX).min(LOG_TAIL_MAX);
+    let reasons = match params.follow {
+        true => Vec::new(),
+        false => without_log(&manager.state(), &params.deployment, within.as_deref())?,
+    };
     let mut follower = Follower::new(manager, params.deployment, within, params.follow);
+    follower.tell(reasons);
     let records = feed::feed(context.end, move |feed| async move {
         for record in follower.tail(selected, tail).await {
             feed.send(record).await?;

@@ -3,6 +3,11 @@
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, ServiceName};
 use dhow_core::state::{Deployment, Replica, Service, State};
 
+use super::replicas::{DONE_BEFORE, done_before};
+
+/// Of so many replicas of a service it is said why they have no log.
+const TOLD_MAX: usize = 10;
+
 /// A replica that was asked for.
 #[derive(Clone, Debug)]
 pub struct SelectedReplica {
@@ -105,6 +110,44 @@ pub fn select(state: &State, name: &str, within: Option<&str>) -> Result<Vec<Sel
         selected.retain(|replica| replica.name.id() == *id);
     }
     Ok(selected)
+}
+
+/// Why there is no log: of what was asked for, what has no replica on any node, each with its reason. A log goes with
+/// its replica.
+pub fn without_log(
+    state: &State,
+    name: &str,
+    within: Option<&str>,
+) -> Result<Vec<(String, String)>, NoSuchName> {
+    let deployment = deployment(state, name)?;
+    let subject = within.map(|name| subject(state, deployment, name)).transpose()?;
+    let (service, only) = match &subject {
+        None => (None, None),
+        Some(Subject::Service(service)) => (Some(service.id), None),
+        Some(Subject::Replica { service, id }) => (Some(service.id), Some(id.as_str())),
+    };
+    let mut reasons = Vec::new();
+    let services = super::deployment::services(state, deployment);
+    for (_, known) in services.filter(|(_, known)| service.is_none_or(|id| id == known.id)) {
+        let done = done_before(state, known).filter(|status| only.is_none_or(|id| status.id == id));
+        reasons.extend(
+            done.take(TOLD_MAX)
+                .map(|status| (status.id, format!("{DONE_BEFORE}, and its log with it"))),
+        );
+    }
+    let has_some = !reasons.is_empty() || !select(state, name, within)?.is_empty();
+    if !has_some {
+        let named = within.map_or_else(|| name.to_owned(), |within| format!("{name}/{}", shown(within)));
+        let hint = match within {
+            Some(_) => format!("`dhow explain {named}` says why"),
+            None => format!("`dhow status {name}` shows its services"),
+        };
+        reasons.push((
+            named,
+            format!("no replica of it is on any node, and no log; {hint}"),
+        ));
+    }
+    Ok(reasons)
 }
 
 fn one(state: &State, key: &ReplicaKey, replica: &Replica) -> Option<SelectedReplica> {

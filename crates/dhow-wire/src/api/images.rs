@@ -8,8 +8,9 @@ pub struct ImageInfo {
     pub name: String,
     pub digest: String,
     pub size_bytes: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_unix_secs: Option<i64>,
+    /// When it was pulled or imported, or a replica last began with it.
+    #[serde(default, alias = "created_unix_secs", skip_serializing_if = "Option::is_none")]
+    pub last_used_unix_secs: Option<i64>,
     /// Whether a replica uses it: such an image is neither removed nor pruned.
     pub in_use: bool,
 }

@@ -160,22 +160,26 @@ fn line(event: &EventDocument, with_author: bool) -> String {
         None => format!("+{}.{:03}s", event.time_ms / 1_000, event.time_ms % 1_000),
     };
     let id = format!("{}.{}", event.revision, event.part);
-    let mut text = format!("{id:<8} {time:<23} {:<18}", event.kind);
-    for part in [subject(event), event.node_id.map(|node| format!("node {node}"))]
+    let about = [
+        subject(event),
+        event.node_id.map(|node| format!("node {node}")),
+        event
+            .author
+            .as_ref()
+            .filter(|_| with_author)
+            .map(|author| format!("by {}", output::one_line(author))),
+    ];
+    let about: Vec<String> = about.into_iter().flatten().collect();
+    let said = [
+        Some(about.join(" ")),
+        event.message.as_deref().map(output::one_line),
+    ];
+    let said: Vec<String> = said
         .into_iter()
         .flatten()
-    {
-        text += " ";
-        text += &part;
-    }
-    if let Some(author) = event.author.as_ref().filter(|_| with_author) {
-        text += " by ";
-        text += &output::one_line(author);
-    }
-    if let Some(message) = &event.message {
-        text += ": ";
-        text += &output::one_line(message);
-    }
+        .filter(|part| !part.is_empty())
+        .collect();
+    let text = format!("{id:<8} {time:<23} {:<18} {}", event.kind, said.join(": "));
     format!("{}\n", text.trim_end())
 }
 

@@ -82,7 +82,7 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
     let listing = Listing {
         path: "images",
         none: "no images",
-        heading: &["IMAGE", "DIGEST", "SIZE", "AGE", "IN USE"],
+        heading: &["IMAGE", "DIGEST", "SIZE", "LAST USED", "IN USE"],
     };
     let now = output::now_unix_secs();
     let row = |image: &ImageInfo| {
@@ -95,8 +95,8 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
             digest.chars().take(DIGEST_CHARS).collect(),
             output::bytes(image.size_bytes),
             image
-                .created_unix_secs
-                .map(|created| output::age(created, now))
+                .last_used_unix_secs
+                .map(|last_used| output::age(last_used, now))
                 .unwrap_or_default(),
             yes_no(image.in_use),
         ]

@@ -59,12 +59,12 @@ impl ImageDoor {
                 true => vec!["<none>".to_owned()],
                 false => image.references.iter().map(ImageRef::familiar).collect(),
             };
-            let (size_bytes, created) = (image.size_bytes, unix_secs(image.last_used));
+            let (size_bytes, last_used_unix_secs) = (image.size_bytes, unix_secs(image.last_used));
             names.into_iter().map(move |name| ImageInfo {
                 name,
                 digest: digest.clone(),
                 size_bytes,
-                created_unix_secs: created,
+                last_used_unix_secs,
                 in_use,
             })
         });

@@ -331,14 +331,14 @@ nodes:     1
 fn images_are_listed() {
     let list = json!([
         { "name": "nginx:1.27", "digest": "sha256:0123456789abcdef", "size_bytes": 50 << 20,
-          "created_unix_secs": days_ago(9), "in_use": true },
+          "last_used_unix_secs": days_ago(9), "in_use": true },
         { "name": "oci:/x", "digest": "sha256:ffff", "size_bytes": 10, "in_use": false },
     ]);
     let text = both("images", &["image", "ls"], "GET /api/v1/images", &list);
     let expected = "\
-IMAGE       DIGEST        SIZE    AGE  IN USE
-nginx:1.27  0123456789ab  50 MiB  9d   yes
-oci:/x      ffff          10 B    -    no
+IMAGE       DIGEST        SIZE    LAST USED  IN USE
+nginx:1.27  0123456789ab  50 MiB  9d         yes
+oci:/x      ffff          10 B    -          no
 ";
     assert_eq!(text, expected);
 }

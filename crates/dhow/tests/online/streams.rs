@@ -167,6 +167,7 @@ fn events_are_lines_or_one_list() {
             json!({ "deployment": "shop", "replica": "web-default-0", "node_id": 1, "wall_unix_ms": 1_500 }),
         ),
         happened(8, json!({ "deployment": "shop", "message": "became\nstable" })),
+        happened(9, json!({ "message": "about nobody" })),
     ];
     let path = "GET /api/v1/events?since=6";
     let daemon = Daemon::new(
@@ -181,6 +182,7 @@ fn events_are_lines_or_one_list() {
     let expected = "\
 7.0      1970-01-01 00:00:01.500 replica_started    shop/web-default-0 node 1
 8.0      +1.500s                 replica_started    shop: became stable
+9.0      +1.500s                 replica_started    about nobody
 ";
     assert_eq!(people.stdout, expected);
     let json = daemon.run(&["events", "--since", "6", "--json"]).json();

@@ -221,7 +221,7 @@ fn images_secrets_nodes_and_the_cluster() {
         name: "old:1".into(),
         digest: "sha256:bb".into(),
         size_bytes: 1_024,
-        created_unix_secs: None,
+        last_used_unix_secs: None,
         in_use: false,
     });
     let pulled = daemon.run(&["image", "pull", "nginx:1"]).ends_with(0);

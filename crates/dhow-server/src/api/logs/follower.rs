@@ -60,6 +60,25 @@ impl Follower {
         }
     }
 
+    /// Says why there is nothing of some replicas, after the lines of the others.
+    pub fn tell(&mut self, reasons: Vec<(String, String)>) {
+        for (replica, why) in reasons {
+            let notice = self.notice(replica, 0, why);
+            self.notices.push(notice);
+        }
+    }
+
+    fn notice(&self, replica: String, node_id: u64, text: String) -> LogRecord {
+        LogRecord {
+            deployment: self.deployment.clone(),
+            replica,
+            node_id,
+            time_unix_us: self.manager.clock().wall_unix_ms().saturating_mul(1_000),
+            stream: LogStream::Notice,
+            text,
+        }
+    }
+
     /// The last lines of what is there now, in the order of time.
     pub async fn tail(&mut self, selected: Vec<SelectedReplica>, max: usize) -> Vec<LogRecord> {
         let sources = self.open(selected, max).await;
@@ -181,14 +200,9 @@ impl Follower {
         if !self.told.insert(node) {
             return;
         }
-        self.notices.push(LogRecord {
-            deployment: self.deployment.clone(),
-            replica: self.within.clone().unwrap_or_default(),
-            node_id: node.0,
-            time_unix_us: self.manager.clock().wall_unix_ms().saturating_mul(1_000),
-            stream: LogStream::Notice,
-            text: error.to_string(),
-        });
+        let replica = self.within.clone().unwrap_or_default();
+        let notice = self.notice(replica, node.0, error.to_string());
+        self.notices.push(notice);
     }
 }
 

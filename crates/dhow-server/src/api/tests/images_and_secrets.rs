@@ -13,7 +13,7 @@ fn image(name: &str, in_use: bool) -> ImageInfo {
         name: name.into(),
         digest: digest('a'),
         size_bytes: 1_000,
-        created_unix_secs: None,
+        last_used_unix_secs: None,
         in_use,
     }
 }

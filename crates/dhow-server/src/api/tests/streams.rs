@@ -5,6 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Method;
 use dhow_core::command::{ClusterCommand, Command};
+use dhow_core::replica::{Exit, ReplicaEvent};
+use dhow_core::state::{State, Wanted};
 use dhow_wire::api::{EventDocument, LogStream};
 
 use super::support::{Sent, World, request};
@@ -164,5 +166,34 @@ async fn a_node_that_does_not_answer_is_a_notice() {
     let notice = stream.record().await.unwrap();
     assert_eq!(notice.stream, LogStream::Notice);
     assert!(notice.text.contains("node 1 does not answer"), "{}", notice.text);
+    assert_eq!(stream.record().await, None);
+}
+
+#[tokio::test]
+async fn a_service_without_replicas_says_so_in_place_of_lines() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let scale = r#"{"changes":[{"service":"web","replicas":0}]}"#;
+    world.post("/api/v1/deployments/shop/scale", scale).await;
+    let is_asked = |state: &State| {
+        state
+            .replicas
+            .values()
+            .all(|replica| replica.wanted == Wanted::Stop)
+    };
+    world.wait_for(is_asked).await;
+    let ended = ReplicaEvent::Ended {
+        exit: Exit::Code(0),
+        oom: false,
+    };
+    world.happens(|_| true, &[ended]).await;
+    world.wait_for_replicas(0).await;
+    let mut stream = world.follow("/api/v1/logs?deployment=shop&name=web").await;
+    let notice = stream.record().await.unwrap();
+    assert_eq!(
+        (notice.stream, notice.replica.as_str()),
+        (LogStream::Notice, "shop/web")
+    );
+    assert!(notice.text.contains("`dhow explain shop/web`"), "{}", notice.text);
     assert_eq!(stream.record().await, None);
 }

@@ -71,7 +71,11 @@ impl Printer {
             return self.write(&format!("{json}\n"));
         }
         if record.stream == LogStream::Notice {
-            output::note(&format!("{}: {}", record.replica, output::one_line(&record.text)));
+            let about = match record.replica.as_str() {
+                "" => record.deployment.as_str(),
+                replica => replica,
+            };
+            output::note(&format!("{about}: {}", output::one_line(&record.text)));
             return Ok(Reader::There);
         }
         let mut line = String::new();
