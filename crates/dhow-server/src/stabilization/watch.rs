@@ -213,7 +213,7 @@ impl ProgressWatch {
         };
         shown
             .filter(|service| fails(&service.name))
-            .filter_map(|service| service.message.clone())
+            .filter_map(|service| Some(named(&service.name, service.message.as_deref()?)))
             .collect()
     }
 
@@ -275,6 +275,14 @@ impl ProgressWatch {
             })
         });
         ended.collect()
+    }
+}
+
+/// The words of a service under its name, which those of one of its replicas begin with.
+fn named(service: &str, message: &str) -> String {
+    match message.strip_prefix(service) {
+        Some(rest) if rest.starts_with('-') => message.to_owned(),
+        Some(_) | None => format!("{service}: {message}"),
     }
 }
 

@@ -236,6 +236,11 @@ async fn a_job_is_waited_for_until_it_is_done() {
         .await;
     let late: ProgressResult = late.last().unwrap().json();
     assert_eq!(late.outcome, ProgressOutcome::TimedOut);
+    assert!(
+        late.message.ends_with("\n  once: at work, 0 of 1 done"),
+        "{}",
+        late.message
+    );
     let mut stream = world.follow(FOLLOW).await;
     let under_way: Progress = stream.next().await.unwrap().json();
     assert_eq!(

@@ -26,7 +26,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let written = dhow_disk::create(&args.file, &bytes);
     written.with_context(|| format!("{path} cannot be written"))?;
     output::note(&format!(
-        "{path}: {} bytes, revision {}, {} deployments, {} nodes",
+        "{path}: {} bytes, revision {}; deployments: {}, nodes: {}",
         bytes.len(),
         state.revision,
         state.deployments.len(),
