@@ -186,7 +186,7 @@ async fn a_service_without_replicas_says_so_in_place_of_lines() {
         exit: Exit::Code(0),
         oom: false,
     };
-    world.happens(|_| true, &[ended]).await;
+    world.happens(|_| true, &[ReplicaEvent::StopBegan, ended]).await;
     world.wait_for_replicas(0).await;
     let mut stream = world.follow("/api/v1/logs?deployment=shop&name=web").await;
     let notice = stream.record().await.unwrap();

@@ -194,7 +194,9 @@ async fn what_a_system_service_has_on_a_drained_node_holds_nothing_up() {
             .any(|replica| replica.wanted == Wanted::Stop)
     };
     world.wait_for(is_asked).await;
-    world.happens(|name| name.index == index, &[ended(0)]).await;
+    world
+        .happens(|name| name.index == index, &[ReplicaEvent::StopBegan, ended(0)])
+        .await;
     let is_new = |state: &dhow_core::state::State| state.replicas.keys().any(|key| key.generation.0 == 2);
     world.wait_for(is_new).await;
     world
