@@ -73,7 +73,8 @@ struct Written {
     highest: Highest,
 }
 
-/// See the module.
+/// The open file with the highest order that the node has acted on. The keeper writes an order there before it acts on
+/// it, and refuses lower ones.
 #[derive(Debug)]
 pub struct HighestFile {
     path: PathBuf,

@@ -57,7 +57,7 @@ pub struct Told {
     pub settled: watch::Sender<bool>,
 }
 
-/// See the module.
+/// The agent's main task, with the ledger, the runners and the reports that are on their way. An agent runs one.
 pub struct Keeper {
     context: Arc<Context>,
     /// Lent to a blocking task while it is written.

@@ -11,7 +11,8 @@ use crate::limits::LAST_WORDS_REPLICAS_MAX;
 
 type Kept = VecDeque<(ReplicaName, Vec<LogLine>)>;
 
-/// See the module; clones are the same.
+/// The last lines of failed replicas whose logs are gone; clones share one store. Runners put them in, and the agent's
+/// logs give them out.
 #[derive(Clone, Debug, Default)]
 pub struct LastWords {
     kept: Arc<Mutex<Kept>>,

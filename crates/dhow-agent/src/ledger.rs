@@ -56,7 +56,8 @@ struct Account {
     pending: VecDeque<PendingEvent>,
 }
 
-/// See the module.
+/// The open ledger of a node: its file, and in memory the account of replicas and events that the file amounts to. The
+/// keeper appends to it and reads from it what it reports.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,

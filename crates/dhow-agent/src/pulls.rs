@@ -8,7 +8,8 @@ use dhow_core::ids::ReplicaName;
 use dhow_driver::driver::Progress;
 use dhow_wire::door::ReplicaPull;
 
-/// See the module; clones are the same.
+/// How far each replica that waits for its image has come; clones share one table. Runners write it, and the API shows
+/// it through the node's door.
 #[derive(Clone, Debug, Default)]
 pub struct Pulls {
     states: Arc<Mutex<BTreeMap<ReplicaName, Progress>>>,

@@ -12,7 +12,8 @@ use crate::drivers::Drivers;
 use crate::limits::ROLLOUTS_KNOWN_MAX;
 use crate::session::{OpenRollout, RolloutId};
 
-/// See the module.
+/// The rollouts that the node has prepared for, and the task that prepares for those that came last. The keeper names
+/// the former in its reports and hands in the latter.
 pub struct Rollouts {
     drivers: Drivers,
     known: Arc<Mutex<VecDeque<RolloutId>>>,

@@ -91,7 +91,7 @@ pub enum Wish {
     Stop,
 }
 
-/// See the module.
+/// The task of one replica: its machine, its spec and the driver that runs it.
 pub struct Runner {
     context: Arc<Context>,
     name: ReplicaName,

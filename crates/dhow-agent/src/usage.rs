@@ -19,7 +19,7 @@ use crate::session::Session;
 use host::HostFigures;
 use rates::Rates;
 
-/// See the module.
+/// The agent's task that measures what the node and its replicas use.
 pub struct Meter {
     pub drivers: Drivers,
     pub names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,

@@ -41,7 +41,7 @@ enum Place {
     MustBeFree,
 }
 
-/// See the module.
+/// An open directory: files are read, replaced and removed in it, even where its path has come to mean another one.
 #[derive(Debug)]
 pub struct Dir {
     handle: OwnedFd,

@@ -10,7 +10,7 @@ use crate::driver::{
     ReplicaStatus, Running, Stage, StopRequest, Usage,
 };
 
-/// See the module.
+/// A driver that this host lacks: it has no replicas, and refuses each start with the reason.
 #[derive(Clone, Debug)]
 pub struct UnavailableDriver {
     field: &'static str,

@@ -19,7 +19,8 @@ const SECRET_BYTES: usize = 32;
 /// The longest text that is looked at: the prefix, 16 digits, twice 43 characters and three dots.
 pub const ACCESS_TOKEN_CHARS_MAX: usize = 128;
 
-/// See the module.
+/// A token of the API: its id, its secret and, where there is one, the CA of the cluster that it is for. `dhow token
+/// create` prints it once; clients send it with every request, and servers compare the hash of its secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken {
     id: String,

@@ -17,7 +17,8 @@ use crate::proxy::{ProxyClient, ProxyConfig, ProxyError, Transport, saved_table,
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The node's balancer as runners see it: it starts the proxy's process when the first endpoint is opened, and sends it
+/// each new table.
 pub struct NodeBalancer {
     config: ProxyConfig,
     wanted: Mutex<Wanted>,

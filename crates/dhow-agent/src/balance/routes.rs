@@ -18,7 +18,9 @@ struct Door {
     path: Option<String>,
 }
 
-/// See the module. Keys are the ids that the table has, so that a saved table can be taken up again.
+/// The endpoints of the node's services and the replicas behind each of them. The node's balancer changes them as
+/// runners say, and makes the proxy's tables from them. Keys are the ids that a table has, so that a saved table can be
+/// taken up again.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     /// By `deployment/service/endpoint`.

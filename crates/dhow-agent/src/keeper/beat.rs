@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::limits::HEARTBEAT_EVERY;
 use crate::session::Pace;
 
-/// See the module.
+/// The keeper's timer for heartbeats: it knows the pace that the control plane gives and when the next heartbeat is
+/// due.
 pub struct Beat {
     node: NodeId,
     pace: Option<watch::Receiver<Pace>>,

@@ -9,7 +9,8 @@ use dhow_driver::driver::{ExitKind, ReplicaStatus, UnknownExit};
 use crate::agent::Returning;
 use crate::drivers::Found;
 
-/// See the module.
+/// Whether a server has confirmed the node since the host was started. The keeper asks it before it starts a replica
+/// that others may run by now.
 pub struct Confirmation {
     returning: Returning,
     is_confirmed: bool,

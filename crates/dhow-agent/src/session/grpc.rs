@@ -48,7 +48,8 @@ pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};
 pub use standing::Standing;
 
-/// See the module. Its task ends with it.
+/// The agent's session over gRPC: calls go over the connection that its link has, and assignments come out of the
+/// link's mailbox. The link's task ends with it.
 pub struct GrpcSession {
     shared: Arc<Shared>,
     link: AbortHandle,

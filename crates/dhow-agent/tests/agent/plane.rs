@@ -43,7 +43,8 @@ const FORGOTTEN: ReplicaKey = ReplicaKey {
     generation: Generation(0),
 };
 
-/// See the module.
+/// A control plane inside the test: a state that the test changes by commands, planned and told to the agent as a
+/// server would.
 pub struct Plane {
     inner: Mutex<Inner>,
     changed: watch::Sender<u64>,

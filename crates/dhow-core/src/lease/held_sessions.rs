@@ -46,7 +46,8 @@ struct OnItsWay {
     ended: Vec<(NodeId, SessionId)>,
 }
 
-/// See the module. Times are the holder's own monotonic ones.
+/// The sessions that one holder has, what of them it has not told the leader yet, and which leader answered it last.
+/// The gateway's holder keeps one and makes its beats from it. Times are the holder's own monotonic ones.
 #[derive(Clone, Debug)]
 pub struct HeldSessions {
     boot: u64,

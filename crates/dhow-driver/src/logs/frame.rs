@@ -1,4 +1,4 @@
-//! One stored line: header, text, newline. See the module above for the form.
+//! One stored line: header, text, newline. The header of `logs` describes the form.
 
 use std::fmt;
 

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 /// The largest document that is read, the listing of 10,000 nodes, takes a second of a busy server.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// A client of one server's API, with which the script deploys and reads.
 #[derive(Clone, Debug)]
 pub struct Api {
     socket: PathBuf,

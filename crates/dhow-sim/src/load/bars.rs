@@ -20,7 +20,8 @@ use super::run::Stage;
 /// Nothing takes this long but what never comes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// See the module.
+/// One thing that the load generator measures. A person names them on the command line, and the run takes them in this
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bar {
     /// All workers join at once. Every run begins with it.

@@ -16,7 +16,7 @@ use super::worker::{Invitation, Surroundings, Worker};
 /// How often the script looks: what it measures is that much too long at most.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// See the module. The workers end with it.
+/// The workers of a load run: the script gives them orders and counts them. They end with it.
 pub struct Fleet {
     around: Arc<Surroundings>,
     pub seats: Vec<Arc<Seat>>,

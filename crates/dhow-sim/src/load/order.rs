@@ -1,6 +1,6 @@
 //! What the script tells a worker to do.
 
-/// See the module.
+/// What the script wants of one worker at the moment: to live, or to fail in a certain way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// It joins, keeps its session and runs what it is told.

@@ -7,7 +7,7 @@ use anyhow::Context;
 /// Linux counts processor time in hundredths of a second, whatever the machine.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// See the module.
+/// The processor time and the memory of one process, read from `/proc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcUsage {
     /// In user space and in the kernel on its account.

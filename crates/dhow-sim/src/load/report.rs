@@ -23,7 +23,7 @@ pub enum Kind {
     Truth,
 }
 
-/// See the module.
+/// The lines that a load run prints: each figure with its bar, where it has one, and each truth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub lines: Vec<Line>,

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::order::Order;
 
-/// See the module.
+/// What the script and one worker share: the script's order for it, and what the worker says of itself.
 #[derive(Debug)]
 pub struct Seat {
     /// From 0; its address on loopback follows from it.

@@ -38,7 +38,8 @@ impl Server {
     }
 }
 
-/// See the module. Servers are named by their place, from 0; their ids are one more.
+/// The servers of a load run: it starts, kills and asks them. Servers are named by their place, from 0; their ids are
+/// one more.
 pub struct Servers {
     binary: PathBuf,
     servers: Vec<Server>,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::latencies::Latencies;
 
-/// See the module.
+/// The counters that all workers of a load run share. Workers add to them, and the bars read them.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Connections that could not be made, or sessions that could not be opened in time.

@@ -37,7 +37,7 @@ pub struct Surroundings {
     pub tally: Tally,
 }
 
-/// See the module.
+/// The task of one worker of a load run.
 pub struct Worker {
     around: Arc<Surroundings>,
     seat: Arc<Seat>,

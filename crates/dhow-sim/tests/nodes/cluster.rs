@@ -41,7 +41,7 @@ pub struct Server {
     pub end: CancellationToken,
 }
 
-/// See the module.
+/// Several servers in the process of the test, on one shared log.
 pub struct Cluster {
     /// Stands still until it is moved; real time passes where all servers hold sessions.
     pub clock: FakeClock,

@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::Cluster;
 use crate::relay::Relay;
 
-/// See the module. Ended when it is dropped, as `kill -9` would; its host goes on.
+/// An agent with a session to the servers of the test. It ends when it is dropped, as `kill -9` would end it; its host
+/// goes on.
 pub struct Node {
     pub id: NodeId,
     pub host: FakeHost,

@@ -18,7 +18,7 @@ struct Inner {
     made: usize,
 }
 
-/// See the module; clones are the same.
+/// The connections of one node to the servers, which the test can cut, silence and refuse; clones are the same.
 #[derive(Clone)]
 pub struct Relay {
     /// Whose connections these are, which it says first of all.

@@ -20,7 +20,7 @@ struct Inner {
     leader: Option<u64>,
 }
 
-/// See the module.
+/// The log of all servers of a test, for which the test chooses the leader; clones are the same log.
 #[derive(Clone)]
 pub struct SharedLog {
     inner: Arc<Mutex<Inner>>,

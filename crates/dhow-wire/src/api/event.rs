@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// See the module. The kind is text, so that a newer server's is still readable.
+/// One event as the API's stream sends it and `dhow events` prints it. Its kind is text, so that a client can read one
+/// of a newer server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventDocument {
     /// The revision of the entry it came from; of the last one before it, where it came from none.

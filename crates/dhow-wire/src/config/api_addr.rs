@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// The word that closes TCP.
 pub(super) const OFF: &str = "off";
 
-/// See the module.
+/// The setting `api_addr`: whether the API also listens on TCP, and at which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiAddr {
     /// The Unix socket is the only door.

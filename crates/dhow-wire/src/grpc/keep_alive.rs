@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-/// See the module.
+/// How often one side of a session pings the other, and how long it waits for the answer before it gives the connection
+/// up. A server pings servers and its first workers often and later ones seldom; a worker's agent pings rarely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     pub every: Duration,

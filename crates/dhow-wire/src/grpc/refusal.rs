@@ -17,7 +17,8 @@ pub struct LeaderHint {
     pub address: Option<String>,
 }
 
-/// See the module.
+/// Why a server did not do what a node asked. Servers send it as a gRPC status, as the end of a session or inside an
+/// answer; agents read it back from there and decide whether to try again, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("{}", told_leader(leader.as_ref()))]

@@ -12,7 +12,8 @@ use super::malformed::Malformed;
 const KEPT_MAX: usize = 256;
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// See the module. Specs are told apart by where they are in memory, which each one kept here does not leave.
+/// The JSON of the specs that a server's assignments name, each made once. The gateway keeps one for all its sessions.
+/// Specs are told apart by their address in memory, which stays theirs while they are kept here.
 #[derive(Debug, Default)]
 pub struct SpecTexts {
     kept: Mutex<BTreeMap<usize, (Arc<ServiceSpec>, Bytes)>>,

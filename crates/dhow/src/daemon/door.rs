@@ -14,7 +14,8 @@ use futures_util::StreamExt;
 use super::door_exec;
 use super::door_images::ImageDoor;
 
-/// See the module. A node that is not this one does not exist for it.
+/// The door through which the API reaches the agent and the images of its own process. It refuses requests for any
+/// other node.
 pub struct LocalDoor {
     node: NodeId,
     agent: AgentHandle,

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 /// Tells which images replicas of this node use, or why that is not known.
 pub type UsedImages = dyn Fn() -> BoxFuture<'static, Result<BTreeSet<Digest>, String>> + Send + Sync;
 
-/// See the module.
+/// The images of this node as the API lists, pulls, imports and removes them; or the reason why this node has none.
 #[derive(Clone)]
 pub struct ImageDoor {
     /// Or why this node has none.

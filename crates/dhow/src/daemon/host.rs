@@ -18,7 +18,8 @@ use dhow_wire::DaemonConfig;
 use super::data_dir::LeadsTo;
 use super::door_images::ImageDoor;
 
-/// See the module.
+/// What the daemon opens on this machine before its agent starts: drivers, images, the balancer and control groups. The
+/// daemon gives them to the agent and to the doors of the API.
 pub struct Host {
     pub data_dir: PathBuf,
     pub drivers: Drivers,

@@ -11,7 +11,7 @@ use dhow_core::usage::NodeUsage;
 use dhow_server::runtime::{HeartbeatIngest, InputSender, OpenRollout as Unnamed, RuntimeView, WriteError};
 use dhow_server::secrets::{SecretBox, unseal_all};
 
-/// See the module.
+/// The session of the agent of a single node: its calls go to the reducer of the same process.
 pub struct LocalSession {
     node: NodeId,
     input: InputSender,

@@ -12,7 +12,8 @@ use dhow_core::usage::NodeUsage;
 use dhow_server::scale::OwnWork;
 use tokio::sync::watch;
 
-/// See the module.
+/// The session of a static peer's agent: it takes assignments from the node's own copy of the state, and sends reports
+/// and heartbeats to the leader.
 pub struct StaticSession {
     pub work: OwnWork,
     pub leader: GrpcSession,

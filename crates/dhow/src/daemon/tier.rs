@@ -30,7 +30,8 @@ const CA_FILE: &str = "worker-ca.pem";
 /// How often it is looked whether a replaced CA is still believed.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// What the daemon of a server needs beside raft to take workers: their port, their CAs, the key of their tokens, and
+/// the way to their own doors.
 pub struct Tier {
     port: WorkerPort,
     cas: Arc<WorkerCas>,

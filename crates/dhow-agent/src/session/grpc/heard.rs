@@ -10,7 +10,8 @@ use tokio_util::io::InspectReader;
 
 use crate::limits::SERVER_SILENT_MAX;
 
-/// See the module; clones are of the same connection.
+/// When the last byte of a server came over one connection; clones are of the same connection. The link gives a session
+/// up when that was too long ago.
 #[derive(Clone, Debug)]
 pub(super) struct Heard(Arc<Mutex<Instant>>);
 

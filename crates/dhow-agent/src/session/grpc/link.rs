@@ -117,7 +117,8 @@ impl Ended {
     }
 }
 
-/// See the module.
+/// The task behind a session: it finds a server, opens the session there, hands on what comes, and begins again when
+/// the connection breaks.
 pub(super) struct Link {
     shared: Arc<Shared>,
     seeker: Seeker,

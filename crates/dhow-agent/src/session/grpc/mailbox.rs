@@ -24,7 +24,8 @@ pub(super) enum Found {
     OtherHistory,
 }
 
-/// See the module.
+/// The place where the link puts the assignments that come, and where the agent takes them. What comes before the agent
+/// has looked is joined into one.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     inner: Mutex<Inner>,

@@ -11,7 +11,8 @@ use super::backoff::Backoff;
 use super::connector::Connector;
 use super::routes::Routes;
 
-/// See the module.
+/// What the daemon gives a session at its start: who the node is, where servers are, and how connections to them are
+/// made.
 #[derive(Clone)]
 pub struct GrpcOptions {
     pub node: NodeId,

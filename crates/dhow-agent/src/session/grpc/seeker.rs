@@ -12,7 +12,7 @@ use crate::limits::HINTS_MAX;
 /// As if all had failed this often: the pause is the longest.
 const ROUNDS_AT_REST: u32 = 16;
 
-/// See the module.
+/// The search for a server: where the next attempt goes and how long it waits. A link and an errand have one each.
 pub(super) struct Seeker {
     routes: Arc<dyn Routes>,
     backoff: Backoff,

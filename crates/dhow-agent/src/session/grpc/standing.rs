@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// See the module.
+/// Whether a session is open, still looks for a server, or was told that the cluster does not know the node. The daemon
+/// follows it, and prints it for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// No server has been reached, and why the last attempt failed.

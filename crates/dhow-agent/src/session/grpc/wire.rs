@@ -25,7 +25,7 @@ const ORIGIN: &str = "http://localhost";
 
 pub(super) type Client = NodesClient<Wire>;
 
-/// See the module.
+/// The HTTP/2 connection to a server on which the generated gRPC client sends its requests.
 #[derive(Clone)]
 pub(super) struct Wire {
     sender: http2::SendRequest<Body>,

@@ -29,7 +29,8 @@ enum Next {
     Inventory,
 }
 
-/// See the module.
+/// The replicas of a worker, the events that the control plane has not acknowledged, and what the worker has to report
+/// next.
 #[derive(Debug)]
 pub struct Books {
     pub incarnation: u64,

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// See the module; clones are the same.
+/// The switch that makes a worker's connection hang; clones are the same switch.
 #[derive(Clone, Debug, Default)]
 pub struct Hang(Arc<AtomicBool>);
 

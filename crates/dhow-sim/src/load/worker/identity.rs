@@ -39,7 +39,7 @@ impl Invitation {
     }
 }
 
-/// See the module.
+/// A worker's id and the TLS settings with its certificate, which it has from joining.
 pub struct Identity {
     pub node: NodeId,
     pub tls: Arc<ClientConfig>,

@@ -9,7 +9,7 @@ use dhow_wire::grpc::LeaderHint;
 /// As the agent has it: two servers may each believe in the other.
 const HINTS_MAX: u32 = 3;
 
-/// See the module.
+/// A worker's search for a server: where the next attempt goes and how long it waits.
 #[derive(Debug)]
 pub struct Search {
     servers: Vec<SocketAddr>,

@@ -43,7 +43,7 @@ pub enum Ended {
 
 type Call = Pin<Box<dyn Future<Output = Result<StatusAck, Option<Status>>> + Send>>;
 
-/// See the module.
+/// An open session of a worker, with its timers for heartbeats and reports.
 pub struct Session<'a> {
     around: &'a Surroundings,
     seat: &'a Seat,

@@ -37,7 +37,7 @@ const SUBNET_FIRST: usize = 64;
 
 pub type Client = NodesClient<Wire>;
 
-/// See the module.
+/// The HTTP/2 connection of a worker on which the generated gRPC client sends its requests.
 #[derive(Clone)]
 pub struct Wire {
     sender: http2::SendRequest<Body>,

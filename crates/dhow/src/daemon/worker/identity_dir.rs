@@ -20,7 +20,8 @@ const TOKEN_ID: &str = "token.id";
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 
-/// See the module. Blocks for the moment that small files take.
+/// The directory in which a worker keeps its key, its certificate and the CA of its cluster. Joining and renewal write
+/// it, and the daemon reads it at its start. Its methods block for the moment that small files take.
 #[derive(Clone, Debug)]
 pub struct IdentityDir {
     dir: PathBuf,

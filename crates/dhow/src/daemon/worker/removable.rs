@@ -12,7 +12,8 @@ use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
 
-/// See the module.
+/// A worker's session until the cluster has removed the worker; from then on one whose assignment has no replicas, so
+/// that the agent ends what it runs.
 pub struct RemovableSession {
     session: Arc<GrpcSession>,
     removed: watch::Sender<bool>,

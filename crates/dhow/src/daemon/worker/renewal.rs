@@ -14,7 +14,8 @@ use super::refused::Refused;
 /// How often the age is looked at. Wall time may jump, so that one long sleep would not do.
 const LOOK_EVERY_MS: u64 = 60_000;
 
-/// See the module.
+/// The task of a worker's daemon that asks a server for a new certificate in time, keeps it on disk and puts it into
+/// use.
 pub struct Renewal {
     pub identity: Arc<WorkerIdentity>,
     pub dir: IdentityDir,

@@ -23,7 +23,8 @@ pub enum Where {
     SlowNamespaces,
 }
 
-/// See the module. Nodes are named by their place, from 0; the cluster's own ids are one more.
+/// The daemons of one cluster of a test, and the network between them where they have one. Nodes are named by their
+/// place, from 0; the cluster's own ids are one more.
 pub struct Cluster {
     pub nodes: Vec<Daemon>,
     /// Those of a worker tier, which the servers above do not count.

@@ -9,7 +9,7 @@ use super::{Relay, host};
 /// The same in every network: they do not see each other.
 const SUBNET: &str = "10.213.0";
 
-/// See the module.
+/// A bridge and one network namespace for each node of a test, which the test can cut off, heal and slow down.
 pub struct Network {
     name: String,
     nodes: usize,

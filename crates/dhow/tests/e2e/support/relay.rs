@@ -20,7 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Pieces on their way on one connection.
 const PIECES_MAX: usize = 4_096;
 
-/// See the module.
+/// The relay of one node: threads that carry the bytes of connections to its ports, each after the delay that the test
+/// has set.
 pub struct Relay {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
