@@ -10,6 +10,7 @@ mod admit;
 mod bucket;
 mod caller;
 mod coarse_timer;
+mod forwarded;
 mod heard;
 mod holder;
 mod holders;

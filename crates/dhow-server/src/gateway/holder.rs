@@ -14,6 +14,7 @@ use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, ope
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::forwarded::{Forwarded, Place};
 use super::leader_door::LeaderDoor;
 use super::limits::{
     BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
@@ -32,7 +33,14 @@ pub(super) struct Given {
 }
 
 type Opening = (OpenSession, oneshot::Sender<Result<Given, Refusal>>);
-type Forwarding = (HeldReport, oneshot::Sender<Result<StatusAck, Refusal>>);
+
+/// What is told of a report, which keeps its place until then, also where its node has gone.
+struct Answer {
+    told: oneshot::Sender<Result<StatusAck, Refusal>>,
+    _place: Place,
+}
+
+type Forwarding = (HeldReport, Answer);
 
 /// A holder; cheap to clone.
 #[derive(Clone)]
@@ -53,6 +61,7 @@ struct Shared {
     beaten: watch::Sender<Beaten>,
     openings: mpsc::Sender<Opening>,
     reports: mpsc::Sender<Forwarding>,
+    forwarded: Forwarded,
     queues: Mutex<Option<Queues>>,
 }
 
@@ -90,6 +99,7 @@ impl Holder {
             beaten: watch::Sender::default(),
             openings,
             reports,
+            forwarded: Forwarded::default(),
             queues: Mutex::new(Some(Queues {
                 openings: opening,
                 reports: report,
@@ -181,7 +191,10 @@ impl Holder {
 
     /// Hands a report to the leader, which is another server; answered once it is durable and in the state here.
     pub async fn forward(&self, report: HeldReport) -> Result<StatusAck, Refusal> {
-        let (answer, answered) = oneshot::channel();
+        let size_bytes = held_report_bytes(&report);
+        let place = self.0.forwarded.enter(NodeId(report.node_id), size_bytes)?;
+        let (told, answered) = oneshot::channel();
+        let answer = Answer { told, _place: place };
         let sent = self.0.reports.try_send((report, answer));
         sent.map_err(|_| Refusal::Busy)?;
         answered.await.unwrap_or(Err(Refusal::ShuttingDown))
@@ -375,7 +388,7 @@ impl Holder {
             Ok(reply.sessions)
         };
         match asked.await {
-            Err(refusal) => tell_all(answers, &refusal),
+            Err(refusal) => tell_all(answers.into_iter(), &refusal),
             Ok(opened) => {
                 let mut opened = opened.into_iter();
                 for answer in answers {
@@ -430,7 +443,7 @@ impl Holder {
             Ok(acks.acks)
         };
         match asked.await {
-            Err(refusal) => tell_all(answers, &refusal),
+            Err(refusal) => tell_all(answers.into_iter().map(|answer| answer.told), &refusal),
             Ok(acks) => {
                 let mut acks = acks.into_iter();
                 for answer in answers {
@@ -439,7 +452,7 @@ impl Holder {
                         Some(held_ack::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
                         None => Err(Refusal::Busy),
                     };
-                    let _ = answer.send(outcome);
+                    let _ = answer.told.send(outcome);
                 }
             }
         }
@@ -474,7 +487,7 @@ fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl Fn(&T) -> u
     (gathered, None)
 }
 
-fn tell_all<T>(answers: Vec<oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
+fn tell_all<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
     for answer in answers {
         let _ = answer.send(Err(refusal.clone()));
     }

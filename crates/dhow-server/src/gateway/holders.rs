@@ -68,7 +68,7 @@ impl Inner {
     /// The member that calls.
     fn holder_of<T>(&self, request: &Request<T>) -> Result<NodeId, Refusal> {
         match Caller::of(request)?.identity {
-            Identity::Member(node) if (self.options.server_ids)().contains(&node) => Ok(node),
+            Identity::Member(node) if (self.options.members)().contains(&node) => Ok(node),
             Identity::Member(_) | Identity::Worker(_) => Err(Refusal::Identity(
                 "only members of the cluster hold sessions of its nodes".into(),
             )),

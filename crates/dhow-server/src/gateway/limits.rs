@@ -103,6 +103,15 @@ pub const FORWARDS_AT_ONCE: usize = 2;
 /// Sessions or reports that wait for their message. More are told to try again.
 pub const FORWARDED_MAX: usize = 1_024;
 
+/// Reports of one node that a holder passes on at a time: a node sends one and a heartbeat, and may send each again.
+pub const FORWARDED_OF_NODE_MAX: usize = 4;
+
+/// The bytes of all reports that a holder passes on at a time: eight of the largest. More are told to try again.
+pub const FORWARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The longest name of a cluster that a node may have followed.
+pub const CLUSTER_NAME_BYTES_MAX: usize = 128;
+
 /// The connections to the leader: it is connected to in this time, and asked whether it is there.
 pub const DOOR_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DOOR_PING_EVERY: Duration = Duration::from_secs(1);

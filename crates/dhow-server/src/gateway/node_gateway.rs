@@ -11,6 +11,7 @@ use dhow_wire::grpc::proto::{
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
+    from_node_info,
 };
 use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,7 @@ use tower::ServiceExt;
 
 use super::caller::Caller;
 use super::holder::Holder;
-use super::limits::{BARRIER_MAX_MS, WARM_UP_MS};
+use super::limits::{BARRIER_MAX_MS, CLUSTER_NAME_BYTES_MAX, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
@@ -242,12 +243,14 @@ impl Inner {
 
     async fn open(self: &Arc<Self>, request: Request<SessionRequest>) -> Result<SessionStreamBox, Refusal> {
         let caller = self.caller(&request)?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
         caller.check_named(request.node_id)?;
         let node = caller.node();
+        let is_worker = matches!(caller.identity, Identity::Worker(_));
+        check_told(is_worker, &mut request)?;
         let asked = OpenSession {
             node_id: node.0,
-            is_worker: matches!(caller.identity, Identity::Worker(_)),
+            is_worker,
             info: request.info,
             highest_term: request.highest_term,
             highest_cluster: request.highest_cluster,
@@ -336,6 +339,21 @@ impl Inner {
             return Err(Refusal::UnknownNode);
         }
         secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
+    }
+}
+
+/// What a node says of itself is short before it is passed on: many go to the leader in one message, which one that says
+/// too much must not spoil for the others. The labels of a worker are the cluster's to say.
+fn check_told(is_worker: bool, request: &mut SessionRequest) -> Result<(), Refusal> {
+    if let Some(info) = &mut request.info {
+        if is_worker {
+            info.labels.clear();
+        }
+        from_node_info(info.clone()).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    }
+    match request.highest_cluster.len() <= CLUSTER_NAME_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Refusal::Malformed("the name of a cluster is too long".into())),
     }
 }
 

@@ -30,6 +30,8 @@ pub struct GatewayOptions {
     pub session_address: Arc<SessionAddress>,
     /// The servers that are configured or taken in, whether they have come yet or not: no worker is given their ids.
     pub server_ids: Arc<ServerIds>,
+    /// The servers that the cluster has now: they alone hold sessions of its nodes.
+    pub members: Arc<ServerIds>,
     /// What it takes to take workers; none where the cluster has no worker tier.
     pub workers: Option<WorkerTier>,
     /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.

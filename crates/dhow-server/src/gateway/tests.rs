@@ -28,6 +28,7 @@ use crate::runtime::{InboxError, ReducerInput};
 use crate::secrets::SecretBox;
 
 mod ex_leader;
+mod holders;
 
 struct Door {
     server: TestServer,
@@ -64,6 +65,7 @@ impl Door {
             session_address: Arc::new(|node| Some(format!("server-{node}:3669"))),
             workers: None,
             server_ids: Arc::new(BTreeSet::new),
+            members: Arc::new(|| BTreeSet::from([OWN, NodeId(2)])),
             carries_assignments: true,
             leader_door: None,
             end: end.clone(),

@@ -210,6 +210,10 @@ impl Server {
             secrets: Arc::clone(secrets),
             session_address: Arc::new(move |node| addresses.get(&node).cloned()),
             workers: None,
+            members: Arc::new({
+                let server_ids = server_ids.clone();
+                move || server_ids.clone()
+            }),
             server_ids: Arc::new(move || server_ids.clone()),
             carries_assignments: true,
             leader_door: doors.clone().map(|doors| doors.of(NodeId(id))),

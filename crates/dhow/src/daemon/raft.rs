@@ -211,6 +211,7 @@ impl Server {
             session_address: Arc::clone(&address),
             workers,
             server_ids: server_ids(Arc::clone(&self.cluster)),
+            members: member_ids(Arc::clone(&self.cluster)),
             carries_assignments: true,
             leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
             end: self.end.clone(),
@@ -256,6 +257,14 @@ fn server_ids(cluster: Arc<RaftCluster>) -> Arc<ServerIds> {
         let first = cluster.first.keys().copied().map(NodeId);
         let members = cluster.members().into_iter().map(|member| member.node);
         first.chain(members).collect()
+    })
+}
+
+/// The servers that the cluster has now, without those that were taken out.
+fn member_ids(cluster: Arc<RaftCluster>) -> Arc<ServerIds> {
+    Arc::new(move || {
+        let members = cluster.members().into_iter();
+        members.map(|member| member.node).collect()
     })
 }
 

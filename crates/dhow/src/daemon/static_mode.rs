@@ -282,6 +282,7 @@ impl Parts {
             session_address: Arc::new(move |node| addrs.get(&node.0).map(ToString::to_string)),
             workers: None,
             server_ids: Arc::new(BTreeSet::new),
+            members: Arc::new(BTreeSet::new),
             carries_assignments: false,
             leader_door: None,
             end: self.end.clone(),

@@ -220,6 +220,28 @@ fn a_holder_whose_sessions_all_break_is_ill() {
 }
 
 #[test]
+fn one_node_that_comes_and_goes_makes_no_holder_ill() {
+    let (mut table, mut held, restless) = (led(100..110), HeldSessions::new(7), NodeId(100));
+    beat(&mut table, A, &mut held, 500);
+    let dead = open(&mut table, A, &mut held, NodeId(101), 1_000);
+    for round in 0..60 {
+        let now_ms = 1_000 + round * 100;
+        let id = open(&mut table, A, &mut held, restless, now_ms);
+        held.broke(restless, id, now_ms + 50);
+        let told = held.next_beat(now_ms + 50);
+        let (answer, alarm) = table.beat(A, &told, now_ms + 50);
+        held.answered(&answer, now_ms + 50);
+        assert_eq!(alarm, None);
+    }
+    // So the break of another node's session is evidence as ever.
+    held.broke(NodeId(101), dead, 7_000);
+    let lost = pass(&mut table, 7_000, 30_000, |table, now_ms| {
+        beat(table, A, &mut held, now_ms);
+    });
+    assert!(lost.contains(&(17_500, NodeId(101))), "{lost:?}");
+}
+
+#[test]
 fn a_holder_without_answers_stops_to_serve_and_then_ends_its_sessions() {
     use super::super::held_sessions::Freshness;
     let mut table = led(100..200);

@@ -87,6 +87,7 @@ impl Harbour {
             secrets: Arc::new(SecretBox::open(dir.path()).unwrap()),
             session_address: Arc::new(|_| None),
             server_ids,
+            members: Arc::new(std::collections::BTreeSet::new),
             carries_assignments: true,
             leader_door: None,
             workers: Some(WorkerTier {
