@@ -382,7 +382,10 @@ impl Nodes for NodeGateway {
         let (inner, request) = (&self.inner, request.into_inner());
         Ok(Response::new(match inner.serving(None).await? {
             Serving::Leads => inner.register(request).await?,
-            Serving::Holds => inner.holder.register(request).await?,
+            Serving::Holds => {
+                inner.check_joining(&request)?;
+                inner.holder.register(request).await?
+            }
         }))
     }
 

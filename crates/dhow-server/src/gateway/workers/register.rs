@@ -74,6 +74,26 @@ impl Inner {
         })
     }
 
+    /// What a holder looks at before it passes a joining on, so that nobody without a token of this cluster speaks to the
+    /// leader through it, or says more there than a worker has to say.
+    pub(in crate::gateway) fn check_joining(&self, request: &RegisterRequest) -> Result<(), Refusal> {
+        self.check_credentials(request)?;
+        let info = request.info.clone().map(from_node_info).transpose();
+        info.map(drop)
+            .map_err(|error| Refusal::Malformed(error.to_string()))
+    }
+
+    fn check_credentials(&self, request: &RegisterRequest) -> Result<(), JoinError> {
+        let tier = self.tier()?;
+        if !self.joins.allow(self.options.clock.monotonic_ms()) {
+            return Err(Refusal::Busy.into());
+        }
+        let token = WorkerBootstrapToken::parse(&request.token)?;
+        token.verify(&tier.token_key, &self.cluster_id()?, self.now_unix_secs())?;
+        let asked = request.csr_pem.as_deref().map(join_key::of_csr);
+        asked.transpose().map(drop)
+    }
+
     /// Everything that can be refused without a write is, so that a bad request costs no use of a token.
     pub(super) async fn join(&self, joining: Joining) -> Result<WorkerRegisterResponse, JoinError> {
         let tier = self.tier()?;

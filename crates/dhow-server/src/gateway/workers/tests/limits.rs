@@ -100,3 +100,24 @@ async fn a_worker_cannot_write_faster_than_old_entries_are_dropped() {
     harbour.server.clock.advance(3_600_000);
     harbour.report(node, &whole).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_holder_passes_on_only_who_has_a_token() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let good = RegisterRequest {
+        token,
+        desired_node_id: None,
+        info: Some(to_node_info(&info(NodeRole::Server))),
+        csr_pem: Some(csr()),
+    };
+    let check = |request: &RegisterRequest| harbour.gateway.inner.check_joining(request);
+    assert_eq!(check(&good), Ok(()));
+    let (mut stranger, mut long, mut large) = (good.clone(), good.clone(), good);
+    stranger.token = "x".repeat(1024 * 1024);
+    assert!(matches!(check(&stranger), Err(Refusal::Credential(_))));
+    long.csr_pem = Some("x".repeat(1024 * 1024));
+    assert!(matches!(check(&long), Err(Refusal::Credential(_))));
+    large.info.as_mut().unwrap().os = "x".repeat(1024 * 1024);
+    assert!(matches!(check(&large), Err(Refusal::Malformed(_))));
+}
