@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
-use dhow_server::log::store::{Batch, LogPosition, Op, SegmentStore, StoreOptions};
+use dhow_server::plane::log::store::{Batch, LogPosition, Op, SegmentStore, StoreOptions};
 
 const ENTRY_BYTES: usize = 256;
 const CALLERS: [u64; 3] = [1, 16, 256];

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dhow_server::log::raft::{OpenedRaftLog, RaftLog, RaftOptions, RaftPeerAddrs};
-use dhow_server::log::{Log, LogEvent, ProposalId};
-use dhow_server::peers::{Lane, PeerError, PeerHandler, PeerTransport};
+use dhow_server::net::peers::{Lane, PeerError, PeerHandler, PeerTransport};
+use dhow_server::plane::log::raft::{OpenedRaftLog, RaftLog, RaftOptions, RaftPeerAddrs};
+use dhow_server::plane::log::{Log, LogEvent, ProposalId};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 

@@ -13,7 +13,7 @@ mod sse;
 
 use std::time::Duration;
 
-use dhow_server::keys::client_config_pinned;
+use dhow_server::net::keys::client_config_pinned;
 use dhow_wire::token::CaFingerprint;
 use dhow_wire::{AccessToken, Problem};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};

@@ -21,10 +21,10 @@ use super::barrier::Barrier;
 use super::body::Until;
 use super::context::Api;
 use super::problem::ApiProblem;
-use crate::identity::Identity;
-use crate::refused_log::RefusedLog;
-use crate::runtime::{Event, EventLogSender};
-use crate::services::ServiceManager;
+use crate::net::identity::Identity;
+use crate::net::refused_log::RefusedLog;
+use crate::plane::runtime::{Event, EventLogSender};
+use crate::plane::services::ServiceManager;
 
 pub(super) use browser::check_site;
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};

@@ -5,7 +5,7 @@ use axum::extract::Query;
 use axum::http::{Method, Uri};
 use dhow_core::ids::{DeploymentName, NodeId};
 
-use crate::runtime::{Event, EventKind};
+use crate::plane::runtime::{Event, EventKind};
 
 /// The longest name of a program that is told.
 const PROGRAM_CHARS_MAX: usize = 64;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::context::Context;
 use super::extract::{self, Path, Query};
 use super::problem::{Answer, ApiProblem};
-use crate::cluster::Newcomer;
+use crate::plane::cluster::Newcomer;
 
 #[derive(Deserialize)]
 pub(super) struct Show {

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::WRITE_TIMEOUT;
 use super::problem::{Answer, ApiProblem};
-use crate::cluster::Cluster;
-use crate::peer_http::PeerHttp;
-use crate::refused_log::RefusedLog;
-use crate::runtime::{Applied, EventLogSender, InputSender, WriteError};
-use crate::secrets::SecretBox;
-use crate::services::ServiceManager;
+use crate::net::peer_http::PeerHttp;
+use crate::net::refused_log::RefusedLog;
+use crate::plane::cluster::Cluster;
+use crate::plane::runtime::{Applied, EventLogSender, InputSender, WriteError};
+use crate::plane::secrets::SecretBox;
+use crate::plane::services::ServiceManager;
 
 /// Signs the tokens with which workers join.
 pub type WorkerTokenKey = SigningKey;

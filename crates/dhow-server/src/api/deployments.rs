@@ -16,7 +16,7 @@ use super::deploy::deployed;
 use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
 use super::problem::{Answer, ApiProblem};
-use crate::services::NoSuchName;
+use crate::plane::services::NoSuchName;
 
 /// Every deployment with its services.
 #[utoipa::path(

@@ -17,7 +17,7 @@ use super::extract::Query;
 use super::feed;
 use super::limits::EVENTS_AT_ONCE;
 use super::problem::{Answer, ApiProblem};
-use crate::runtime::{BadEventId, EventId, EventRecord, ReadEventsError, RuntimeView};
+use crate::plane::runtime::{BadEventId, EventId, EventRecord, ReadEventsError, RuntimeView};
 
 #[derive(Deserialize)]
 pub(super) struct Params {

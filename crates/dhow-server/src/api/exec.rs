@@ -20,8 +20,8 @@ use super::context::Context;
 use super::extract::{Path, Query};
 use super::limits::{EXEC_COMMAND_BYTES_MAX, EXEC_WORDS_MAX};
 use super::problem::{Answer, ApiProblem};
-use crate::node_door::{ExecRequest, ExecSession};
-use crate::services::select;
+use crate::net::node_door::{ExecRequest, ExecSession};
+use crate::plane::services::select;
 
 /// Bytes that are read from the client at a time.
 const READ_BYTES: usize = 16 * 1024;
@@ -114,7 +114,7 @@ fn running(context: &Context, name: &str, id: &str) -> Answer<(ReplicaName, dhow
             "`{id}` is a service of `{name}`; name one of its replicas, `dhow ps {name}` lists them"
         )));
     }
-    let runs = |replica: &crate::services::SelectedReplica| {
+    let runs = |replica: &crate::plane::services::SelectedReplica| {
         let found = state.replicas.get(&replica.key);
         found.is_some_and(|replica| replica.is_running())
     };

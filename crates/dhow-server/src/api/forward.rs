@@ -23,7 +23,7 @@ use super::limits::{
 };
 use super::problem::ApiProblem;
 use crate::gateway::WORKER_BODY_BYTES_MAX;
-use crate::peer_http::PeerHttpError;
+use crate::net::peer_http::PeerHttpError;
 
 /// Marks a request that another server has passed on: it is not passed on again.
 pub(super) static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwarded");

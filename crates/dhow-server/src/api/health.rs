@@ -11,8 +11,8 @@ use dhow_wire::api::HealthDocument;
 use super::context::Context;
 use super::disk;
 use super::problem::{Answer, ApiProblem};
-use crate::node_door::NodeDoor;
-use crate::runtime::WriteError;
+use crate::net::node_door::NodeDoor;
+use crate::plane::runtime::WriteError;
 
 /// The process answers.
 #[utoipa::path(get, path = "/health", tag = "server", responses((status = 200, body = HealthDocument)))]

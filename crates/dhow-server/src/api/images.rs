@@ -15,7 +15,7 @@ use super::feed;
 use super::internal::DoorContext;
 use super::limits::IMAGE_TEXT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
-use crate::node_door::PullStep;
+use crate::net::node_door::PullStep;
 
 fn check_name(name: &str) -> Answer<()> {
     let fits =

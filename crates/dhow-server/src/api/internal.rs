@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::barrier;
 use super::context::Context;
-use crate::feature_level::{FEATURE_LEVEL_PATH, FeatureLevelAnswer};
-use crate::node_door::NodeDoor;
+use crate::net::node_door::NodeDoor;
+use crate::plane::feature_level::{FEATURE_LEVEL_PATH, FeatureLevelAnswer};
 
 /// What a door to this very node stands on; a worker has nothing else.
 #[derive(Clone)]

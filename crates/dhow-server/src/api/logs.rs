@@ -17,7 +17,7 @@ use super::extract::Query;
 use super::feed;
 use super::limits::LOG_TAIL_MAX;
 use super::problem::Answer;
-use crate::services::{select, without_log};
+use crate::plane::services::{select, without_log};
 use follower::Follower;
 
 #[derive(Deserialize)]

@@ -11,8 +11,8 @@ use super::context::Context;
 use super::deploy::{Source, read_spec};
 use super::extract::Query;
 use super::problem::{Answer, ApiProblem};
-use crate::runtime::WriteError;
-use crate::services::resolve_digests;
+use crate::plane::runtime::WriteError;
+use crate::plane::services::resolve_digests;
 
 /// What would change and where replicas would go. Changes nothing.
 #[utoipa::path(

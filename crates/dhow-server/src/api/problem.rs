@@ -6,9 +6,9 @@ use axum::response::IntoResponse;
 use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
 use dhow_wire::{Findings, Problem, ProblemCode};
 
-use crate::node_door::DoorError;
-use crate::runtime::{InboxError, WriteError};
-use crate::services::NoSuchName;
+use crate::net::node_door::DoorError;
+use crate::plane::runtime::{InboxError, WriteError};
+use crate::plane::services::NoSuchName;
 
 /// A problem that a handler ends with.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use super::extract::{Path, Query};
 use super::feed;
 use super::limits::{PROGRESS_SECS, PROGRESS_SECS_MAX};
 use super::problem::{Answer, ApiProblem};
-use crate::services::NoSuchName;
-use crate::stabilization::{ProgressEvent, ProgressWatch};
+use crate::plane::services::NoSuchName;
+use crate::plane::stabilization::{ProgressEvent, ProgressWatch};
 
 #[derive(Deserialize)]
 pub(super) struct Params {

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::extract::Query;
 use super::health::{WAITS, waiting_replicas};
 use super::problem::Answer;
-use crate::services::ReplicaFilter;
+use crate::plane::services::ReplicaFilter;
 
 #[derive(Deserialize)]
 pub(super) struct Filter {

@@ -21,7 +21,7 @@ use super::{
     metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
-use crate::lobby::Visit;
+use crate::net::lobby::Visit;
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {

@@ -21,8 +21,8 @@ use super::context::Api;
 use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX, UNIX_MAX};
 use super::router::router_with;
 use crate::clock::Clock;
-use crate::lobby::{Lobby, LobbyLimits};
-use crate::refused_log::RefusedLog;
+use crate::net::lobby::{Lobby, LobbyLimits};
+use crate::net::refused_log::RefusedLog;
 
 pub use bind::bind;
 use connection::Server;

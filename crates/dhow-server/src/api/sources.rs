@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::context::Context;
 use super::extract::{self, Path};
 use super::problem::{Answer, ApiProblem};
-use crate::runtime::{ManifestSource, ManifestSources};
+use crate::plane::runtime::{ManifestSource, ManifestSources};
 
 /// The longest path that the kernel takes.
 const DIR_BYTES_MAX: usize = 4_096;

@@ -24,10 +24,10 @@ use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
 use super::{disk, health, images};
 use crate::clock::Clock;
-use crate::identity::Identity;
-use crate::lobby::Visit;
-use crate::node_door::NodeDoor;
-use crate::refused_log::RefusedLog;
+use crate::net::identity::Identity;
+use crate::net::lobby::Visit;
+use crate::net::node_door::NodeDoor;
+use crate::net::refused_log::RefusedLog;
 
 /// The door, below the one path that servers ask at.
 const DOOR: &str = "/api/v1/internal/";
@@ -158,7 +158,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::node_door::ScriptedDoor;
+    use crate::net::node_door::ScriptedDoor;
 
     async fn status(peer: Option<Peer>, method: Method, path: &str, standing: Option<&'static str>) -> u16 {
         let api = WorkerApi {

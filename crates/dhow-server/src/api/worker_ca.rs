@@ -10,7 +10,7 @@ use dhow_wire::api::WorkerCaRotated;
 use super::caller::Caller;
 use super::context::Context;
 use super::problem::{Answer, ApiProblem};
-use crate::keys::WORKER_CERT_LIFETIME;
+use crate::net::keys::WORKER_CERT_LIFETIME;
 
 /// Makes a new CA of the workers the one that makes certificates.
 #[utoipa::path(

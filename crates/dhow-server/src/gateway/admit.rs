@@ -9,8 +9,8 @@ use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
 use super::limits::INFO_BYTES;
 use super::node_gateway::Inner;
-use crate::identity::Identity;
-use crate::runtime::WriteError;
+use crate::net::identity::Identity;
+use crate::plane::runtime::WriteError;
 
 impl Inner {
     /// Makes sure that the state, a confirmed one, knows the node as it is now. Its lease was renewed before: should this be cut off

@@ -6,7 +6,7 @@ use tonic::Request;
 
 use super::heard::LastHeard;
 use crate::api::Peer;
-use crate::identity::Identity;
+use crate::net::identity::Identity;
 
 /// A caller whose identity is proved.
 #[derive(Clone, Debug)]

@@ -22,8 +22,8 @@ use super::limits::{
 };
 use super::sessions::Sessions;
 use crate::clock::Clock;
-use crate::leases::LeaseKeeper;
-use crate::runtime::RuntimeView;
+use crate::plane::leases::LeaseKeeper;
+use crate::plane::runtime::RuntimeView;
 
 /// A session that the leader has given.
 #[derive(Clone, Copy, Debug)]

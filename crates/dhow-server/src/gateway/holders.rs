@@ -17,7 +17,7 @@ use super::holder::Given;
 use super::limits::{ACKS_BYTES_MAX, FORWARD_MAX};
 use super::node_gateway::{Inner, NodeGateway};
 use super::rates::Kind;
-use crate::identity::Identity;
+use crate::net::identity::Identity;
 
 /// Questions of one message that are worked on at a time.
 const AT_ONCE: usize = 64;

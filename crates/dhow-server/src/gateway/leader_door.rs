@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tonic::{Code, Request, Status};
 
 use super::options::SessionAddress;
-use crate::peer_http::{Dialed, Dialer};
+use crate::net::peer_http::{Dialed, Dialer};
 
 /// What stands in the place of a host in every request: who the server is was settled by the dialer.
 const ORIGIN: &str = "http://localhost";

@@ -25,8 +25,8 @@ use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
 use super::session_stream::SessionStream;
-use crate::identity::Identity;
-use crate::runtime::HeartbeatIngest;
+use crate::net::identity::Identity;
+use crate::plane::runtime::HeartbeatIngest;
 
 /// See the module; cheap to clone.
 #[derive(Clone)]

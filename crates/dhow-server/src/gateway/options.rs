@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::leader_door::LeaderDoor;
 use super::workers::WorkerTier;
 use crate::clock::Clock;
-use crate::leases::LeaseKeeper;
-use crate::runtime::{InputSender, RuntimeView};
-use crate::secrets::SecretBox;
+use crate::plane::leases::LeaseKeeper;
+use crate::plane::runtime::{InputSender, RuntimeView};
+use crate::plane::secrets::SecretBox;
 
 /// Where a server takes sessions, for those who came to the wrong one.
 pub type SessionAddress = dyn Fn(NodeId) -> Option<String> + Send + Sync;

@@ -7,7 +7,7 @@ use dhow_core::state::State;
 use dhow_wire::grpc::{Refusal, proto};
 
 use super::limits::SECRET_NAMES_MAX;
-use crate::secrets::{SecretBox, unseal_all};
+use crate::plane::secrets::{SecretBox, unseal_all};
 
 /// How a value of an environment names a secret.
 const SECRET_MARK: &str = "$S:";

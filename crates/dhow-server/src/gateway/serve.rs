@@ -27,8 +27,8 @@ use super::verdict::{self, Verdict};
 use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
-use crate::lobby::Visit;
-use crate::refused_log::RefusedLog;
+use crate::net::lobby::Visit;
+use crate::net::refused_log::RefusedLog;
 
 /// A connection whose other end is known: TLS has ended, or there is none.
 pub struct Accepted {
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::lobby::{Lobby, LobbyLimits};
+    use crate::net::lobby::{Lobby, LobbyLimits};
 
     #[tokio::test]
     async fn who_is_refused_stays_a_guest_and_is_told_of() {

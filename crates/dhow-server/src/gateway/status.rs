@@ -13,8 +13,8 @@ use dhow_wire::grpc::{Refusal, from_body, from_usage};
 
 use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
 use super::node_gateway::Inner;
-use crate::runtime::limits::BOOTSTRAP_MAX;
-use crate::runtime::{OpenRollout, ReportAck, ReportBody, WriteError};
+use crate::plane::runtime::limits::BOOTSTRAP_MAX;
+use crate::plane::runtime::{OpenRollout, ReportAck, ReportBody, WriteError};
 
 /// The longest digest: a hash in hexadecimal.
 const DIGEST_CHARS_MAX: usize = 128;

@@ -22,10 +22,10 @@ use super::limits::CALLS_BURST;
 use super::{GatewayOptions, HeardStream, LastHeard, NodeGateway};
 use crate::api::Peer;
 use crate::clock::Clock;
-use crate::identity::Identity;
-use crate::leases::tests::support::{OWN, TestServer, info};
-use crate::runtime::{InboxError, ReducerInput};
-use crate::secrets::SecretBox;
+use crate::net::identity::Identity;
+use crate::plane::leases::tests::support::{OWN, TestServer, info};
+use crate::plane::runtime::{InboxError, ReducerInput};
+use crate::plane::secrets::SecretBox;
 
 mod ex_leader;
 mod holders;
@@ -307,7 +307,7 @@ async fn a_full_inbox_turns_reports_away_and_costs_no_lease() {
     // The reducer takes what it may propose; what follows stays in the inbox.
     loop {
         let (reply, _) = tokio::sync::oneshot::channel();
-        let write = crate::runtime::WriteRequest {
+        let write = crate::plane::runtime::WriteRequest {
             command: Command::Node(NodeCommand::Back { node: NodeId(7) }),
             request: None,
             reply,

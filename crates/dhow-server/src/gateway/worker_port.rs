@@ -19,14 +19,14 @@ use super::serve::{Connected, Door, serve_stream};
 use super::workers::ExpiredIdentity;
 use crate::api::Peer;
 use crate::clock::Clock;
-use crate::identity::Identity;
-use crate::keys::{
+use crate::net::identity::Identity;
+use crate::net::keys::{
     NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
 };
-use crate::lobby::{Lobby, LobbyLimits, Visit};
-use crate::refused_log::RefusedLog;
-use crate::runtime::RuntimeView;
-use crate::tcp;
+use crate::net::lobby::{Lobby, LobbyLimits, Visit};
+use crate::net::refused_log::RefusedLog;
+use crate::net::tcp;
+use crate::plane::runtime::RuntimeView;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);
@@ -236,8 +236,8 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
-    use crate::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
-    use crate::leases::tests::support::{OWN, TestServer};
+    use crate::net::keys::{ClusterKey, WORKER_CERT_LIFETIME, WorkerKey};
+    use crate::plane::leases::tests::support::{OWN, TestServer};
 
     async fn open(server: &TestServer, tls: &NodeTls, cas: &Arc<WorkerCas>) -> WorkerPort {
         let bootstrap = ClusterCommand::Bootstrap {

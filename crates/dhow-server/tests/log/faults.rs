@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use dhow_server::log::store::{Batch, Disk, DiskOp, LogPosition, Op, StoreError, StoreOptions};
+use dhow_server::plane::log::store::{Batch, Disk, DiskOp, LogPosition, Op, StoreError, StoreOptions};
 
 use super::support::{append, commit_one, files, open, payload, read_all, segments, small};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use dhow_server::log::store::{Batch, LogPosition, MetaKey, Op, SegmentStore, StoreError};
+use dhow_server::plane::log::store::{Batch, LogPosition, MetaKey, Op, SegmentStore, StoreError};
 
 use super::support::{commit_one, files, long, memory_dir, open, payload, read_all, restore, segments, tiny};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 
 use bytes::Bytes;
-use dhow_server::log::store::{Batch, LogPosition, MetaKey, Op, StoreId, StoreOptions};
+use dhow_server::plane::log::store::{Batch, LogPosition, MetaKey, Op, StoreId, StoreOptions};
 
 use super::support::{open, read_all, segments, tiny};
 

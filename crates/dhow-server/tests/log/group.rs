@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use dhow_server::log::store::{
+use dhow_server::plane::log::store::{
     Batch, Disk, DiskOp, Entry, Op, SegmentStore, StoreError, StoreOptions, limits,
 };
 

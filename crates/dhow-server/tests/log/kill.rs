@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dhow_server::log::store::{Batch, LogPosition, Op, StoreOptions};
+use dhow_server::plane::log::store::{Batch, LogPosition, Op, StoreOptions};
 
 use super::support::{Random, append, long, open, payload, read_all, seed, small};
 
@@ -155,7 +155,8 @@ fn everything_acknowledged_survives_kill_9() {
         let before = told.acked.len();
         round(dir.path(), child_seed, acks, &mut told);
         total += told.acked.len() - before;
-        let (store, recovery) = dhow_server::log::store::SegmentStore::open(dir.path(), options()).unwrap();
+        let (store, recovery) =
+            dhow_server::plane::log::store::SegmentStore::open(dir.path(), options()).unwrap();
         torn += u32::from(recovery.repaired.is_some());
         let bounds = store.bounds();
         let gone = bounds.purged.map_or(0, |purged| purged.index);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use bytes::Bytes;
-use dhow_server::log::local::{LocalLog, MAX_EVENTS, OpenedLog};
-use dhow_server::log::store::{
+use dhow_server::plane::log::local::{LocalLog, MAX_EVENTS, OpenedLog};
+use dhow_server::plane::log::store::{
     Batch, Disk, DiskOp, Entry, LogPosition, MetaKey, Op, SegmentStore, StoreError, StoreOptions, What,
 };
-use dhow_server::log::{Log, LogEvent, ProposalId, ProposeError};
+use dhow_server::plane::log::{Log, LogEvent, ProposalId, ProposeError};
 
 use super::support::{files, payload, segments, small};
 

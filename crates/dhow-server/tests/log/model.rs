@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dhow_server::log::store::{
+use dhow_server::plane::log::store::{
     Batch, Entry, LogPosition, MetaKey, Op, SegmentStore, StoreError, StoreOptions,
 };
 use proptest::prelude::*;

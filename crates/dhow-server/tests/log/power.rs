@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use bytes::Bytes;
-use dhow_server::log::store::{
+use dhow_server::plane::log::store::{
     Batch, Disk, DiskOp, Entry, LogPosition, MetaKey, Op, SegmentStore, StoreOptions,
 };
 

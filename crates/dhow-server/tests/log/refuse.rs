@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dhow_server::log::store::{Batch, LogPosition, Op, SegmentStore, StoreError, StoreOptions, What};
+use dhow_server::plane::log::store::{Batch, LogPosition, Op, SegmentStore, StoreError, StoreOptions, What};
 
 use super::support::{SECTOR, commit_one, files, open, payload, read_all, refused, restore, segments, tiny};
 

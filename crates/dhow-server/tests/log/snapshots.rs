@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use dhow_server::log::store::{Batch, LogPosition, Op, SegmentStore, StoreError, StoreOptions, What, limits};
+use dhow_server::plane::log::store::{
+    Batch, LogPosition, Op, SegmentStore, StoreError, StoreOptions, What, limits,
+};
 
 use super::support::{Random, commit_one, files, memory_dir, open, payload, refused, small};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use dhow_server::log::store::{Batch, Entry, Op, SegmentStore, StoreError, StoreOptions};
+use dhow_server::plane::log::store::{Batch, Entry, Op, SegmentStore, StoreError, StoreOptions};
 
 /// The size of a sector on disk.
 pub const SECTOR: usize = 512;

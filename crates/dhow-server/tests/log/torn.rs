@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use dhow_server::log::store::{SegmentStore, StoreError, What};
+use dhow_server::plane::log::store::{SegmentStore, StoreError, What};
 
 use super::support::{
     SECTOR, commit_one, files, long, memory_dir, open, payload, read_all, refused, restore, segments, small,

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dhow_server::log::ProposeError;
-use dhow_server::log::raft::{Member, MemberError, RaftLog, RaftOptions, RaftPeerAddrs, RaftTimings};
-use dhow_server::log::store::StoreOptions;
+use dhow_server::plane::log::ProposeError;
+use dhow_server::plane::log::raft::{Member, MemberError, RaftLog, RaftOptions, RaftPeerAddrs, RaftTimings};
+use dhow_server::plane::log::store::StoreOptions;
 
 use crate::network::Network;
 use crate::node::{Node, dir_of};

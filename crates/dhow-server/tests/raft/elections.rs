@@ -1,6 +1,6 @@
 //! Who leads, and what an election costs.
 
-use dhow_server::log::raft::{RaftOptions, RaftTimings};
+use dhow_server::plane::log::raft::{RaftOptions, RaftTimings};
 
 use crate::cluster::{Cluster, until};
 

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dhow_server::log::ProposeError;
-use dhow_server::log::raft::{RaftLog, RaftOptions};
-use dhow_server::log::store::{Disk, DiskOp, StoreOptions};
-use dhow_server::peers::PeerHandler;
+use dhow_server::net::peers::PeerHandler;
+use dhow_server::plane::log::ProposeError;
+use dhow_server::plane::log::raft::{RaftLog, RaftOptions};
+use dhow_server::plane::log::store::{Disk, DiskOp, StoreOptions};
 
 use crate::cluster::{Cluster, PATIENCE, until};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use dhow_server::log::ProposeError;
-use dhow_server::log::raft::{
+use dhow_server::plane::log::ProposeError;
+use dhow_server::plane::log::raft::{
     Admission, MemberError, OfflineRaft, RaftOpenError, SeedTerms, TransferError, seed,
 };
 

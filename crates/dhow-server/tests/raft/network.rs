@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dhow_server::peers::{Lane, PeerError, PeerHandler, PeerTransport};
+use dhow_server::net::peers::{Lane, PeerError, PeerHandler, PeerTransport};
 use futures_util::future::BoxFuture;
 
 #[derive(Clone, Default)]

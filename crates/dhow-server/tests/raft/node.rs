@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use dhow_server::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
-use dhow_server::log::store::LogPosition;
-use dhow_server::log::{Leadership, Log, LogEvent, ProposalId, ProposeError};
+use dhow_server::plane::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
+use dhow_server::plane::log::store::LogPosition;
+use dhow_server::plane::log::{Leadership, Log, LogEvent, ProposalId, ProposeError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 

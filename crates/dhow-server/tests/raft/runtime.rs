@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_server::clock::SystemClock;
-use dhow_server::log::raft::RaftLog;
-use dhow_server::runtime::{
+use dhow_server::plane::log::raft::RaftLog;
+use dhow_server::plane::runtime::{
     OpenedRaft, RuntimeHandle, RuntimeOptions, SnapshotPolicy, WriteError, drain, open_raft, spawn_with,
 };
 use tokio_util::sync::CancellationToken;

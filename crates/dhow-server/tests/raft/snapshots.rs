@@ -1,7 +1,7 @@
 //! Snapshots: made here, sent to a member that was away for too long, and what the log keeps.
 
-use dhow_server::log::Log;
-use dhow_server::peers::Lane;
+use dhow_server::net::peers::Lane;
+use dhow_server::plane::log::Log;
 
 use crate::cluster::{Cluster, until};
 

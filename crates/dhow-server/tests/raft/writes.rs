@@ -1,7 +1,7 @@
 //! What becomes of proposals.
 
 use bytes::Bytes;
-use dhow_server::log::{Log, ProposeError};
+use dhow_server::plane::log::{Log, ProposeError};
 
 use crate::cluster::{Cluster, until};
 

@@ -7,7 +7,7 @@ use dhow_agent::session::grpc::{Endpoint, FixedRoutes, GrpcOptions};
 use dhow_core::ids::NodeId;
 use dhow_core::replica::ReplicaState;
 use dhow_core::state::State;
-use dhow_server::identity::Identity;
+use dhow_server::net::identity::Identity;
 use dhow_wire::grpc::proto::{HeldReports, HolderBeat, OpenRequest};
 use dhow_wire::grpc::{Holders, Refusal};
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use dhow_server::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
-use dhow_server::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, ProposeError};
-use dhow_server::runtime::RuntimeLog;
+use dhow_server::plane::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
+use dhow_server::plane::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, ProposeError};
+use dhow_server::plane::runtime::RuntimeLog;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use dhow_server::keys::tls_refusal;
+use dhow_server::net::keys::tls_refusal;
 use dhow_wire::{MalformedAccessToken, Problem};
 
 use super::host::{BadHost, Host, Origin, machine_socket};

@@ -5,7 +5,7 @@ mod members;
 mod offline;
 
 use clap::Subcommand;
-use dhow_server::keys::ClusterKey;
+use dhow_server::net::keys::ClusterKey;
 use dhow_wire::ClusterStatus;
 use dhow_wire::api::WorkerCaRotated;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use dhow_server::runtime::cancel_on_signals;
+use dhow_server::plane::runtime::cancel_on_signals;
 use dhow_wire::{ConfigSources, DaemonConfig, Findings, Setting, load_config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

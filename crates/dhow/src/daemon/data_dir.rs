@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dhow_server::api::socket_group;
-use dhow_server::storage::Storage;
+use dhow_server::plane::storage::Storage;
 use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@ use dhow_agent::AgentHandle;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
 use dhow_driver::driver::{DriverError, error_chain};
-use dhow_server::node_door::{
+use dhow_server::net::node_door::{
     Answer, DoorError, ExecRequest, ExecSession, LogItems, LogQuery, NodeDoor, PresentReplica, PullSteps,
     ReplicaPull,
 };

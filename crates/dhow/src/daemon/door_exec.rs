@@ -3,7 +3,7 @@
 use dhow_agent::AgentHandle;
 use dhow_driver::driver::{self, error_chain};
 use dhow_driver::logs::Stream;
-use dhow_server::node_door::{DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession};
+use dhow_server::net::node_door::{DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession};
 use dhow_wire::api::{EXEC_PAYLOAD_BYTES_MAX, ExecClientFrame, ExecExit, ExecServerFrame};
 use tokio::sync::mpsc;
 

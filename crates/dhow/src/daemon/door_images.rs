@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use dhow_core::spec::PullPolicy;
 use dhow_driver::driver::error_chain;
 use dhow_driver::image::{Digest, ImageError, ImageRef, Images, PruneOptions, PruneReport, PullPhase};
-use dhow_server::node_door::{DoorError, PullStep, PullSteps};
+use dhow_server::net::node_door::{DoorError, PullStep, PullSteps};
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, GrpcOptions, GrpcSession, Routes};
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
-use dhow_server::cluster::Cluster;
-use dhow_server::keys::NodeTls;
-use dhow_server::peer_http::{Dialer, TlsDialer};
-use dhow_server::runtime::RuntimeView;
+use dhow_server::net::keys::NodeTls;
+use dhow_server::net::peer_http::{Dialer, TlsDialer};
+use dhow_server::plane::cluster::Cluster;
+use dhow_server::plane::runtime::RuntimeView;
 
 /// Sessions speak HTTP/2.
 const ALPN: &[&[u8]] = &[b"h2"];

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use dhow_core::ids::NodeId;
 use dhow_server::clock::Clock;
-use dhow_server::keys::{ClusterKey, NodeTls};
+use dhow_server::net::keys::{ClusterKey, NodeTls};
 use dhow_wire::{ClusterMode, DaemonConfig};
 
 use crate::commands::daemon::neighbours;

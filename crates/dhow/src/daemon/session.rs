@@ -8,8 +8,10 @@ use dhow_core::assignment::{Assignment, assignment_since};
 use dhow_core::command::Refused;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::usage::NodeUsage;
-use dhow_server::runtime::{HeartbeatIngest, InputSender, OpenRollout as Unnamed, RuntimeView, WriteError};
-use dhow_server::secrets::{SecretBox, unseal_all};
+use dhow_server::plane::runtime::{
+    HeartbeatIngest, InputSender, OpenRollout as Unnamed, RuntimeView, WriteError,
+};
+use dhow_server::plane::secrets::{SecretBox, unseal_all};
 
 /// The session of the agent of a single node: its calls go to the reducer of the same process.
 pub struct LocalSession {

@@ -9,7 +9,7 @@ use dhow_agent::{Beat, BeatAnswer, Pace, Report, ReportAnswer, Session, SessionF
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
-use dhow_server::scale::OwnWork;
+use dhow_server::plane::scale::OwnWork;
 use tokio::sync::watch;
 
 /// The session of a static peer's agent: it takes assignments from the node's own copy of the state, and sends reports

@@ -6,10 +6,12 @@ use bytes::Bytes;
 use dhow_core::ids::NodeId;
 use dhow_core::state::{Liveness, State};
 use dhow_server::clock::FakeClock;
-use dhow_server::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
-use dhow_server::log::{Log, LogStatus, ProposalId, ProposeError};
-use dhow_server::peers::tls::ClusterIdCell;
-use dhow_server::runtime::{RuntimeHandle, RuntimeLog, RuntimeOptions, VolatileLog, drain, spawn_with};
+use dhow_server::net::peers::tls::ClusterIdCell;
+use dhow_server::plane::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
+use dhow_server::plane::log::{Log, LogStatus, ProposalId, ProposeError};
+use dhow_server::plane::runtime::{
+    RuntimeHandle, RuntimeLog, RuntimeOptions, VolatileLog, drain, spawn_with,
+};
 use dhow_wire::{DaemonConfig, parse_config};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;

@@ -12,10 +12,10 @@ use dhow_server::clock::Clock;
 use dhow_server::gateway::{
     CertificateError, InternalTokens, NodeGateway, WorkerCertificates, WorkerPort, WorkerTier,
 };
-use dhow_server::keys::WorkerCas;
-use dhow_server::peer_http::{Dialer, PeerHttp, TlsDialer, WorkerDialer};
-use dhow_server::refused_log::RefusedLog;
-use dhow_server::runtime::{RuntimeHandle, RuntimeView};
+use dhow_server::net::keys::WorkerCas;
+use dhow_server::net::peer_http::{Dialer, PeerHttp, TlsDialer, WorkerDialer};
+use dhow_server::net::refused_log::RefusedLog;
+use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView};
 use dhow_wire::{ByteStream, ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Runtime;

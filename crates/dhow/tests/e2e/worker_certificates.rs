@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dhow_core::ids::NodeId;
-use dhow_server::keys::{
+use dhow_server::net::keys::{
     ClusterKey, NodeTls, Validity, WORKER_CERT_LIFETIME, WorkerCas, WorkerIdentity, WorkerKey,
 };
 use serde_json::json;

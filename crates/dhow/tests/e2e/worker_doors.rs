@@ -12,8 +12,8 @@ use dhow_agent::session::grpc::{
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
 use dhow_core::state::{NodeInfo, NodeRole};
-use dhow_server::keys::{WorkerIdentity, WorkerKey, client_config_pinned};
-use dhow_server::peer_http::dial_server;
+use dhow_server::net::keys::{WorkerIdentity, WorkerKey, client_config_pinned};
+use dhow_server::net::peer_http::dial_server;
 use dhow_wire::WorkerBootstrapToken;
 use dhow_wire::token::CaFingerprint;
 use rustls::ClientConfig;

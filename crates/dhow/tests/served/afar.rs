@@ -1,6 +1,6 @@
 //! From another machine: an address and a token are all that is needed, and nobody else is trusted with it.
 
-use dhow_server::node_door::ScriptedExec;
+use dhow_server::net::node_door::ScriptedExec;
 use dhow_wire::api::ExecExit;
 
 use crate::daemon::Daemon;
@@ -126,7 +126,7 @@ fn a_key_is_made_without_a_daemon() {
     let (one, two) = (keygen(), keygen());
     assert!(one.stdout.starts_with("dhowkey1.") && one.stdout.lines().count() == 1);
     assert!(one.stdout != two.stdout && one.stderr.is_empty());
-    dhow_server::keys::ClusterKey::parse(&one.stdout).unwrap();
+    dhow_server::net::keys::ClusterKey::parse(&one.stdout).unwrap();
     let with_host = ["--host", "unix:///nowhere", "cluster", "keygen"];
     daemon.run_in(&[], &with_host, b"").ends_with(2);
 }

@@ -13,11 +13,11 @@ use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
 use dhow_core::state::{NodeInfo, NodeRole, State, Wanted};
 use dhow_server::api::{Api, ApiTls, Listeners, bind, serve};
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::keys::{ClusterKey, NodeTls};
-use dhow_server::node_door::ScriptedDoor;
-use dhow_server::runtime::{InputSender, ReportBody, RuntimeView, spawn};
-use dhow_server::secrets::SecretBox;
-use dhow_server::services::{ClusterIdentity, ServiceManager};
+use dhow_server::net::keys::{ClusterKey, NodeTls};
+use dhow_server::net::node_door::ScriptedDoor;
+use dhow_server::plane::runtime::{InputSender, ReportBody, RuntimeView, spawn};
+use dhow_server::plane::secrets::SecretBox;
+use dhow_server::plane::services::{ClusterIdentity, ServiceManager};
 use dhow_wire::ClusterModeName;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -166,15 +166,15 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         input,
         event_log: handle.event_log(),
         secrets: Arc::new(SecretBox::open(folder).unwrap()),
-        cluster: Arc::new(dhow_server::cluster::SingleNode {
+        cluster: Arc::new(dhow_server::plane::cluster::SingleNode {
             node: NodeId(1),
             api_addr: Some(([127, 0, 0, 1], 3669).into()),
         }),
-        peers: dhow_server::peer_http::PeerHttp::new(Arc::new(dhow_server::peer_http::NoPeers)),
+        peers: dhow_server::net::peer_http::PeerHttp::new(Arc::new(dhow_server::net::peer_http::NoPeers)),
         worker_tokens: None,
         renew_expired_secs: 0,
         data_dir: None,
-        refused: dhow_server::refused_log::RefusedLog::new(None, clock.clone()),
+        refused: dhow_server::net::refused_log::RefusedLog::new(None, clock.clone()),
         policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {
             policy: Default::default(),
             host: dhow_core::spec::policy::WordsOnly { runs_as_root: false },

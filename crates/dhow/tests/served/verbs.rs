@@ -1,6 +1,6 @@
 //! A deployment's life, verb by verb.
 
-use dhow_server::node_door::ScriptedExec;
+use dhow_server::net::node_door::ScriptedExec;
 use dhow_wire::api::{ExecExit, ImageInfo, LogRecord, LogStream};
 use serde_json::json;
 

@@ -137,8 +137,8 @@ const IN_SOURCES: &[Ban] = &[
     },
 ];
 
-/// The one place that names the consensus library: `log/raft.rs` and what lies below `log/raft/`.
-const OPENRAFT_HOME: &str = "crates/dhow-server/src/log/raft";
+/// The one place that names the consensus library: `plane/log/raft.rs` and what lies below `plane/log/raft/`.
+const OPENRAFT_HOME: &str = "crates/dhow-server/src/plane/log/raft";
 
 fn check_tokens(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -161,7 +161,8 @@ fn check_tokens(tree: &Tree) -> Vec<Finding> {
         }
         if file.in_src() && !file.path.starts_with(OPENRAFT_HOME) {
             let what = "`openraft` is named outside its home";
-            let mend = "only `log/raft` of `dhow-server` names it: put what you need behind a type there";
+            let mend =
+                "only `plane/log/raft` of `dhow-server` names it: put what you need behind a type there";
             findings.extend(at_each(&file, &tokens, "openraft", what, mend));
         }
     }
@@ -312,10 +313,13 @@ fn an_endless_channel_is_found() {
 fn openraft_away_from_home_is_found() {
     let text = "use openraft::Raft;\n";
     let tree = Tree::of(&[
-        ("crates/dhow-server/src/log/raft.rs", text),
-        ("crates/dhow-server/src/log/raft/store.rs", text),
-        ("crates/dhow-server/src/log/static.rs", text),
+        ("crates/dhow-server/src/plane/log/raft.rs", text),
+        ("crates/dhow-server/src/plane/log/raft/store.rs", text),
+        ("crates/dhow-server/src/plane/log/static.rs", text),
         ("crates/dhow-server/tests/storage_suite.rs", text),
     ]);
-    assert_found(check_tokens(&tree), &["crates/dhow-server/src/log/static.rs:1"]);
+    assert_found(
+        check_tokens(&tree),
+        &["crates/dhow-server/src/plane/log/static.rs:1"],
+    );
 }

@@ -24,7 +24,7 @@ const FOR_TESTS: &[&str] = &[
     "crates/dhow-driver/src/conformance",
     "crates/dhow-driver/src/fake",
     "crates/dhow-server/src/clock/fake",
-    "crates/dhow-server/src/node_door/scripted",
+    "crates/dhow-server/src/net/node_door/scripted",
     "crates/dhow-wire/src/testing",
 ];
 
@@ -61,22 +61,22 @@ const KEPT: &[(&str, &str, &str)] = &[
         "tests bind port 0 and ask where that is",
     ),
     (
-        "crates/dhow-server/src/keys/worker_ca.rs",
+        "crates/dhow-server/src/net/keys/worker_ca.rs",
         "recognise",
         "certificates are recognised with their time by the tests of keys",
     ),
     (
-        "crates/dhow-server/src/keys/worker_key.rs",
+        "crates/dhow-server/src/net/keys/worker_key.rs",
         "of_pem",
         "tests read when a certificate on disk ends",
     ),
     (
-        "crates/dhow-server/src/log/store.rs",
+        "crates/dhow-server/src/plane/log/store.rs",
         "stats",
         "benches and tests count what was written",
     ),
     (
-        "crates/dhow-server/src/log/store/disk.rs",
+        "crates/dhow-server/src/plane/log/store/disk.rs",
         "with_hook",
         "tests let a disk fail",
     ),

@@ -1,4 +1,4 @@
-//! The door to this node, for other members: [`crate::node_door::ClusterDoor`] is the other end.
+//! The door to this node, for other members: [`crate::net::node_door::ClusterDoor`] is the other end.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use crate::api::exec;
 use crate::api::extract::{self, Query};
 use crate::api::feed;
 use crate::api::problem::{Answer, ApiProblem};
-use crate::node_door::{ExecRequest, LogItem, LogLine, LogQuery, ReplicaPull};
+use crate::net::node_door::{ExecRequest, LogItem, LogLine, LogQuery, ReplicaPull};
 
 /// The lines of replicas, one [`LogLine`] in each line.
 pub(in crate::api) async fn logs(

@@ -11,7 +11,7 @@ use crate::api::extract::{self, Path, Query};
 use crate::api::internal::DoorContext;
 use crate::api::limits::SCALE_BYTES_MAX;
 use crate::api::problem::{Answer, ApiProblem};
-use crate::scale::{HeldListing, ScaleDesk, ScaleRefused};
+use crate::plane::scale::{HeldListing, ScaleDesk, ScaleRefused};
 
 /// What a request that was taken is answered with: it is written down, and the agent works on it.
 #[derive(Debug, Serialize)]

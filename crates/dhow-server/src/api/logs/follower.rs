@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::tail::Tail;
 use crate::api::limits::{LOG_LOOK_AGAIN, LOG_TAIL_MAX, LOG_TAIL_TIMEOUT};
-use crate::node_door::{DoorError, LogItem, LogItems, LogQuery};
-use crate::services::{SelectedReplica, ServiceManager, select};
+use crate::net::node_door::{DoorError, LogItem, LogItems, LogQuery};
+use crate::plane::services::{SelectedReplica, ServiceManager, select};
 
 /// What comes from one node's stream.
 enum Piece {

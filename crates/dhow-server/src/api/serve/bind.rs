@@ -3,7 +3,7 @@
 use super::error::BindError;
 use super::unix_socket;
 use super::{Bound, Listeners};
-use crate::tcp;
+use crate::net::tcp;
 
 /// Opens all or none.
 pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {

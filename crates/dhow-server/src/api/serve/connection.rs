@@ -27,8 +27,8 @@ use crate::api::limits::{
 };
 use crate::clock::Clock;
 use crate::gateway::HeardStream;
-use crate::lobby::Visit;
-use crate::refused_log::RefusedLog;
+use crate::net::lobby::Visit;
+use crate::net::refused_log::RefusedLog;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
 const REST: Duration = Duration::from_millis(100);

@@ -12,10 +12,10 @@ use tokio_rustls::server::TlsStream;
 
 use crate::api::access::Peer;
 use crate::api::limits::{HANDSHAKE_TIMEOUT, HEADER_TIMEOUT};
-use crate::keys::{
+use crate::net::keys::{
     IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, is_refused_certificate, tls_refusal,
 };
-use crate::lobby::Visit;
+use crate::net::lobby::Visit;
 
 /// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
 const TLS_FIRST_BYTE: u8 = 0x16;

@@ -13,8 +13,8 @@ use tower::ServiceExt;
 
 use super::support::{SHOP, World, media_type, request};
 use crate::api::{Access, Peer, router_with};
-use crate::identity::Identity;
-use crate::lobby::{Lobby, LobbyLimits};
+use crate::net::identity::Identity;
+use crate::net::lobby::{Lobby, LobbyLimits};
 
 const CA: CaFingerprint = CaFingerprint([9; 32]);
 

@@ -285,11 +285,14 @@ async fn a_full_inbox_is_told_with_the_time_to_come_again() {
     let world = World::new().await;
     let input = world.handle.input();
     // Nothing runs between these sends and the call on this one thread, so that the inbox stays full.
-    while input.try_send(crate::runtime::ReducerInput::PlanTick).is_ok() {}
+    while input
+        .try_send(crate::plane::runtime::ReducerInput::PlanTick)
+        .is_ok()
+    {}
     let command = Command::Cluster(dhow_core::command::ClusterCommand::RemoveSecret { name: "x".into() });
     assert!(matches!(
         input.write(command, None).await,
-        Err(crate::runtime::WriteError::Busy)
+        Err(crate::plane::runtime::WriteError::Busy)
     ));
     let reply = world.call(Method::DELETE, "/api/v1/deployments/shop", "").await;
     assert_eq!(reply.problem(503).code, "busy");

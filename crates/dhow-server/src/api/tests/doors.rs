@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::World;
 use crate::api::{ApiTls, BindError, Listeners, bind, serve};
-use crate::keys::{ALPN_API, ClusterKey, NodeTls, client_config_pinned};
+use crate::net::keys::{ALPN_API, ClusterKey, NodeTls, client_config_pinned};
 
 fn node(key: &ClusterKey, id: u64) -> NodeTls {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

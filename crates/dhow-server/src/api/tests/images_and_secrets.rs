@@ -6,7 +6,7 @@ use dhow_wire::Problem;
 use dhow_wire::api::{ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState, SecretInfo, WriteDone};
 
 use super::support::{World, digest, request};
-use crate::secrets::unseal_all;
+use crate::plane::secrets::unseal_all;
 
 fn image(name: &str, in_use: bool) -> ImageInfo {
     ImageInfo {

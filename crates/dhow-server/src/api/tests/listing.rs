@@ -10,7 +10,7 @@ use dhow_wire::{
 };
 
 use super::support::{SHOP, WALL_UNIX_SECS, World};
-use crate::node_door::PresentReplica;
+use crate::net::node_door::PresentReplica;
 
 #[tokio::test]
 async fn an_empty_cluster() {

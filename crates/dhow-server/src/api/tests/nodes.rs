@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::support::World;
 use crate::api::{Access, Api, router};
-use crate::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 
 /// Starts and ends three times in a row.
 fn keeps_failing() -> Vec<ReplicaEvent> {

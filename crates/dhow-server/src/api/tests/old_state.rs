@@ -18,8 +18,8 @@ use tower::ServiceExt;
 
 use super::support::{World, request};
 use crate::api::{Access, Api, Peer, router};
-use crate::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
-use crate::runtime::InputSender;
+use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use crate::plane::runtime::InputSender;
 
 const CA: CaFingerprint = CaFingerprint([9; 32]);
 

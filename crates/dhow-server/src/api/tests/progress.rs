@@ -8,8 +8,8 @@ use dhow_wire::StabilizationOutcome;
 use dhow_wire::api::{LogStream, Progress, ProgressOutcome, ProgressResult};
 
 use super::support::{SHOP, Stream, World, start_events};
-use crate::node_door::ReplicaPull;
-use crate::stabilization::wait_for_stabilization;
+use crate::net::node_door::ReplicaPull;
+use crate::plane::stabilization::wait_for_stabilization;
 
 const FOLLOW: &str = "/api/v1/deployments/shop/progress";
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::{SHOP, World};
 use crate::api::{BindError, Listeners, bind, serve};
-use crate::node_door::ScriptedExec;
+use crate::net::node_door::ScriptedExec;
 
 fn listeners(dir: &Path) -> Listeners {
     Listeners {

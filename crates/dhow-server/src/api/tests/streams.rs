@@ -102,7 +102,7 @@ async fn events_that_are_no_longer_kept_are_told_as_such() {
     let all = world.follow("/api/v1/events").await.rest().await;
     assert_eq!(
         all.len(),
-        crate::runtime::limits::EVENT_HUB_MAX,
+        crate::plane::runtime::limits::EVENT_HUB_MAX,
         "all that are kept"
     );
 }

@@ -24,13 +24,13 @@ use tower::ServiceExt;
 
 use crate::api::{Access, Api, Peer, router};
 use crate::clock::FakeClock;
-use crate::cluster::SingleNode;
-use crate::node_door::ScriptedDoor;
-use crate::peer_http::{NoPeers, PeerHttp};
-use crate::refused_log::RefusedLog;
-use crate::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
-use crate::secrets::SecretBox;
-use crate::services::{ClusterIdentity, ServiceManager};
+use crate::net::node_door::ScriptedDoor;
+use crate::net::peer_http::{NoPeers, PeerHttp};
+use crate::net::refused_log::RefusedLog;
+use crate::plane::cluster::SingleNode;
+use crate::plane::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
+use crate::plane::secrets::SecretBox;
+use crate::plane::services::{ClusterIdentity, ServiceManager};
 
 /// 2027-01-15 08:00:00 UTC.
 pub const WALL_UNIX_SECS: i64 = 1_800_000_000;

@@ -4,7 +4,7 @@
 use dhow_core::command::ClusterCommand;
 
 use super::*;
-use crate::runtime::EventKind;
+use crate::plane::runtime::EventKind;
 
 /// Never the address of the one that the old leader would name: it does not know.
 fn is_sent_on(refusal: &Refusal) -> bool {

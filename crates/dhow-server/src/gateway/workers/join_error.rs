@@ -5,7 +5,7 @@ use dhow_wire::grpc::Refusal;
 use dhow_wire::{Problem, ProblemCode, TokenError};
 
 use super::tier::CertificateError;
-use crate::runtime::refused_code;
+use crate::plane::runtime::refused_code;
 
 /// Seconds after which a client that was turned away tries again.
 const RETRY_SECS: u32 = 1;

@@ -16,7 +16,7 @@ use super::join_key;
 use super::tier::WorkerTier;
 use crate::gateway::limits::INFO_BYTES;
 use crate::gateway::node_gateway::Inner;
-use crate::runtime::WriteError;
+use crate::plane::runtime::WriteError;
 
 /// The longest name that a client makes up for itself.
 const CLIENT_ID_BYTES_MAX: usize = 128;

@@ -10,8 +10,8 @@ use super::join_key;
 use crate::gateway::caller::Caller;
 use crate::gateway::node_gateway::{Inner, Serving, kept_with_session};
 use crate::gateway::rates::Kind;
-use crate::identity::Identity;
-use crate::runtime::{Event, EventKind};
+use crate::net::identity::Identity;
+use crate::plane::runtime::{Event, EventKind};
 
 const DAY_SECS: i64 = 24 * 60 * 60;
 

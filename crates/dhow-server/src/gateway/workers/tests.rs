@@ -32,9 +32,9 @@ use super::{
 use crate::api::Peer;
 use crate::clock::Clock;
 use crate::gateway::{GatewayOptions, NodeGateway, ServerIds};
-use crate::identity::Identity;
-use crate::leases::tests::support::{OWN, TestServer, info};
-use crate::secrets::SecretBox;
+use crate::net::identity::Identity;
+use crate::plane::leases::tests::support::{OWN, TestServer, info};
+use crate::plane::secrets::SecretBox;
 
 mod ex_leader;
 

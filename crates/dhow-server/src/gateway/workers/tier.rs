@@ -6,7 +6,7 @@ use dhow_core::ids::NodeId;
 use ed25519_dalek::VerifyingKey;
 
 use super::internal_token::InternalTokens;
-use crate::runtime::EventLogSender;
+use crate::plane::runtime::EventLogSender;
 
 /// Why there is no certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
-use dhow_server::keys::{ALPN_WORKERS, WorkerKey, client_config_pinned};
+use dhow_server::net::keys::{ALPN_WORKERS, WorkerKey, client_config_pinned};
 use dhow_wire::WorkerBootstrapToken;
 use dhow_wire::grpc::proto::RegisterRequest;
 use dhow_wire::grpc::{Refusal, to_node_info};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dhow_server::tcp;
+use dhow_server::net::tcp;
 use dhow_wire::grpc::{KeepAlive, NodesClient};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dhow_server::runtime::read_manifest_files;
+use dhow_server::plane::runtime::read_manifest_files;
 use dhow_wire::manifest::{
     INDEX_NAME, ManifestError, ManifestIndex, ManifestSigner, ReceivedSet, SIGNATURE_NAME, parse_manifest,
 };

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use dhow_disk::Outlives;
-use dhow_server::keys::{WorkerIdentity, WorkerKey};
+use dhow_server::net::keys::{WorkerIdentity, WorkerKey};
 
 const KEY: &str = "key.pem";
 const CERT: &str = "cert.pem";

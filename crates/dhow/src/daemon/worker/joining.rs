@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, Joining};
 use dhow_core::state::NodeInfo;
-use dhow_server::keys::WorkerIdentity;
+use dhow_server::net::keys::WorkerIdentity;
 use dhow_wire::WorkerBootstrapToken;
 
 use super::identity_dir::IdentityDir;

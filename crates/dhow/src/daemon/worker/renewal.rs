@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::{Errand, ErrandError};
 use dhow_server::clock::Clock;
-use dhow_server::keys::WorkerIdentity;
+use dhow_server::net::keys::WorkerIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::identity_dir::IdentityDir;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dhow_agent::session::grpc::{Connector, ConnectorFuture, Endpoint, FixedRoutes};
-use dhow_server::keys::{WorkerIdentity, client_config_pinned};
-use dhow_server::peer_http::{OtherCluster, dial_server};
+use dhow_server::net::keys::{WorkerIdentity, client_config_pinned};
+use dhow_server::net::peer_http::{OtherCluster, dial_server};
 use dhow_wire::token::CaFingerprint;
 use tokio::sync::Notify;
 

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
-use dhow_server::keys::{ClusterKey, NodeTls};
-use dhow_server::peer_http::{PeerHttp, TlsDialer};
+use dhow_server::net::keys::{ClusterKey, NodeTls};
+use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -19,7 +19,7 @@ use crate::gateway::node_gateway::Inner;
 use crate::gateway::rates::Kind;
 use crate::gateway::workers::internal_token::OVERLAP_SECS;
 use crate::gateway::workers::join_error::{JoinError, problem_of};
-use crate::identity::Identity;
+use crate::net::identity::Identity;
 
 /// The header with the token that registration gave.
 const TOKEN_HEADER: &str = "x-dhow-internal-token";

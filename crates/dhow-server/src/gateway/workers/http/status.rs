@@ -21,7 +21,7 @@ use dhow_wire::{
 use super::answer::{Answer, read};
 use crate::gateway::node_gateway::{Inner, NodeGateway};
 use crate::gateway::status::{SPECS_BYTES_MAX, named_rollouts, short_message};
-use crate::runtime::{OpenRollout, ReportBody};
+use crate::plane::runtime::{OpenRollout, ReportBody};
 
 /// What a worker of the JSON form runs: renews its lease.
 #[utoipa::path(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::plain::{Plain, registration};
 use super::*;
-use crate::runtime::EventKind;
+use crate::plane::runtime::EventKind;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 

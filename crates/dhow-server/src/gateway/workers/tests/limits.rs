@@ -7,7 +7,7 @@ use dhow_wire::grpc::to_body;
 
 use super::*;
 use crate::gateway::limits::{MESSAGE_CHARS_MAX, REPORT_BYTES_BURST};
-use crate::runtime::ReportBody;
+use crate::plane::runtime::ReportBody;
 
 impl Harbour {
     async fn joined(&self) -> NodeId {

@@ -1,0 +1,184 @@
+//! What a worker proves itself with: its key, the certificate that it was given, and the cluster that it belongs to.
+//! Connections ask it for the certificate of the moment, so that a renewal needs no restart.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use dhow_core::ids::NodeId;
+use dhow_wire::token::CaFingerprint;
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme, version};
+
+use super::cluster_ca::fingerprint_of;
+use super::error::IssueError;
+use super::leaf::{identity_of, is_cluster_ca, worker_cluster_of};
+use super::node_tls::{ALPN_API, ALPN_WORKERS};
+use super::pinned::{client_config_pinned, provider};
+use super::worker_key::{Validity, WorkerKey, read_chain};
+use crate::net::identity::Identity;
+
+/// See the module.
+pub struct WorkerIdentity {
+    key: WorkerKey,
+    node: NodeId,
+    cluster_id: String,
+    cluster_ca: CertificateDer<'static>,
+    current: RwLock<Current>,
+}
+
+#[derive(Clone)]
+struct Current {
+    certified: Arc<CertifiedKey>,
+    validity: Validity,
+}
+
+impl fmt::Debug for WorkerIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkerIdentity({})", self.node)
+    }
+}
+
+/// What a chain says.
+struct Read {
+    leaf: CertificateDer<'static>,
+    node: NodeId,
+    cluster_id: String,
+    cluster_ca: CertificateDer<'static>,
+    validity: Validity,
+}
+
+fn read(chain_pem: &str) -> Result<Read, IssueError> {
+    let wrong = |why| IssueError::Request { why };
+    let chain = read_chain(chain_pem)?;
+    let (leaf, others) = chain.split_first().ok_or(IssueError::NotOurs)?;
+    let Some(Identity::Worker(node)) = identity_of(leaf) else {
+        return Err(wrong("its certificate is no worker's"));
+    };
+    let cluster_ca = others.iter().find(|other| is_cluster_ca(other));
+    Ok(Read {
+        node,
+        cluster_id: worker_cluster_of(leaf).ok_or(wrong("its certificate names no cluster"))?,
+        cluster_ca: cluster_ca
+            .ok_or(wrong("the CA of the cluster's servers is not with it"))?
+            .clone(),
+        validity: Validity::of_leaf(leaf).ok_or(wrong("its certificate cannot be read"))?,
+        leaf: leaf.clone(),
+    })
+}
+
+impl WorkerIdentity {
+    /// From the worker's key and what the cluster answered: the leaf first, then the CAs.
+    pub fn new(key: WorkerKey, chain_pem: &str) -> Result<Self, IssueError> {
+        let read = read(chain_pem)?;
+        let certified = Arc::new(key.certified(vec![read.leaf])?);
+        Ok(Self {
+            key,
+            node: read.node,
+            cluster_id: read.cluster_id,
+            cluster_ca: read.cluster_ca,
+            current: RwLock::new(Current {
+                certified,
+                validity: read.validity,
+            }),
+        })
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    /// Of the CA of the cluster's servers.
+    pub fn fingerprint(&self) -> CaFingerprint {
+        fingerprint_of(&self.cluster_ca)
+    }
+
+    pub fn validity(&self) -> Validity {
+        self.current().validity
+    }
+
+    /// Asks for the next certificate.
+    pub fn csr_pem(&self) -> Result<String, IssueError> {
+        self.key.csr_pem()
+    }
+
+    /// Takes a certificate in place of the one there is. It is of the same worker, cluster and key.
+    pub fn replace(&self, chain_pem: &str) -> Result<(), IssueError> {
+        let read = read(chain_pem)?;
+        if (read.node, read.cluster_id.as_str()) != (self.node, self.cluster_id()) {
+            return Err(IssueError::Request {
+                why: "it is the certificate of another worker",
+            });
+        }
+        if read.cluster_ca != self.cluster_ca {
+            return Err(IssueError::Request {
+                why: "it comes with another CA of the servers than the one that is trusted here",
+            });
+        }
+        let certified = Arc::new(self.key.certified(vec![read.leaf])?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current {
+            certified,
+            validity: read.validity,
+        };
+        Ok(())
+    }
+
+    /// Calls servers of the cluster as this worker.
+    pub fn client_config(self: &Arc<Self>) -> Result<ClientConfig, IssueError> {
+        let mut config = client_config_pinned(self.fingerprint()).map_err(IssueError::Key)?;
+        config.client_auth_cert_resolver = Arc::new(Shown(Arc::clone(self)));
+        config.alpn_protocols = ALPN_WORKERS.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+
+    /// Is called by servers of the cluster, and by nobody else.
+    pub fn door_config(self: &Arc<Self>) -> Result<ServerConfig, IssueError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.cluster_ca.clone()).map_err(IssueError::Key)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let verifier =
+            verifier.map_err(|error| IssueError::Key(rustls::Error::General(error.to_string())))?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(IssueError::Key)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(Shown(Arc::clone(self))));
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.alpn_protocols = ALPN_API.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
+
+    fn current(&self) -> Current {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// What a connection shows: the certificate of the moment.
+#[derive(Debug)]
+struct Shown(Arc<WorkerIdentity>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.current().certified)
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.current().certified)
+    }
+}

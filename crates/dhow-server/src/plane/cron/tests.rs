@@ -1,0 +1,210 @@
+//! Schedules by a clock that is moved by hand.
+
+use std::sync::Arc;
+
+use dhow_core::command::{Command, DeploymentCommand};
+use dhow_core::ids::{DeploymentName, ServiceName};
+use dhow_core::plan::Plan;
+use dhow_core::spec::DeploymentSpec;
+use dhow_core::state::State;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::plane::runtime::{RuntimeHandle, RuntimeOptions, spawn_with};
+
+/// 2027-01-15 08:00:00 UTC.
+const EIGHT: i64 = 1_800_000_000;
+const HOUR_MS: i64 = 3_600_000;
+
+struct World {
+    clock: FakeClock,
+    handle: RuntimeHandle,
+    cancel: CancellationToken,
+    ticks: u64,
+}
+
+impl World {
+    fn new(state: State, wall_unix_secs: i64) -> Self {
+        let (cancel, clock) = (CancellationToken::new(), FakeClock::new(wall_unix_secs * 1_000));
+        let options = RuntimeOptions {
+            planner: Arc::new(|_, _, _| Plan::default()),
+            ..RuntimeOptions::default()
+        };
+        // The runtime has a clock of its own, so that only the schedules sleep on this one.
+        let still = Arc::new(FakeClock::new(wall_unix_secs * 1_000));
+        let handle = spawn_with(cancel.clone(), state, still, options);
+        Self {
+            clock,
+            handle,
+            cancel,
+            ticks: 0,
+        }
+    }
+
+    async fn deploy(&self, schedule: &str) {
+        let text = format!(
+            r#"{{"version":"v1","deployment":"shop","services":{{"nightly":{{"rtype":"cron","schedule":"{schedule}","image":"job:1"}}}}}}"#
+        );
+        let spec: DeploymentSpec = serde_json::from_str(&text).unwrap();
+        let command = DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "test".into(),
+            wall_unix_secs: self.clock.wall_unix_ms() / 1_000,
+        };
+        let input = self.handle.input();
+        input.write(Command::Deployment(command), None).await.unwrap();
+    }
+
+    async fn start(&mut self) {
+        let (view, input) = (self.handle.view(), self.handle.input());
+        view.leaderships().wait_for(|leads| leads.is_here).await.unwrap();
+        let clock = Arc::new(self.clock.clone());
+        tokio::spawn(run(view, input, clock, self.cancel.clone()));
+        self.settle().await;
+    }
+
+    /// Waits until the schedules have been looked at once more.
+    async fn settle(&mut self) {
+        self.ticks += 1;
+        self.clock.wait_for_sleeps_begun(self.ticks).await;
+    }
+
+    async fn pass(&mut self, wall_ms: i64) {
+        self.clock.step_wall(wall_ms);
+        self.clock.step_monotonic(TICK_MS);
+        self.settle().await;
+    }
+
+    fn runs(&self) -> u32 {
+        let state = self.handle.view().state();
+        let name = ServiceName::new("nightly").unwrap();
+        let deployment = DeploymentName::new("shop").unwrap();
+        state.service_named(&deployment, &name).unwrap().cron_runs
+    }
+}
+
+fn ended(state: &State) -> State {
+    // Nothing is placed in these tests, so that a run would wait for ever: it is taken as done.
+    let mut state = state.clone();
+    let ids: Vec<ServiceId> = state.services.keys().copied().collect();
+    for id in ids {
+        let service = Arc::make_mut(state.services.get_mut(&id).unwrap());
+        service.done = service.wanted_slots().collect();
+    }
+    state
+}
+
+#[tokio::test]
+async fn fires_at_its_time_and_not_again_when_the_clock_steps_back() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    assert_eq!(world.runs(), 0);
+    world.pass(HOUR_MS / 2 - 1_000).await;
+    assert_eq!(world.runs(), 0, "a second before");
+    world.pass(1_000).await;
+    assert_eq!(world.runs(), 1);
+    world.pass(-600_000).await;
+    world.pass(600_000).await;
+    world.pass(1_000).await;
+    assert_eq!(world.runs(), 1, "the same half hour again");
+}
+
+#[tokio::test]
+async fn a_run_that_has_not_ended_is_named_as_what_the_next_one_waits_for() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    world.pass(HOUR_MS / 2).await;
+    assert_eq!(world.runs(), 1);
+    let state = world.handle.view().state();
+    world.cancel.cancel();
+    let service = state.services.values().next().unwrap();
+    let nine = EIGHT + 3_600;
+    let before = outlook(&state, service, nine).unwrap();
+    assert_eq!(
+        (before.left_out_unix_secs, before.next_unix_secs),
+        (None, Some(nine + 1_800))
+    );
+    let late = outlook(&state, service, nine + 2 * 3_600).unwrap();
+    assert_eq!(
+        (late.left_out_unix_secs, late.next_unix_secs),
+        (Some(nine + 1_800), Some(nine + 2 * 3_600 + 1_800))
+    );
+    let over = ended(&state);
+    let service = over.services.values().next().unwrap();
+    let over = outlook(&over, service, nine + 2 * 3_600).unwrap();
+    assert_eq!(over.left_out_unix_secs, None);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_hours_ahead_is_told_of_and_not_waited_for() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    world.pass(10 * HOUR_MS).await;
+    assert_eq!(world.runs(), 1, "17:30 by a clock that is wrong");
+    let state = ended(&world.handle.view().state());
+    world.cancel.cancel();
+    let service = state.services.values().next().unwrap().clone();
+    let fired = EIGHT + 9 * 3_600 + 1_800;
+
+    let minutes_back = outlook(&state, &service, fired - 600).unwrap();
+    assert_eq!(minutes_back.waits_for_unix_secs, Some(fired));
+    assert_eq!(minutes_back.next_unix_secs, Some(fired + 3_600));
+    let hours_back = outlook(&state, &service, EIGHT).unwrap();
+    assert_eq!(hours_back.waits_for_unix_secs, None);
+    assert_eq!(hours_back.next_unix_secs, Some(EIGHT + 1_800));
+
+    let mut right = World::new(state, EIGHT);
+    right.start().await;
+    right.pass(HOUR_MS / 2).await;
+    assert_eq!(right.runs(), 2, "08:30 by the clock that was set right");
+}
+
+#[tokio::test]
+async fn what_was_missed_is_made_up_for_once_and_nothing_twice_after_a_restart() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    world.start().await;
+    world.pass(HOUR_MS / 2).await;
+    assert_eq!(world.runs(), 1);
+    let state = ended(&world.handle.view().state());
+    world.cancel.cancel();
+
+    let mut same = World::new(state.clone(), EIGHT + 1_900);
+    same.start().await;
+    assert_eq!(same.runs(), 1, "08:30 has been fired before the restart");
+
+    let mut late = World::new(state, EIGHT + 5 * 3_600);
+    late.start().await;
+    assert_eq!(late.runs(), 2, "09:30 to 12:30 were missed, and are one run");
+    late.pass(1_000).await;
+    assert_eq!(late.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_new_schedule_looks_ahead_and_a_clock_that_was_years_ahead_is_forgotten() {
+    let mut world = World::new(State::default(), EIGHT);
+    world.deploy("0 0 1 1 *").await;
+    world.start().await;
+    world.pass(1_000).await;
+    world.deploy("*/5 * * * *").await;
+    world.pass(1_000).await;
+    assert_eq!(world.runs(), 0, "nothing is due when a schedule begins");
+
+    let mut table = Table::default();
+    let state = ended(&world.handle.view().state());
+    let ahead = EIGHT + 10 * 365 * 86_400;
+    let due = table.look(&state, ahead);
+    assert_eq!(due.len(), 1);
+    table.fired(due[0], ahead);
+    for minutes in [0, 4, 5, 9] {
+        let again = table.look(&state, ahead - 600 + minutes * 60);
+        assert_eq!(again, [], "the clock stepped back by minutes");
+    }
+    assert_eq!(table.look(&state, EIGHT + 60), []);
+    let due = table.look(&state, EIGHT + 300);
+    assert_eq!(due[0].scheduled_unix_secs, EIGHT + 300);
+}

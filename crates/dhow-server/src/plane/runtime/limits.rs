@@ -1,0 +1,109 @@
+//! Every limit of the runtime, with its arithmetic.
+
+use std::time::Duration;
+
+use crate::plane::log::store::limits::MAX_QUEUED_REQUESTS;
+
+/// Inputs that may wait for the reducer. 10,000 workers send at most 50 heartbeats a second together, and changes
+/// once a second each where they change: 1,024 inputs are about a second of a cluster in turmoil, and at some
+/// 10 µs each they are worked off in 10 ms.
+pub const INBOX_MAX: usize = 1_024;
+
+/// Seconds after which a caller that met a full inbox tries again: a full inbox is empty long before.
+pub const RETRY_AFTER_SECS: u32 = 1;
+
+/// Proposals that may be on their way to the log. The log keeps a place for the event of each one, and holds
+/// as many requests; the reducer takes no more inputs before it meets a full log, so that the inbox is where
+/// callers are turned away.
+pub const IN_FLIGHT_MAX: usize = MAX_QUEUED_REQUESTS;
+
+/// Events of the log that are applied before the state is published and the callers are answered. Larger batches
+/// save wake-ups; at some 10 µs each, 256 keep an answer waiting for 3 ms at most.
+pub const APPLY_BATCH_MAX: usize = 256;
+
+/// Commands of a plan in one proposal. A proposal is one write of the log.
+pub const PLAN_CHUNK_COMMANDS: usize = 256;
+
+/// Encoded bytes of a plan's commands in one proposal: what a raft log sends in one message without holding up
+/// its heartbeats.
+pub const PLAN_CHUNK_BYTES: usize = 512 * 1024;
+
+/// How long the reducer waits after an applied batch before it plans, so that a burst is planned once.
+pub const PLAN_DEBOUNCE_MS: u64 = 10;
+
+/// The longest wait between plans whose commands were all refused as stale: 10 ms doubled seven times.
+pub const PLAN_STALE_WAIT_MAX_MS: u64 = 1_280;
+
+/// How often a plan is asked for although nothing has happened. Deadlines have their own wake-up; this is the
+/// safety net behind it.
+pub const PLAN_TICK_MS: u64 = 5_000;
+
+/// A heartbeat that has waited this long for the reducer is answered without a look: whoever sent it has given
+/// up, and what it says is old.
+pub const HEARTBEAT_STALE_MS: u64 = 5_000;
+
+/// Rollouts handed to one node in one answer. What a node is to run comes by its assignment anyway.
+pub const BOOTSTRAP_MAX: usize = 256;
+
+/// Events in one report of a node. At most 300 bytes each, so that a report stays below 512 KiB; an agent that has
+/// more sends several.
+pub const REPORT_EVENTS_MAX: usize = 1_024;
+
+/// Replicas in one inventory. It is one entry of the log: at about 200 bytes each, 16,384 make 3 MiB.
+pub const INVENTORY_MAX: usize = 16_384;
+
+/// Batches of effects that may wait for the applier. A batch names each node once, so 64 are 64 × 12,000 node
+/// ids at the very most, 12 MiB; what does not fit is merged into the next one.
+pub const EFFECT_BATCHES_MAX: usize = 64;
+
+/// Records in one message to the event log writer.
+pub const EVENT_CHUNK_RECORDS: usize = 256;
+
+/// Messages that may wait for the event log writer.
+pub const EVENT_MESSAGES_MAX: usize = 4_096;
+
+/// Records that may wait for the event log writer: of about 300 bytes each, 5 MiB.
+pub const EVENTS_WAITING_MAX: usize = 64 * EVENT_CHUNK_RECORDS;
+
+/// Events are written at most so often: what comes meanwhile goes into one write. Nothing waits for it, and what a
+/// crash takes away is told again from the log.
+pub const EVENT_WRITE_EVERY: Duration = Duration::from_millis(20);
+
+/// Records that are kept in memory for those who follow: at about 300 bytes each 1.2 MiB.
+pub const EVENT_HUB_MAX: usize = 4_096;
+
+/// Records that a replay hands to the event log: more than the log holds between two snapshots.
+pub const REPLAYED_EVENTS_MAX: usize = 65_536;
+
+/// Differences that are told of a state that came from another server as a whole: as many as are kept in memory.
+/// What was changed by more is read off the state itself.
+pub const INSTALLED_EVENTS_MAX: usize = EVENT_HUB_MAX;
+
+/// A refused or diverged report of a node is told at most so often, in the cluster's time: of 12,000 nodes that are
+/// all refused 200 a second, which the event log writes in its stride.
+pub const REPORT_DOUBT_EVERY_MS: u64 = 60_000;
+
+/// Size at which a file of the event log is closed and the next one is begun.
+pub const EVENT_FILE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Files of the event log that are kept: 64 MiB, at about 300 bytes some 200,000 events.
+pub const EVENT_FILES_MAX: usize = 8;
+
+/// Applied entries after which a snapshot is made. A replay runs at some 100,000 entries a second, so that a
+/// start takes well below a second.
+pub const SNAPSHOT_ENTRIES: u64 = 10_000;
+
+/// Bytes of applied entries after which a snapshot is made: four segments of the log.
+pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes of the log that a replay reads at a time.
+pub const REPLAY_READ_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often the directory of manifests is looked at.
+pub const MANIFEST_POLL_MS: u64 = 5_000;
+
+/// Distinct reasons of refusal that are remembered so that each is logged once.
+pub const REFUSALS_REMEMBERED_MAX: usize = 64;
+
+/// How long the other tasks have after the reducer's deadline to write what they hold.
+pub const FLUSH_DEADLINE_MS: u64 = 1_000;

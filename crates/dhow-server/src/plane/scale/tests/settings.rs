@@ -1,0 +1,146 @@
+//! Settings that replicas try reach a peer as they would reach a node with a session.
+
+use std::collections::BTreeMap;
+
+use dhow_core::amount::Amount;
+use dhow_core::assignment::{RoleAssignment, assignment_since};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceKey, ServiceName, Term};
+use dhow_core::plan::{PlanCache, plan_next};
+use dhow_core::spec::{Check, DeploymentSpec, Endpoint, Expose, HealthSpec, Protocol, ScaleSpec};
+use dhow_core::state::{NodeInfo, NodeRole, State};
+use dhow_core::time::ClusterTime;
+
+use super::*;
+use crate::plane::scale::wanted::wanted;
+
+const NODE: NodeId = NodeId(1);
+
+/// A leader's state, moved by commands alone.
+struct Leader(State);
+
+impl Leader {
+    fn new() -> Self {
+        let mut leader = Self(State::default());
+        leader.apply(Command::Cluster(ClusterCommand::Bootstrap {
+            cluster_id: "test".into(),
+            feature_level: State::FEATURE_LEVEL,
+        }));
+        leader.apply(Command::Cluster(ClusterCommand::TermBegan {
+            leader: NODE,
+            wall_unix_ms: None,
+        }));
+        let info = NodeInfo {
+            role: NodeRole::Peer,
+            api_addr: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            labels: Arc::default(),
+            capacity: Amount {
+                cpu_milli: 4_000,
+                memory_bytes: 1 << 33,
+            },
+            runs_replicas: true,
+            tries_settings: true,
+        };
+        leader.apply(Command::Node(NodeCommand::Register {
+            node: NODE,
+            info: Arc::new(info),
+        }));
+        leader
+    }
+
+    fn apply(&mut self, command: Command) {
+        let entry = Entry {
+            time: ClusterTime(1),
+            term: Term(1),
+            request: None,
+            command,
+        };
+        dhow_core::step::step(&mut self.0, &entry, &mut ()).unwrap();
+    }
+
+    fn deploy(&mut self, spec: ServiceSpec) {
+        let spec = DeploymentSpec {
+            version: Default::default(),
+            deployment: DeploymentName::new("shop").unwrap(),
+            services: [(ServiceName::new("web").unwrap(), Arc::new(spec))].into(),
+            scaled: Default::default(),
+        };
+        self.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "test".into(),
+            wall_unix_secs: 0,
+        }));
+        let mut cache = PlanCache::default();
+        loop {
+            let plan = plan_next(&self.0, &mut cache, ClusterTime(1));
+            if plan.commands.is_empty() {
+                return;
+            }
+            for command in plan.commands {
+                self.apply(Command::Plan(command));
+            }
+        }
+    }
+
+    /// What a session tells a node.
+    fn assigned(&self) -> BTreeMap<ServiceKey, Vec<RoleAssignment>> {
+        assignment_since(&self.0, NODE, None).unwrap().services
+    }
+}
+
+fn on(target_port: u16, checked: u16) -> ServiceSpec {
+    ServiceSpec {
+        endpoints: vec![Endpoint {
+            name: "http".into(),
+            protocol: Protocol::Http,
+            port: 80,
+            target_port: Some(target_port),
+            expose: Expose::Internal,
+            path: None,
+            host: None,
+            target_role: None,
+        }],
+        health: Some(HealthSpec::of(Check::Tcp { port: checked })),
+        scale: ScaleSpec::Fixed { replicas: 3 },
+        ..spec("web:1")
+    }
+}
+
+#[tokio::test]
+async fn settings_to_come_and_their_target_ports_reach_a_static_peer() {
+    let (bench, mut leader) = (Bench::new(), Leader::new());
+    let mut desk = bench.desk();
+    // As it is, on trial, and taken back.
+    for (asked, tries) in [
+        (on(8080, 8080), None),
+        (on(9090, 9091), Some(9090)),
+        (on(8080, 8080), None),
+    ] {
+        leader.deploy(asked);
+        let (_, request) = wanted(&leader.0, NODE, 4).pop_first().unwrap();
+        // As it goes over the network.
+        let request: InternalScaleRequest =
+            serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
+        let digest = digest_of(&request);
+        desk.take(request).await.unwrap();
+        let told = desk.by_hand(|_| false);
+        assert_eq!(told, leader.assigned());
+        let replicas: Vec<_> = told
+            .iter()
+            .flat_map(|(key, roles)| replicas(key, roles))
+            .collect();
+        assert_eq!(replicas.len(), 3);
+        for (_, alike) in replicas {
+            let next = alike
+                .next
+                .as_ref()
+                .map(|next| next.spec.endpoints[0].target_port());
+            assert_eq!((alike.spec.endpoints[0].target_port(), next), (8080, tries));
+        }
+        // What it was told outlives its daemon.
+        desk = bench.desk();
+        assert_eq!(desk.listing().services[0].digest, digest, "nothing is told twice");
+    }
+}

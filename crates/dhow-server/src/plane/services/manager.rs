@@ -1,0 +1,222 @@
+//! See [`super`].
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use dhow_core::command::Refused;
+use dhow_core::dry_run::dry_run;
+use dhow_core::ids::{DeploymentName, NodeId};
+use dhow_core::replica::ReplicaState;
+use dhow_core::spec::DeploymentSpec;
+use dhow_core::state::{Deployment, State};
+use dhow_core::time::ClusterTime;
+use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress};
+use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus, ServiceHealthSummary};
+
+use super::cluster::ClusterIdentity;
+use super::progress::Pulls;
+use super::replicas::ReplicaFilter;
+use super::select::NoSuchName;
+use super::wall_times::WallTimes;
+use super::{cluster, deployment, explain, history, live, nodes, progress, replicas, select};
+use crate::clock::Clock;
+use crate::net::node_door::NodeDoor;
+use crate::plane::runtime::{ClusterTimer, RuntimeView};
+
+/// A node that has not said by then how far its pulls are is left out: the next look asks again.
+const PULLS_TIMEOUT: Duration = Duration::from_millis(400);
+/// Nodes that one look asks for their pulls.
+const PULLS_NODES_MAX: usize = 16;
+
+/// Reads the newest state; cheap to clone.
+#[derive(Clone)]
+pub struct ServiceManager {
+    view: RuntimeView,
+    clock: Arc<dyn Clock>,
+    door: Arc<dyn NodeDoor>,
+    identity: ClusterIdentity,
+    timer: Arc<Mutex<ClusterTimer>>,
+    /// What this server was started with.
+    began: ClusterTime,
+}
+
+impl ServiceManager {
+    pub fn new(
+        view: RuntimeView,
+        clock: Arc<dyn Clock>,
+        door: Arc<dyn NodeDoor>,
+        identity: ClusterIdentity,
+    ) -> Self {
+        let began = view.state().time;
+        let timer = ClusterTimer::new(began, clock.monotonic_ms());
+        Self {
+            began,
+            view,
+            clock,
+            door,
+            identity,
+            timer: Arc::new(Mutex::new(timer)),
+        }
+    }
+
+    pub fn view(&self) -> &RuntimeView {
+        &self.view
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub fn door(&self) -> &Arc<dyn NodeDoor> {
+        &self.door
+    }
+
+    pub fn identity(&self) -> ClusterIdentity {
+        self.identity
+    }
+
+    pub fn state(&self) -> Arc<State> {
+        self.view.state()
+    }
+
+    /// The cluster's time now, as near as this server knows it.
+    fn now(&self, state: &State) -> ClusterTime {
+        let monotonic_ms = self.clock.monotonic_ms();
+        // Both fields are written at once, so a holder that panicked left a timer that can be read.
+        let mut timer = self.timer.lock().unwrap_or_else(PoisonError::into_inner);
+        timer.committed(state.time, monotonic_ms);
+        timer.now(monotonic_ms)
+    }
+
+    fn times<'a>(&self, state: &'a State) -> WallTimes<'a> {
+        WallTimes {
+            state,
+            now: self.now(state),
+            now_unix_ms: self.clock.wall_unix_ms(),
+            began: self.began,
+        }
+    }
+
+    pub fn cluster(&self) -> ClusterStatus {
+        cluster::status(&self.state(), self.identity, self.view.leadership())
+    }
+
+    /// The same with the hash of the state. May take a while: call it where blocking is allowed.
+    pub fn cluster_with_hash(&self) -> ClusterStatus {
+        let state = self.state();
+        ClusterStatus {
+            state_hash: Some(state.hash().to_string()),
+            ..cluster::status(&state, self.identity, self.view.leadership())
+        }
+    }
+
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        let (state, leadership) = (self.state(), self.view.leadership());
+        let report = self.view.plan_report();
+        let now = self.now(&state);
+        let all = state.nodes.values();
+        let observed = self.view.observed();
+        all.map(|node| nodes::status(&state, &report, node, leadership, observed, now))
+            .collect()
+    }
+
+    pub fn node(&self, id: NodeId) -> Option<NodeStatus> {
+        let state = self.state();
+        let node = state.node(id)?;
+        let (report, leadership) = (self.view.plan_report(), self.view.leadership());
+        let (observed, now) = (self.view.observed(), self.now(&state));
+        Some(NodeStatus {
+            failures: nodes::failures(&state, node, now),
+            ..nodes::status(&state, &report, node, leadership, observed, now)
+        })
+    }
+
+    pub fn deployments(&self) -> Vec<DeploymentStatus> {
+        let state = self.state();
+        let all = state.deployments.values();
+        all.map(|known| deployment::status(&state, known)).collect()
+    }
+
+    pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
+        let state = self.state();
+        let known = select::deployment(&state, name)?;
+        Ok(deployment::status(&state, known))
+    }
+
+    pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {
+        let state = self.state();
+        Ok(history::history(select::deployment(&state, name)?))
+    }
+
+    pub fn explain(&self, name: &str, what: &str) -> Result<Explanation, NoSuchName> {
+        let state = self.state();
+        let known = select::deployment(&state, name)?;
+        let report = self.view.plan_report();
+        let times = self.times(&state);
+        explain::explain(&report, self.view.observed(), &times, known, what)
+    }
+
+    /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a
+    /// slip does not look like an empty cluster.
+    pub fn replicas(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
+        let state = self.state();
+        if let Some(name) = &filter.deployment {
+            let known = select::deployment(&state, name)?;
+            if let Some(service) = &filter.service
+                && !known.services.keys().any(|known| known.as_str() == service)
+            {
+                return Err(NoSuchName::Name(known.name.clone(), service.clone()));
+            }
+        }
+        Ok(replicas::list(
+            &self.view.plan_report(),
+            filter,
+            self.view.observed(),
+            &self.times(&state),
+        ))
+    }
+
+    /// The same, each compared with what its node says of it now.
+    pub async fn replicas_live(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
+        let listed = self.replicas(filter)?;
+        Ok(live::compare(self.door.as_ref(), listed).await)
+    }
+
+    /// What a spec would change. May take a while: call it where blocking is allowed.
+    pub fn plan(&self, spec: &Arc<DeploymentSpec>) -> Result<DeploymentPlan, Refused> {
+        let run = dry_run(&self.state(), spec)?;
+        Ok(DeploymentPlan::of(&spec.deployment, &run))
+    }
+
+    /// Its services, counted.
+    pub fn summaries(&self, state: &State, known: &Deployment) -> Vec<ServiceHealthSummary> {
+        deployment::status(state, known).services
+    }
+
+    /// How a deployment comes along now.
+    pub async fn progress(&self, state: &State, known: &Deployment) -> Progress {
+        let pulls = self.pulls(state, &known.name).await;
+        progress::progress(state, &self.view.plan_report(), known, &pulls)
+    }
+
+    /// How far the pulls of a deployment are; nothing of a node that does not answer at once.
+    async fn pulls(&self, state: &State, name: &DeploymentName) -> Pulls {
+        let ids = state
+            .deployment(name)
+            .into_iter()
+            .flat_map(|known| known.services.values());
+        let nodes: BTreeSet<NodeId> = ids
+            .flat_map(|id| state.replicas_of(*id))
+            .filter(|(_, replica)| replica.machine.state == ReplicaState::Pulling)
+            .map(|(_, replica)| replica.node)
+            .collect();
+        let asked = nodes.into_iter().take(PULLS_NODES_MAX).map(|node| async move {
+            let answer = tokio::time::timeout(PULLS_TIMEOUT, self.door.pulls(node)).await;
+            answer.ok().and_then(Result::ok).unwrap_or_default()
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let all = answers.into_iter().flatten();
+        all.map(|pull| (pull.replica.clone(), pull)).collect()
+    }
+}
