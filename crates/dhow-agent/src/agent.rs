@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::balance::Balancer;
 use crate::drivers::{Drivers, Found};
 use crate::highest::HighestFile;
-use crate::keeper::{Ask, Incoming, Keeper, Memory, Told};
+use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
@@ -126,7 +126,12 @@ impl Agent {
         };
         Ok(Self {
             meter,
-            keeper: Keeper::new(context, memory, options.returning, Told { names, settled }),
+            keeper: Keeper::new(
+                context,
+                memory,
+                options.returning,
+                KeeperStatus { names, settled },
+            ),
             found,
             incoming: Incoming {
                 happenings,

@@ -32,13 +32,13 @@ pub struct Highest {
 pub enum Verdict {
     /// It may be acted on, once this is on disk where it is news.
     Act(Option<Highest>),
-    /// It is older than what was acted on.
+    /// It is older than one that the node has acted on.
     Older,
 }
 
 impl Highest {
-    /// Compares an order with what was acted on. Another cluster's begins anew: whom the node belongs to is settled by
-    /// certificates.
+    /// Compares an order with the highest that the node has acted on. An order of another cluster begins anew:
+    /// certificates settle which cluster the node belongs to.
     pub fn judge(&self, order: &Assignment) -> Verdict {
         let Some(term) = order.term else {
             return Verdict::Act(None);

@@ -3,9 +3,9 @@
 //!
 //! Runners and the session only send; nothing but the keeper writes the ledger.
 
-mod beat;
 mod clearing;
 mod confirmation;
+mod heartbeat_timer;
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,11 +27,11 @@ use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::rollouts::Rollouts;
 use crate::runner::{Assigned, Beginning, Context, Happening, Runner, Wish};
-use beat::Beat;
 use confirmation::Confirmation;
+use heartbeat_timer::HeartbeatTimer;
 use reporting::{Poll, Reporting};
 
-/// Somebody wants to know what is here.
+/// A caller of the agent wants to know which replicas are here.
 pub type Ask = oneshot::Sender<Vec<PresentReplica>>;
 
 /// What the keeper listens to.
@@ -51,8 +51,8 @@ struct RunnerHandle {
     task: JoinHandle<()>,
 }
 
-/// What the keeper says of itself.
-pub struct Told {
+/// What the keeper tells the agent of itself: the replicas that are here, and whether it has nothing left to do.
+pub struct KeeperStatus {
     pub names: watch::Sender<Arc<BTreeSet<ReplicaName>>>,
     pub settled: watch::Sender<bool>,
 }
@@ -69,7 +69,7 @@ pub struct Keeper {
     reporting: Reporting,
     poll: Poll,
     rollouts: Rollouts,
-    told: Told,
+    told: KeeperStatus,
     confirmation: Confirmation,
     /// What starts once a server has confirmed it.
     waiting: BTreeSet<ReplicaName>,
@@ -78,7 +78,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(context: Arc<Context>, memory: Memory, returning: Returning, told: Told) -> Self {
+    pub fn new(context: Arc<Context>, memory: Memory, returning: Returning, told: KeeperStatus) -> Self {
         context.session.acted_on(memory.highest.highest());
         Self {
             confirmation: Confirmation::new(returning),
@@ -110,7 +110,7 @@ impl Keeper {
         self.take_up(found);
         let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
         self.context.balancer.retain(&kept).await;
-        let mut beat = Beat::new(self.context.node, self.context.session.pace());
+        let mut beat = HeartbeatTimer::new(self.context.node, self.context.session.pace());
         let mut news = Vec::new();
         let outcome = loop {
             let Some(ledger) = self.ledger.as_ref() else {
@@ -383,7 +383,7 @@ impl Keeper {
         outcome.map_err(AgentError::Ledger)
     }
 
-    /// Acts on what the node is told, where nothing newer was acted on: that it does so is on disk before.
+    /// Acts on an assignment, unless the keeper has acted on a newer one. Before it acts, the order is on disk.
     async fn take_update(&mut self, update: Assignment) -> Result<(), AgentError> {
         let mut file = self.highest.take().ok_or(AgentError::LedgerLost)?;
         let news = match file.highest().judge(&update) {
@@ -496,8 +496,8 @@ impl Keeper {
         present.collect()
     }
 
-    /// What the node runs, for its mirror to be compared with. A replica that was told to end and has is the
-    /// mirror's no more.
+    /// What the node runs, for its mirror to be compared with. The mirror no longer has a replica that was to end and
+    /// has ended.
     fn digest(&self) -> Option<String> {
         let ledger = self.ledger.as_ref()?;
         if ledger.seq() != ledger.durable_seq() {

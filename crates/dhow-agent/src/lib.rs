@@ -29,6 +29,6 @@ pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBala
 pub use drivers::Drivers;
 pub use highest::Highest;
 pub use session::{
-    Beat, BeatAnswer, OpenRollout, Pace, Report, ReportAnswer, ReportBody, RolloutId, Session, SessionError,
-    SessionFuture,
+    Heartbeat, HeartbeatAnswer, OpenRollout, Pace, Report, ReportAnswer, ReportBody, RolloutId, Session,
+    SessionError, SessionFuture,
 };

@@ -50,8 +50,8 @@ struct Reader {
     items: mpsc::Sender<LogItem>,
 }
 
-/// A replica, and where the reading of its log goes on; from its beginning where it has none yet.
-struct Place {
+/// A replica, and where the reading of its log goes on: from the beginning where the replica has no log yet.
+struct LogReading {
     replica: ReplicaName,
     at: Option<(LogSource, LogPosition)>,
 }
@@ -74,7 +74,7 @@ impl Reader {
                 }
             }
             let replica = replica.clone();
-            places.push(Place { replica, at });
+            places.push(LogReading { replica, at });
         }
         lines.sort_by_key(|(_, line)| line.at_us);
         for (replica, line) in lines {
@@ -113,8 +113,8 @@ async fn source(drivers: &Drivers, replica: &ReplicaName) -> Option<LogSource> {
     drivers.having(replica).await?.logs(replica).await.ok()
 }
 
-async fn follow(node: NodeId, drivers: Drivers, place: Place, items: mpsc::Sender<LogItem>) {
-    let Place { replica, at } = place;
+async fn follow(node: NodeId, drivers: Drivers, place: LogReading, items: mpsc::Sender<LogItem>) {
+    let LogReading { replica, at } = place;
     let (source, from) = match at {
         Some(at) => at,
         None => loop {

@@ -6,10 +6,10 @@
 //!                └── shim (starts it, keeps its log and exit)
 //! ```
 //!
-//! The daemon says what shall be served with one [`Table`], whole each time; the proxy changes what differs
-//! and keeps the last one on disk. A proxy of another build takes the listeners over from the one that runs,
-//! without a connection refused. The proxy must never decide who is healthy: it passes over a backend that
-//! refuses connections for a moment, and all else it is told.
+//! The daemon says what shall be served with one [`Table`], whole each time; the proxy changes what differs and keeps
+//! the last one on disk. A proxy of another build takes the listeners over from the one that runs, without a connection
+//! refused. The proxy must never decide who is healthy: for a moment it passes over a backend that refuses connections,
+//! and all else it learns from the daemon.
 
 mod backend;
 mod balancer;

@@ -72,8 +72,8 @@ pub struct Assigned {
 }
 
 impl Assigned {
-    /// Whether what runs cannot become what is told now. Judged as servers of every feature level do, so that nothing
-    /// is replaced that one of them takes over in place.
+    /// Whether a running replica has to be replaced to become the one that is assigned now. Judged as servers of every
+    /// feature level do, so that nothing is replaced that one of them takes over in place.
     pub fn is_replaced_by(&self, told: &Self) -> bool {
         self.spec.rolls_into_at(&told.spec, 1)
     }

@@ -29,7 +29,7 @@ pub trait Session: Send + Sync + 'static {
     fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment>;
 
     /// Says that the node lives, what it runs and which rollouts it knows.
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer>;
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer>;
 
     /// What the node uses now; told with the next heartbeat, and forgotten where newer figures come first.
     fn usage(&self, usage: NodeUsage);
@@ -71,7 +71,7 @@ pub struct Report {
 
 /// A heartbeat.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Beat {
+pub struct Heartbeat {
     /// What the node runs, in one short text.
     pub digest: String,
     /// The rollouts that it works on or has prepared for, the newest first.
@@ -80,7 +80,7 @@ pub struct Beat {
 
 /// What a heartbeat is answered with.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BeatAnswer {
+pub struct HeartbeatAnswer {
     /// It had given the node up, or knows nothing of this life of it: it wants to hear everything.
     pub inventory_wanted: bool,
     /// It believes something else of the node, and has its events up to this one: it wants to hear them again from this
@@ -119,7 +119,7 @@ pub enum SessionError {
     /// Try again after a pause.
     #[error("the control plane does not answer: {0}")]
     Unavailable(String),
-    /// What was asked for does not exist or is not given.
+    /// The control plane has not what the agent asked for, or does not give it.
     #[error("{0}")]
     Refused(String),
 }

@@ -118,7 +118,7 @@ pub fn assignment_since(state: &State, node: NodeId, last: Option<Revision>) -> 
             let roles = roles_of(state, service, assigned, &mut specs);
             Some((service.key.clone(), roles))
         }
-        // One that is told everything needs no word of what is not there.
+        // A whole assignment need not name what is not in it.
         AssignmentChange::Delete { name, .. } => {
             let name = name.filter(|_| !whole)?;
             Some((name.clone(), Vec::new()))

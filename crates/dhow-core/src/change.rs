@@ -2,9 +2,9 @@
 //! believed or refused. Ids are copied and texts are borrowed from the entry and the state, so that what nobody listens
 //! to costs nothing; words are made by whoever shows them.
 //!
-//! A change is told once State has it. What goes away is told while State still has it, so that its name can be found.
-//! Events, wake-ups, the simulator's trace and tests read these. Bookkeeping is not told: times, remembered requests,
-//! generations that nobody uses.
+//! `step` tells a change once State has it; that something goes away it tells while State still has it, so that a
+//! listener finds its name. Events, wake-ups, the simulator's trace and tests read these. It does not tell bookkeeping:
+//! times, remembered requests, generations that nobody uses.
 
 mod compare;
 
@@ -36,7 +36,7 @@ pub enum Change<'a> {
     Service(ServiceId, ServiceChange<'a>),
     /// The node is the one that has the replica; of late news the one that told them.
     Replica(ReplicaKey, NodeId, ReplicaChange<'a>),
-    /// The entry changed nothing but the revision and the time. Nothing else is told of it.
+    /// The entry changed nothing but the revision and the time. `step` tells nothing else of it.
     Refused(&'a Refused),
 }
 
@@ -76,7 +76,7 @@ pub enum ClusterChange<'a> {
     SourceRemoved {
         name: &'a Arc<str>,
     },
-    /// A set of manifests is in force; what it deployed and removed is told beside it.
+    /// A set of manifests is in force; `step` tells what it deployed and removed in changes of their own.
     ManifestsTaken {
         source: Option<&'a Arc<str>>,
         version: u64,
@@ -96,7 +96,7 @@ pub enum NodeChange {
     Removed,
     /// It is to run something else than before, or to treat it differently.
     AssignmentChanged,
-    /// It tells all that it has; told before that takes the place of what was believed.
+    /// The node sent an inventory of all that it has. `step` tells this before the inventory replaces the mirror.
     Inventory {
         replicas: usize,
     },

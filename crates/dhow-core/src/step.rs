@@ -88,7 +88,7 @@ fn needs_level(state: &State, needed: u32) -> Result<(), Refused> {
     }
 }
 
-/// Whether somebody asked for it, rather than the cluster itself.
+/// Whether a person or a program asked for the command, rather than the cluster itself.
 fn is_edit(command: &Command) -> bool {
     match command {
         Command::Cluster(command) => match command {

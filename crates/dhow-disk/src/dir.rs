@@ -34,9 +34,9 @@ fn go_on(_step: Step) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file may be in the place already.
+/// Whether the name that a file is to get may be taken already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Destination {
     MayBeTaken,
     MustBeFree,
 }
@@ -111,12 +111,12 @@ impl Dir {
 
     /// Replaces a file, readable for its owner alone. A reader sees the old or the new one, never half.
     pub fn replace(&self, name: impl AsRef<OsStr>, bytes: &[u8], outlives: Outlives) -> io::Result<()> {
-        self.put(name.as_ref(), bytes, outlives, Place::MayBeTaken, &go_on)
+        self.put(name.as_ref(), bytes, outlives, Destination::MayBeTaken, &go_on)
     }
 
     /// Makes a file that must not exist yet, whole and durable, readable for its owner alone.
     pub(crate) fn create(&self, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
-        self.put(name, bytes, Outlives::PowerCut, Place::MustBeFree, &go_on)
+        self.put(name, bytes, Outlives::PowerCut, Destination::MustBeFree, &go_on)
     }
 
     fn put(
@@ -124,7 +124,7 @@ impl Dir {
         name: &OsStr,
         bytes: &[u8],
         outlives: Outlives,
-        place: Place,
+        place: Destination,
         before: Before<'_>,
     ) -> io::Result<()> {
         let mut beside = name.to_owned();
@@ -168,10 +168,10 @@ impl Dir {
         }
     }
 
-    fn name(&self, from: &OsStr, to: &OsStr, place: Place) -> io::Result<()> {
+    fn name(&self, from: &OsStr, to: &OsStr, place: Destination) -> io::Result<()> {
         match place {
-            Place::MayBeTaken => Ok(fs::renameat(&self.handle, from, &self.handle, to)?),
-            Place::MustBeFree => self.name_if_free(from, to),
+            Destination::MayBeTaken => Ok(fs::renameat(&self.handle, from, &self.handle, to)?),
+            Destination::MustBeFree => self.name_if_free(from, to),
         }
     }
 

@@ -87,10 +87,11 @@ pub struct ContainerConfig {
 /// Runs containers. A cheap handle on what is on disk.
 #[derive(Clone)]
 pub struct ContainerDriver {
-    inner: Arc<Inner>,
+    inner: Arc<ContainerParts>,
 }
 
-struct Inner {
+/// What all clones of a driver work with.
+struct ContainerParts {
     dirs: ReplicaDirs,
     volatile: Volatile,
     shim: Arc<ShimClient>,
@@ -117,7 +118,7 @@ impl ContainerDriver {
         let volatile = Volatile::open(wanted.as_deref(), &run_dir).map_err(at)?;
         let network = Network::open(config.network, &data_dir, volatile.dir()).map_err(at)?;
         let driver = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ContainerParts {
                 dirs,
                 volatile,
                 shim: config.shim,

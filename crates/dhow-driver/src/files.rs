@@ -18,7 +18,7 @@ pub fn raise() {
     };
     let wanted = hard.min(FILES_MAX);
     if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
-        // Only the first call finds what was given.
+        // Only the first call finds the limit that the process was started with.
         let _ = GIVEN.set(soft);
     }
 }

@@ -68,7 +68,8 @@ impl ProcessDriver {
         Ok(driver)
     }
 
-    /// Ends what earlier lives of the data directory left running, and tells what may be somebody's. Blocks.
+    /// Ends what earlier lives of the data directory left running, and names in the log what may belong to another
+    /// daemon. Blocks.
     fn sweep(&self) -> Result<(), CgroupError> {
         for leaf in self.cgroups.leaves() {
             let Some(name) = parse_dir_name(&leaf) else {

@@ -22,7 +22,7 @@ pub fn become_user(id: u32, keep: &[u8]) -> io::Result<u32> {
     prctl::set_keepcaps(true)?;
     for capability in 0..=u8::MAX {
         if !keep.contains(&capability) && drop_from_bounding_set(capability).is_err() {
-            // The first that the kernel does not know is behind the last, or somebody took the right to do this.
+            // Either the kernel knows no capability of this number and above, or this process may drop none.
             break;
         }
     }

@@ -4,9 +4,9 @@
 //! its attempts, so that asking again never does something twice. It prints nothing and decides nothing about
 //! what an answer means.
 
+mod address;
 mod error;
 mod exec;
-mod host;
 mod request;
 mod retry;
 mod sse;
@@ -21,9 +21,9 @@ use reqwest::{Response, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use address::{DaemonAddress, Origin, default_data_dir};
 pub use error::ClientError;
 pub use exec::ExecInput;
-pub use host::{Host, Origin, default_data_dir};
 pub use request::{Body, Request};
 use retry::{Attempts, Verdict};
 pub use sse::{Lines, Sse};
@@ -40,9 +40,9 @@ const ANSWER_MAX_BYTES: usize = 256 * 1024 * 1024;
 const SHOWN_CHARS_MAX: usize = 300;
 const USER_AGENT: &str = concat!("dhow/", env!("CARGO_PKG_VERSION"));
 
-/// The cluster that a token names, and that alone is shown it over `https`. One that names none, of a single node
-/// behind somebody else's TLS, goes where the host's own authorities say.
-fn pinned(host: &Host, token: &str) -> Result<Option<CaFingerprint>, ClientError> {
+/// The cluster that a token names: over `https` the client shows the token to no other. A token that names none, of a
+/// single node behind a TLS proxy, goes to whomever the host's own authorities vouch for.
+fn pinned(host: &DaemonAddress, token: &str) -> Result<Option<CaFingerprint>, ClientError> {
     if !host.is_https() {
         return Ok(None);
     }
@@ -54,7 +54,7 @@ fn pinned(host: &Host, token: &str) -> Result<Option<CaFingerprint>, ClientError
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    host: Host,
+    host: DaemonAddress,
     origin: Origin,
     base: Url,
 }
@@ -63,12 +63,12 @@ impl Client {
     /// Where `--host` and the environment say, with the token of `DHOW_TOKEN`.
     pub fn from_env(flag: Option<&str>) -> Result<Self, ClientError> {
         let variable = |name: &str| std::env::var(name).ok();
-        let (host, origin) = Host::resolve(flag, variable).map_err(ClientError::BadHost)?;
+        let (host, origin) = DaemonAddress::resolve(flag, variable).map_err(ClientError::BadHost)?;
         let token = variable("DHOW_TOKEN").filter(|token| !token.is_empty());
         Self::new(host, origin, token.as_deref())
     }
 
-    pub fn new(host: Host, origin: Origin, token: Option<&str>) -> Result<Self, ClientError> {
+    pub fn new(host: DaemonAddress, origin: Origin, token: Option<&str>) -> Result<Self, ClientError> {
         // An error says that the process has chosen a provider already; there is one in the tree.
         let _ = rustls::crypto::ring::default_provider().install_default();
         if token.is_some() && host.is_open_to_others() {
@@ -98,11 +98,11 @@ impl Client {
             builder = builder.tls_backend_preconfigured(config);
         }
         let base = match &host {
-            Host::Unix(path) => {
+            DaemonAddress::Unix(path) => {
                 builder = builder.unix_socket(path.clone());
                 "http://localhost/".to_owned()
             }
-            Host::Http(url) => url.to_string(),
+            DaemonAddress::Http(url) => url.to_string(),
         };
         let base = Url::parse(&base).map_err(|error| ClientError::Unreadable {
             host: host.clone(),
@@ -117,11 +117,11 @@ impl Client {
         })
     }
 
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &DaemonAddress {
         &self.host
     }
 
-    /// Whether somebody said where the daemon is, so that no other will do.
+    /// Whether the user said where the daemon is, so that no other will do.
     pub fn is_named(&self) -> bool {
         match self.origin {
             Origin::Flag | Origin::HostVariable => true,

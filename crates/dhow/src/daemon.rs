@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use data_dir::DataDir;
 use door::LocalDoor;
-use host::Host;
+use host::HostParts;
 use plane::Plane;
 use security::Security;
 
@@ -77,7 +77,7 @@ pub struct Daemon {
     agent: JoinHandle<Result<(), dhow_agent::AgentError>>,
     api_cancel: CancellationToken,
     api: JoinHandle<()>,
-    host: Host,
+    host: HostParts,
     data_dir: DataDir,
 }
 
@@ -100,7 +100,7 @@ impl Daemon {
             tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
         }
         let plane = start_plane(config, node, security, storage, &clock).await?;
-        let host = Host::open(config).await?;
+        let host = HostParts::open(config).await?;
         let agent = open_agent(config, &plane, &host).await?;
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
@@ -258,7 +258,7 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi, security: Option<&Security>) -
     }
 }
 
-async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &Host) -> anyhow::Result<Agent> {
+async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &HostParts) -> anyhow::Result<Agent> {
     let agent = Agent::open(AgentOptions {
         node: plane.node,
         dir: config.data_dir.join("agent"),
@@ -287,7 +287,7 @@ fn returning(mode: &ClusterMode) -> anyhow::Result<Returning> {
 fn serve(
     plane: &Plane,
     agent: AgentHandle,
-    host: &Host,
+    host: &HostParts,
     bound: api::Bound,
     policy: Arc<FilePolicy>,
     cancel: &CancellationToken,

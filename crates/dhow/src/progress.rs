@@ -46,7 +46,7 @@ impl ProgressView {
         }
     }
 
-    /// Takes moving lines off the screen; what was said in lines stays.
+    /// Takes moving lines off the screen; plain lines stay.
     pub fn clear(&mut self) {
         match self {
             Self::Live(live) => live.clear(),

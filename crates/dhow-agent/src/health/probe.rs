@@ -129,7 +129,7 @@ impl Subject<'_> {
     }
 }
 
-/// Without what was being done and to whom: the reader knows.
+/// The cause alone: the reader of a probe knows what it does and to which replica.
 fn cause_of(error: &dhow_driver::driver::DriverError) -> String {
     error_chain(&*error.cause)
 }

@@ -54,7 +54,7 @@ impl Keeper {
         }
     }
 
-    /// Whether it was told to end, and it is written down that it has.
+    /// Whether its runner is to end it, and the ledger says that it has ended.
     fn is_over(&self, name: &ReplicaName, runner: &RunnerHandle) -> bool {
         let known = self.ledger.as_ref().map(Ledger::replicas);
         let tracked = known.and_then(|replicas| replicas.get(name));

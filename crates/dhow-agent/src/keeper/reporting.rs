@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::ledger::{Ledger, Record};
 use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
 use crate::session::{
-    Beat, BeatAnswer, OpenRollout, Report, ReportAnswer, ReportBody, RolloutId, Session, SessionError,
+    Heartbeat, HeartbeatAnswer, OpenRollout, Report, ReportAnswer, ReportBody, RolloutId, Session,
+    SessionError,
 };
 
 type Call<T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send>>;
@@ -55,7 +56,7 @@ enum Next {
 /// What has come back.
 pub enum Answer {
     Report(Result<ReportAnswer, SessionError>),
-    Beat(Result<BeatAnswer, SessionError>),
+    Beat(Result<HeartbeatAnswer, SessionError>),
     /// The time has come to report what has gathered.
     Waited,
 }
@@ -67,13 +68,13 @@ pub struct Reporting {
     report: Option<Call<ReportAnswer>>,
     /// When changes may be reported next.
     not_before: Option<Instant>,
-    beat: Option<Call<BeatAnswer>>,
+    beat: Option<Call<HeartbeatAnswer>>,
     known: bool,
     /// The report under way is an account of everything.
     is_inventory: bool,
     told_all: bool,
-    /// The last event that there was when events were sent again because of a heartbeat: where that did not help,
-    /// everything is told.
+    /// The last event that there was when events were sent again because of a heartbeat: where that did not help, the
+    /// node sends an inventory.
     replayed_seq: Option<u64>,
 }
 
@@ -121,7 +122,8 @@ impl Reporting {
         }));
     }
 
-    /// Whether changes wait for others to go with them. What was asked for never does, nor a full report.
+    /// Whether changes wait for others to go with them. An inventory that a server asked for never waits, nor does a
+    /// full report.
     fn is_gathering(&mut self, ledger: &Ledger) -> bool {
         let is_full = match self.next {
             Next::Events { after } => ledger.seq().saturating_sub(after) >= REPORT_EVENTS_MAX as u64,
@@ -161,7 +163,7 @@ impl Reporting {
             return;
         };
         let session = Arc::clone(&self.session);
-        let beat = Beat { digest, rollouts };
+        let beat = Heartbeat { digest, rollouts };
         self.beat = Some(Box::pin(async move { session.heartbeat(beat).await }));
     }
 
@@ -199,7 +201,7 @@ impl Reporting {
         }
     }
 
-    fn take_beat(&mut self, answer: &BeatAnswer, ledger: &Ledger) {
+    fn take_beat(&mut self, answer: &HeartbeatAnswer, ledger: &Ledger) {
         if answer.inventory_wanted {
             tracing::info!("the control plane had given this node up: telling it everything");
             self.next = Next::Inventory;
@@ -343,13 +345,13 @@ impl Poll {
         }
     }
 
-    /// What was given is acted on.
+    /// The keeper has acted on the assignment of this revision.
     pub fn taken(&mut self, revision: Revision) {
         self.patience = Patience::default();
         self.last = Some(revision);
     }
 
-    /// What was given is not acted on: it is asked for again, after a pause.
+    /// The keeper did not act on the assignment that came: it asks for it again, after a pause.
     pub fn refused(&mut self) {
         self.patience.failures = self.patience.failures.saturating_add(1);
     }

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::backend::{BackendKey, BackendState};
 use super::bind::{Socket, why_not};
 use super::limits::Limits;
-use super::listener::{RunningListener, Shared};
+use super::listener::{ListenerContext, RunningListener};
 use super::protocol::{Applied, BackendStatus, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::table::{self, Table, TableError, Transport};
@@ -28,15 +28,16 @@ const REMOVED_GRACE: Duration = Duration::from_secs(30);
 pub type ListenerKey = (Transport, SocketAddr);
 
 pub struct Balancer {
-    shared: Shared,
+    shared: ListenerContext,
     /// Told whenever a draining backend has become idle.
     idle: Arc<Notify>,
     /// One table after the other.
-    inner: tokio::sync::Mutex<Inner>,
+    inner: tokio::sync::Mutex<BalancerState>,
     backends: Mutex<Backends>,
 }
 
-struct Inner {
+/// The table that counts, and what is bound of it.
+struct BalancerState {
     table: Table,
     listeners: BTreeMap<ListenerKey, RunningListener>,
     unbound: BTreeMap<ListenerKey, Unbound>,
@@ -62,9 +63,9 @@ impl Balancer {
     pub fn new(limits: Limits) -> Self {
         let tasks = TaskTracker::new();
         Self {
-            shared: Shared { limits, tasks },
+            shared: ListenerContext { limits, tasks },
             idle: Arc::default(),
-            inner: tokio::sync::Mutex::new(Inner {
+            inner: tokio::sync::Mutex::new(BalancerState {
                 table: Table::empty(),
                 listeners: BTreeMap::new(),
                 unbound: BTreeMap::new(),
@@ -111,7 +112,12 @@ impl Balancer {
         }
     }
 
-    async fn apply_listener(&self, inner: &mut Inner, spec: &table::Listener, inherited: Option<OwnedFd>) {
+    async fn apply_listener(
+        &self,
+        inner: &mut BalancerState,
+        spec: &table::Listener,
+        inherited: Option<OwnedFd>,
+    ) {
         let key = key(spec);
         if let Some(running) = inner.listeners.get_mut(&key) {
             if running.spec == *spec {
@@ -259,7 +265,7 @@ impl Balancer {
     }
 }
 
-impl Inner {
+impl BalancerState {
     fn applied(&self) -> Applied {
         let bound = self.listeners.keys().map(|key| (key.1, Ok(())));
         let unbound = self.unbound.iter();

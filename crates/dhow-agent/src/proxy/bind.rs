@@ -38,7 +38,7 @@ impl Socket {
         }
     }
 
-    /// Takes over a socket that somebody else has bound.
+    /// Takes over a socket that another process has bound.
     pub fn take_over(descriptor: OwnedFd, transport: Transport) -> io::Result<Self> {
         match transport {
             Transport::Stream => {
@@ -70,7 +70,7 @@ pub fn taken_by(addr: SocketAddr, transport: Transport) -> String {
     held_by(addr, port_owner::find(addr, transport))
 }
 
-/// Says who would keep an address from being bound once these listeners are closed, if somebody would. Blocks.
+/// The process that would keep an address from being bound once these listeners are closed, where there is one. Blocks.
 pub fn taken_beside(addr: SocketAddr, transport: Transport, own: &BTreeSet<SocketAddr>) -> Option<String> {
     let owner = port_owner::find_beside(addr, transport, own)?;
     Some(held_by(addr, owner))

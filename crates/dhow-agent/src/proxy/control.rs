@@ -29,7 +29,7 @@ pub struct Control {
     /// The user whose word counts, and root's.
     pub owner: u32,
     pub balancer: Arc<Balancer>,
-    /// It has ended accepting: its listeners are another's, or it was told to stop.
+    /// The proxy accepts no more: another proxy has its listeners, or the daemon told it to stop.
     pub ended: AtomicBool,
     /// Told when the listeners are another's.
     pub handed_over: Notify,
@@ -55,8 +55,7 @@ impl Control {
         }
     }
 
-    /// Whether somebody may say what is served: who comes by descriptor or by a folder that was left open counts
-    /// as little as who comes from elsewhere.
+    /// Whether a caller may change the table: root and the owner may, whichever way anybody else reached the socket.
     fn may_speak(&self, stream: &UnixStream) -> bool {
         let uid = stream.peer_cred().map(|peer| peer.uid());
         uid.is_ok_and(|uid| uid == 0 || uid == self.owner)

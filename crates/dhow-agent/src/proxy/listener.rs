@@ -23,9 +23,9 @@ use super::{http, tcp, udp};
 /// For want of descriptors or memory, accepting pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What every listener of a process shares.
+/// The limits of the process and its tasks: every listener is started with them.
 #[derive(Clone)]
-pub struct Shared {
+pub struct ListenerContext {
     pub limits: Limits,
     pub tasks: TaskTracker,
 }
@@ -40,7 +40,7 @@ pub struct RunningListener {
 }
 
 impl RunningListener {
-    pub fn start(shared: &Shared, spec: table::Listener, socket: Socket, routes: RouteSet) -> Self {
+    pub fn start(shared: &ListenerContext, spec: table::Listener, socket: Socket, routes: RouteSet) -> Self {
         let stop = CancellationToken::new();
         let (sender, receiver) = watch::channel(Arc::new(routes));
         let accept = Accept {
@@ -84,7 +84,7 @@ impl RunningListener {
 }
 
 struct Accept {
-    shared: Shared,
+    shared: ListenerContext,
     routes: watch::Receiver<Arc<RouteSet>>,
     stop: CancellationToken,
 }

@@ -31,7 +31,7 @@ pub struct Inherited {
 
 enum Asked {
     All(Inherited),
-    /// It had handed over to somebody else.
+    /// It had handed over to another proxy.
     Nothing,
 }
 

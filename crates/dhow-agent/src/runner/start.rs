@@ -157,8 +157,8 @@ impl Runner {
         }
     }
 
-    /// A start that took longer than anybody waited for may have come to its end since: this replica has no other
-    /// generation, so that what runs under its name is what was to be started.
+    /// A start that the runner gave up waiting for may have succeeded since. A replica has one generation, so that what
+    /// runs under its name is what the runner wanted to start.
     async fn runs_all_the_same(&mut self, error: &DriverError) -> Option<Running> {
         let may_run = match &*error.cause {
             Cause::AlreadyRuns { .. } | Cause::Busy => true,

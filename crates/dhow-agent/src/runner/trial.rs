@@ -19,7 +19,7 @@ pub(super) struct Trial {
     checks: Checks,
     /// The check has passed; only the ports are missing.
     checked: bool,
-    /// Whether it was told that they do not pass, and that their ports cannot be had.
+    /// Whether the runner has said that the settings do not pass, and that their ports cannot be had.
     told: bool,
     told_ports: bool,
 }

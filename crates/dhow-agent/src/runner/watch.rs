@@ -135,7 +135,8 @@ impl Runner {
         }
     }
 
-    /// For one that runs already: what it lacks is told, and nothing is ended for it.
+    /// Opens the endpoints of a replica that runs already: where one cannot be opened, the runner says so in the log
+    /// and lets the replica run.
     async fn open_endpoints(&self) {
         let Some(spec) = &self.spec else { return };
         if let Err(why) = self.context.balancer.open(&self.name, spec).await {

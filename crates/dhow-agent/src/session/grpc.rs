@@ -1,10 +1,10 @@
-//! The session with a control plane across a network: one connection to the leader with one stream of assignments
-//! on it, and calls beside it.
+//! The session with a control plane across a network: one connection to a server, which holds the session, with one
+//! stream of assignments on it, and calls beside it.
 //!
-//! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds the
-//! leader, goes where it is sent, and comes back after every break with what the agent has last seen, so that
-//! nothing is lost. While nobody answers, calls fail or wait and the agent goes on with what it has: this must never
-//! make an assignment up, and never drop one.
+//! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds a server,
+//! goes where that sends it, and comes back after every break with what the agent has last seen, so that nothing is
+//! lost. While nobody answers, calls fail or wait and the agent goes on with what it has: this must never make an
+//! assignment up, and never drop one.
 
 mod backoff;
 mod connector;
@@ -26,19 +26,19 @@ use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{self, Heartbeat, RenewRequest, SecretsRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{self, RenewRequest, SecretsRequest, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tonic::{Request, Status};
 
 use super::{
-    Beat, BeatAnswer, OpenRollout, Pace, Report, ReportAnswer, RolloutId, Session, SessionError,
+    Heartbeat, HeartbeatAnswer, OpenRollout, Pace, Report, ReportAnswer, RolloutId, Session, SessionError,
     SessionFuture,
 };
 use crate::highest::Highest;
 use crate::limits::CALL_TIMEOUT;
-use link::{Link, Shared};
+use link::{Link, SessionState};
 use mailbox::Found;
 
 pub use backoff::Backoff;
@@ -46,19 +46,19 @@ pub use connector::{Connector, ConnectorFuture};
 pub use errand::{Errand, ErrandError, Joining};
 pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};
-pub use standing::Standing;
+pub use standing::SessionStanding;
 
 /// The agent's session over gRPC: calls go over the connection that its link has, and assignments come out of the
 /// link's mailbox. The link's task ends with it.
 pub struct GrpcSession {
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
     link: AbortHandle,
 }
 
 impl GrpcSession {
-    /// Begins to look for the leader. Call it on a runtime.
+    /// Begins to look for a server. Call it on a runtime.
     pub fn start(options: GrpcOptions) -> Self {
-        let shared = Arc::new(Shared::new(options));
+        let shared = Arc::new(SessionState::new(options));
         let link = tokio::spawn(Link::new(Arc::clone(&shared)).run());
         Self {
             shared,
@@ -67,7 +67,7 @@ impl GrpcSession {
     }
 
     /// Follows how the session stands.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn standing(&self) -> watch::Receiver<SessionStanding> {
         self.shared.standing.subscribe()
     }
 
@@ -221,13 +221,13 @@ impl Session for GrpcSession {
         Box::pin(self.next_update(last))
     }
 
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         Box::pin(async move {
             let digest = Some(beat.digest).filter(|digest| !digest.is_empty());
             let usage = self.shared.usage.borrow().as_ref().map(to_usage);
-            let body = Body::Heartbeat(Heartbeat { digest, usage });
+            let body = Body::Heartbeat(proto::Heartbeat { digest, usage });
             let ack = self.send(None, &beat.rollouts, body).await?;
-            Ok(BeatAnswer {
+            Ok(HeartbeatAnswer {
                 inventory_wanted: ack.inventory_wanted,
                 replay_from: ack.replay_from,
                 open: ack.bootstrap.into_iter().filter_map(open_of).collect(),

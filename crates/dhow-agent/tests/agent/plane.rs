@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Balancer, Beat, BeatAnswer, Drivers, NoBalancer, OpenRollout, Report,
-    ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Balancer, Drivers, Heartbeat, HeartbeatAnswer, NoBalancer, OpenRollout,
+    Report, ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::assignment::{Assignment, assignment_since};
@@ -46,13 +46,13 @@ const FORGOTTEN: ReplicaKey = ReplicaKey {
 /// A control plane inside the test: a state that the test changes by commands, planned and told to the agent as a
 /// server would.
 pub struct Plane {
-    inner: Mutex<Inner>,
+    inner: Mutex<PlaneState>,
     changed: watch::Sender<u64>,
     usage: watch::Sender<NodeUsage>,
     began: Instant,
 }
 
-struct Inner {
+struct PlaneState {
     state: State,
     cache: PlanCache,
     reachable: bool,
@@ -75,7 +75,7 @@ impl Plane {
 
     pub fn in_term(term: u64) -> Arc<Self> {
         let plane = Arc::new(Self {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(PlaneState {
                 state: State::default(),
                 cache: PlanCache::default(),
                 reachable: true,
@@ -245,7 +245,7 @@ impl Plane {
     }
 }
 
-impl Inner {
+impl PlaneState {
     fn apply(&mut self, command: Command, now: ClusterTime) -> Result<Outcome, Refused> {
         let entry = Entry {
             time: now,
@@ -347,7 +347,7 @@ impl Session for Plane {
         })
     }
 
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         Box::pin(async move {
             self.check_reachable()?;
             let state = self.state();
@@ -358,7 +358,7 @@ impl Session for Plane {
             }
             inner.named = beat.rollouts.clone();
             drop(inner);
-            Ok(BeatAnswer {
+            Ok(HeartbeatAnswer {
                 inventory_wanted: false,
                 replay_from: differs.then(|| state.node(NODE).unwrap().session.seq),
                 open: self.unnamed(&beat.rollouts),

@@ -40,7 +40,7 @@ struct OnItsWay {
     seq: u64,
     sent_ms: u64,
     is_full: bool,
-    /// What was told of whom.
+    /// What the beat tells the leader: who was heard and when, whose session broke, whose ended.
     heard: Vec<(NodeId, u64)>,
     broke: Vec<(NodeId, SessionId)>,
     ended: Vec<(NodeId, SessionId)>,

@@ -80,7 +80,7 @@ impl LeaseTable {
         }
     }
 
-    /// Takes a changed configuration for all that comes; what was promised stays.
+    /// Takes a changed configuration for later renewals; leases that were given keep their length.
     pub fn set_config(&mut self, config: AdaptiveTtlConfig) {
         self.config = config;
     }

@@ -18,12 +18,12 @@ struct Taken {
 
 #[derive(Clone, Debug)]
 struct Row {
-    /// With the reservations that were made since the row was told.
+    /// The node as the planner gave it, plus what `place` has reserved on it since.
     node: NodeRow,
     told: Taken,
 }
 
-/// All nodes, with what is used on them: as the rows were told, plus what `place` has reserved since.
+/// All nodes, with what is used on them: as the planner gave the rows, plus what `place` has reserved since.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTable {
     /// In no particular order: the last row fills the gap of one that goes.

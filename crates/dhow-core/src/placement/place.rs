@@ -8,7 +8,7 @@ use super::marks::{Mark, Marks};
 use super::node_table::NodeTable;
 use super::rank::Order;
 use super::requirement::Requirement;
-use super::zone_heap::{Place, Seat, ZoneHeap};
+use super::zone_heap::{RankedSeat, Seat, ZoneHeap};
 use crate::ids::NodeId;
 use crate::spec::{AffinityMode, NodeMode};
 
@@ -106,14 +106,14 @@ impl NodeTable {
     }
 
     fn best_row(&self, ask: &Ask<'_>, required: u32, order: Order, marks: &Marks) -> Option<u32> {
-        let mut best: Option<Place> = None;
+        let mut best: Option<RankedSeat> = None;
         for row in self.row_numbers() {
             let mark = marks.of(row);
             if !self.fits(ask, required, row, mark) {
                 continue;
             }
             let rank = order.rank(ask, self.node(row), mark);
-            let place = Place::new(mark.zone, marks.zone_count(mark.zone), Seat { rank, row });
+            let place = RankedSeat::new(mark.zone, marks.zone_count(mark.zone), Seat { rank, row });
             if best.as_ref().is_none_or(|best| place < *best) {
                 best = Some(place);
             }

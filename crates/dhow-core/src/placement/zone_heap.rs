@@ -15,16 +15,16 @@ pub(super) struct Seat {
     pub(super) row: u32,
 }
 
-/// A feasible node among the nodes of all zones: the least of these is the best place.
+/// A feasible node with its rank among the nodes of all zones: the least of these is the best one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RankedSeat {
     zone_count: u64,
     unlabelled: bool,
     pub(super) seat: Seat,
     zone: u32,
 }
 
-impl Place {
+impl RankedSeat {
     pub(super) fn new(zone: u32, zone_count: u64, seat: Seat) -> Self {
         Self {
             zone_count,
@@ -45,7 +45,7 @@ struct Zone {
 pub(super) struct ZoneHeap {
     zones: Vec<Zone>,
     /// The best place of each zone that has any.
-    fronts: BinaryHeap<Reverse<Place>>,
+    fronts: BinaryHeap<Reverse<RankedSeat>>,
 }
 
 impl ZoneHeap {
@@ -58,7 +58,7 @@ impl ZoneHeap {
         let zones: Vec<Zone> = zones.into_iter().map(heap).collect();
         let fronts = zones.iter().zip(0..).filter_map(|(zone, number)| {
             let Reverse(best) = *zone.seats.peek()?;
-            Some(Reverse(Place::new(number, zone.count, best)))
+            Some(Reverse(RankedSeat::new(number, zone.count, best)))
         });
         Self {
             fronts: fronts.collect(),
@@ -66,11 +66,11 @@ impl ZoneHeap {
         }
     }
 
-    /// The row of the best place. `take` is told the row and gives its rank once one more is there, or none
-    /// when it takes no more.
+    /// The row of the best node. `take` gets the row and gives its rank once it has one replica more, or none when it
+    /// takes no more.
     pub(super) fn next(&mut self, take: impl FnOnce(u32) -> Option<Rank>) -> Option<u32> {
         let mut front = self.fronts.peek_mut()?;
-        let Place {
+        let RankedSeat {
             seat: Seat { row, .. },
             zone: number,
             ..
@@ -88,7 +88,7 @@ impl ZoneHeap {
             }
         }
         match zone.seats.peek() {
-            Some(Reverse(best)) => front.0 = Place::new(number, zone.count, *best),
+            Some(Reverse(best)) => front.0 = RankedSeat::new(number, zone.count, *best),
             None => {
                 PeekMut::pop(front);
             }

@@ -11,8 +11,8 @@ use crate::spec::TimeSpan;
 use crate::state::{State, Trial};
 use crate::time::ClusterTime;
 
-/// How far a replica has come.
-enum Standing<'a> {
+/// How far a replica has come with the settings that are to count next.
+enum SettingsProgress<'a> {
     /// It has not been told.
     ToCome,
     Trying(&'a Trial),
@@ -32,11 +32,11 @@ impl Planner<'_> {
         let service = view.service;
         let (mut sick, mut serving, mut busy) = (Vec::new(), Vec::new(), false);
         for (slot, seen) in tried(view) {
-            match standing(self.state, view, seen) {
-                Standing::Done => {}
-                Standing::ToCome if seen.available => serving.push((slot, seen.key)),
-                Standing::ToCome => sick.push(seen.key),
-                Standing::Trying(trial) => {
+            match progress_of(self.state, view, seen) {
+                SettingsProgress::Done => {}
+                SettingsProgress::ToCome if seen.available => serving.push((slot, seen.key)),
+                SettingsProgress::ToCome => sick.push(seen.key),
+                SettingsProgress::Trying(trial) => {
                     busy = true;
                     if let Some(role) = service.role(slot.role) {
                         let why = Why::TriesSettings {
@@ -46,7 +46,7 @@ impl Planner<'_> {
                         report.add(role, slot, why);
                     }
                 }
-                Standing::Proving { until } => {
+                SettingsProgress::Proving { until } => {
                     busy = true;
                     if let Some(at) = until {
                         self.cache.wake_at(service.id, at);
@@ -88,7 +88,7 @@ impl Planner<'_> {
         let given = view.spec().rollout.healthy_deadline;
         let mut cause = None;
         for (_, seen) in tried(view) {
-            let Standing::Trying(trial) = standing(self.state, view, seen) else {
+            let SettingsProgress::Trying(trial) = progress_of(self.state, view, seen) else {
                 continue;
             };
             let by = trial.began.after(given);
@@ -119,28 +119,28 @@ fn tried<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = (Slot, &'v Seen<'a>
         .filter(|(_, seen)| !seen.is_lost() && !seen.has_ended())
 }
 
-fn standing<'s>(state: &State, view: &View<'_>, seen: &'s Seen<'_>) -> Standing<'s> {
+fn progress_of<'s>(state: &State, view: &View<'_>, seen: &'s Seen<'_>) -> SettingsProgress<'s> {
     let knows = state
         .node(seen.replica.node)
         .is_some_and(|node| node.info.tries_settings);
     if !knows {
-        return Standing::Done;
+        return SettingsProgress::Done;
     }
     let next = view.info.next.as_ref().map(|next| next.id);
     let trial = seen.replica.trial.as_ref();
     let Some(trial) = trial.filter(|trial| Some(trial.settings) == next) else {
-        return Standing::ToCome;
+        return SettingsProgress::ToCome;
     };
     let Some(passed) = trial.passed else {
-        return Standing::Trying(trial);
+        return SettingsProgress::Trying(trial);
     };
     let span: TimeSpan = view.spec().rollout.min_healthy;
     let until = passed.after(span);
     if until <= view.now && seen.replica.is_healthy_for(span, view.now) {
-        return Standing::Done;
+        return SettingsProgress::Done;
     }
     let healthy = seen.replica.healthy_since.map(|since| since.after(span));
-    Standing::Proving {
+    SettingsProgress::Proving {
         until: healthy.map(|healthy| healthy.max(until)),
     }
 }

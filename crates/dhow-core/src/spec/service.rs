@@ -210,8 +210,8 @@ impl ServiceSpec {
             .any(|storage| matches!(storage, Storage::Named { .. }))
     }
 
-    /// Whether its replicas start on a node that has come back before a server has confirmed them: nobody else can
-    /// have taken them over, or running twice is what was asked for.
+    /// Whether its replicas start on a node that has come back before a server has confirmed them: no other node can
+    /// have taken them over, or the user allows that they run twice.
     pub fn starts_unconfirmed(&self) -> bool {
         self.rtype == RType::System || self.has_named_storage() || self.offline == Offline::Run
     }
@@ -320,8 +320,8 @@ impl ServiceSpec {
         own != other
     }
 
-    /// The endpoints whose ports a host program is told when it starts, in the order in which it is. A container
-    /// listens on its own ports, whatever stands in the file.
+    /// The endpoints whose ports the driver hands to a host program at its start, in that order. A container listens on
+    /// its own ports, whatever stands in the file.
     fn ports_by_name(&self) -> Vec<&str> {
         match self.runtime() {
             Runtime::Container => Vec::new(),
@@ -334,7 +334,8 @@ impl ServiceSpec {
     }
 
     /// Whether a deployment replaces them, by the rules of a feature level, so that servers of two versions answer
-    /// alike. From level 2 on a host program that is to listen for an endpoint of another name is told so by a start.
+    /// alike. From level 2 on a host program learns by a new start that it is to listen for an endpoint of another
+    /// name.
     pub fn rolls_into_at(&self, next: &ServiceSpec, feature_level: u32) -> bool {
         if feature_level >= 2 {
             return self.rolls_into(next) || self.ports_by_name() != next.ports_by_name();

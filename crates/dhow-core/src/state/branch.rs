@@ -11,8 +11,8 @@ use crate::time::ClusterTime;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
-    /// Changes that people asked for since the cluster began. A half on which nobody changed anything never wins
-    /// over one on which somebody did.
+    /// Changes that people asked for since the cluster began. A half without such a change never wins over one with
+    /// some.
     pub edits: u64,
     /// The newest epochs, each with the time of the copy that it began from.
     #[serde(deserialize_with = "crate::maps::read")]

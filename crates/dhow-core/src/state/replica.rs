@@ -25,7 +25,7 @@ pub struct Replica {
     pub since: ClusterTime,
     /// Since when it has been healthy without a break.
     pub healthy_since: Option<ClusterTime>,
-    /// When its present process was started, as far as this was told since servers note it.
+    /// When its present process was started; none for one that was reported before servers kept this.
     #[serde(default)]
     pub started: Option<ClusterTime>,
     /// Failures in a row that may be its node's: all but those to fetch what it is made from.

@@ -86,7 +86,7 @@ pub(super) fn bring_back(state: &mut State, deployment: &Deployment, id: Service
     }
 }
 
-/// Forgets what was done under a spec: somebody asked for it to be done again.
+/// Forgets what was done under a spec: a user asked for it to be done again.
 pub(super) fn forget(deployment: &mut Deployment, service: &crate::ids::ServiceName, spec: &ServiceSpec) {
     if let Some(known) = deployment.completed.get_mut(service) {
         known.retain(|work| !work.is_of(spec));

@@ -163,7 +163,7 @@ fn record_conflicted(
             && record.wall_unix_secs == wall_unix_secs
     });
     if let Some((revision, _)) = kept {
-        // It is told again where nobody knows whether it was heard.
+        // A peer sends a conflict again where it does not know whether the leader took it.
         return Ok(Outcome::Deployed {
             revision: *revision,
             changed: false,
@@ -488,7 +488,7 @@ fn restart(
     })
 }
 
-/// What was asked to run again has done nothing yet.
+/// Forgets the finished work of a service that a user asked to run again.
 fn forget_work(state: &mut State, id: ServiceId) {
     let Some(service) = state.service(id).cloned() else {
         return;

@@ -35,8 +35,8 @@ pub(super) fn as_written(recorded: &Arc<DeploymentSpec>) -> Arc<DeploymentSpec> 
     spec
 }
 
-/// What counts when a deployment goes back to a revision: what was asked for since the current one began, then what
-/// the other one was scaled to.
+/// What counts when a deployment goes back to a revision: the numbers that users asked for since the current one began,
+/// then those that the other one was scaled to.
 pub(super) fn kept(state: &State, deployment: &Deployment, back: &DeploymentSpec) -> Scaled {
     let mut scaled = back.scaled.clone();
     for (service, roles) in of_current(state, deployment) {

@@ -147,7 +147,7 @@ pub(super) fn tried(state: &mut State, key: &ReplicaKey, event: &ReplicaEvent) {
     }
 }
 
-/// What was to come counts for every replica of the target's template.
+/// The settings that were to count next count from now on, for every replica of the target's template.
 pub(super) fn adopt(
     state: &mut State,
     id: ServiceId,

@@ -39,7 +39,7 @@ fn what_outlives_a_power_cut_is_synced_before_it_has_its_name_and_its_name_after
             steps.borrow_mut().push(step);
             Ok(())
         };
-        dir.put(OsStr::new(FILE), b"new", outlives, Place::MayBeTaken, &note)
+        dir.put(OsStr::new(FILE), b"new", outlives, Destination::MayBeTaken, &note)
             .unwrap();
         assert_eq!(*steps.borrow(), expected);
         assert_eq!(files(temporary.path()), only("new"));
@@ -57,7 +57,7 @@ fn a_step_that_fails_leaves_the_old_file_or_the_new_one_and_nothing_else() {
             false => Ok(()),
         };
         let name = OsStr::new(FILE);
-        dir.put(name, b"new", Outlives::PowerCut, Place::MayBeTaken, &fail)
+        dir.put(name, b"new", Outlives::PowerCut, Destination::MayBeTaken, &fail)
             .unwrap_err();
         let left = match failing {
             Step::Write | Step::SyncFile | Step::Name => "old",

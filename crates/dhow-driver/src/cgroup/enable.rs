@@ -36,7 +36,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
 fn make(path: &Path) -> io::Result<()> {
     match create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Somebody else's leftover that we may not fill is as good as none.
+            // A leftover of another user that this one may not fill is as good as none.
             nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).map_err(io::Error::from)
         }
         other => other,

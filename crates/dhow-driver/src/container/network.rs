@@ -48,9 +48,9 @@ pub(super) struct Network {
     bridge: OnceCell<Bridge>,
 }
 
-/// A replica's place in it.
+/// The number that a replica has on the bridge, and the address that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ReplicaAddress {
     pub number: u32,
     pub address: Ipv4Addr,
 }
@@ -89,7 +89,7 @@ impl Network {
     }
 
     /// Gives a replica its place: an address, a namespace, a device. Blocks. On failure nothing is left.
-    pub fn connect(&self, bridge: &Bridge, id: &str) -> Result<Place, Cause> {
+    pub fn connect(&self, bridge: &Bridge, id: &str) -> Result<ReplicaAddress, Cause> {
         let number = self.addresses.take(id, bridge.subnet())?;
         let made = self.make(bridge, id, number);
         if made.is_err() {
@@ -99,7 +99,7 @@ impl Network {
         made
     }
 
-    fn make(&self, bridge: &Bridge, id: &str, number: u32) -> Result<Place, Cause> {
+    fn make(&self, bridge: &Bridge, id: &str, number: u32) -> Result<ReplicaAddress, Cause> {
         let address = bridge.subnet().address(number);
         let address = address.ok_or_else(|| no_address(bridge.subnet()))?;
         let plan = namespace::Plan {
@@ -112,7 +112,7 @@ impl Network {
         };
         let pin = self.pin(id);
         match namespace::make(&pin, &plan) {
-            Ok(()) => Ok(Place { number, address }),
+            Ok(()) => Ok(ReplicaAddress { number, address }),
             Err((doing, source)) => Err(Cause::Network {
                 doing: doing.to_owned(),
                 source,

@@ -42,8 +42,8 @@ impl ContainerDriver {
         }
     }
 
-    /// What a replica that has ended still holds is let go by whoever hears of its end first. Somebody who is
-    /// just starting or removing it does so himself.
+    /// Lets go what a replica that has ended still holds; whoever hears of its end first calls it. A caller that is
+    /// just starting or removing the replica does this itself.
     pub(super) async fn release_ended(&self, name: &ReplicaName) -> Result<(), Cause> {
         let (driver, name) = (self.clone(), name.clone());
         blocking(move || {
@@ -59,8 +59,8 @@ impl ContainerDriver {
         .await
     }
 
-    /// The end is what the caller asked about: what could not be let go is told to the log, and tried again by
-    /// a start, a removal or the next daemon.
+    /// The end is what the caller asked about: the driver says in the log what it could not let go, and a start, a
+    /// removal or the next daemon tries again.
     pub(super) async fn after_end(&self, name: &ReplicaName, exit: Exit) -> Exit {
         if let Err(error) = self.release_ended(name).await {
             tracing::warn!(replica = %name, error = %crate::driver::error_chain(&error), "not all of an ended container could be let go");

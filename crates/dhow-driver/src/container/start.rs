@@ -16,7 +16,7 @@ use crate::shim::{ShimError, StartLock};
 use super::bundle::Written;
 use super::filters::Filters;
 use super::mounts::Bound;
-use super::network::Place;
+use super::network::ReplicaAddress;
 use super::oci::Process;
 use super::root_view::RootView;
 use super::runtime::Runtime;
@@ -175,7 +175,12 @@ impl ContainerDriver {
     }
 
     /// The two slow parts, beside each other.
-    fn place_and_rootfs(&self, id: &str, image: &Image, lock: &StartLock) -> Result<(Place, PathBuf), Cause> {
+    fn place_and_rootfs(
+        &self,
+        id: &str,
+        image: &Image,
+        lock: &StartLock,
+    ) -> Result<(ReplicaAddress, PathBuf), Cause> {
         let inner = &self.inner;
         let bridge = inner.network.ready_bridge()?;
         std::thread::scope(|scope| {

@@ -29,7 +29,7 @@ impl ContainerDriver {
         self.inner.network.clear_devices()
     }
 
-    /// Ends what runs and has no folder any more. Gives the ids of what runs and may be somebody else's.
+    /// Ends what runs and has no folder any more. Gives the ids of what runs and may be another daemon's.
     fn clear_groups(&self) -> Result<BTreeSet<String>, Cause> {
         let mut others = BTreeSet::new();
         for leaf in self.inner.cgroups.leaves() {
@@ -48,7 +48,7 @@ impl ContainerDriver {
     }
 
     fn sweep_replica(&self, name: &ReplicaName) -> Result<(), Cause> {
-        // Somebody starts it, or its shim lives.
+        // Another caller starts it, or its shim lives.
         let Some(_lock) = self.inner.dirs.lock_if_free(name)? else {
             return Ok(());
         };
@@ -83,7 +83,8 @@ impl ContainerDriver {
         Ok(ids)
     }
 
-    /// A folder that has appeared since shows that somebody is at it.
+    /// Clears what an id without a folder has left. A folder that has appeared since shows that the replica is being
+    /// started.
     fn clear_id(&self, id: &str, known: &BTreeSet<String>) -> Result<(), Cause> {
         if known.contains(id) {
             return Ok(());

@@ -112,8 +112,8 @@ fn default_dir(run_dir: &Path) -> Result<PathBuf, Cause> {
     Ok(shared.join(own))
 }
 
-/// Makes a folder for root alone, or checks that the one there is: in a folder that all may write to,
-/// somebody else may have been first.
+/// Makes a folder for root alone, or checks that the one there is: in a folder that all may write to, another user may
+/// have been first.
 fn private_dir(dir: &Path) -> Result<(), Cause> {
     match DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => return Ok(()),

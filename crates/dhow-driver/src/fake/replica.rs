@@ -16,7 +16,7 @@ pub(super) struct FakeReplica {
     pub script: Script,
     pub env: BTreeMap<String, String>,
     pub log: MemoryLog,
-    /// The end that somebody decided on: when, and how. The script's own end is not in here.
+    /// When and how a call of the driver or of the test ends the replica. The script's own end is not in here.
     pub end: watch::Sender<Option<(Instant, Exit)>>,
 }
 

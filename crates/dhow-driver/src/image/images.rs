@@ -56,11 +56,12 @@ impl ImagesOptions {
 /// All images of this node.
 #[derive(Clone, Debug)]
 pub struct Images {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<ImagesParts>,
 }
 
+/// What all clones of [`Images`] and the pulls on their way work with.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct ImagesParts {
     pub store: Arc<Store>,
     pub client: Arc<RegistryClient>,
     pub limits: UnpackLimits,
@@ -78,7 +79,7 @@ impl Images {
             path: options.dir.clone(),
             source,
         })?;
-        let inner = Inner {
+        let inner = ImagesParts {
             store: Arc::new(store),
             client: Arc::new(RegistryClient::new(options.registries)?),
             limits: options.limits,
@@ -127,7 +128,7 @@ impl Images {
     }
 }
 
-impl Inner {
+impl ImagesParts {
     /// Reads a complete image under a lease: from then on it stays.
     pub(crate) async fn load(
         &self,

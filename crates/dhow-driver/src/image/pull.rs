@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::config::{self, ImageConfig};
 use super::digest::Digest;
 use super::error::{ImageError, Subject};
-use super::images::{Image, Inner};
+use super::images::{Image, ImagesParts};
 use super::manifest::{Descriptor, Document, Manifest, ManifestError};
 use super::progress::ProgressSender;
 use super::reference::ImageRef;
@@ -22,7 +22,7 @@ use super::work::{Work, WorkScope};
 
 /// A pull with all it needs.
 pub(crate) struct Job {
-    pub inner: Arc<Inner>,
+    pub inner: Arc<ImagesParts>,
     pub reference: ImageRef,
     pub progress: ProgressSender,
     pub cancelled: Arc<AtomicBool>,
@@ -314,7 +314,7 @@ impl Job {
 
 /// One layer of one pull.
 struct LayerJob {
-    inner: Arc<Inner>,
+    inner: Arc<ImagesParts>,
     source: Arc<Source>,
     descriptor: Descriptor,
     diff_id: Digest,

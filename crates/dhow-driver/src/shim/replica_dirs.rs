@@ -115,10 +115,10 @@ impl ReplicaDirs {
         })
     }
 
-    /// Takes the lock, waiting for those who have it for a moment only: a shim that is just ending, a look
-    /// at the status, somebody who clears up behind an ended replica. `None` where there is no folder. Blocks.
+    /// Takes the lock, waiting for those who have it for a moment only: a shim that is just ending, a look at the
+    /// status, a caller that clears up behind an ended replica. `None` where there is no folder. Blocks.
     pub(super) fn lock_soon(&self, name: &ReplicaName, missing: Missing) -> Result<Option<File>, Cause> {
-        // 50 × 5 ms while somebody starts it; 4,000 × 5 ms for clearing up, which is slow on a loaded host.
+        // 50 × 5 ms while another caller starts it; 4,000 × 5 ms for clearing up, which is slow on a loaded host.
         const TRIES_MAX: u32 = 50;
         const TRIES_ENDED_MAX: u32 = 4_000;
         const PAUSE: Duration = Duration::from_millis(5);

@@ -203,7 +203,8 @@ pub(super) fn kill_tree(state: &StateRecord) -> Result<(), Cause> {
         if session.is_empty() && below.is_empty() && !lives {
             return Ok(());
         }
-        // What was found by its number is looked at once more when nobody else can have it.
+        // A process that was found by its number is looked at once more when a descriptor holds it, so that its number
+        // cannot mean another.
         for member in session {
             identity::kill_if(member, || {
                 identity::Stat::read(member).is_ok_and(|stat| stat.session == pid)

@@ -1,9 +1,10 @@
 //! What earlier lives of a data directory left running: shims whose folder is not one of ours.
 //!
-//! Looked for once, at the daemon's start, among the shims below its own control group. Where the folder was removed,
-//! nobody can ever ask for the replica again: it is stopped. Where the folder still is somewhere, it may be somebody
-//! else's, and is told to the operator and left alone. Without control groups the shims of this user are looked at whose
-//! removed folder was one of this data directory; those of folders elsewhere may be another daemon's, and are not told.
+//! The drivers look for them once, at the daemon's start, among the shims below its own control group. Where the folder
+//! was removed, nobody can ever ask for the replica again: the driver stops it. Where the folder still is somewhere,
+//! the replica may be another daemon's: the driver names it in the log and leaves it alone. Without control groups the
+//! driver looks at the shims of this user whose removed folder was one of this data directory; of folders elsewhere it
+//! says nothing, since they may be another daemon's.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -129,8 +130,8 @@ pub(crate) fn claim(group: &Group) -> Claim {
     }
 }
 
-/// Makes room in a group that belongs to no folder here. Gives whether it is free now; what is somebody's, or may be,
-/// is told and left. Blocks.
+/// Makes room in a group that belongs to no folder here. Gives whether it is free now; what belongs or may belong to
+/// another daemon is named in the log and left. Blocks.
 pub(crate) fn clear(group: &Group, leaf: &str) -> Result<bool, CgroupError> {
     match claim(group) {
         Claim::Nobody => {}
@@ -156,8 +157,8 @@ pub(crate) fn clear(group: &Group, leaf: &str) -> Result<bool, CgroupError> {
     Ok(true)
 }
 
-/// Ends what earlier lives of a data directory left in the group of a replica that is about to start. What is
-/// somebody else's keeps the replica from starting. Call it with the replica's lock held: its own shim has ended.
+/// Ends what earlier lives of a data directory left in the group of a replica that is about to start. What belongs to
+/// another daemon keeps the replica from starting. Call it with the replica's lock held: its own shim has ended.
 /// Blocks.
 pub(crate) fn make_way(group: &Group) -> Result<(), Cause> {
     match claim(group) {

@@ -30,7 +30,7 @@ use crate::logs::{LogWriter, Stream};
 
 /// How long what a workload left behind is killed again and again before it is left to the host.
 const CLEAR_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long output of killed processes is waited for: somebody else may hold the pipe.
+/// How long the shim waits for the output of killed processes: another process may hold the pipe.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A command after the end, such as `runc delete`, is killed when it takes longer.
 const AFTER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ pub fn hold(descriptors: Vec<OwnedFd>, path: &Path) -> io::Result<Hold> {
 }
 
 impl Hold {
-    /// Whether somebody removed the folder or its lock: then what is there now is another replica's.
+    /// Whether the folder or its lock was removed: what is at its path now is another replica's.
     fn is_lost(&self) -> bool {
         self.folder.is_removed() || self.lock.metadata().is_ok_and(|found| found.nlink() == 0)
     }

@@ -137,7 +137,7 @@ impl Agent {
             return false;
         }
         let mut acted = false;
-        // What it has is told before it hears what it should have.
+        // The agent tells what it has before it takes what it should have.
         if self.linked && !self.needs_inventory {
             acted |= self.take_assignment(state, behaviours, now);
         }

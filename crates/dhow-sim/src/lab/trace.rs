@@ -44,7 +44,7 @@ impl<'a> EntryTrace<'a> {
         }
     }
 
-    /// What was told, and what the one who asked is answered.
+    /// The lines of the changes that `step` told, and of the answer to the command.
     pub(super) fn lines(self, outcome: &Result<Outcome, Refused>) -> Vec<TraceLine> {
         let answer = outcome
             .as_ref()

@@ -89,7 +89,7 @@ impl Fleet {
         self.seats[places].iter().for_each(|seat| seat.give(order));
     }
 
-    /// Waits until it is so; tells how long that took, or nothing after this long.
+    /// Waits until the condition holds and gives how long that took; none where it does not hold after `patience`.
     pub async fn until(&self, patience: Duration, is_so: impl Fn(&Self) -> bool) -> Option<Duration> {
         let began = Instant::now();
         loop {

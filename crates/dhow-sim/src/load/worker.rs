@@ -1,4 +1,4 @@
-//! One worker: it joins, looks for the leader, keeps its session and reports, as its order says.
+//! One worker: it joins, looks for a server, keeps its session and reports, as its order says.
 
 mod books;
 mod gate;

@@ -1,6 +1,6 @@
 //! The leader changes.
 
-use dhow_agent::session::grpc::Standing;
+use dhow_agent::session::grpc::SessionStanding;
 use dhow_core::replica::ReplicaState;
 use dhow_core::state::State;
 
@@ -17,8 +17,7 @@ fn running(state: &State) -> usize {
 }
 
 async fn is_with(node: &Node, address: String) {
-    let wanted =
-        |standing: &Standing| matches!(standing, Standing::Open { address: at, .. } if *at == address);
+    let wanted = |standing: &SessionStanding| matches!(standing, SessionStanding::Open { address: at, .. } if *at == address);
     node.stands(wanted).await;
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_agent::session::grpc::{Backoff, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, Standing};
+use dhow_agent::session::grpc::{Backoff, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding};
 use dhow_agent::{Agent, AgentOptions, Drivers, NoBalancer, Returning, Session};
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
@@ -99,7 +99,7 @@ impl Node {
     }
 
     /// Waits until the session stands so.
-    pub async fn stands(&self, mut wanted: impl FnMut(&Standing) -> bool) -> Standing {
+    pub async fn stands(&self, mut wanted: impl FnMut(&SessionStanding) -> bool) -> SessionStanding {
         let mut standing = self.session.standing();
         let found = standing.wait_for(|standing| wanted(standing));
         let found = tokio::time::timeout(Duration::from_secs(60), found).await;
@@ -107,7 +107,7 @@ impl Node {
     }
 
     pub async fn is_open(&self) {
-        self.stands(|standing| matches!(standing, Standing::Open { .. }))
+        self.stands(|standing| matches!(standing, SessionStanding::Open { .. }))
             .await;
     }
 

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Default)]
-struct Inner {
+struct RelayState {
     is_down: bool,
     connections: Vec<(AbortHandle, CancellationToken)>,
     made: usize,
@@ -23,7 +23,7 @@ struct Inner {
 pub struct Relay {
     /// Whose connections these are, which it says first of all.
     node: NodeId,
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<RelayState>>,
 }
 
 impl Relay {

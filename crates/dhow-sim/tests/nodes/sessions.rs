@@ -1,6 +1,6 @@
 //! What a session carries, and what it survives.
 
-use dhow_agent::{Beat, BeatAnswer};
+use dhow_agent::{Heartbeat, HeartbeatAnswer};
 use dhow_core::command::{ClusterCommand, Command, NodeCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::replica::ReplicaState;
@@ -156,13 +156,13 @@ async fn heartbeats_follow_the_leaders_pace_and_write_nothing() {
     };
     let before = cluster.until("it has told all", known).await;
     let empty = dhow_core::mirror::digest(&before, node.id);
-    let beat = |digest: &str| Beat {
+    let beat = |digest: &str| Heartbeat {
         digest: digest.to_owned(),
         rollouts: Vec::new(),
     };
     for _ in 0..20 {
         let answer = session.heartbeat(beat(&empty)).await.unwrap();
-        assert_eq!(answer, BeatAnswer::default(), "both believe the same");
+        assert_eq!(answer, HeartbeatAnswer::default(), "both believe the same");
     }
     let answer = session.heartbeat(beat("something else")).await.unwrap();
     let seq = before.node(node.id).unwrap().session.seq;

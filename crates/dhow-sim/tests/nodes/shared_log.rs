@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 /// More than any test writes.
 const EVENTS_MAX: usize = 16_384;
 
-struct Inner {
+struct SharedLogState {
     servers: Vec<mpsc::Sender<LogEvent>>,
     last_index: u64,
     term: u64,
@@ -23,7 +23,7 @@ struct Inner {
 /// The log of all servers of a test, for which the test chooses the leader; clones are the same log.
 #[derive(Clone)]
 pub struct SharedLog {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<SharedLogState>>,
 }
 
 struct ServerLog {
@@ -36,7 +36,7 @@ impl SharedLog {
     pub fn new(count: usize) -> (Self, Vec<RuntimeLog>) {
         let (servers, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(EVENTS_MAX)).unzip();
         let shared = Self {
-            inner: Arc::new(Mutex::new(Inner {
+            inner: Arc::new(Mutex::new(SharedLogState {
                 servers,
                 last_index: 0,
                 term: 0,
@@ -69,7 +69,7 @@ impl SharedLog {
     }
 }
 
-impl Inner {
+impl SharedLogState {
     fn leadership(&self, id: u64) -> Leadership {
         Leadership {
             term: self.term,

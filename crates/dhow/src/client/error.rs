@@ -7,14 +7,14 @@ use std::io;
 use dhow_server::net::keys::tls_refusal;
 use dhow_wire::{MalformedAccessToken, Problem};
 
-use super::host::{BadHost, Host, Origin, machine_socket};
+use super::address::{BadHost, DaemonAddress, Origin, machine_socket};
 use crate::exit::Exit;
 
 #[derive(Debug)]
 pub enum ClientError {
     BadHost(BadHost),
     /// A token would travel in clear over the network.
-    TokenInClear(Host),
+    TokenInClear(DaemonAddress),
     /// `DHOW_TOKEN` holds what no header can.
     BadToken,
     /// `DHOW_TOKEN` is no token of a cluster, so that it does not say whom to trust.
@@ -25,7 +25,7 @@ pub enum ClientError {
     Setup(reqwest::Error),
     /// Nobody listens there.
     NoDaemon {
-        host: Host,
+        host: DaemonAddress,
         origin: Origin,
         cause: reqwest::Error,
         /// A write was sent before, and its answer never came.
@@ -33,7 +33,7 @@ pub enum ClientError {
     },
     /// It was sent, and no answer came.
     NoAnswer {
-        host: Host,
+        host: DaemonAddress,
         cause: reqwest::Error,
         is_write: bool,
     },
@@ -41,12 +41,12 @@ pub enum ClientError {
     Problem(Box<Problem>),
     /// An answer that cannot be read.
     Unreadable {
-        host: Host,
+        host: DaemonAddress,
         why: String,
     },
     /// A stream that broke in the middle.
     Broke {
-        host: Host,
+        host: DaemonAddress,
         why: String,
     },
 }
@@ -156,39 +156,43 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     None
 }
 
-fn reason(host: &Host, cause: &reqwest::Error) -> String {
+fn reason(host: &DaemonAddress, cause: &reqwest::Error) -> String {
     match (host, io_kind(cause)) {
-        (Host::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket".into(),
-        (Host::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => "nobody listens on that socket".into(),
-        (Host::Unix(_), Some(io::ErrorKind::PermissionDenied)) => "this user may not use that socket".into(),
+        (DaemonAddress::Unix(_), Some(io::ErrorKind::NotFound)) => "there is no such socket".into(),
+        (DaemonAddress::Unix(_), Some(io::ErrorKind::ConnectionRefused)) => {
+            "nobody listens on that socket".into()
+        }
+        (DaemonAddress::Unix(_), Some(io::ErrorKind::PermissionDenied)) => {
+            "this user may not use that socket".into()
+        }
         (_, Some(io::ErrorKind::ConnectionRefused)) => "the connection was refused".into(),
         _ if cause.is_timeout() => "the connection timed out".into(),
         _ => tls_refusal(cause),
     }
 }
 
-fn advice(host: &Host, origin: Origin, cause: &reqwest::Error) -> String {
+fn advice(host: &DaemonAddress, origin: Origin, cause: &reqwest::Error) -> String {
     let is_denied = io_kind(cause) == Some(io::ErrorKind::PermissionDenied);
     let machine = machine_socket();
     match (host, origin) {
-        (Host::Unix(_), _) if is_denied => "run this as the user that the daemon runs as, as root, or as a member of \
+        (DaemonAddress::Unix(_), _) if is_denied => "run this as the user that the daemon runs as, as root, or as a member of \
                                             the group `dhow`"
             .into(),
-        (Host::Unix(path), Origin::DefaultDataDir) if *path != machine && machine.exists() => format!(
+        (DaemonAddress::Unix(path), Origin::DefaultDataDir) if *path != machine && machine.exists() => format!(
             "the machine's own daemon has its socket at {}: run this as root, or start one of your own with `dhow up FILE`",
             machine.display()
         ),
-        (Host::Unix(_), Origin::DataDirVariable | Origin::DefaultDataDir) => {
+        (DaemonAddress::Unix(_), Origin::DataDirVariable | Origin::DefaultDataDir) => {
             "start one with `dhow up FILE` or `dhow daemon`, or say where it is with --host or DHOW_HOST"
                 .into()
         }
-        (Host::Unix(_), Origin::Flag | Origin::HostVariable) => {
+        (DaemonAddress::Unix(_), Origin::Flag | Origin::HostVariable) => {
             "start one there with `dhow daemon --socket PATH`, or correct the address".into()
         }
-        (Host::Http(_), _) if host.is_https() => "check the address and that `dhow daemon` runs there with a cluster \
+        (DaemonAddress::Http(_), _) if host.is_https() => "check the address and that `dhow daemon` runs there with a cluster \
              key; DHOW_TOKEN holds a token of that cluster, which also says whom to trust: `dhow token create` on one \
              of its servers makes one"
             .into(),
-        (Host::Http(_), _) => "check the address and that `dhow daemon` runs there".into(),
+        (DaemonAddress::Http(_), _) => "check the address and that `dhow daemon` runs there".into(),
     }
 }

@@ -7,17 +7,17 @@ use reqwest::Upgraded;
 use reqwest::header::{CONNECTION, HeaderValue, UPGRADE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-use super::{Client, ClientError, Host, Request};
+use super::{Client, ClientError, DaemonAddress, Request};
 
 /// The side that sends.
 pub struct ExecInput {
-    host: Host,
+    host: DaemonAddress,
     connection: WriteHalf<Upgraded>,
 }
 
 /// The side that receives.
 pub struct ExecOutput {
-    host: Host,
+    host: DaemonAddress,
     connection: ReadHalf<Upgraded>,
     buffer: Vec<u8>,
 }
@@ -108,7 +108,7 @@ impl ExecOutput {
     }
 }
 
-fn broke(host: &Host, error: &std::io::Error) -> ClientError {
+fn broke(host: &DaemonAddress, error: &std::io::Error) -> ClientError {
     ClientError::Broke {
         host: host.clone(),
         why: error.to_string(),

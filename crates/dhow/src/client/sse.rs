@@ -1,15 +1,15 @@
 //! Streams of the API: lines of text, and server-sent events made of them. Both are bounded, whatever a server
 //! sends.
 
+use super::address::DaemonAddress;
 use super::error::ClientError;
-use super::host::Host;
 
 /// The longest line. A log line is 16 KiB at most, a progress event holds some hundred bytes for each service.
 const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The lines of a body as they come.
 pub struct Lines {
-    host: Host,
+    host: DaemonAddress,
     response: reqwest::Response,
     /// What has come; taken lines are dropped at the next read.
     buffer: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    pub fn new(host: Host, response: reqwest::Response) -> Self {
+    pub fn new(host: DaemonAddress, response: reqwest::Response) -> Self {
         Self {
             host,
             response,

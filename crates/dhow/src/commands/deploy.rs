@@ -82,7 +82,8 @@ pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Res
     deployed.map_err(|error| without_positions(source, error))
 }
 
-/// What only the daemon finds it finds in what was sent, which has no lines: the place in the file is the path alone.
+/// The daemon finds mistakes in the JSON that the client sent, which has not the lines of the file: such a finding
+/// names the path alone.
 pub fn without_positions(source: &str, error: ClientError) -> ClientError {
     let ClientError::Problem(mut problem) = error else {
         return error;

@@ -5,7 +5,7 @@
 
 use dhow_wire::{ClusterStatus, ServedEndpoint, ServiceHealthSummary, ServingNode};
 
-use crate::client::{Client, Host, Request};
+use crate::client::{Client, DaemonAddress, Request};
 
 const LOCAL: &str = "//localhost:";
 
@@ -22,8 +22,8 @@ impl Viewpoint {
     /// Asks which node answers, where the addresses depend on it.
     pub async fn of(client: &Client, served: &[ServedEndpoint]) -> Self {
         let host = match client.host() {
-            Host::Http(url) if !client.host().is_loopback() => url.host_str().map(str::to_owned),
-            Host::Http(_) | Host::Unix(_) => None,
+            DaemonAddress::Http(url) if !client.host().is_loopback() => url.host_str().map(str::to_owned),
+            DaemonAddress::Http(_) | DaemonAddress::Unix(_) => None,
         };
         let nodes = || served.iter().flat_map(|endpoint| &endpoint.nodes);
         let one_machine = nodes().all(|node| node.host.is_none());

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::listing::Listing;
 use super::wait::yes_no;
-use crate::client::{Client, Host, Request};
+use crate::client::{Client, DaemonAddress, Request};
 use crate::exit::Exit;
 use crate::output;
 
@@ -106,13 +106,13 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
 
 async fn import(client: &Client, path: &Path, name: Option<String>, json: bool) -> anyhow::Result<Exit> {
     let path = match client.host() {
-        Host::Unix(_) => std::path::absolute(path)?,
+        DaemonAddress::Unix(_) => std::path::absolute(path)?,
         // The path is the node's: what it is relative to here means nothing there.
-        Host::Http(_) if !path.is_absolute() => {
+        DaemonAddress::Http(_) if !path.is_absolute() => {
             output::failure("the daemon is reached over the network: name an absolute path on its machine");
             return Ok(Exit::BadInput);
         }
-        Host::Http(_) => path.to_owned(),
+        DaemonAddress::Http(_) => path.to_owned(),
     };
     let Some(path) = path.to_str() else {
         output::failure("the path is no valid UTF-8: rename the file");

@@ -208,7 +208,7 @@ mod tests {
         let moved = parent.path().join("moved");
         fs::rename(&dir, &moved).unwrap();
         assert_eq!(taken.leads_to(), LeadsTo::Nothing);
-        // Also before somebody has taken it.
+        // Also before another daemon has taken it.
         fs::create_dir(&dir).unwrap();
         assert_eq!(taken.leads_to(), LeadsTo::Another);
         let another = DataDir::open(&dir, None).unwrap();

@@ -20,7 +20,7 @@ use super::door_images::ImageDoor;
 
 /// What the daemon opens on this machine before its agent starts: drivers, images, the balancer and control groups. The
 /// daemon gives them to the agent and to the doors of the API.
-pub struct Host {
+pub struct HostParts {
     pub data_dir: PathBuf,
     pub drivers: Drivers,
     pub images: ImageDoor,
@@ -30,7 +30,7 @@ pub struct Host {
     cgroups: Arc<CgroupHost>,
 }
 
-impl Host {
+impl HostParts {
     pub async fn open(config: &DaemonConfig) -> anyhow::Result<Self> {
         let data_dir = std::path::absolute(&config.data_dir).context("the data directory has no path")?;
         let host = tokio::task::spawn_blocking(move || Self::open_blocking(&data_dir)).await??;

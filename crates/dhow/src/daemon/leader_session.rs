@@ -1,5 +1,5 @@
-//! A server's own agent has its session with whoever leads, over the same protocol as a worker's, also where that is
-//! the very same process.
+//! The session of a server's own agent: it tries the leader first and then the other servers, over the same protocol as
+//! a worker's, also where that is the very same process.
 
 use std::sync::Arc;
 

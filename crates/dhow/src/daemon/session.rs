@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_agent::{Beat, BeatAnswer, OpenRollout, Report, ReportAnswer, Session, SessionError, SessionFuture};
+use dhow_agent::{
+    Heartbeat, HeartbeatAnswer, OpenRollout, Report, ReportAnswer, Session, SessionError, SessionFuture,
+};
 use dhow_core::assignment::{Assignment, assignment_since};
 use dhow_core::command::Refused;
 use dhow_core::ids::{NodeId, Revision};
@@ -85,12 +87,12 @@ impl Session for LocalSession {
         Box::pin(self.next_update(last))
     }
 
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         Box::pin(async move {
             let named = beat.rollouts.first().cloned();
             let reply = self.heartbeats.beat(self.node, named, Some(beat.digest)).await;
             let open = Unnamed::unnamed(&reply, &beat.rollouts, &self.view.state());
-            Ok(BeatAnswer {
+            Ok(HeartbeatAnswer {
                 inventory_wanted: false,
                 replay_from: reply.replay_from,
                 open: as_open(open),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
-use dhow_agent::{Beat, BeatAnswer, Pace, Report, ReportAnswer, Session, SessionFuture};
+use dhow_agent::{Heartbeat, HeartbeatAnswer, Pace, Report, ReportAnswer, Session, SessionFuture};
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
@@ -28,7 +28,7 @@ impl Session for StaticSession {
         Box::pin(async move { Ok(self.work.next(last).await) })
     }
 
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         self.leader.heartbeat(beat)
     }
 

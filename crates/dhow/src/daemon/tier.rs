@@ -186,7 +186,7 @@ fn write_cas(dir: &Path, cas: &WorkerCas) -> anyhow::Result<()> {
     written.with_context(|| format!("the workers' CA cannot be written to {}", path.display()))
 }
 
-/// Where a server takes workers, as it or somebody for it says.
+/// Where a server takes workers: the label that its configuration or an administrator gave its node.
 fn worker_address(view: RuntimeView) -> Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync> {
     Arc::new(move |node| view.state().node(node)?.labels().get(WORKER_ADDR_LABEL).cloned())
 }

@@ -1,8 +1,8 @@
 //! A worker: an agent with a session to the servers of its cluster, and nothing of the control plane.
 //!
 //! Called by `dhow daemon` and `dhow worker`. It joins once with a token and is the same node ever after. While no
-//! server answers, what runs goes on. It ends when it is told to, when it was drained for good, or when the cluster
-//! says that it is none of its nodes; in the last two cases nothing is left running here.
+//! server answers, what runs goes on. It ends on a signal, when it was drained for good, or when the cluster says that
+//! it is none of its nodes; in the last two cases nothing is left running here.
 
 mod address;
 mod identity_dir;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, GrpcOptions, GrpcSession, Standing};
+use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding};
 use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{self, ApiTls, WorkerApi};
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::data_dir::DataDir;
 use super::door::LocalDoor;
-use super::host::Host;
+use super::host::HostParts;
 use super::node_info::node_info;
 use identity_dir::IdentityDir;
 use joining::TokenFile;
@@ -125,7 +125,7 @@ impl Worker<'_> {
         let node = self.identity.node();
         let session = Arc::new(self.session());
         let removable = Arc::new(RemovableSession::new(Arc::clone(&session)));
-        let host = Host::open(self.config).await?;
+        let host = HostParts::open(self.config).await?;
         let agent = Agent::open(AgentOptions {
             node,
             dir: self.config.data_dir.join("agent"),
@@ -193,8 +193,8 @@ impl Worker<'_> {
     async fn answer(
         &self,
         agent: &AgentHandle,
-        host: &Host,
-        standing: watch::Receiver<Standing>,
+        host: &HostParts,
+        standing: watch::Receiver<SessionStanding>,
         end: &CancellationToken,
     ) -> anyhow::Result<JoinHandle<()>> {
         let addr = self.info.api_addr.as_deref().and_then(|addr| addr.parse().ok());
@@ -223,8 +223,10 @@ impl Worker<'_> {
                     return Some(WriteError::StorageGone.to_string());
                 }
                 match &*standing.borrow() {
-                    Standing::Open { .. } => None,
-                    other @ (Standing::Seeking { .. } | Standing::Unknown) => Some(other.to_string()),
+                    SessionStanding::Open { .. } => None,
+                    other @ (SessionStanding::Seeking { .. } | SessionStanding::Unknown) => {
+                        Some(other.to_string())
+                    }
                 }
             }),
             servers: addresses.join(", ").into(),
@@ -246,7 +248,7 @@ impl Worker<'_> {
         let mut standing = session.standing();
         tokio::select! {
             // The session lives as long as this is asked.
-            _ = standing.wait_for(|standing| matches!(standing, Standing::Unknown)) => {}
+            _ = standing.wait_for(|standing| matches!(standing, SessionStanding::Unknown)) => {}
             () = unknown.cancelled() => {}
         }
         if self.other_token().is_some() {
@@ -292,7 +294,7 @@ async fn drained(mut drains: watch::Receiver<bool>, mut settled: watch::Receiver
             news = settled.changed() => news,
         };
         if news.is_err() {
-            // The session or the agent has ended, which is told elsewhere.
+            // The session or the agent has ended; the daemon waits for both elsewhere.
             std::future::pending::<()>().await;
         }
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::{
-    Connector, ConnectorFuture, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, Standing,
+    Connector, ConnectorFuture, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding,
 };
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
@@ -249,9 +249,9 @@ async fn standing(cluster: &Cluster, node: u64, config: ClientConfig, expected: 
     let session = GrpcSession::start(options);
     let mut standings = session.standing();
     let told = standings.wait_for(|standing| match standing {
-        Standing::Seeking { why } => why.as_deref().is_some_and(|why| why.contains(expected)),
-        Standing::Unknown => expected == "unknown",
-        Standing::Open { .. } => panic!("it was let in"),
+        SessionStanding::Seeking { why } => why.as_deref().is_some_and(|why| why.contains(expected)),
+        SessionStanding::Unknown => expected == "unknown",
+        SessionStanding::Open { .. } => panic!("it was let in"),
     });
     let told = tokio::time::timeout(PATIENCE, told).await;
     assert!(told.is_ok(), "it stands: {}", *session.standing().borrow());

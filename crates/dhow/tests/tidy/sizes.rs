@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, assert_clean, assert_found};
 use crate::tokens;
-use crate::tree::{Place, Tree};
+use crate::tree::{FileUse, Tree};
 
 /// A file is meant to be about 400 lines; above this it holds two things.
 const SOURCE_LINES_MAX: usize = 600;
@@ -16,11 +16,11 @@ fn check_files(tree: &Tree) -> Vec<Finding> {
     for file in tree.rust_files() {
         let line_count = file.text.lines().count();
         let (limit, mend) = match file.place {
-            Place::Source => (
+            FileUse::Source => (
                 SOURCE_LINES_MAX,
                 "move one of its subjects to a file of its own: `foo.rs` with `foo/`",
             ),
-            Place::Test => (TEST_LINES_MAX, "split the cases by subject into several files"),
+            FileUse::Test => (TEST_LINES_MAX, "split the cases by subject into several files"),
         };
         if line_count > limit {
             let what = format!("the file has {line_count} lines, the limit is {limit}");

@@ -12,9 +12,9 @@ pub struct Tree {
     files: BTreeMap<String, String>,
 }
 
-/// What the place of a Rust file says about it.
+/// What a Rust file is for, as its path says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FileUse {
     /// Compiled into the crate itself.
     Source,
     /// Compiled for tests, benches or examples only.
@@ -24,7 +24,7 @@ pub enum Place {
 pub struct RustFile<'a> {
     pub path: &'a str,
     pub text: &'a str,
-    pub place: Place,
+    pub place: FileUse,
     /// The folder below `crates`.
     pub crate_name: &'a str,
 }
@@ -95,13 +95,13 @@ impl Tree {
     }
 }
 
-fn place_of(path: &str) -> Place {
+fn place_of(path: &str) -> FileUse {
     let in_src = path.split('/').nth(2) == Some("src");
     let is_test = path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/tests/");
     if in_src && !is_test {
-        Place::Source
+        FileUse::Source
     } else {
-        Place::Test
+        FileUse::Test
     }
 }
 
@@ -148,9 +148,9 @@ fn the_workspace_is_read_with_its_parts() {
 
 #[test]
 fn a_file_knows_its_place() {
-    assert_eq!(place_of("crates/a/src/b.rs"), Place::Source);
-    assert_eq!(place_of("crates/a/src/b/tests.rs"), Place::Test);
-    assert_eq!(place_of("crates/a/src/b/tests/c.rs"), Place::Test);
-    assert_eq!(place_of("crates/a/tests/c.rs"), Place::Test);
-    assert_eq!(place_of("crates/a/benches/c.rs"), Place::Test);
+    assert_eq!(place_of("crates/a/src/b.rs"), FileUse::Source);
+    assert_eq!(place_of("crates/a/src/b/tests.rs"), FileUse::Test);
+    assert_eq!(place_of("crates/a/src/b/tests/c.rs"), FileUse::Test);
+    assert_eq!(place_of("crates/a/tests/c.rs"), FileUse::Test);
+    assert_eq!(place_of("crates/a/benches/c.rs"), FileUse::Test);
 }

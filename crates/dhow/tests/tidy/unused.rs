@@ -11,7 +11,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::finding::{Finding, assert_clean, assert_found};
 use crate::tokens::{is_ident, is_punct, lex};
-use crate::tree::{Place, Tree};
+use crate::tree::{FileUse, Tree};
 
 /// Not shipped: whatever it calls is called by tests alone.
 const NOT_SHIPPED: &str = "dhow-sim";
@@ -141,7 +141,7 @@ struct ReadFile<'a> {
 fn read_files(tree: &Tree) -> Vec<ReadFile<'_>> {
     let is_for_tests = |path: &str| FOR_TESTS.iter().any(|folder| path.starts_with(folder));
     let files = tree.rust_files().filter(|file| {
-        file.place == Place::Source && file.crate_name != NOT_SHIPPED && !is_for_tests(file.path)
+        file.place == FileUse::Source && file.crate_name != NOT_SHIPPED && !is_for_tests(file.path)
     });
     let files = files.filter_map(|file| {
         let mut names = Names::default();

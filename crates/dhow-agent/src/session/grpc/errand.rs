@@ -53,7 +53,8 @@ pub enum ErrandError {
 }
 
 impl Errand {
-    /// Joins. Tries until a leader answers; dropped when the caller has waited long enough.
+    /// Joins. Tries one server after the other until one lets the worker in or refuses it; dropped when the caller has
+    /// waited long enough.
     pub async fn join(&self, joining: &Joining) -> Result<WorkerRegisterResponse, ErrandError> {
         let request = || RegisterRequest {
             token: joining.token.clone(),

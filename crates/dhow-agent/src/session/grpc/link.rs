@@ -1,5 +1,5 @@
-//! The task that keeps the session: it finds a server that leads, opens the session, reads its stream, and begins
-//! again when it ends.
+//! The task that keeps the session: it finds a server, opens the session, reads its stream, and begins again when it
+//! ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,19 +19,19 @@ use super::mailbox::Mailbox;
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
 use super::seeker::Seeker;
-use super::standing::Standing;
+use super::standing::SessionStanding;
 use super::wire::{Client, connect};
 use crate::highest::Highest;
 use crate::limits::OPEN_TIMEOUT;
 use crate::session::Pace;
 
-/// What the link and the calls share.
-pub(super) struct Shared {
+/// The state of a session, which its link changes and its calls read.
+pub(super) struct SessionState {
     pub options: GrpcOptions,
     pub mailbox: Mailbox,
     pub open: watch::Sender<Option<Arc<Open>>>,
     pub pace: watch::Sender<Pace>,
-    pub standing: watch::Sender<Standing>,
+    pub standing: watch::Sender<SessionStanding>,
     pub drains: watch::Sender<bool>,
     /// The newest order that the agent has acted on.
     pub highest: watch::Sender<Highest>,
@@ -49,14 +49,14 @@ pub(super) struct Open {
     pub number: u64,
 }
 
-impl Shared {
+impl SessionState {
     pub fn new(options: GrpcOptions) -> Self {
         Self {
             options,
             mailbox: Mailbox::default(),
             open: watch::Sender::new(None),
             pace: watch::Sender::default(),
-            standing: watch::Sender::new(Standing::Seeking { why: None }),
+            standing: watch::Sender::new(SessionStanding::Seeking { why: None }),
             drains: watch::Sender::new(false),
             highest: watch::Sender::default(),
             usage: watch::Sender::new(None),
@@ -120,12 +120,12 @@ impl Ended {
 /// The task behind a session: it finds a server, opens the session there, hands on what comes, and begins again when
 /// the connection breaks.
 pub(super) struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
     seeker: Seeker,
 }
 
 impl Link {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SessionState>) -> Self {
         let options = &shared.options;
         let seeker = Seeker::new(Arc::clone(&options.routes), options.backoff);
         Self { shared, seeker }
@@ -158,8 +158,8 @@ impl Link {
             Some(_) | None => {}
         }
         self.shared.standing.send_replace(match is_unknown {
-            true => Standing::Unknown,
-            false => Standing::Seeking {
+            true => SessionStanding::Unknown,
+            false => SessionStanding::Seeking {
                 why: Some(format!("the server at {address}: {}", ended.why)),
             },
         });
@@ -233,7 +233,7 @@ impl Link {
             ttl_secs: opened.next_ttl_secs,
             session: number,
         });
-        shared.standing.send_replace(Standing::Open {
+        shared.standing.send_replace(SessionStanding::Open {
             address: endpoint.address.clone(),
             cluster_id: opened.cluster_id,
         });

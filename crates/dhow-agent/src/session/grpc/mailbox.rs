@@ -8,8 +8,9 @@ use dhow_core::ids::Revision;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+/// The revision that the agent was last given, and what has come since.
 #[derive(Debug, Default)]
-struct Inner {
+struct MailboxState {
     /// What the agent has.
     given: Option<Revision>,
     pending: Option<Assignment>,
@@ -28,7 +29,7 @@ pub(super) enum Found {
 /// has looked is joined into one.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    inner: Mutex<Inner>,
+    inner: Mutex<MailboxState>,
     news: Notify,
 }
 
@@ -71,7 +72,7 @@ impl Mailbox {
         self.news.notified()
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, MailboxState> {
         // Whatever a holder that panicked left, the next stream begins from what was given.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Whether a session is open, still looks for a server, or was told that the cluster does not know the node. The daemon
 /// follows it, and prints it for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SessionStanding {
     /// No server has been reached, and why the last attempt failed.
     Seeking {
         why: Option<String>,
@@ -18,7 +18,7 @@ pub enum Standing {
     Unknown,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for SessionStanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seeking { why: None } => f.write_str("no server has been reached yet"),

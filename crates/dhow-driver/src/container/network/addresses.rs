@@ -68,7 +68,7 @@ impl Addresses {
         Ok(taken.collect())
     }
 
-    /// The number that an owner has most likely, if it is so.
+    /// The first number that an owner would be given, where the owner has it.
     pub fn usual(&self, owner: &str, subnet: Subnet) -> Option<u32> {
         let number = first(owner, subnet.count());
         let found = fs::read_link(self.dir.join(number.to_string())).ok()?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::{Image, Inner};
+use super::{Image, ImagesParts};
 use crate::image::error::{ImageError, Subject};
 use crate::image::progress::{ProgressSender, PullProgress};
 use crate::image::pull;
@@ -68,7 +68,7 @@ impl Pull {
 }
 
 impl Flights {
-    pub fn join(&self, inner: &Arc<Inner>, reference: &ImageRef) -> Pull {
+    pub fn join(&self, inner: &Arc<ImagesParts>, reference: &ImageRef) -> Pull {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         let running = map.get(reference).and_then(Weak::upgrade);
         // One that has ended told what held then; a new caller wants what holds now.
@@ -87,7 +87,7 @@ impl Flights {
 }
 
 impl Flight {
-    fn start(inner: Arc<Inner>, reference: ImageRef) -> Arc<Self> {
+    fn start(inner: Arc<ImagesParts>, reference: ImageRef) -> Arc<Self> {
         let progress = ProgressSender::new();
         let cancelled = Arc::new(AtomicBool::new(false));
         let (sender, ended) = watch::channel(false);

@@ -50,7 +50,7 @@ impl Repository {
             if found == digest {
                 return Ok(Box::new(Transferred { file, _lock: lock }));
             }
-            // What was resumed may have been spoiled long ago: it gets one clean attempt.
+            // The part that was resumed may have been damaged on disk: the layer gets one clean attempt.
             request.store.remove_partial(&digest).map_err(store_error)?;
             if !resumed || clean_attempt_made {
                 return Err(self.subject.wrong_digest(LAYER, digest, found));

@@ -17,10 +17,11 @@ pub(super) struct ArchiveFiles {
     path: PathBuf,
     /// Kept open, so that a temporary copy may lose its name at once.
     file: Arc<File>,
-    entries: BTreeMap<PathBuf, Place>,
+    entries: BTreeMap<PathBuf, ArchiveEntry>,
 }
 
-enum Place {
+/// Where the bytes of a file are in the archive, or the file that it is a link to.
+enum ArchiveEntry {
     Data { offset: u64, size_bytes: u64 },
     Link(PathBuf),
 }
@@ -48,9 +49,9 @@ impl ArchiveFiles {
                 } else {
                     Path::new("")
                 };
-                entries.insert(name.clone(), Place::Link(normalised(&base.join(target))));
+                entries.insert(name.clone(), ArchiveEntry::Link(normalised(&base.join(target))));
             } else if kind.is_file() {
-                let place = Place::Data {
+                let place = ArchiveEntry::Data {
                     offset: entry.raw_file_position(),
                     size_bytes: entry.size(),
                 };
@@ -85,8 +86,8 @@ impl ArchiveFiles {
         let mut name = normalised(Path::new(name));
         for _ in 0..MAX_LINKS {
             match self.entries.get(&name)? {
-                Place::Data { offset, size_bytes } => return Some((*offset, *size_bytes)),
-                Place::Link(target) => name = target.clone(),
+                ArchiveEntry::Data { offset, size_bytes } => return Some((*offset, *size_bytes)),
+                ArchiveEntry::Link(target) => name = target.clone(),
             }
         }
         None

@@ -103,7 +103,7 @@ impl Drop for Firewall {
     fn drop(&mut self) {
         for subnet in &self.subnets {
             for direction in ["-s", "-d"] {
-                // One that cannot be taken away is told of: whoever runs this has to do it.
+                // A rule that stays is named, so that whoever runs this can remove it.
                 if !rule("-D", direction, subnet).unwrap_or(false) {
                     eprintln!("iptables -D INPUT {direction} {subnet} -j DROP failed; do it by hand");
                 }

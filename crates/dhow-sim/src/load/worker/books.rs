@@ -14,8 +14,9 @@ const REPORT_EVENTS_MAX: usize = 1_024;
 /// Every made-up process has the same number.
 const PID: u32 = 4_242;
 
+/// An event that the control plane has not acknowledged as durable.
 #[derive(Debug)]
-struct Told {
+struct UnsettledEvent {
     name: ReplicaName,
     event: ReplicaEvent,
     at: Instant,
@@ -39,7 +40,7 @@ pub struct Books {
     seq: u64,
     durable_seq: u64,
     /// Those after the durable one.
-    pending: VecDeque<Told>,
+    pending: VecDeque<UnsettledEvent>,
     replicas: BTreeMap<ReplicaName, Machine>,
     next: Next,
 }
@@ -130,7 +131,7 @@ impl Books {
         // What is not legal is reported all the same: the control plane says so then.
         let _ = step(machine, &event, rule);
         self.seq += 1;
-        self.pending.push_back(Told {
+        self.pending.push_back(UnsettledEvent {
             name: name.clone(),
             event,
             at: Instant::now(),

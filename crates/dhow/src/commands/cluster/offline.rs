@@ -23,9 +23,9 @@ use crate::daemon::static_mode::STATIC_DIR;
 use crate::exit::Exit;
 use crate::output;
 
-/// Where the files are.
+/// Where the files of this server are.
 #[derive(clap::Args)]
-struct Place {
+struct FilesArgs {
     /// The configuration file of this server's daemon
     #[arg(long, value_name = "FILE", env = "DHOW_CONFIG", hide_env = true)]
     config: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub struct RestoreArgs {
     file: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    place: FilesArgs,
 }
 
 /// Make this server the only one of its cluster, after a majority was lost for good
@@ -62,11 +62,11 @@ pub struct RecoverArgs {
     yes: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: FilesArgs,
 }
 
 /// The configuration, or the exit where it is wrong.
-fn config(place: &Place) -> Result<DaemonConfig, Exit> {
+fn config(place: &FilesArgs) -> Result<DaemonConfig, Exit> {
     let flags: Vec<_> = place
         .data_dir
         .iter()

@@ -17,7 +17,7 @@ use super::Args;
 use crate::cli::{Cli, Command};
 use crate::client::default_data_dir;
 
-/// Files and processes that are looked at: whoever has more is told less.
+/// The most files and processes that the check looks at; on a host with more it finds fewer neighbours.
 const LOOKED_AT_MAX: usize = 10_000;
 
 /// What a process was started with, as the kernel shows it.

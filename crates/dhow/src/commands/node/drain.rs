@@ -66,7 +66,7 @@ pub async fn drain(args: &DrainArgs, client: &Client) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let began = Instant::now();
-    let mut told = Told::default();
+    let mut told = ShownDrain::default();
     loop {
         let status: NodeStatus = client.fetch_as(Request::get(&["nodes", &node])).await?;
         if let Some(exit) = ended(&status, args.ignore_system) {
@@ -108,14 +108,14 @@ fn ended(status: &NodeStatus, ignore_system: bool) -> Option<Exit> {
     }
 }
 
-/// What was said already: each thing is said once.
+/// What the command has shown of the drain already: it shows each thing once.
 #[derive(Default)]
-struct Told {
+struct ShownDrain {
     replicas: Option<u32>,
     waits: BTreeSet<String>,
 }
 
-impl Told {
+impl ShownDrain {
     fn tell(&mut self, status: &NodeStatus) -> Vec<String> {
         let mut lines = Vec::new();
         if self.replicas != Some(status.replicas) {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_named_once() {
-        let mut told = Told::default();
+        let mut told = ShownDrain::default();
         let first = told.tell(&status(
             2,
             &[("shop/db-default-0", true), ("shop/web-default-0", false)],

@@ -14,7 +14,7 @@ use super::identity_dir::IdentityDir;
 use super::refused::Refused;
 use super::ways::Newcomer;
 
-/// Pauses between attempts to join: somebody waits for the first one, and thousands may begin together.
+/// Pauses between attempts to join: a person waits for the first one, and thousands of workers may begin together.
 const BACKOFF: Backoff = Backoff {
     first: std::time::Duration::from_millis(500),
     longest: std::time::Duration::from_secs(20),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
-use dhow_agent::{Beat, BeatAnswer, Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture};
+use dhow_agent::{
+    Heartbeat, HeartbeatAnswer, Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture,
+};
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
@@ -81,7 +83,7 @@ impl Session for RemovableSession {
         })
     }
 
-    fn heartbeat(&self, beat: Beat) -> SessionFuture<'_, BeatAnswer> {
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         self.session.heartbeat(beat)
     }
 

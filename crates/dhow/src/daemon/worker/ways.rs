@@ -25,8 +25,8 @@ pub fn routes(servers: &[String]) -> FixedRoutes {
     FixedRoutes(endpoints.collect())
 }
 
-/// As somebody who has a token and no certificate yet. From the first byte on it speaks only with the cluster that
-/// the token names.
+/// How a worker connects that has a token and no certificate yet. From the first byte on it speaks only with the
+/// cluster that the token names.
 pub struct Newcomer {
     pin: CaFingerprint,
     /// Servers that turned out to be of another cluster.

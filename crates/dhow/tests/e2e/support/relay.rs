@@ -23,12 +23,12 @@ const PIECES_MAX: usize = 4_096;
 /// The relay of one node: threads that carry the bytes of connections to its ports, each after the delay that the test
 /// has set.
 pub struct Relay {
-    shared: Arc<Shared>,
+    shared: Arc<RelaySwitches>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct RelaySwitches {
     delay_ms: AtomicU64,
     has_ended: AtomicBool,
 }
@@ -36,7 +36,7 @@ struct Shared {
 impl Relay {
     /// Takes connections at the first of each pair of ports and makes them at the second of this address.
     pub fn new(namespace: &str, addr: &str, ports: &[(u16, u16)]) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(RelaySwitches::default());
         let spawn = |&(from, to): &(u16, u16)| {
             let shared = Arc::clone(&shared);
             let file = format!("/run/netns/{namespace}");
@@ -71,7 +71,7 @@ impl Drop for Relay {
     }
 }
 
-fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<RelaySwitches>) {
     listener.set_nonblocking(true).unwrap();
     let mut pumps: Vec<JoinHandle<()>> = Vec::new();
     while !shared.has_ended.load(Ordering::Relaxed) {
@@ -86,7 +86,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, shared: &Arc<Shared>) {
 }
 
 /// Two directions with two threads each. A node that does not listen is as if it refused.
-fn join_up(outer: TcpStream, target: SocketAddr, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
+fn join_up(outer: TcpStream, target: SocketAddr, shared: &Arc<RelaySwitches>) -> Vec<JoinHandle<()>> {
     let Ok(inner) = TcpStream::connect(target) else {
         return Vec::new();
     };
@@ -112,7 +112,7 @@ fn join_up(outer: TcpStream, target: SocketAddr, shared: &Arc<Shared>) -> Vec<Jo
 
 type Piece = (Instant, Vec<u8>);
 
-fn take(mut from: TcpStream, pieces: &SyncSender<Piece>, shared: &Shared) {
+fn take(mut from: TcpStream, pieces: &SyncSender<Piece>, shared: &RelaySwitches) {
     let mut buffer = vec![0; 64 * 1024];
     while !shared.has_ended.load(Ordering::Relaxed) {
         match from.read(&mut buffer) {
@@ -130,7 +130,7 @@ fn take(mut from: TcpStream, pieces: &SyncSender<Piece>, shared: &Shared) {
     }
 }
 
-fn give(mut to: TcpStream, pieces: &Receiver<Piece>, shared: &Shared) {
+fn give(mut to: TcpStream, pieces: &Receiver<Piece>, shared: &RelaySwitches) {
     while !shared.has_ended.load(Ordering::Relaxed) {
         match pieces.recv_timeout(LOOK_EVERY) {
             Ok((due, bytes)) => {

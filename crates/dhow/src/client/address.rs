@@ -12,7 +12,7 @@ const SOCKET_NAME: &str = "dhow.sock";
 
 /// The daemon's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
+pub enum DaemonAddress {
     Unix(PathBuf),
     /// `http` or `https`.
     Http(Url),
@@ -27,7 +27,7 @@ pub enum Origin {
     DefaultDataDir,
 }
 
-impl Host {
+impl DaemonAddress {
     /// By the contract's precedence. `variable` reads the environment.
     pub fn resolve(
         flag: Option<&str>,
@@ -104,7 +104,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for DaemonAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
@@ -163,7 +163,7 @@ mod tests {
             "DHOW_DATA_DIR" => Some(data_dir.to_owned()),
             _ => None,
         };
-        match Host::resolve(flag, variable) {
+        match DaemonAddress::resolve(flag, variable) {
             Ok((host, origin)) => Ok((host.to_string(), origin)),
             Err(error) => Err(error.to_string()),
         }
@@ -210,7 +210,9 @@ mod tests {
             ("http://node", true),
         ] {
             assert_eq!(
-                Host::parse(text, Origin::Flag).unwrap().is_open_to_others(),
+                DaemonAddress::parse(text, Origin::Flag)
+                    .unwrap()
+                    .is_open_to_others(),
                 open,
                 "{text}"
             );

@@ -13,7 +13,7 @@ use crate::session::Pace;
 
 /// The keeper's timer for heartbeats: it knows the pace that the control plane gives and when the next heartbeat is
 /// due.
-pub struct Beat {
+pub struct HeartbeatTimer {
     node: NodeId,
     pace: Option<watch::Receiver<Pace>>,
     known: Pace,
@@ -22,7 +22,7 @@ pub struct Beat {
     sent: u64,
 }
 
-impl Beat {
+impl HeartbeatTimer {
     pub fn new(node: NodeId, pace: Option<watch::Receiver<Pace>>) -> Self {
         let mut beat = Self {
             node,
@@ -93,7 +93,7 @@ mod tests {
         Pace { ttl_secs, session }
     }
 
-    async fn waited(beat: &mut Beat) -> Duration {
+    async fn waited(beat: &mut HeartbeatTimer) -> Duration {
         let began = Instant::now();
         beat.due().await;
         began.elapsed()
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_pace_it_is_regular() {
-        let mut beat = Beat::new(NodeId(7), None);
+        let mut beat = HeartbeatTimer::new(NodeId(7), None);
         assert_eq!(waited(&mut beat).await, HEARTBEAT_EVERY);
         assert_eq!(waited(&mut beat).await, HEARTBEAT_EVERY);
     }
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_keeps_its_place_in_every_window() {
         let (_sender, receiver) = watch::channel(pace(200, 1));
-        let mut beat = Beat::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
         let first = waited(&mut beat).await.as_millis() as u64;
         assert_eq!(first, report_delay_ms(7, 200, 0));
         for seq in 1..4 {
@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_shorter_time_counts_at_once_and_a_longer_one_later() {
         let (sender, receiver) = watch::channel(pace(600, 1));
-        let mut beat = Beat::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
         beat.due().await;
         sender.send_replace(pace(10, 1));
         assert!(waited(&mut beat).await < Duration::from_secs(10));
@@ -133,7 +133,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_session_takes_its_place_anew() {
         let (sender, receiver) = watch::channel(pace(100, 1));
-        let mut beat = Beat::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
         beat.due().await;
         sender.send_replace(pace(100, 2));
         let next = waited(&mut beat).await.as_millis() as u64;
