@@ -53,7 +53,7 @@ struct Holder {
     /// Whether it is silent, so that the leases of its nodes were prolonged.
     is_silent: bool,
     nodes: BTreeSet<NodeId>,
-    /// Sessions that broke within the last grace, the last one of each node, in the order in which that was told.
+    /// Sessions that broke within the last grace, the last one of each node, in the order in which holders told it.
     broke: VecDeque<Break>,
     /// So many of its sessions break that it must be the holder that is ill: until when its breaks are no evidence.
     ill_until_ms: Option<u64>,

@@ -21,7 +21,7 @@ use super::problem::Answer;
 /// refusal.
 pub(super) const PATH: &str = "/api/v1/barrier";
 
-/// See the module; clones share their rounds.
+/// Waits until this server has everything that the leader had when it was asked; clones share their rounds.
 #[derive(Clone)]
 pub(super) struct Barrier {
     api: Api,

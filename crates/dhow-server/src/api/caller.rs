@@ -16,7 +16,7 @@ pub(super) const KEY_HEADER: &str = "idempotency-key";
 /// Begins the key of a request that came without. A caller's own has no such character.
 const DRAWN_KEY: &str = " ";
 
-/// See the module.
+/// The principal of a write, and its idempotency key. Handlers that write take it as an extractor.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     principal: Principal,

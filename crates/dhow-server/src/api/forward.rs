@@ -52,7 +52,7 @@ enum Place {
     Leader,
 }
 
-/// See the module.
+/// The layer before every handler that decides where a request is answered: here, or at the leader.
 pub(super) async fn route(State(context): State<Context>, request: Request, next: Next) -> Response {
     if context.api.cluster.mode() == ClusterModeName::SingleNode || place(&request) == Place::Here {
         return next.run(request).await;

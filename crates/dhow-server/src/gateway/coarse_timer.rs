@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
 
-/// See the module.
+/// The timer that the HTTP/2 server uses for its connections: every deadline waits for the next whole second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CoarseTimer;
 

@@ -28,7 +28,8 @@ use super::session_stream::SessionStream;
 use crate::net::identity::Identity;
 use crate::plane::runtime::HeartbeatIngest;
 
-/// See the module; cheap to clone.
+/// The gRPC service for sessions of nodes at one port of a server, and the calls that its HTTP routes share with it;
+/// clones are the same.
 #[derive(Clone)]
 pub struct NodeGateway {
     pub(super) inner: Arc<Inner>,

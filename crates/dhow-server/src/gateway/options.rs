@@ -19,7 +19,7 @@ pub type SessionAddress = dyn Fn(NodeId) -> Option<String> + Send + Sync;
 /// Which ids are servers'.
 pub type ServerIds = dyn Fn() -> BTreeSet<NodeId> + Send + Sync;
 
-/// See the module.
+/// What the daemon opens a gateway with.
 #[derive(Clone)]
 pub struct GatewayOptions {
     pub view: RuntimeView,

@@ -44,7 +44,7 @@ impl Rates {
     }
 }
 
-/// See the module.
+/// The limits on what each node may ask and write, by its proven id. All ports of a server share one.
 #[derive(Debug, Default)]
 pub(super) struct NodeRates {
     nodes: Mutex<BTreeMap<NodeId, Rates>>,

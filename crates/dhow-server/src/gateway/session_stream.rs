@@ -16,7 +16,7 @@ use tonic::Status;
 use super::node_gateway::Inner;
 use super::sessions::SessionGuard;
 
-/// See the module.
+/// The server's side of one session: the stream of what the server sends the node until the session ends.
 pub(super) struct SessionStream {
     inner: Arc<Inner>,
     node: NodeId,

@@ -5,7 +5,7 @@
 
 use dhow_core::ids::NodeId;
 
-/// See the module.
+/// Who the certificate of a connection proves the caller to be. The end of TLS puts it into each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A server of this cluster, or a peer of a static one.

@@ -75,7 +75,8 @@ impl LobbyLimits {
     }
 }
 
-/// See the module; clones are the same lobby.
+/// The places of one port's callers: guests by address, and those who proved themselves by name; clones are the same
+/// lobby.
 #[derive(Clone, Debug)]
 pub(crate) struct Lobby(Arc<Inner>);
 

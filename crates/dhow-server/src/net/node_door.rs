@@ -62,7 +62,8 @@ pub enum PullStep {
 
 pub type PullSteps = BoxStream<'static, Result<PullStep, DoorError>>;
 
-/// See the module.
+/// What the API asks of a node: logs, commands in replicas, pulls, images, and what it runs. The daemon gives the API
+/// an implementation for its mode.
 pub trait NodeDoor: Send + Sync {
     /// The lines of one replica come in their order; those of several as they come.
     fn logs(&self, node: NodeId, query: LogQuery) -> Answer<'_, LogItems>;

@@ -67,7 +67,7 @@ pub enum PeerHttpError {
     Broken { node: NodeId, why: String },
 }
 
-/// See the module; cheap to clone.
+/// An HTTP client for the APIs of other nodes, with its pool of connections; clones share the pool.
 #[derive(Clone)]
 pub struct PeerHttp {
     client: Client<Connector, Body>,

@@ -31,7 +31,7 @@ const MINUTE_SECS: i64 = 60;
 /// What is said once of a minute in which there were more.
 const MORE: &str = "more addresses were refused in this minute than are told of";
 
-/// See the module; clones are the same.
+/// The file of refused callers, which all ports of a server share; clones write to the same file.
 #[derive(Clone)]
 pub struct RefusedLog(Arc<Inner>);
 

@@ -46,7 +46,8 @@ pub struct Newcomer {
     pub api_addr: SocketAddr,
 }
 
-/// See the module.
+/// What the API and the daemon ask of a cluster mode: its members, a barrier for reads, changes of its members, and its
+/// leave-taking. Each mode implements it.
 pub trait Cluster: Send + Sync {
     fn mode(&self) -> ClusterModeName;
 

@@ -18,7 +18,8 @@ const NAME_CHARS_MAX: usize = 128;
 /// Whom somebody is called who was not asked.
 const UNKNOWN: &str = "unknown";
 
-/// See the module. Every request that was let in carries one.
+/// On whose behalf a request is made. Every request that was let in carries one; handlers judge by it and events name
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// A user of this host, on the Unix socket.

@@ -27,7 +27,8 @@ struct Source {
     items: LogItems,
 }
 
-/// See the module.
+/// One reader's log stream: it opens the logs of the replicas that were selected, on whichever nodes they are, and of
+/// those that appear later.
 pub(super) struct Follower {
     manager: ServiceManager,
     deployment: String,

@@ -20,7 +20,8 @@ pub trait WorkerCertificates: Send + Sync + 'static {
     fn issue(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError>;
 }
 
-/// See the module.
+/// What a gateway needs beside its options to take workers: the key that proves their tokens and the issuer of their
+/// certificates.
 #[derive(Clone)]
 pub struct WorkerTier {
     /// Proves bootstrap tokens.

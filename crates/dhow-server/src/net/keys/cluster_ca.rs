@@ -13,7 +13,7 @@ use super::error::IssueError;
 use super::leaf::{CLUSTER_CA_NAME, node_dns_name, node_uri};
 use super::make;
 
-/// See the module. It holds a key that can make servers: it never leaves the process.
+/// The CA that issues the servers' certificates. It holds a key that can make servers: it never leaves the process.
 pub struct ClusterCa {
     issuer: CertifiedIssuer<'static, KeyPair>,
     fingerprint: CaFingerprint,

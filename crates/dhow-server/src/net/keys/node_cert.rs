@@ -23,7 +23,7 @@ pub const NODE_CERT_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How often the age is looked at. Wall time may jump, so that one long sleep would not do.
 const LOOK_EVERY_MS: u64 = 60_000;
 
-/// See the module. Connections ask it for the certificate of the moment.
+/// This server's certificate, which its task renews. Connections ask it for the certificate of the moment.
 pub struct NodeCert {
     node: NodeId,
     ca: Arc<ClusterCa>,

@@ -26,7 +26,7 @@ use crate::net::identity::Identity;
 /// A request for a certificate with the largest key that is taken has some 3 KiB.
 const CSR_BYTES_MAX: usize = 16 * 1024;
 
-/// See the module.
+/// One generation of the workers' CA: it issues certificates to workers and recognises those that it issued.
 pub struct WorkerCa {
     issuer: CertifiedIssuer<'static, KeyPair>,
     generation: u32,

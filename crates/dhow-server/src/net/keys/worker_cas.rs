@@ -24,7 +24,8 @@ use super::worker_key::Validity;
 /// How long a worker's certificate is good. It is renewed after two thirds of that; what was stolen ends by itself.
 pub const WORKER_CERT_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
-/// See the module. Connections ask it who is believed at the moment, so that a rotation needs no restart.
+/// The workers' CAs that this server trusts. Connections ask it whom to believe at the moment, so that a rotation needs
+/// no restart.
 pub struct WorkerCas {
     key: ClusterKey,
     cluster_ca: Arc<ClusterCa>,

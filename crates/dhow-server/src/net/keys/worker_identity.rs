@@ -20,7 +20,8 @@ use super::pinned::{client_config_pinned, provider};
 use super::worker_key::{Validity, WorkerKey, read_chain};
 use crate::net::identity::Identity;
 
-/// See the module.
+/// A worker's key and certificate of the moment. Its daemon makes the TLS settings of its session and of its own door
+/// from it.
 pub struct WorkerIdentity {
     key: WorkerKey,
     node: NodeId,

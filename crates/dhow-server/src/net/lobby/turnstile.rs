@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::Account;
 
-/// See the module; clones are the same.
+/// Lets a few handshakes be computed at a time, one address after the other; clones are the same turnstile.
 #[derive(Clone, Debug)]
 pub(super) struct Turnstile(Arc<Mutex<Queue>>);
 

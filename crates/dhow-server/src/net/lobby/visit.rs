@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Account, Guest, LOOK_EVERY, Lobby, STAY_MAX};
 
-/// See the module; clones are the same place, which is free again with the last of them.
+/// The place of one connection in the lobby; clones are the same place, which is free again with the last of them.
 #[derive(Clone, Debug)]
 pub struct Visit(Arc<Inner>);
 

@@ -38,7 +38,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Where a node's API is, as far as the cluster knows.
 pub type AddrOf = dyn Fn(NodeId) -> Option<SocketAddr> + Send + Sync;
 
-/// See the module.
+/// The node door of a server in a cluster: it asks its own agent in this process and other nodes over HTTP.
 pub struct ClusterDoor {
     own: NodeId,
     local: Arc<dyn NodeDoor>,

@@ -39,7 +39,7 @@ struct Script {
     resolved: Vec<String>,
 }
 
-/// See the module; clones are the same door.
+/// A node door for tests, which answers as the test has set it; clones are the same door.
 #[derive(Clone)]
 pub struct ScriptedDoor {
     script: Arc<Mutex<Script>>,

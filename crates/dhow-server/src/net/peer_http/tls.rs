@@ -16,7 +16,7 @@ use crate::net::keys::{NodeTls, node_dns_name, tls_refusal};
 /// What is spoken inside.
 const HTTP1: [&[u8]; 1] = [b"http/1.1"];
 
-/// See the module.
+/// Connects to members of the cluster over TLS, and to none but the node that is meant.
 #[derive(Clone, Debug)]
 pub struct TlsDialer {
     tls: NodeTls,

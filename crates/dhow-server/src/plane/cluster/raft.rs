@@ -11,7 +11,7 @@ use crate::net::peers::tls::TlsTransport;
 use crate::plane::log::raft::{Admission, MemberError, RaftLog, RaftPeerAddrs, TransferError};
 use crate::plane::runtime::RuntimeView;
 
-/// See the module.
+/// The mode of servers with a raft log, with or without a worker tier.
 pub struct RaftCluster {
     /// `raft`, or `worker-tier` for its servers.
     pub mode: ClusterModeName,

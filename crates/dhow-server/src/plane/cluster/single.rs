@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 
-/// See the module.
+/// The mode of one node without others.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleNode {
     pub node: NodeId,

@@ -18,7 +18,7 @@ use crate::plane::scale::ScaleDesk;
 const HINT: &str =
     "its peers are those of the configuration: change `peers` on every one of them, then restart them";
 
-/// See the module.
+/// The mode of the peers of a configuration, with a copied log.
 pub struct StaticCluster {
     pub node: NodeId,
     /// All of the configuration.

@@ -36,7 +36,8 @@ pub struct LeaseOptions {
     pub contact: Option<Arc<dyn PeerContact>>,
 }
 
-/// See the module; cheap to clone.
+/// The handle on the leases that a leader keeps: the gateway tells it whom it heard, and its task gives up those who
+/// were silent for too long; clones are the same.
 #[derive(Clone)]
 pub struct LeaseKeeper {
     shared: Arc<Shared>,

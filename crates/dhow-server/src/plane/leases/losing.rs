@@ -15,7 +15,8 @@ const WRITES_MAX: usize = 256;
 
 type Write = BoxFuture<'static, (NodeId, Result<(), WriteError>)>;
 
-/// See the module. Dropped with the leadership: the next leader finds out for itself.
+/// The nodes whose loss the leader has still to write into the log, and the writes on their way. It is dropped with the
+/// leadership: the next leader finds out for itself.
 #[derive(Default)]
 pub(super) struct Losing {
     waiting: BTreeSet<NodeId>,

@@ -3,7 +3,7 @@
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::{NodeRole, State};
 
-/// See the module.
+/// The ids of the servers among the state's nodes, kept until the state changes.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     seen: Option<Revision>,

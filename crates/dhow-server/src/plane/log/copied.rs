@@ -42,7 +42,8 @@ use super::store::{Batch, Entry, LogPosition, Op, SnapshotReader, SnapshotWriter
 use super::{Log, LogEvent, LogStatus, ProposalId, ProposeError};
 use shared::{Proposed, Shared};
 
-/// See the module; clones are handles of the same log.
+/// A handle on the log of a static cluster, for the routes between peers, for the API and for the daemon; clones are
+/// handles of the same log.
 #[derive(Clone)]
 pub struct CopiedLog {
     shared: Arc<Shared>,

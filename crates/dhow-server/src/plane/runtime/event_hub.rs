@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use super::event::{EventId, EventRecord};
 use super::limits::EVENT_HUB_MAX;
 
-/// See the module; clones are the same hub.
+/// The ring of the newest events, which the event log writer fills and the API's streams follow; clones are the same
+/// hub.
 #[derive(Clone, Debug)]
 pub struct EventHub {
     ring: Arc<Mutex<Ring>>,

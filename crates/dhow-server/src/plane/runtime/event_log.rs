@@ -34,7 +34,7 @@ struct Unwritten {
     count: u64,
 }
 
-/// See the module.
+/// The task that numbers events, writes them to the event store and shows them to followers.
 pub(super) struct EventLogWriter {
     messages: mpsc::Receiver<Message>,
     backlog: Arc<Backlog>,

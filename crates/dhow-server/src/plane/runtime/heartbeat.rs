@@ -23,7 +23,8 @@ const ANSWER_MAX_MS: u64 = 2_000;
 /// Renews a node's lease, given the monotonic time. It must not block.
 pub type RenewLease = dyn Fn(NodeId, u64) + Send + Sync;
 
-/// See the module.
+/// Takes the heartbeats that the gateway and the sessions in this process hear: it renews the lease and asks the
+/// reducer whether the mirror agrees with the node.
 #[derive(Clone)]
 pub struct HeartbeatIngest {
     input: InputSender,

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::error::{InboxError, WriteError};
 use super::input::{Applied, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
 
-/// See the module.
+/// The sending end of the reducer's inbox, for handlers, sessions and tasks; clones send to the same inbox.
 #[derive(Clone, Debug)]
 pub struct InputSender {
     inbox: mpsc::Sender<ReducerInput>,

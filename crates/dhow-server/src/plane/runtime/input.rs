@@ -15,7 +15,7 @@ pub use dhow_core::mirror::ReportBody;
 
 use super::error::WriteError;
 
-/// See the module.
+/// One input of the reducer's inbox.
 #[derive(Debug)]
 pub enum ReducerInput {
     /// What happened on a node.

@@ -18,7 +18,7 @@ pub struct SeenLease {
     pub grace_secs: u32,
 }
 
-/// See the module; cheap to clone.
+/// The tables of what nodes use and of their leases, in the leader's memory; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     tables: Arc<Mutex<Tables>>,

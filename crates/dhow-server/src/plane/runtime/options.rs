@@ -44,7 +44,7 @@ impl Default for SnapshotPolicy {
     }
 }
 
-/// See the module.
+/// What the daemon and tests start a runtime with.
 pub struct RuntimeOptions {
     /// Without one, what is written is gone when the process ends.
     pub log: Option<RuntimeLog>,

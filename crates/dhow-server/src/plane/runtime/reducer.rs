@@ -71,7 +71,7 @@ pub(super) struct Channels {
     pub log_events: mpsc::Receiver<LogEvent>,
 }
 
-/// See the module.
+/// The task that owns State: what it proposes, applies, answers, plans and publishes.
 pub(super) struct Reducer {
     state: State,
     /// The last entry of the log that is in the state.

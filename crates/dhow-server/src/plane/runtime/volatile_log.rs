@@ -15,7 +15,7 @@ use crate::plane::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, Propos
 /// The one term that such a log has.
 const TERM: u64 = 1;
 
-/// See the module.
+/// A log in memory: the runtime uses it where its options have none.
 #[derive(Debug)]
 pub struct VolatileLog {
     events: mpsc::Sender<LogEvent>,

@@ -75,7 +75,8 @@ pub enum ScaleRefused {
     Disk { path: PathBuf, error: std::io::Error },
 }
 
-/// See the module; cheap to clone.
+/// The scale requests that a static node was sent by hand or by a leader of an older version, kept on disk; clones are
+/// the same desk.
 #[derive(Clone)]
 pub struct ScaleDesk {
     inner: Arc<Inner>,

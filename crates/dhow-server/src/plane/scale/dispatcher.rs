@@ -42,7 +42,7 @@ pub struct DispatcherOptions {
     pub every: Duration,
 }
 
-/// See the module.
+/// The tasks of a static leader that bring the desks of nodes of an older version in line with the state.
 pub struct Dispatcher {
     options: DispatcherOptions,
 }

@@ -27,7 +27,7 @@ pub struct OwnWorkOptions {
     pub put_right_after: Duration,
 }
 
-/// See the module.
+/// The source of a static node's own assignments; the node's session takes them from it.
 pub struct OwnWork {
     options: OwnWorkOptions,
     told: Mutex<Option<LastTold>>,

@@ -12,7 +12,7 @@ use crate::net::keys::ClusterKey;
 /// The form of a sealed value: this byte, the nonce, the ciphertext with its tag.
 const FORM: u8 = 1;
 
-/// See the module.
+/// The key with which a server seals the values of secrets before they enter the log, and unseals them for nodes.
 pub struct SecretBox {
     key: LessSafeKey,
     /// Tells equal values apart from others without saying what they are.

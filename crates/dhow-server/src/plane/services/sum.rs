@@ -6,7 +6,7 @@ use dhow_core::spec::RType;
 use dhow_core::state::{Replica, Service, State, Wanted};
 use dhow_wire::ServiceHealthSummary;
 
-/// See the module.
+/// The counts of a service's replicas that status, progress and stabilization read, computed once from State.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceSum {
     pub desired: u32,

@@ -26,7 +26,8 @@ pub enum ProgressEvent {
     Result(ProgressResult),
 }
 
-/// See the module.
+/// The stream of progress of one revision of a deployment: the API asks it for the next event until the revision is
+/// decided.
 pub struct ProgressWatch {
     manager: ServiceManager,
     states: watch::Receiver<Arc<State>>,

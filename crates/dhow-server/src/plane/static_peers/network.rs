@@ -30,7 +30,7 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Where a peer's API is.
 pub type AddrOfPeer = dyn Fn(u64) -> Option<SocketAddr> + Send + Sync;
 
-/// See the module; cheap to clone.
+/// The other peers of a static cluster as the copied log asks them over HTTP; clones share connections.
 #[derive(Clone)]
 pub struct StaticNetwork {
     peers: PeerHttp,

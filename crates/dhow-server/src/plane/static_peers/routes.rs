@@ -55,7 +55,8 @@ struct WholeQuery {
     index: u64,
 }
 
-/// See the module.
+/// The HTTP routes on which peers claim the lead, send each other copies and conflicts, and say that they leave. The
+/// API mounts them for members of the cluster.
 pub fn routes(routes: StaticRoutes) -> Router {
     let whole = get(whole)
         .post(put_whole)

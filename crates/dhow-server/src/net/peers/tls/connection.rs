@@ -14,7 +14,8 @@ use super::contacts::Contacts;
 use super::frame::{self, Numbered};
 use super::limits::{PENDING_MAX, QUEUE_MAX, READ_BUFFER_BYTES, SILENCE_MAX, WRITE_BUFFER_BYTES};
 
-/// See the module. Dropping the last reference ends it.
+/// One open connection to another server, on which questions and answers carry numbers. Dropping the last reference
+/// ends it.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// Of the process at the other end.

@@ -13,7 +13,7 @@ use super::limits::{BACKOFF_MAX, BACKOFF_MIN};
 /// How an attempt ended; none while it is under way.
 type Attempt = Option<Result<Arc<Connection>, Arc<str>>>;
 
-/// See the module.
+/// The one connection, or attempt at one, to a server on one lane.
 #[derive(Debug, Default)]
 pub(super) struct Link(Mutex<State>);
 

@@ -37,7 +37,8 @@ pub struct PeerOptions {
     pub refused: RefusedLog,
 }
 
-/// See the module. Cheap to clone; its connections end with the last clone.
+/// The way from this server to the others over TLS, which the raft log asks through; clones share connections, which
+/// end with the last of them.
 #[derive(Clone)]
 pub struct TlsTransport(pub(super) Arc<Inner>);
 

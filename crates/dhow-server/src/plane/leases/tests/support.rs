@@ -158,7 +158,7 @@ impl Log for HeldLog {
     }
 }
 
-/// See the module.
+/// A server of a test: its runtime, its clock, its leases and the log that the test can hold up.
 pub struct TestServer {
     pub handle: RuntimeHandle,
     pub clock: FakeClock,

@@ -15,7 +15,8 @@ use super::shared::{Proposed, Shared};
 use super::stand::Role;
 use crate::plane::log::ProposeError;
 
-/// See the module.
+/// The task of one peer's copied log: it decides when to claim the lead and writes the reducer's proposals while it
+/// leads.
 pub struct Keeper {
     shared: Arc<Shared>,
     proposals: mpsc::Receiver<Proposed>,

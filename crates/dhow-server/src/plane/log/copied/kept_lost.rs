@@ -7,7 +7,8 @@ use dhow_core::branches::{Lost, LostRevision};
 use dhow_disk::Outlives;
 use tokio::sync::watch;
 
-/// See the module. Small and rare: it is read and written whole.
+/// The file with what users had written on the losing side of a divided cluster. The copied log adds to it, and the
+/// task for conflicts takes out what the leader has. It is small and rare, so that it is read and written whole.
 #[derive(Debug)]
 pub struct KeptLost {
     path: PathBuf,

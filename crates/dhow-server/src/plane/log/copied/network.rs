@@ -11,7 +11,8 @@ pub struct Silent(pub String);
 
 type Answer<'a, T> = BoxFuture<'a, Result<T, Silent>>;
 
-/// See the module. Calls may be dropped at any time; each caller sets its own deadline.
+/// How one peer of a static cluster asks the others. A daemon asks over HTTP, tests inside the process. A call may be
+/// dropped at any time; each caller sets its own deadline.
 pub trait CopyNetwork: Send + Sync + 'static {
     fn beat(&self, peer: u64) -> Answer<'_, Beat>;
     fn claim(&self, peer: u64, claim: Claim) -> Answer<'_, ClaimAnswer>;

@@ -1,6 +1,6 @@
 //! Whether this node is part of a cluster yet.
 
-/// See the module.
+/// Whether this server belongs to its cluster. The daemon says what a person should do where it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It has no log yet, and asks the others or waits to be added.

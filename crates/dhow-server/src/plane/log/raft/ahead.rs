@@ -78,7 +78,8 @@ struct Follower {
     sent: VecDeque<UnderWay>,
 }
 
-/// See the module.
+/// The entries that are on their way to followers before the library has asked for them. The storage sends them, and
+/// the lines to the followers wait for their answers.
 #[derive(Debug, Default)]
 pub struct Ahead {
     followers: Mutex<BTreeMap<u64, Follower>>,

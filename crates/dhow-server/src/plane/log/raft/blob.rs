@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// See the module.
+/// Bytes inside a message or an entry that serde writes and reads as one run instead of one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob(pub Bytes);
 

@@ -16,7 +16,8 @@ use super::wire::{Answer, Question};
 use crate::net::peers::Lane;
 use crate::plane::log::store::LogPosition;
 
-/// See the module. Tasks and handlers hold it; it does not keep the log open.
+/// The consensus library's handle together with the state that the parts of a raft log share. Its tasks and the handler
+/// of other servers' questions hold it; it does not keep the log open.
 pub struct Engine {
     pub shared: Arc<Shared>,
     pub raft: Raft,

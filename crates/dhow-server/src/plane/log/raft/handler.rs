@@ -25,7 +25,7 @@ use crate::net::peers::PeerHandler;
 use crate::plane::log::note_higher_term;
 use crate::plane::log::store::{Entry, StoreId};
 
-/// See the module. It does not keep the log open.
+/// Answers the questions of other servers, which the servers' channel hands in. It does not keep the log open.
 pub struct RaftPeerHandler {
     pub(super) engine: Arc<Engine>,
 }

@@ -20,7 +20,8 @@ struct IdentityForm {
     peers: BTreeMap<u64, [u8; StoreId::BYTES]>,
 }
 
-/// See the module.
+/// The store that belongs to each server's id, as this server has met it. A raft log refuses messages of a server that
+/// comes with another store.
 #[derive(Debug)]
 pub struct KnownPeers {
     node_id: u64,

@@ -17,7 +17,8 @@ use super::types::{
 use crate::plane::log::store::{LogPosition, SegmentStore, StoreError};
 use crate::plane::log::{CommittedPart, LogEvent, ProposeError};
 
-/// See the module.
+/// The consensus library's state machine: it passes committed entries and snapshots on to the reducer, and settles the
+/// batches that they belong to.
 pub struct Machine {
     shared: Arc<Shared>,
     events: mpsc::Sender<LogEvent>,

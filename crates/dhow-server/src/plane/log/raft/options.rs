@@ -70,7 +70,7 @@ impl RaftTimings {
     }
 }
 
-/// See the module.
+/// What the daemon opens a raft log with.
 #[derive(Clone)]
 pub struct RaftOptions {
     /// This node.

@@ -27,7 +27,8 @@ struct Handed {
     appended: Option<LogPosition>,
 }
 
-/// See the module.
+/// The batches of this server's proposals whose outcome is open. The proposer adds them, and the state machine takes
+/// them out as the log shows what became of them.
 #[derive(Debug)]
 pub struct Pending {
     node: u64,

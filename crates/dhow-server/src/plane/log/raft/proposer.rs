@@ -38,7 +38,7 @@ enum Said {
     Nothing,
 }
 
-/// See the module.
+/// The task that takes the reducer's proposals, packs them into entries and hands those to the consensus library.
 pub struct Proposer {
     engine: Arc<Engine>,
     queue: mpsc::Receiver<Proposal>,

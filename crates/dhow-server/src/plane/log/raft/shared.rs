@@ -22,7 +22,7 @@ use crate::plane::log::Leadership;
 use crate::plane::log::store::{LogPosition, StoreError, StoreId};
 use crate::plane::storage::Storage;
 
-/// See the module.
+/// What the storage, the state machine, the lines to other servers and the tasks of one open raft log use together.
 pub struct Shared {
     pub node_id: u64,
     /// The members that a new cluster begins with.

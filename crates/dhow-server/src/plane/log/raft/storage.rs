@@ -22,7 +22,7 @@ use super::wire::At;
 use crate::plane::log::store::limits::ENTRY_OVERHEAD_BYTES;
 use crate::plane::log::store::{Entry, LogPosition, MetaKey, Op, StoreError};
 
-/// See the module.
+/// The consensus library's log storage on top of the segment store.
 #[derive(Clone)]
 pub struct RaftStorage {
     shared: Arc<Shared>,

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::plane::log::store::{Batch, Entry, LogBounds, MetaKey, Op, SegmentStore, StoreError};
 
-/// See the module; cheap to clone.
+/// The open store of a raft log, which closing the log takes away from every part at once; clones are the same slot.
 #[derive(Clone, Debug)]
 pub struct StoreSlot {
     store: Arc<RwLock<Option<SegmentStore>>>,

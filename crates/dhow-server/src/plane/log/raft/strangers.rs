@@ -10,7 +10,7 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Servers that are remembered. A cluster has seven; ids are proved by certificates before anything comes here.
 const STRANGERS_MAX: usize = 64;
 
-/// See the module.
+/// The servers that came with another store than the known one, and when a person was last told of each.
 #[derive(Debug, Default)]
 pub struct Strangers(Mutex<BTreeMap<u64, Met>>);
 

@@ -10,7 +10,7 @@ use super::snapshot_data::SnapshotData;
 use crate::plane::log::store::LogPosition;
 
 openraft::declare_raft_types!(
-    /// See the module.
+    /// The types with which this crate uses the consensus library.
     pub TypeConfig:
         D = Batch,
         R = (),

@@ -8,7 +8,8 @@ use super::types::Vote;
 /// The version that is written beside the log.
 pub const VOTE_VERSION: u8 = 1;
 
-/// See the module.
+/// The form of a vote in the store and in messages between servers, apart from the library's own type so that the
+/// library may change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoteForm {
     pub term: u64,

@@ -35,7 +35,7 @@ pub struct Counters {
     pub rotations: AtomicU64,
 }
 
-/// See the module.
+/// What the writer, the readers and the callers of one open store use together.
 #[derive(Debug)]
 pub struct Shared {
     /// The directory.

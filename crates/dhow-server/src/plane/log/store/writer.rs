@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::spare::SpareMaker;
 use super::state::Place;
 
-/// See the module.
+/// The thread that writes the segments of one store.
 pub struct Writer {
     shared: Arc<Shared>,
     requests: Receiver<Request>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::files::{EventFile, list};
 use crate::plane::runtime::event::{EventId, EventRecord};
 
-/// See the module.
+/// Reads the event log's files from any event on, beside the task that writes them. Its methods block.
 #[derive(Clone, Debug)]
 pub struct EventReader {
     dir: PathBuf,

@@ -11,7 +11,7 @@ use super::reader::EventReader;
 use crate::plane::runtime::event::{EventId, EventRecord};
 use crate::plane::runtime::limits::{EVENT_FILE_BYTES, EVENT_FILES_MAX};
 
-/// See the module.
+/// The files of the event log, open for appending. The event log writer alone has one. Its methods block.
 #[derive(Debug)]
 pub struct EventStore {
     dir: PathBuf,
