@@ -46,7 +46,7 @@ const HOP_HEADERS: [HeaderName; 6] = [
 
 /// Who has to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AnsweredBy {
     /// Whoever is asked.
     Here,
     Leader,
@@ -54,7 +54,7 @@ enum Place {
 
 /// The layer before every handler that decides where a request is answered: here, or at the leader.
 pub(super) async fn route(State(context): State<Context>, request: Request, next: Next) -> Response {
-    if context.api.cluster.mode() == ClusterModeName::SingleNode || place(&request) == Place::Here {
+    if context.api.cluster.mode() == ClusterModeName::SingleNode || place(&request) == AnsweredBy::Here {
         return next.run(request).await;
     }
     let was_forwarded = request.headers().contains_key(&FORWARDED);
@@ -65,9 +65,9 @@ pub(super) async fn route(State(context): State<Context>, request: Request, next
     }
 }
 
-fn place(request: &Request) -> Place {
+fn place(request: &Request) -> AnsweredBy {
     let Some(path) = request.uri().path().strip_prefix("/api/v1/") else {
-        return Place::Here;
+        return AnsweredBy::Here;
     };
     let first = path.split('/').next().unwrap_or_default();
     let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
@@ -79,8 +79,8 @@ fn place(request: &Request) -> Place {
         || (path == "cluster" && is_read)
         || path.ends_with("/exec");
     match is_own || is_stale {
-        true => Place::Here,
-        false => Place::Leader,
+        true => AnsweredBy::Here,
+        false => AnsweredBy::Leader,
     }
 }
 

@@ -8,11 +8,11 @@ use dhow_core::state::{Node, NodeInfo, NodeRole, State};
 use dhow_wire::grpc::{Refusal, from_node_info, proto};
 
 use super::limits::INFO_BYTES;
-use super::node_gateway::Inner;
+use super::node_gateway::GatewayState;
 use crate::net::identity::Identity;
 use crate::plane::runtime::WriteError;
 
-impl Inner {
+impl GatewayState {
     /// Makes sure that the state, a confirmed one, knows the node as it is now. Its lease was renewed before: should this be cut off
     /// half-way, the node is given up in time and not kept for ever.
     pub(super) async fn admit(

@@ -19,16 +19,16 @@ struct Counts {
     of_nodes: BTreeMap<NodeId, usize>,
 }
 
-/// The place of one report, until it is dropped.
+/// One report on its way to the leader, counted until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ForwardedReport {
     forwarded: Forwarded,
     node: NodeId,
     size_bytes: usize,
 }
 
 impl Forwarded {
-    pub fn enter(&self, node: NodeId, size_bytes: usize) -> Result<Place, Refusal> {
+    pub fn enter(&self, node: NodeId, size_bytes: usize) -> Result<ForwardedReport, Refusal> {
         let mut counts = self.counts();
         if counts.of_nodes.get(&node).copied().unwrap_or(0) >= FORWARDED_OF_NODE_MAX {
             return Err(Refusal::TooOften);
@@ -38,7 +38,7 @@ impl Forwarded {
         }
         counts.size_bytes += size_bytes;
         *counts.of_nodes.entry(node).or_default() += 1;
-        Ok(Place {
+        Ok(ForwardedReport {
             forwarded: self.clone(),
             node,
             size_bytes,
@@ -51,7 +51,7 @@ impl Forwarded {
     }
 }
 
-impl Drop for Place {
+impl Drop for ForwardedReport {
     fn drop(&mut self) {
         let mut counts = self.forwarded.counts();
         counts.size_bytes -= self.size_bytes;
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn one_node_takes_no_more_than_its_part() {
         let forwarded = Forwarded::default();
-        let mut places: Vec<Place> = (0..FORWARDED_OF_NODE_MAX)
+        let mut places: Vec<ForwardedReport> = (0..FORWARDED_OF_NODE_MAX)
             .map(|_| forwarded.enter(NodeId(7), 8).unwrap())
             .collect();
         assert_eq!(forwarded.enter(NodeId(7), 8).unwrap_err(), Refusal::TooOften);

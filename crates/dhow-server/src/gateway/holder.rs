@@ -14,7 +14,7 @@ use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, ope
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::forwarded::{Forwarded, Place};
+use super::forwarded::{Forwarded, ForwardedReport};
 use super::leader_door::LeaderDoor;
 use super::limits::{
     BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
@@ -37,7 +37,7 @@ type Opening = (OpenSession, oneshot::Sender<Result<Given, Refusal>>);
 /// What is told of a report, which keeps its place until then, also where its node has gone.
 struct Answer {
     told: oneshot::Sender<Result<StatusAck, Refusal>>,
-    _place: Place,
+    _place: ForwardedReport,
 }
 
 type Forwarding = (HeldReport, Answer);

@@ -15,14 +15,14 @@ use tonic::{Request, Response, Status};
 use super::caller::Caller;
 use super::holder::Given;
 use super::limits::{ACKS_BYTES_MAX, FORWARD_MAX};
-use super::node_gateway::{Inner, NodeGateway};
+use super::node_gateway::{GatewayState, NodeGateway};
 use super::rates::Kind;
 use crate::net::identity::Identity;
 
 /// Questions of one message that are worked on at a time.
 const AT_ONCE: usize = 64;
 
-impl Inner {
+impl GatewayState {
     /// A node wants a session with a holder, which is this server or another one. Only the leader decides.
     pub(super) async fn open_for(
         &self,

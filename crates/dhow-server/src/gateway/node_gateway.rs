@@ -32,10 +32,11 @@ use crate::plane::runtime::HeartbeatIngest;
 /// clones are the same.
 #[derive(Clone)]
 pub struct NodeGateway {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<GatewayState>,
 }
 
-pub(super) struct Inner {
+/// What all calls at one port work with.
+pub(super) struct GatewayState {
     pub options: GatewayOptions,
     pub heartbeats: HeartbeatIngest,
     /// Shared with the other port's, as the sessions are.
@@ -87,7 +88,7 @@ impl NodeGateway {
             options.leader_door.clone(),
         );
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(GatewayState {
                 options,
                 heartbeats,
                 rates: Arc::default(),
@@ -102,7 +103,7 @@ impl NodeGateway {
     pub fn at(&self, session_address: Arc<SessionAddress>) -> Self {
         let inner = &self.inner;
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(GatewayState {
                 options: GatewayOptions {
                     session_address,
                     ..inner.options.clone()
@@ -127,7 +128,7 @@ impl NodeGateway {
     }
 }
 
-impl Inner {
+impl GatewayState {
     /// Who leads, as far as this server knows.
     pub fn not_leader(&self) -> Refusal {
         let leadership = self.options.view.leadership();

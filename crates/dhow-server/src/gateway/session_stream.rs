@@ -13,12 +13,12 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::node_gateway::Inner;
+use super::node_gateway::GatewayState;
 use super::sessions::SessionGuard;
 
 /// The server's side of one session: the stream of what the server sends the node until the session ends.
 pub(super) struct SessionStream {
-    inner: Arc<Inner>,
+    inner: Arc<GatewayState>,
     node: NodeId,
     guard: SessionGuard,
     /// The term in which this server leads, where only a leader takes sessions: the session ends with it.
@@ -35,7 +35,7 @@ pub(super) struct SessionStream {
 }
 
 impl SessionStream {
-    pub fn new(inner: Arc<Inner>, node: NodeId, guard: SessionGuard, last: Option<Revision>) -> Self {
+    pub fn new(inner: Arc<GatewayState>, node: NodeId, guard: SessionGuard, last: Option<Revision>) -> Self {
         Self {
             term: inner.options.leases.term(),
             terms: inner.options.leases.terms(),

@@ -12,7 +12,7 @@ use dhow_wire::grpc::proto::{self, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, from_body, from_usage};
 
 use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
-use super::node_gateway::Inner;
+use super::node_gateway::GatewayState;
 use crate::plane::runtime::limits::BOOTSTRAP_MAX;
 use crate::plane::runtime::{OpenRollout, ReportAck, ReportBody, WriteError};
 
@@ -25,7 +25,7 @@ const ROLLOUTS_MAX: usize = BOOTSTRAP_MAX;
 /// The specs in one answer: a few of the largest. The rest is handed once these are named.
 pub(super) const SPECS_BYTES_MAX: usize = 1024 * 1024;
 
-impl Inner {
+impl GatewayState {
     pub(super) async fn take_status(
         &self,
         node: NodeId,

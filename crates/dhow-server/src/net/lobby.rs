@@ -78,20 +78,21 @@ impl LobbyLimits {
 /// The places of one port's callers: guests by address, and those who proved themselves by name; clones are the same
 /// lobby.
 #[derive(Clone, Debug)]
-pub(crate) struct Lobby(Arc<Inner>);
+pub(crate) struct Lobby(Arc<LobbyState>);
 
+/// The guests, those who have proved who they are, and the turns of handshakes.
 #[derive(Debug)]
-struct Inner {
+struct LobbyState {
     rooms: Mutex<Rooms>,
     seats: Mutex<Seats>,
-    /// Somebody has left.
+    /// A guest or a known caller has left.
     left: Notify,
     turnstile: Turnstile,
 }
 
 impl Lobby {
     pub fn new(limits: LobbyLimits) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(LobbyState {
             rooms: Mutex::new(Rooms::new(limits)),
             seats: Mutex::new(Seats::new(limits.per_known)),
             left: Notify::new(),

@@ -33,7 +33,7 @@ const MORE: &str = "more addresses were refused in this minute than are told of"
 
 /// The file of refused callers, which all ports of a server share; clones write to the same file.
 #[derive(Clone)]
-pub struct RefusedLog(Arc<Inner>);
+pub struct RefusedLog(Arc<RefusedLogState>);
 
 impl fmt::Debug for RefusedLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,18 +41,19 @@ impl fmt::Debug for RefusedLog {
     }
 }
 
-struct Inner {
+/// The file, and what this minute has brought.
+struct RefusedLogState {
     clock: Arc<dyn Clock>,
     path: Option<PathBuf>,
-    told: Mutex<Told>,
+    told: Mutex<RefusedThisMinute>,
     /// One line is written at a time.
     writing: Mutex<()>,
 }
 
+/// The addresses that have a line in this minute.
 #[derive(Debug, Default)]
-struct Told {
+struct RefusedThisMinute {
     minute: i64,
-    /// Those that were refused in this minute.
     addresses: BTreeSet<Account>,
     has_more: bool,
 }
@@ -67,7 +68,7 @@ struct Line<'a> {
 impl RefusedLog {
     /// In this directory; without one nothing is kept.
     pub fn new(data_dir: Option<&Path>, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RefusedLogState {
             clock,
             path: data_dir.map(|dir| dir.join(FILE)),
             told: Mutex::default(),
@@ -105,9 +106,9 @@ impl RefusedLog {
         let minute = now_unix_secs.div_euclid(MINUTE_SECS);
         let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.minute != minute {
-            *told = Told {
+            *told = RefusedThisMinute {
                 minute,
-                ..Told::default()
+                ..RefusedThisMinute::default()
             };
         }
         let account = Account::of(address);
@@ -134,7 +135,7 @@ enum News {
     More,
 }
 
-impl Inner {
+impl RefusedLogState {
     fn append(&self, line: &[u8]) {
         let Some(path) = &self.path else { return };
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

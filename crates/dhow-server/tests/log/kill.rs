@@ -90,7 +90,7 @@ fn start_child(dir: &Path, seed: u64) -> Child {
 
 /// What the children told before they were killed.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     /// Acknowledged entries: index to seed, thread and number.
     acked: BTreeMap<u64, (u64, u64, u64)>,
     /// The last purge that was asked for, and the last that was acknowledged.
@@ -98,7 +98,7 @@ struct Told {
     purged: u64,
 }
 
-impl Told {
+impl Acknowledged {
     fn line(&mut self, seed: u64, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words[at].parse::<u64>().unwrap();
@@ -118,7 +118,7 @@ impl Told {
 }
 
 /// Runs a child until it has told so many acknowledgements, kills it, and takes in what it still told.
-fn round(dir: &Path, seed: u64, acks: u64, told: &mut Told) {
+fn round(dir: &Path, seed: u64, acks: u64, told: &mut Acknowledged) {
     let mut child = start_child(dir, seed);
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut seen = 0;
@@ -147,7 +147,7 @@ fn everything_acknowledged_survives_kill_9() {
     let seed = seed("kill -9");
     let mut random = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
-    let mut told = Told::default();
+    let mut told = Acknowledged::default();
     let (mut torn, mut total) = (0, 0);
     let rounds = if long() { 500 } else { 20 };
     for number in 0..rounds {

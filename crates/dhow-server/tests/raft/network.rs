@@ -11,11 +11,11 @@ use futures_util::future::BoxFuture;
 
 #[derive(Clone, Default)]
 pub struct Network {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<NetworkState>>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct NetworkState {
     handlers: BTreeMap<u64, Arc<dyn PeerHandler>>,
     /// From, to.
     cuts: BTreeSet<(u64, u64)>,

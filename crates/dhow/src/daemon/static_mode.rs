@@ -77,7 +77,7 @@ pub async fn start(
     let OpenedCopied {
         runtime: opened,
         log,
-        keeper,
+        task,
     } = opened;
     let mut options = with_sources(config, opened.options);
     options.storage = storage;
@@ -110,7 +110,7 @@ pub async fn start(
         end: CancellationToken::new(),
     };
     let tasks = TaskTracker::new();
-    tasks.spawn(keeper.run(parts.end.clone()));
+    tasks.spawn(task.run(parts.end.clone()));
     Ok(parts.plane(&tasks, info, http, &security))
 }
 

@@ -15,7 +15,7 @@ use super::join_error::JoinError;
 use super::join_key;
 use super::tier::WorkerTier;
 use crate::gateway::limits::INFO_BYTES;
-use crate::gateway::node_gateway::Inner;
+use crate::gateway::node_gateway::GatewayState;
 use crate::plane::runtime::WriteError;
 
 /// The longest name that a client makes up for itself.
@@ -32,7 +32,7 @@ pub(super) struct Joining {
     pub is_plain: bool,
 }
 
-impl Inner {
+impl GatewayState {
     pub(super) fn tier(&self) -> Result<&WorkerTier, JoinError> {
         self.options.workers.as_ref().ok_or(JoinError::NoTier)
     }
@@ -268,7 +268,7 @@ impl Inner {
 const CLIENT_WAS_HEARD: &str = "the worker with this `client_id` has joined and was heard since: it goes on with the \
                                 token that it was given; another worker sends another `client_id`";
 
-impl Inner {
+impl GatewayState {
     /// Counts and registers, and gives the new node its lease. In a task of its own: should whoever asked be gone by
     /// then, the node has a lease all the same and is given up in time.
     async fn write_join(&self, use_token: ClusterCommand) -> Result<(NodeId, u32), JoinError> {

@@ -8,7 +8,7 @@ use tonic::Request;
 use super::join_error::JoinError;
 use super::join_key;
 use crate::gateway::caller::Caller;
-use crate::gateway::node_gateway::{Inner, Serving, kept_with_session};
+use crate::gateway::node_gateway::{GatewayState, Serving, kept_with_session};
 use crate::gateway::rates::Kind;
 use crate::net::identity::Identity;
 use crate::plane::runtime::{Event, EventKind};
@@ -31,7 +31,7 @@ fn span(secs: i64) -> String {
     }
 }
 
-impl Inner {
+impl GatewayState {
     /// The call.
     pub(in crate::gateway) async fn renew(
         &self,

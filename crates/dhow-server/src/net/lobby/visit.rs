@@ -9,10 +9,11 @@ use super::{Account, Guest, LOOK_EVERY, Lobby, STAY_MAX};
 
 /// The place of one connection in the lobby; clones are the same place, which is free again with the last of them.
 #[derive(Clone, Debug)]
-pub struct Visit(Arc<Inner>);
+pub struct Visit(Arc<VisitState>);
 
+/// What the clones of a visit share.
 #[derive(Debug)]
-struct Inner {
+struct VisitState {
     lobby: Lobby,
     account: Account,
     number: u64,
@@ -35,7 +36,7 @@ impl Visit {
             Some(turn) => Stands::Waits(turn),
             None => Stands::Guest,
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(VisitState {
             lobby,
             account: guest.account,
             number: guest.number,
@@ -103,7 +104,7 @@ impl Visit {
     }
 }
 
-impl Drop for Inner {
+impl Drop for VisitState {
     fn drop(&mut self) {
         let stands = self.stands.get_mut().unwrap_or_else(PoisonError::into_inner);
         match stands {

@@ -5,23 +5,23 @@
 //! reached, and with a whole copy of the newest state among them, at a position above all of theirs: so the log of a
 //! peer only ever goes forward, also where two halves of a divided cluster meet again. What the losing half had
 //! written is kept aside and told to the leader. Called by the reducer through [`Log`], by the routes between peers,
-//! and by the daemon, which runs its [`Keeper`]. It must never acknowledge what is not on its own disk, and never
+//! and by the daemon, which runs its [`CopiedLogTask`]. It must never acknowledge what is not on its own disk, and never
 //! take a copy from a leader that was deposed.
 
 mod accept;
 mod copying;
 mod epoch;
 mod error;
-mod keeper;
 mod kept_lost;
 mod leading;
 mod limits;
+mod log_state;
 mod message;
 mod network;
 mod open;
 mod peer_table;
-mod shared;
 mod stand;
+mod task;
 
 use std::sync::Arc;
 
@@ -30,28 +30,28 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
 pub use error::CopyError;
-pub use keeper::Keeper;
 pub use kept_lost::KeptLost;
 pub use limits::WHOLE_BYTES_MAX;
-pub use message::{Beat, Claim, ClaimAnswer, Copies, CopyAnswer, Standing, Whole};
+pub use message::{Claim, ClaimAnswer, Copies, CopyAge, CopyAnswer, PeerBeat, Whole};
 pub use network::{CopyNetwork, Silent};
 pub use open::{CopiedOptions, CopiedTimings, OpenedCopiedLog};
 pub use peer_table::PeerHealth;
+pub use task::CopiedLogTask;
 
 use super::store::{Batch, Entry, LogPosition, Op, SnapshotReader, SnapshotWriter, StoreError};
 use super::{Log, LogEvent, LogStatus, ProposalId, ProposeError};
-use shared::{Proposed, Shared};
+use log_state::{CopiedLogState, Proposed};
 
 /// A handle on the log of a static cluster, for the routes between peers, for the API and for the daemon; clones are
 /// handles of the same log.
 #[derive(Clone)]
 pub struct CopiedLog {
-    shared: Arc<Shared>,
+    shared: Arc<CopiedLogState>,
 }
 
 impl CopiedLog {
     /// What this peer answers to a heartbeat.
-    pub fn beat(&self) -> Beat {
+    pub fn beat(&self) -> PeerBeat {
         self.shared.beat()
     }
 
@@ -81,7 +81,7 @@ impl CopiedLog {
     }
 
     /// Leads in epochs above this term alone, which the state has: a log that an older version began from a backup
-    /// counts its epochs anew. To be called before the keeper runs.
+    /// counts its epochs anew. To be called before the task runs.
     pub fn lead_above(&self, term: u64) {
         let mut stand = self.shared.stand();
         stand.promised = stand.promised.max(term);
@@ -150,7 +150,7 @@ impl Log for CopiedLog {
         let epoch = epoch.ok_or_else(|| ProposeError::NotLeader {
             leader: self.shared.stand().leadership(self.shared.node).leader,
         })?;
-        // The place in the channel is taken now, so that the keeper never waits for the reducer.
+        // The place in the channel is taken now, so that the task never waits for the reducer.
         let place = self.shared.events.clone().try_reserve_owned();
         let place = place.map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Full,

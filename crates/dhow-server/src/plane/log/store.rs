@@ -20,6 +20,7 @@ pub mod limits;
 mod listing;
 mod lock;
 mod manifest;
+mod open_store;
 mod options;
 mod reader;
 mod record;
@@ -28,7 +29,6 @@ mod repair;
 mod scan;
 mod sector;
 mod segment;
-mod shared;
 mod snapshot;
 mod spare;
 mod start;
@@ -56,13 +56,13 @@ pub use snapshot::{SnapshotReader, SnapshotWriter, Snapshots};
 
 use batch::Request;
 use limits::{MAX_QUEUED_BYTES, MAX_QUEUED_REQUESTS};
-use shared::Shared;
+use open_store::OpenStore;
 
 /// A handle of an open store; clones are cheap. The store closes when the last one is dropped, after what was
 /// queued has been written.
 #[derive(Debug, Clone)]
 pub struct SegmentStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreParts>,
 }
 
 /// What the store counted since it was opened.
@@ -89,9 +89,10 @@ pub struct LogBounds {
     pub last: Option<LogPosition>,
 }
 
+/// What the clones of a store share: the writer ends with the last of them.
 #[derive(Debug)]
-struct Inner {
-    shared: Arc<Shared>,
+struct StoreParts {
+    shared: Arc<OpenStore>,
     snapshots: Snapshots,
     /// Taken when the store closes, which ends the writer.
     sender: Option<SyncSender<Request>>,
@@ -217,13 +218,13 @@ impl SegmentStore {
     }
 }
 
-impl Inner {
+impl StoreParts {
     fn queue() -> (SyncSender<Request>, std::sync::mpsc::Receiver<Request>) {
         sync_channel(MAX_QUEUED_REQUESTS)
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreParts {
     fn drop(&mut self) {
         drop(self.sender.take());
         if let Some(writer) = self.writer.take()

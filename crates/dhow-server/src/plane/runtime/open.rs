@@ -10,7 +10,7 @@ use super::error::RecoverError;
 use super::event_log::{EventStore, EventStoreError};
 use super::options::{RuntimeLog, RuntimeOptions};
 use super::recovery::{Recovered, load_snapshot, recover};
-use crate::plane::log::copied::{CopiedLog, CopiedOptions, Keeper};
+use crate::plane::log::copied::{CopiedLog, CopiedLogTask, CopiedOptions};
 use crate::plane::log::local::LocalLog;
 use crate::plane::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
 use crate::plane::log::store::{Recovery, StoreError, StoreOptions};
@@ -35,7 +35,7 @@ pub struct OpenedRaft {
 pub struct OpenedCopied {
     pub runtime: OpenedRuntime,
     pub log: CopiedLog,
-    pub keeper: Keeper,
+    pub task: CopiedLogTask,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopi
     Ok(OpenedCopied {
         runtime: replayed(data_dir, log, opened.events, opened.recovery, recovered)?,
         log: opened.log,
-        keeper: opened.keeper,
+        task: opened.task,
     })
 }
 

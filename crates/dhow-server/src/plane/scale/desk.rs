@@ -79,20 +79,22 @@ pub enum ScaleRefused {
 /// the same desk.
 #[derive(Clone)]
 pub struct ScaleDesk {
-    inner: Arc<Inner>,
+    inner: Arc<DeskState>,
 }
 
-struct Inner {
+/// What the clones of a desk share.
+struct DeskState {
     options: DeskOptions,
-    told: Mutex<Told>,
+    told: Mutex<DeskRequests>,
     /// One request is taken at a time: each is written down before the next.
     taking: tokio::sync::Mutex<()>,
     /// Counts changes.
     changes: watch::Sender<u64>,
 }
 
+/// The requests that are on the desk, and the highest epoch that one came with: the content of its file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Told {
+struct DeskRequests {
     epoch: u64,
     #[serde(with = "by_name")]
     services: BTreeMap<ServiceKey, Held>,
@@ -101,8 +103,9 @@ struct Told {
 impl ScaleDesk {
     /// Reads what was told before. Blocks.
     pub fn open(options: DeskOptions) -> std::io::Result<Self> {
-        let kept =
-            dhow_disk::read_or_set_aside(&options.path, |bytes| serde_json::from_slice::<Told>(bytes))?;
+        let kept = dhow_disk::read_or_set_aside(&options.path, |bytes| {
+            serde_json::from_slice::<DeskRequests>(bytes)
+        })?;
         let told = kept.or_tell(|path, why| {
             tracing::error!(
                 path = %path.display(), why,
@@ -111,7 +114,7 @@ impl ScaleDesk {
             );
         });
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DeskState {
                 options,
                 told: Mutex::new(told.unwrap_or_default()),
                 taking: tokio::sync::Mutex::new(()),
@@ -297,7 +300,7 @@ impl ScaleDesk {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, DeskRequests> {
         // Each change is whole before the lock is let go of.
         self.inner.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -309,7 +312,7 @@ fn set(known: &mut Arc<ServiceSpec>, spec: &ServiceSpec) {
     }
 }
 
-fn forget_idle(told: &mut Told) {
+fn forget_idle(told: &mut DeskRequests) {
     let idle = told.services.iter().filter(|(_, held)| held.is_empty());
     let mut idle: Vec<_> = idle.map(|(key, held)| (held.changed, key.clone())).collect();
     idle.sort();
@@ -319,7 +322,7 @@ fn forget_idle(told: &mut Told) {
 }
 
 /// All of it or what was there before.
-fn write(path: &Path, told: &Told) -> std::io::Result<()> {
+fn write(path: &Path, told: &DeskRequests) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(told)?;
     dhow_disk::replace(path, &bytes, Outlives::PowerCut)
 }

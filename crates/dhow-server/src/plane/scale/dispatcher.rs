@@ -69,15 +69,15 @@ impl Dispatcher {
     }
 }
 
-/// What a node was told of each service: in which epoch, and its digest.
-type Told = BTreeMap<ServiceKey, (Option<u64>, String)>;
+/// What the desk of a node has of each service: of which epoch, and its digest.
+type DeskListing = BTreeMap<ServiceKey, (Option<u64>, String)>;
 
 /// The way of assignments to one node.
 struct Line {
     node: NodeId,
     options: DispatcherOptions,
     /// What the node has, as it said and as it took since; none where it has to be asked.
-    held: Option<Told>,
+    held: Option<DeskListing>,
     /// It has said that it has to be told nothing.
     derives: bool,
     failures: u32,
@@ -199,7 +199,7 @@ impl Line {
     }
 
     /// What the node has been told; none where it has to be told nothing.
-    async fn ask(&self) -> Result<Option<Told>, String> {
+    async fn ask(&self) -> Result<Option<DeskListing>, String> {
         let asked = tokio::time::timeout(REQUEST_TIMEOUT, self.options.target.held(self.node)).await;
         let listing = asked.unwrap_or_else(|_| Err("it does not answer".into()))?;
         if listing.derives {

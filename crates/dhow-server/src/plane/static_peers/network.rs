@@ -20,7 +20,7 @@ use super::frame;
 use super::routes::{Leaving, POSITION, PositionHead};
 use crate::net::peer_http::PeerHttp;
 use crate::plane::log::copied::{
-    Beat, Claim, ClaimAnswer, Copies, CopyAnswer, CopyNetwork, Silent, WHOLE_BYTES_MAX, Whole,
+    Claim, ClaimAnswer, Copies, CopyAnswer, CopyNetwork, PeerBeat, Silent, WHOLE_BYTES_MAX, Whole,
 };
 use crate::plane::scale::{HeldListing, ScaleTarget};
 
@@ -105,7 +105,7 @@ impl StaticNetwork {
 }
 
 impl CopyNetwork for StaticNetwork {
-    fn beat(&self, peer: u64) -> BoxFuture<'_, Result<Beat, Silent>> {
+    fn beat(&self, peer: u64) -> BoxFuture<'_, Result<PeerBeat, Silent>> {
         async move {
             let health: HealthDocument = self.get(peer, "/health").await?;
             let said = health.peer.ok_or_else(|| {
@@ -119,7 +119,7 @@ impl CopyNetwork for StaticNetwork {
                     said.node_id
                 )));
             }
-            Ok(Beat {
+            Ok(PeerBeat {
                 epoch: said.epoch,
                 index: said.revision,
                 promised: said.promised,

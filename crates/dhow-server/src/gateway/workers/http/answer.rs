@@ -15,7 +15,7 @@ use dhow_wire::{Problem, ProblemCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::gateway::node_gateway::Inner;
+use crate::gateway::node_gateway::GatewayState;
 use crate::gateway::rates::Kind;
 use crate::gateway::workers::internal_token::OVERLAP_SECS;
 use crate::gateway::workers::join_error::{JoinError, problem_of};
@@ -111,7 +111,7 @@ pub(super) fn json<T: Serialize>(value: &T) -> Answer {
     Ok(([(header::CONTENT_TYPE, media_type)], body).into_response())
 }
 
-impl Inner {
+impl GatewayState {
     /// Who shows the token in the header, which is heard by that; a number in the body must be its own. Gives the TTL that
     /// it has from now on.
     pub(super) async fn proved(&self, headers: &HeaderMap, named: u64) -> Result<(Shown, u32), Wrong> {

@@ -19,7 +19,7 @@ use dhow_wire::{
 };
 
 use super::answer::{Answer, read};
-use crate::gateway::node_gateway::{Inner, NodeGateway};
+use crate::gateway::node_gateway::{GatewayState, NodeGateway};
 use crate::gateway::status::{SPECS_BYTES_MAX, named_rollouts, short_message};
 use crate::plane::runtime::{OpenRollout, ReportBody};
 
@@ -103,7 +103,7 @@ fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> 
     Ok(usage)
 }
 
-impl Inner {
+impl GatewayState {
     async fn take_inventory(
         &self,
         node: NodeId,

@@ -21,7 +21,7 @@ pub(super) struct Connection {
     /// Of the process at the other end.
     pub incarnation: u64,
     queue: mpsc::Sender<Numbered>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
 }
 
 /// Why a question of a connection has no answer.
@@ -32,8 +32,9 @@ pub(super) enum Unanswered {
     Broken(String),
 }
 
+/// What the callers of a connection and the task that reads from it share.
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     waiting: Mutex<Waiting>,
     end: CancellationToken,
 }
@@ -48,7 +49,7 @@ struct Waiting {
     over: Option<String>,
 }
 
-impl Shared {
+impl ConnectionState {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +78,7 @@ impl Connection {
         end: &CancellationToken,
     ) -> Self {
         let (queue, frames) = mpsc::channel(QUEUE_MAX);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ConnectionState {
             waiting: Mutex::default(),
             end: end.child_token(),
         });
@@ -152,7 +153,7 @@ impl Drop for Connection {
 /// A question that is forgotten when nobody waits for it any more.
 struct Asked<'a> {
     id: u64,
-    shared: &'a Shared,
+    shared: &'a ConnectionState,
 }
 
 impl Drop for Asked<'_> {
@@ -165,7 +166,7 @@ async fn run(
     stream: Box<dyn ByteStream>,
     node: u64,
     frames: mpsc::Receiver<Numbered>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
     contacts: Arc<Contacts>,
 ) {
     let (reader, writer) = tokio::io::split(stream);
@@ -185,7 +186,7 @@ async fn run(
 async fn read(
     mut from: impl AsyncRead + Unpin,
     node: u64,
-    shared: &Shared,
+    shared: &ConnectionState,
     contacts: &Contacts,
 ) -> std::io::Error {
     loop {

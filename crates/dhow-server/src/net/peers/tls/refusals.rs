@@ -9,11 +9,12 @@ use super::limits::{REFUSAL_TOLD_EVERY, REFUSALS_MAX};
 
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    told: Mutex<Told>,
+    told: Mutex<RefusedCallers>,
 }
 
+/// When the log last named a refused caller of each address, and how many were refused in all.
 #[derive(Debug, Default)]
-struct Told {
+struct RefusedCallers {
     at: BTreeMap<IpAddr, Instant>,
     count: u64,
 }

@@ -40,9 +40,10 @@ pub struct PeerOptions {
 /// The way from this server to the others over TLS, which the raft log asks through; clones share connections, which
 /// end with the last of them.
 #[derive(Clone)]
-pub struct TlsTransport(pub(super) Arc<Inner>);
+pub struct TlsTransport(pub(super) Arc<TransportState>);
 
-pub(super) struct Inner {
+/// What the clones of a transport and the listener share.
+pub(super) struct TransportState {
     pub options: PeerOptions,
     /// Drawn at the start of this process.
     pub incarnation: u64,
@@ -61,7 +62,7 @@ pub(super) struct Inner {
 impl TlsTransport {
     pub fn new(options: PeerOptions) -> Self {
         let end = CancellationToken::new();
-        Self(Arc::new(Inner {
+        Self(Arc::new(TransportState {
             options,
             incarnation: rand::random(),
             contacts: Arc::default(),
@@ -112,7 +113,7 @@ impl TlsTransport {
     }
 }
 
-impl Inner {
+impl TransportState {
     pub fn cluster_id(&self) -> Option<&str> {
         self.options.cluster_id.get().map(|id| id.as_ref())
     }

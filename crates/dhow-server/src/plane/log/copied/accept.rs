@@ -8,13 +8,13 @@ use dhow_core::state::State;
 use dhow_wire::log_form::decode_snapshot;
 
 use super::error::CopyError;
+use super::log_state::{CopiedLogState, unreadable};
 use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer, Whole};
-use super::shared::{Shared, unreadable};
 use super::stand::Role;
 use crate::plane::log::store::{Batch, LogPosition, Op};
 use crate::plane::log::{LogEvent, note_higher_term};
 
-impl Shared {
+impl CopiedLogState {
     /// Another peer wants to lead. It may where it is the lowest that this one hears.
     pub(super) async fn take_claim(self: &Arc<Self>, claim: Claim) -> Result<ClaimAnswer, CopyError> {
         let _turn = self.turn.lock().await;

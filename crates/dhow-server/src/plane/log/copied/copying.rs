@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::error::CopyError;
 use super::limits::{CATCH_UP_BYTES, CATCH_UP_MESSAGES_MAX, CLAIM_TIMEOUT_MS, WHOLE_TIMEOUT_MS};
+use super::log_state::CopiedLogState;
 use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer};
-use super::shared::Shared;
 use crate::plane::log::store::{Entry, StoreError};
 
 /// Why a peer does not have everything.
@@ -22,7 +22,7 @@ pub(super) enum CopyFailure {
     Store(CopyError),
 }
 
-impl Shared {
+impl CopiedLogState {
     /// Sends entries of this epoch, and what comes before them where the peer lacks it.
     pub(super) async fn copy_to(
         self: &Arc<Self>,

@@ -14,9 +14,9 @@ use futures_util::future::join_all;
 use super::copying::CopyFailure;
 use super::error::CopyError;
 use super::limits::{CLAIM_TIMEOUT_MS, WHOLE_TIMEOUT_MS};
-use super::message::{Claim, ClaimAnswer, Standing};
+use super::log_state::{CopiedLogState, Proposed, encoded};
+use super::message::{Claim, ClaimAnswer, CopyAge};
 use super::network::Silent;
-use super::shared::{Proposed, Shared, encoded};
 use super::stand::Role;
 use crate::plane::log::store::{Batch, Entry, LogPosition, Op};
 use crate::plane::log::{LogEvent, ProposeError};
@@ -29,7 +29,7 @@ pub(super) enum Claimed {
     NotNow(String),
 }
 
-impl Shared {
+impl CopiedLogState {
     /// Claims the lead from all peers that are reached, and begins an epoch with the newest copy among them.
     pub(super) async fn claim_lead(self: &Arc<Self>) -> Result<Claimed, CopyError> {
         // Nothing is promised here before the others have: a claim that is refused must not shut the leader out.
@@ -80,7 +80,7 @@ impl Shared {
         .await
     }
 
-    async fn begin(self: &Arc<Self>, epoch: u64, others: &[(u64, Standing)]) -> Result<Claimed, CopyError> {
+    async fn begin(self: &Arc<Self>, epoch: u64, others: &[(u64, CopyAge)]) -> Result<Claimed, CopyError> {
         let turn = self.turn.lock().await;
         if self.stand().promised >= epoch {
             return Ok(Claimed::NotNow("another peer has claimed since".into()));
@@ -102,7 +102,7 @@ impl Shared {
             },
         };
         let all = || others.iter().map(|(_, standing)| standing).chain([&standing]);
-        let highest = |value: fn(&Standing) -> u64| all().map(value).max().unwrap_or_default();
+        let highest = |value: fn(&CopyAge) -> u64| all().map(value).max().unwrap_or_default();
         // Above everything that any of them has: so a log, a revision and a time only ever go forward.
         let began = EpochBegan {
             epoch: Term(epoch),

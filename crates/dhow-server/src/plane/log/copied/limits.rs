@@ -6,7 +6,7 @@ use crate::plane::log::store::limits::MAX_QUEUED_REQUESTS;
 /// send beside them.
 pub const EVENTS_MAX: usize = MAX_QUEUED_REQUESTS + 64;
 
-/// Proposals that may wait for the keeper: as many as the reducer has on their way.
+/// Proposals that may wait for the task: as many as the reducer has on their way.
 pub const PROPOSALS_MAX: usize = MAX_QUEUED_REQUESTS;
 
 /// Proposals that are written and copied together. What one write of the store may hold bounds it too.

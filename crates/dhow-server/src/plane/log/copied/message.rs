@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::plane::log::store::Entry;
 
-/// The answer to a heartbeat.
+/// What a peer of a static cluster answers to the heartbeat of another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
+pub struct PeerBeat {
     /// The epoch and the index of the last entry.
     pub epoch: u64,
     pub index: u64,
@@ -32,7 +32,7 @@ pub struct Claim {
 #[serde(rename_all = "snake_case")]
 pub enum ClaimAnswer {
     /// Nothing of an older epoch is taken from now on; this is what the peer has.
-    Granted(Standing),
+    Granted(CopyAge),
     /// A higher epoch was promised to.
     Promised { epoch: u64 },
     /// A peer with a lower id is there: that one leads.
@@ -41,7 +41,7 @@ pub enum ClaimAnswer {
 
 /// How new a copy is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct CopyAge {
     /// Changes by people in it.
     pub edits: u64,
     pub epoch: u64,
@@ -50,7 +50,7 @@ pub struct Standing {
     pub time_ms: u64,
 }
 
-impl Standing {
+impl CopyAge {
     /// The newest copy has the most changes by people: a half on which nobody did anything never wins over one on
     /// which somebody did, however often its leaders changed.
     pub fn rank(&self) -> (u64, u64, u64) {

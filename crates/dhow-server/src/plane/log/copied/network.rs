@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 
-use super::message::{Beat, Claim, ClaimAnswer, Copies, CopyAnswer, Whole};
+use super::message::{Claim, ClaimAnswer, Copies, CopyAnswer, PeerBeat, Whole};
 
 /// A peer did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ type Answer<'a, T> = BoxFuture<'a, Result<T, Silent>>;
 /// How one peer of a static cluster asks the others. A daemon asks over HTTP, tests inside the process. A call may be
 /// dropped at any time; each caller sets its own deadline.
 pub trait CopyNetwork: Send + Sync + 'static {
-    fn beat(&self, peer: u64) -> Answer<'_, Beat>;
+    fn beat(&self, peer: u64) -> Answer<'_, PeerBeat>;
     fn claim(&self, peer: u64, claim: Claim) -> Answer<'_, ClaimAnswer>;
     fn copy(&self, peer: u64, copies: Copies) -> Answer<'_, CopyAnswer>;
     fn put_whole(&self, peer: u64, whole: Whole) -> Answer<'_, CopyAnswer>;

@@ -8,13 +8,13 @@ use tokio::sync::{mpsc, watch};
 
 use super::CopiedLog;
 use super::epoch::EpochRule;
-use super::keeper::Keeper;
 use super::kept_lost::KeptLost;
 use super::limits::{EVENTS_MAX, PROPOSALS_MAX};
+use super::log_state::CopiedLogState;
 use super::network::CopyNetwork;
 use super::peer_table::PeerTable;
-use super::shared::Shared;
 use super::stand::{Role, Stand};
+use super::task::CopiedLogTask;
 use crate::clock::Clock;
 use crate::plane::log::LogEvent;
 use crate::plane::log::store::{
@@ -53,7 +53,7 @@ pub struct CopiedOptions {
 pub struct OpenedCopiedLog {
     pub log: CopiedLog,
     /// To be run; nothing is led or copied without it.
-    pub keeper: Keeper,
+    pub task: CopiedLogTask,
     pub events: mpsc::Receiver<LogEvent>,
     pub recovery: Recovery,
 }
@@ -81,7 +81,7 @@ impl CopiedLog {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let (queue, proposals) = mpsc::channel(PROPOSALS_MAX);
         let now_ms = options.clock.monotonic_ms();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CopiedLogState {
             node: options.node,
             rule: EpochRule::new(options.node, &options.peers),
             store,
@@ -107,7 +107,7 @@ impl CopiedLog {
         };
         Ok(OpenedCopiedLog {
             log,
-            keeper: Keeper::new(shared, proposals),
+            task: CopiedLogTask::new(shared, proposals),
             events: receiver,
             recovery,
         })

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::message::Beat;
+use super::message::PeerBeat;
 
 /// How a peer is, for people and for those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHealth {
     pub node: u64,
     pub is_reachable: bool,
-    pub beat: Option<Beat>,
+    pub beat: Option<PeerBeat>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +22,7 @@ struct Peer {
     /// When it was first asked without an answer since then.
     silent_ms: Option<u64>,
     leaving: bool,
-    beat: Option<Beat>,
+    beat: Option<PeerBeat>,
     /// It was there and did not take a copy; it is not waited for until it answers again.
     missed_copies: bool,
 }
@@ -57,7 +57,7 @@ impl PeerTable {
     }
 
     /// A peer answered.
-    pub fn heard(&self, node: u64, now_ms: u64, beat: Beat) {
+    pub fn heard(&self, node: u64, now_ms: u64, beat: PeerBeat) {
         if let Some(peer) = self.lock().get_mut(&node) {
             *peer = Peer {
                 was_asked: true,

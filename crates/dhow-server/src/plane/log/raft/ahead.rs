@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::ask::AskError;
 use super::blob::Blob;
 use super::limits::{APPEND_BYTES, APPEND_TIMEOUT_MS, MAX_AHEAD};
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::vote_form::VoteForm;
 use super::wire::{Answer, AppendForm, At, Question};
 use crate::net::peers::Lane;
@@ -36,7 +36,13 @@ pub struct UnderWay {
 
 impl UnderWay {
     /// Sends entries.
-    pub fn send(shared: &Arc<Shared>, node: u64, addr: SocketAddr, form: AppendForm, is_ahead: bool) -> Self {
+    pub fn send(
+        shared: &Arc<RaftLogState>,
+        node: u64,
+        addr: SocketAddr,
+        form: AppendForm,
+        is_ahead: bool,
+    ) -> Self {
         let (vote, previous) = (form.vote, form.previous);
         let last = form.entries.last().map(|(at, _)| *at);
         let shared = Arc::clone(shared);
@@ -124,7 +130,7 @@ impl Ahead {
     }
 
     /// Sends entries that are about to be written here to every follower that has all before them.
-    pub fn send(&self, shared: &Arc<Shared>, previous: Option<At>, entries: &[(At, Blob)]) {
+    pub fn send(&self, shared: &Arc<RaftLogState>, previous: Option<At>, entries: &[(At, Blob)]) {
         let Some((first, _)) = entries.first() else {
             return;
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::admission::Admission;
 use super::entry_form::FormError;
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::wire::{Answer, Letter, Question, Refusal, decode_reply, encode_letter};
 use crate::net::peers::{Lane, PeerError};
 use crate::plane::log::store::StoreId;
@@ -35,7 +35,7 @@ pub enum AskError {
     Nowhere { node: u64 },
 }
 
-impl Shared {
+impl RaftLogState {
     /// Asks a node at an address.
     pub async fn ask(
         &self,

@@ -9,7 +9,7 @@ use super::ask::AskError;
 use super::barrier::BarrierQueue;
 use super::incoming::Incoming;
 use super::limits::ASK_TIMEOUT_MS;
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::snapshot_data::SnapshotData;
 use super::types::{Raft, RaftLogId, SnapshotMeta, Vote, position};
 use super::wire::{Answer, Question};
@@ -19,7 +19,7 @@ use crate::plane::log::store::LogPosition;
 /// The consensus library's handle together with the state that the parts of a raft log share. Its tasks and the handler
 /// of other servers' questions hold it; it does not keep the log open.
 pub struct Engine {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<RaftLogState>,
     pub raft: Raft,
     pub incoming: Incoming,
     pub barriers: BarrierQueue,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tokio::sync::Mutex;
 
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::snapshot_data::write_preamble;
 use super::wire::{At, SnapshotPart};
 use crate::plane::log::store::{SnapshotWriter, StoreError};
@@ -36,7 +36,12 @@ pub enum Received {
 
 impl Incoming {
     /// Writes a part down.
-    pub async fn take(&self, shared: &Shared, from: u64, part: SnapshotPart) -> Result<Received, StoreError> {
+    pub async fn take(
+        &self,
+        shared: &RaftLogState,
+        from: u64,
+        part: SnapshotPart,
+    ) -> Result<Received, StoreError> {
         let mut current = self.current.lock().await;
         let begun = current.take();
         let known = match begun {

@@ -8,8 +8,8 @@ use openraft::storage::RaftStateMachine;
 use openraft::{AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, StorageIOError};
 use tokio::sync::mpsc;
 
+use super::log_state::RaftLogState;
 use super::pending::Part;
-use super::shared::Shared;
 use super::snapshot_data::{SnapshotData, meta, read_preamble, unreadable, write_preamble};
 use super::types::{
     Batch, RaftEntry, RaftLogId, SnapshotMeta, StorageError, StoredMembership, TypeConfig, position,
@@ -20,14 +20,18 @@ use crate::plane::log::{CommittedPart, LogEvent, ProposeError};
 /// The consensus library's state machine: it passes committed entries and snapshots on to the reducer, and settles the
 /// batches that they belong to.
 pub struct Machine {
-    shared: Arc<Shared>,
+    shared: Arc<RaftLogState>,
     events: mpsc::Sender<LogEvent>,
     applied: Option<RaftLogId>,
 }
 
 impl Machine {
     /// A machine whose state is the newest snapshot.
-    pub fn new(shared: Arc<Shared>, events: mpsc::Sender<LogEvent>, applied: Option<RaftLogId>) -> Self {
+    pub fn new(
+        shared: Arc<RaftLogState>,
+        events: mpsc::Sender<LogEvent>,
+        applied: Option<RaftLogId>,
+    ) -> Self {
         Self {
             shared,
             events,
@@ -161,7 +165,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
 /// Puts a snapshot from elsewhere in force.
 async fn install(
-    shared: &Shared,
+    shared: &RaftLogState,
     at: LogPosition,
     members: StoredMembership,
     snapshot: SnapshotData,
@@ -186,7 +190,7 @@ async fn install(
 }
 
 /// The newest snapshot, and what it is of.
-async fn newest(shared: &Shared) -> Result<Option<Snapshot<TypeConfig>>, StoreError> {
+async fn newest(shared: &RaftLogState) -> Result<Option<Snapshot<TypeConfig>>, StoreError> {
     let work = |store: &SegmentStore| {
         let Some(mut reader) = store.snapshots().newest()? else {
             return Ok(None);
@@ -202,7 +206,7 @@ async fn newest(shared: &Shared) -> Result<Option<Snapshot<TypeConfig>>, StoreEr
 
 /// What the library calls making a snapshot. The reducer makes them; this shows the newest one.
 pub struct NewestSnapshot {
-    shared: Arc<Shared>,
+    shared: Arc<RaftLogState>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for NewestSnapshot {

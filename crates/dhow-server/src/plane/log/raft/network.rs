@@ -17,9 +17,9 @@ use super::ahead::UnderWay;
 use super::ask::AskError;
 use super::blob::Blob;
 use super::entry_form::to_stored;
+use super::log_state::RaftLogState;
 use super::options::RaftPeerAddrs;
 use super::send_snapshot::send_snapshot;
-use super::shared::Shared;
 use super::types::{RaftLogId, TypeConfig, Vote, log_id, position};
 use super::vote_form::VoteForm;
 use super::wire::{Answer, AppendForm, At, Question};
@@ -29,7 +29,7 @@ type RpcError = RPCError<u64, RaftPeerAddrs, RaftError<u64>>;
 
 /// Makes a [`Line`] to each member.
 pub struct Network {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<RaftLogState>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -48,7 +48,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
 /// The way to one member.
 pub struct Line {
-    shared: Arc<Shared>,
+    shared: Arc<RaftLogState>,
     target: u64,
     addr: SocketAddr,
     /// A message with entries that the library gave up on while it was still on its way.

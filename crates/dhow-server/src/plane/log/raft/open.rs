@@ -16,13 +16,13 @@ use super::error::RaftOpenError;
 use super::incoming::Incoming;
 use super::known_peers::{KnownPeers, identity_op, read_identity};
 use super::limits::{MAX_EVENTS, MAX_PROPOSALS, MAX_VOTERS, SNAPSHOT_INSTALL_TIMEOUT_MS};
+use super::log_state::{Parts, RaftLogState};
 use super::machine::Machine;
 use super::network::Network;
 use super::offline::{vote_op, voted_term};
 use super::options::{RaftOptions, RaftTimings};
 use super::proposer::Proposer;
-use super::raft_log::{Inner, RaftLog};
-use super::shared::{Parts, Shared};
+use super::raft_log::{RaftHandles, RaftLog};
 use super::snapshot_data::{read_preamble, unreadable};
 use super::storage::RaftStorage;
 use super::store_slot::StoreSlot;
@@ -59,7 +59,7 @@ impl RaftLog {
         check(&options)?;
         let config = config(&options.timings)?;
         let found = find(&options).await?;
-        let shared = Arc::new(Shared::new(Parts {
+        let shared = Arc::new(RaftLogState::new(Parts {
             node_id: options.node_id,
             first_peers: options.peers,
             timings: options.timings,
@@ -202,7 +202,7 @@ fn vote_above(slot: &StoreSlot, node_id: u64, state_term: u64) -> Result<(), Raf
 }
 
 /// Starts the tasks around the library, and the one that closes everything.
-fn start(shared: Arc<Shared>, raft: Raft, events: mpsc::Sender<LogEvent>) -> RaftLog {
+fn start(shared: Arc<RaftLogState>, raft: Raft, events: mpsc::Sender<LogEvent>) -> RaftLog {
     let (barriers, waiters) = BarrierQueue::new();
     let engine = Arc::new(Engine {
         shared,
@@ -224,7 +224,7 @@ fn start(shared: Arc<Shared>, raft: Raft, events: mpsc::Sender<LogEvent>) -> Raf
     let (closed, is_closed) = watch::channel(false);
     tokio::spawn(close(handle(), tasks, closed));
     RaftLog {
-        inner: Arc::new(Inner {
+        inner: Arc::new(RaftHandles {
             engine,
             proposals,
             compactions,

@@ -18,11 +18,11 @@ use crate::plane::log::{Leadership, ProposeError};
 /// which also waits.
 #[derive(Clone)]
 pub struct RaftLog {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<RaftHandles>,
 }
 
-/// What the handles share. The tasks do not hold it, so that they end with the last handle.
-pub(super) struct Inner {
+/// What the clones of a raft log share. The tasks do not hold it, so that they end with the last clone.
+pub(super) struct RaftHandles {
     pub engine: Arc<Engine>,
     pub proposals: mpsc::Sender<Proposal>,
     /// One wake-up is enough, however many snapshots were made.
@@ -30,7 +30,7 @@ pub(super) struct Inner {
     pub is_closed: watch::Receiver<bool>,
 }
 
-impl Drop for Inner {
+impl Drop for RaftHandles {
     fn drop(&mut self) {
         self.engine.shared.cancel.cancel();
     }

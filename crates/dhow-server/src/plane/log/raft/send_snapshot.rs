@@ -11,7 +11,7 @@ use super::ask::AskError;
 use super::blob::Blob;
 use super::entry_form::StoredMembershipForm;
 use super::limits::{SNAPSHOT_INSTALL_TIMEOUT_MS, SNAPSHOT_MESSAGE_BYTES, SNAPSHOT_MESSAGE_TIMEOUT_MS};
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::snapshot_data::SnapshotData;
 use super::types::{TypeConfig, Vote};
 use super::vote_form::VoteForm;
@@ -34,7 +34,7 @@ pub enum SendError {
 
 /// Sends a snapshot and waits until it is in force there; returns the vote that the other node has by then.
 pub async fn send_snapshot(
-    shared: &Shared,
+    shared: &RaftLogState,
     node: u64,
     addr: SocketAddr,
     vote: Vote,

@@ -15,7 +15,7 @@ use openraft::{
 use super::blob::Blob;
 use super::entry_form::{decode, encode, from_stored, to_stored};
 use super::limits::APPEND_BYTES;
-use super::shared::Shared;
+use super::log_state::RaftLogState;
 use super::types::{RaftEntry, RaftLogId, StorageError, TypeConfig, Vote, log_id, position};
 use super::vote_form::{VOTE_VERSION, VoteForm};
 use super::wire::At;
@@ -25,11 +25,11 @@ use crate::plane::log::store::{Entry, LogPosition, MetaKey, Op, StoreError};
 /// The consensus library's log storage on top of the segment store.
 #[derive(Clone)]
 pub struct RaftStorage {
-    shared: Arc<Shared>,
+    shared: Arc<RaftLogState>,
 }
 
 impl RaftStorage {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<RaftLogState>) -> Self {
         Self { shared }
     }
 

@@ -12,10 +12,10 @@ use super::damage::{What, damaged};
 use super::error::{Action, StoreError};
 use super::frame::FRAME_HEADER_BYTES;
 use super::limits::{ENTRY_OVERHEAD_BYTES, READ_RUN_BYTES, SECTOR_BYTES};
+use super::open_store::{OpenStore, View};
 use super::record::{APPEND_HEADER_BYTES, Entry, Record};
 use super::sector::{SECTOR_DATA_BYTES, SECTOR_HEADER_BYTES, SectorCodec, SectorState};
 use super::segment::Segment;
-use super::shared::{Shared, View};
 use super::state::Slot;
 
 /// Entries of one frame that follow each other.
@@ -28,7 +28,7 @@ struct Run {
 }
 
 /// Reads the entries of a range, as many as fit into `max_bytes`, but one where there is one.
-pub fn read(shared: &Shared, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
+pub fn read(shared: &OpenStore, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
     let (runs, cached) = plan(&shared.view(), range, max_bytes)?;
     let mut entries = Vec::new();
     for run in &runs {
@@ -39,7 +39,7 @@ pub fn read(shared: &Shared, range: Range<u64>, max_bytes: usize) -> Result<Vec<
 }
 
 /// Reads the entries of a range where all of them are in memory; as many as fit into `max_bytes`.
-pub fn read_cached(shared: &Shared, range: Range<u64>, max_bytes: usize) -> Option<Vec<Entry>> {
+pub fn read_cached(shared: &OpenStore, range: Range<u64>, max_bytes: usize) -> Option<Vec<Entry>> {
     match plan(&shared.view(), range, max_bytes) {
         Ok((runs, cached)) if runs.is_empty() => Some(cached),
         Ok(_) | Err(_) => None,

@@ -23,7 +23,7 @@ use super::record::{LogPosition, Record};
 use super::scan::{Next, SegmentScan};
 use super::sector::SectorCodec;
 use super::segment::{self, Segment};
-use super::state::{LogState, Place};
+use super::state::{LogState, RecordPlace};
 
 /// What opening a store found and did.
 #[derive(Debug, Clone, Default)]
@@ -319,7 +319,7 @@ impl<'a> Load<'a> {
                         return None;
                     }
                     let (sector, frame) = (u16::try_from(sector).ok()?, u16::try_from(seq - segment).ok()?);
-                    let place = Place {
+                    let place = RecordPlace {
                         segment,
                         sector,
                         frame,

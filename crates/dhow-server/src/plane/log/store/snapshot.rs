@@ -49,11 +49,12 @@ pub(super) struct Verified {
 /// The snapshots of one store.
 #[derive(Debug)]
 pub struct Snapshots {
-    inner: Arc<Inner>,
+    inner: Arc<SnapshotsState>,
 }
 
+/// The directory of the snapshots, for all clones and for those that are being written.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct SnapshotsState {
     dir: PathBuf,
     store: StoreId,
     disk: Disk,
@@ -67,7 +68,7 @@ pub(super) struct Inner {
 
 impl Snapshots {
     pub(super) fn new(dir: PathBuf, store: StoreId, disk: Disk, lock: Arc<DirLock>) -> Self {
-        let inner = Inner {
+        let inner = SnapshotsState {
             dir,
             store,
             disk,
@@ -137,7 +138,7 @@ impl Snapshots {
     }
 }
 
-impl Inner {
+impl SnapshotsState {
     fn open(&self, index: u64) -> Result<SnapshotReader, StoreError> {
         SnapshotReader::open(&path_of(&self.dir, index), &self.store, index)
     }

@@ -13,15 +13,15 @@ use super::identity::StoreId;
 use super::listing::Listing;
 use super::lock::DirLock;
 use super::manifest::Manifest;
+use super::open_store::{OpenStore, View};
 use super::options::StoreOptions;
 use super::record::{LogPosition, MetaKey};
 use super::recovery::{self, Loaded, Recovery};
 use super::sector::SectorCodec;
-use super::shared::{Shared, View};
 use super::snapshot::{self, Snapshots, Verified};
 use super::spare::SpareMaker;
 use super::writer::Writer;
-use super::{Inner, SegmentStore, repair, segment};
+use super::{SegmentStore, StoreParts, repair, segment};
 
 /// See [`SegmentStore::open`].
 pub fn open(dir: &Path, mut options: StoreOptions) -> Result<(SegmentStore, Recovery), StoreError> {
@@ -91,8 +91,8 @@ fn start(
         segments: loaded.segments,
     };
     let codec = SectorCodec::new(&manifest.store);
-    let shared = Arc::new(Shared::new(dir.to_owned(), options, codec, view, lock));
-    let (sender, requests) = Inner::queue();
+    let shared = Arc::new(OpenStore::new(dir.to_owned(), options, codec, view, lock));
+    let (sender, requests) = StoreParts::queue();
     let writer = Writer::new(
         Arc::clone(&shared),
         requests,
@@ -105,7 +105,7 @@ fn start(
         .name("dhow-log-writer".to_owned())
         .spawn(move || writer.run())
         .map_err(|error| StoreError::io(Action::Spawn, dir, error))?;
-    let inner = Inner {
+    let inner = StoreParts {
         shared,
         snapshots,
         sender: Some(sender),

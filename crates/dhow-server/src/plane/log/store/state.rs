@@ -84,7 +84,7 @@ pub struct Slot {
 
 /// Where a record stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RecordPlace {
     /// First frame of the segment.
     pub segment: u64,
     /// Sector of the segment at which the frame begins.
@@ -95,7 +95,7 @@ pub struct Place {
     pub offset: u32,
 }
 
-impl Place {
+impl RecordPlace {
     fn slot(self, entry: &Entry) -> Slot {
         Slot {
             segment: self.segment,
@@ -145,7 +145,7 @@ impl LogState {
     }
 
     /// Repeats a record. The place says where it stands; it counts for entries alone.
-    pub fn apply(&mut self, record: Record, place: Place) -> Result<(), StoreError> {
+    pub fn apply(&mut self, record: Record, place: RecordPlace) -> Result<(), StoreError> {
         self.bounds.apply(&record)?;
         match record {
             Record::Append(entry) => self.slots.push_back(place.slot(&entry)),

@@ -14,17 +14,17 @@ use super::frame::{self, ChainPoint, Seal, records_capacity, sectors_for};
 use super::group::Group;
 use super::limits::{FRAME_BUFFER_KEEP_BYTES, SECTOR_BYTES};
 use super::manifest::Manifest;
+use super::open_store::OpenStore;
 use super::record::{MAX_CHECKPOINT_BYTES, Record};
 use super::recovery::Tail;
 use super::repair::remove_all;
 use super::segment::{self, Segment};
-use super::shared::Shared;
 use super::spare::SpareMaker;
-use super::state::Place;
+use super::state::RecordPlace;
 
 /// The thread that writes the segments of one store.
 pub struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<OpenStore>,
     requests: Receiver<Request>,
     manifest: Manifest,
     active: Segment,
@@ -39,7 +39,7 @@ pub struct Writer {
 impl Writer {
     /// A writer that goes on at `tail` of the last segment.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<OpenStore>,
         requests: Receiver<Request>,
         manifest: Manifest,
         active: Segment,
@@ -184,7 +184,7 @@ impl Writer {
                 }
                 // A segment has fewer sectors than a `u16` can count, and no more frames than sectors.
                 let frame = (self.tail.at.seq - self.active.first) as u16;
-                let place = Place {
+                let place = RecordPlace {
                     segment: self.active.first,
                     sector: self.tail.sector as u16,
                     frame,

@@ -7,11 +7,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::plane::log::copied::{
-    Beat, Claim, ClaimAnswer, CopiedLog, Copies, CopyAnswer, CopyError, CopyNetwork, Silent, Whole,
+    Claim, ClaimAnswer, CopiedLog, Copies, CopyAnswer, CopyError, CopyNetwork, PeerBeat, Silent, Whole,
 };
 
 #[derive(Default)]
-struct Inner {
+struct NetState {
     logs: BTreeMap<u64, CopiedLog>,
     /// Ways that are cut, from and to.
     cut: BTreeSet<(u64, u64)>,
@@ -19,7 +19,7 @@ struct Inner {
 
 /// Clones are the same network.
 #[derive(Clone, Default)]
-pub struct Net(Arc<Mutex<Inner>>);
+pub struct Net(Arc<Mutex<NetState>>);
 
 impl Net {
     pub fn join(&self, node: u64, log: CopiedLog) {
@@ -72,7 +72,7 @@ fn told<T>(answer: Result<T, CopyError>) -> Result<T, Silent> {
 }
 
 impl CopyNetwork for Side {
-    fn beat(&self, peer: u64) -> BoxFuture<'_, Result<Beat, Silent>> {
+    fn beat(&self, peer: u64) -> BoxFuture<'_, Result<PeerBeat, Silent>> {
         async move { Ok(self.to(peer)?.beat()) }.boxed()
     }
 

@@ -30,7 +30,7 @@ pub struct Peer {
     runtime: RuntimeHandle,
     cancel: CancellationToken,
     end: CancellationToken,
-    keeper: JoinHandle<()>,
+    task: JoinHandle<()>,
     net: Net,
 }
 
@@ -77,7 +77,7 @@ impl Ended {
             ended: self,
             view: runtime.view(),
             input: runtime.input(),
-            keeper: tokio::spawn(opened.keeper.run(end.clone())),
+            task: tokio::spawn(opened.task.run(end.clone())),
             log: opened.log,
             storage,
             runtime,
@@ -150,7 +150,7 @@ impl Peer {
             runtime,
             cancel,
             end,
-            keeper,
+            task,
             net,
             storage: _,
         } = self;
@@ -160,7 +160,7 @@ impl Peer {
         let clock = SystemClock::new();
         drain(runtime.into_join_handles(), &clock, 10_000).await;
         end.cancel();
-        keeper.await.unwrap();
+        task.await.unwrap();
         drop(log);
         ended
     }

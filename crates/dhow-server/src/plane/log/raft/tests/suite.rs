@@ -13,8 +13,8 @@ use openraft::{EntryPayload, LogState, OptionalSend, RaftLogReader, RaftSnapshot
 
 use super::super::blob::Blob;
 use super::super::known_peers::KnownPeers;
+use super::super::log_state::{Parts, RaftLogState};
 use super::super::options::{RaftPeerAddrs, RaftTimings};
-use super::super::shared::{Parts, Shared};
 use super::super::snapshot_data::SnapshotData;
 use super::super::storage::RaftStorage;
 use super::super::store_slot::StoreSlot;
@@ -51,7 +51,7 @@ fn open(dir: &std::path::Path) -> (StoreSlot, RaftStorage) {
     let (store, _) = SegmentStore::open(dir, options).unwrap();
     let id = store.id();
     let slot = StoreSlot::new(store);
-    let shared = Shared::new(Parts {
+    let shared = RaftLogState::new(Parts {
         node_id: 1,
         first_peers: BTreeMap::new(),
         timings: RaftTimings::default(),

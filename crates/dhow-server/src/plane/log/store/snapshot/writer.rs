@@ -9,13 +9,13 @@ use crate::plane::log::store::error::{Action, StoreError};
 use crate::plane::log::store::limits::SNAPSHOT_CHUNK_BYTES;
 use crate::plane::log::store::record::LogPosition;
 
-use super::Inner;
+use super::SnapshotsState;
 use super::form::{encode_chunk_header, encode_footer, encode_header};
 
 /// A snapshot in the making. Dropped before [`SnapshotWriter::finish`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct SnapshotWriter {
-    snapshots: Arc<Inner>,
+    snapshots: Arc<SnapshotsState>,
     at: LogPosition,
     path: PathBuf,
     file: File,
@@ -29,7 +29,7 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    pub(super) fn create(snapshots: Arc<Inner>, at: LogPosition) -> Result<Self, StoreError> {
+    pub(super) fn create(snapshots: Arc<SnapshotsState>, at: LogPosition) -> Result<Self, StoreError> {
         let path = snapshots.passing_path(at.index);
         let file = snapshots
             .disk

@@ -1,4 +1,4 @@
-//! What the handles, the keeper and the routes of a copied log share.
+//! What the handles, the task and the routes of a copied log share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::CopiedLog;
 use super::epoch::EpochRule;
 use super::error::CopyError;
 use super::kept_lost::KeptLost;
-use super::message::{Beat, Standing, Whole};
+use super::message::{CopyAge, PeerBeat, Whole};
 use super::network::CopyNetwork;
 use super::open::CopiedTimings;
 use super::peer_table::PeerTable;
@@ -35,7 +35,8 @@ pub(super) struct Proposed {
     pub place: mpsc::OwnedPermit<LogEvent>,
 }
 
-pub(super) struct Shared {
+/// The open copied log of one peer.
+pub(super) struct CopiedLogState {
     pub node: u64,
     pub rule: EpochRule,
     pub store: SegmentStore,
@@ -50,13 +51,13 @@ pub(super) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub storage: Storage,
     pub timings: CopiedTimings,
-    /// Counts what the keeper should look at.
+    /// Counts what the task should look at.
     pub changes: watch::Sender<u64>,
     /// The position at which this log was first in line with that of whoever leads, since it was opened.
     pub in_line: watch::Sender<Option<u64>>,
 }
 
-impl Shared {
+impl CopiedLogState {
     pub fn now_ms(&self) -> u64 {
         self.clock.monotonic_ms()
     }
@@ -72,7 +73,7 @@ impl Shared {
         self.stand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the keeper.
+    /// Wakes the task.
     pub fn news(&self) {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -90,7 +91,7 @@ impl Shared {
         let beat = self.peers.list(self.now_ms()).into_iter();
         let beat = beat.filter(|peer| peer.node == leader).find_map(|peer| peer.beat);
         let (last, promised) = (self.last(), self.stand().promised);
-        let is_of_this = |beat: &Beat| beat.leads && beat.promised == promised && beat.epoch == last.term;
+        let is_of_this = |beat: &PeerBeat| beat.leads && beat.promised == promised && beat.epoch == last.term;
         if beat
             .filter(is_of_this)
             .is_some_and(|beat| beat.index <= last.index)
@@ -103,9 +104,9 @@ impl Shared {
         self.store.bounds().last.unwrap_or_default()
     }
 
-    pub fn beat(&self) -> Beat {
+    pub fn beat(&self) -> PeerBeat {
         let (last, stand) = (self.last(), self.stand());
-        Beat {
+        PeerBeat {
             epoch: last.term,
             index: last.index,
             promised: stand.promised,
@@ -172,10 +173,10 @@ impl Shared {
         read.map_err(|error| CopyError::Recover(Arc::new(error)))
     }
 
-    pub fn standing(&self, recovered: &Recovered) -> Standing {
+    pub fn standing(&self, recovered: &Recovered) -> CopyAge {
         let state = &recovered.state;
         let last = self.last();
-        Standing {
+        CopyAge {
             edits: state.branch.edits,
             epoch: last.term,
             index: last.index,

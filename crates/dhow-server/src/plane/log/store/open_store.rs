@@ -37,7 +37,7 @@ pub struct Counters {
 
 /// What the writer, the readers and the callers of one open store use together.
 #[derive(Debug)]
-pub struct Shared {
+pub struct OpenStore {
     /// The directory.
     pub dir: PathBuf,
     /// The options, with the segment size of the store on disk.
@@ -57,7 +57,7 @@ pub struct Shared {
     _lock: Arc<DirLock>,
 }
 
-impl Shared {
+impl OpenStore {
     /// Puts the parts together.
     pub fn new(
         dir: PathBuf,
@@ -66,7 +66,7 @@ impl Shared {
         view: View,
         lock: Arc<DirLock>,
     ) -> Self {
-        Shared {
+        OpenStore {
             dir,
             options,
             codec,

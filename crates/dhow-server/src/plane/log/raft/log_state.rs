@@ -23,7 +23,7 @@ use crate::plane::log::store::{LogPosition, StoreError, StoreId};
 use crate::plane::storage::Storage;
 
 /// What the storage, the state machine, the lines to other servers and the tasks of one open raft log use together.
-pub struct Shared {
+pub struct RaftLogState {
     pub node_id: u64,
     /// The members that a new cluster begins with.
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
@@ -61,7 +61,7 @@ pub struct Shared {
     pub cancel: CancellationToken,
 }
 
-/// What a [`Shared`] is made of.
+/// What a [`RaftLogState`] is made of.
 pub struct Parts {
     pub node_id: u64,
     pub first_peers: BTreeMap<u64, RaftPeerAddrs>,
@@ -75,7 +75,7 @@ pub struct Parts {
     pub members: StoredMembership,
 }
 
-impl Shared {
+impl RaftLogState {
     pub fn new(parts: Parts) -> Self {
         let nobody = Leadership {
             term: 0,

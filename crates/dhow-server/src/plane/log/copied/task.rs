@@ -11,14 +11,14 @@ use tokio_util::task::TaskTracker;
 
 use super::leading::{Claimed, refuse};
 use super::limits::{BATCH_BYTES_MAX, BATCH_PROPOSALS_MAX, CLAIM_PAUSE_MS};
-use super::shared::{Proposed, Shared};
+use super::log_state::{CopiedLogState, Proposed};
 use super::stand::Role;
 use crate::plane::log::ProposeError;
 
 /// The task of one peer's copied log: it decides when to claim the lead and writes the reducer's proposals while it
 /// leads.
-pub struct Keeper {
-    shared: Arc<Shared>,
+pub struct CopiedLogTask {
+    shared: Arc<CopiedLogState>,
     proposals: mpsc::Receiver<Proposed>,
     /// One that did not fit into the last batch.
     next: Option<Proposed>,
@@ -28,8 +28,8 @@ pub struct Keeper {
     told: Option<String>,
 }
 
-impl Keeper {
-    pub(super) fn new(shared: Arc<Shared>, proposals: mpsc::Receiver<Proposed>) -> Self {
+impl CopiedLogTask {
+    pub(super) fn new(shared: Arc<CopiedLogState>, proposals: mpsc::Receiver<Proposed>) -> Self {
         Self {
             shared,
             proposals,
@@ -181,7 +181,7 @@ impl Keeper {
         let (last, now_ms) = (self.shared.last(), self.shared.now_ms());
         let copied = self.shared.peers.copied_to(now_ms);
         let behind = self.shared.peers.list(now_ms).into_iter().filter(|peer| {
-            let lacks = |beat: super::Beat| beat.epoch != epoch || beat.index < last.index;
+            let lacks = |beat: super::PeerBeat| beat.epoch != epoch || beat.index < last.index;
             peer.beat.is_some_and(lacks) && copied.contains(&peer.node)
         });
         let shared = &self.shared;
@@ -200,7 +200,7 @@ impl Keeper {
 }
 
 /// Asks one peer again and again.
-async fn ask(shared: &Shared, peer: u64) {
+async fn ask(shared: &CopiedLogState, peer: u64) {
     let every_ms = shared.timings.heartbeat_ms.max(1);
     let limit = Duration::from_millis(every_ms.clamp(500, 5_000));
     loop {
@@ -221,9 +221,9 @@ async fn ask(shared: &Shared, peer: u64) {
     }
 }
 
-impl Shared {
+impl CopiedLogState {
     /// What another peer says of itself: the leader of an epoch that this one has a copy of is followed.
-    async fn meet(&self, peer: u64, beat: super::Beat) {
+    async fn meet(&self, peer: u64, beat: super::PeerBeat) {
         let is_known = {
             let stand = self.stand();
             let follows = matches!(stand.role, Role::Following { leader } if leader != Some(peer));
