@@ -23,6 +23,8 @@ mod layout;
 mod licence;
 #[path = "tidy/manifest.rs"]
 mod manifest;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/records.rs"]
 mod records;
 #[path = "tidy/sizes.rs"]

@@ -114,7 +114,7 @@ impl Access {
         self.event_log.note(Event { author, ..deed });
     }
 
-    /// Somebody was refused for what it showed, or did not show.
+    /// Notes that a caller was refused for the credential that it showed, or for showing none.
     pub(super) fn tell_refused(&self, peer: Option<Peer>, reason: &str) {
         let addr = match peer {
             Some(Peer::Tcp(addr) | Peer::Tls { addr, .. }) => addr,

@@ -7,10 +7,10 @@ use dhow_core::ids::{DeploymentName, NodeId};
 
 use crate::plane::runtime::{Event, EventKind};
 
-/// The longest name of a program that is told.
+/// The longest name of a program in an event.
 const PROGRAM_CHARS_MAX: usize = 64;
 
-/// What a request is about to do, where that is told here.
+/// The event of what a request is about to do, for requests that no entry of the log speaks of.
 pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
     let path = uri.path().strip_prefix("/api/v1/")?;
     let parts: Vec<&str> = path.split('/').collect();
@@ -37,7 +37,7 @@ pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
     }
 }
 
-/// The program's name alone: what it is told may be secret.
+/// The program's name alone: its arguments may be secret.
 fn program(uri: &Uri) -> String {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();

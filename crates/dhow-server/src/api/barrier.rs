@@ -1,6 +1,6 @@
-//! Before somebody is turned away because this server knows nothing of them, or a command runs in a replica: what this
-//! server knows may be old, because it lags behind, or leads no more and has not heard of it. The leader is asked, and
-//! waited for until its state is here.
+//! What the API does before it refuses a token that this server does not know, lets one change something, or runs a
+//! command in a replica. What this server knows may be old, because it lags behind, or leads no more and has not heard
+//! of it: it asks the leader, and waits until the leader's state is here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

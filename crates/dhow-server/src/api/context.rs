@@ -26,7 +26,7 @@ pub type WorkerTokenKey = SigningKey;
 pub struct Api {
     pub manager: ServiceManager,
     pub input: InputSender,
-    /// What is done without an entry of the log is told there.
+    /// Takes the events of what handlers do without an entry of the log.
     pub event_log: EventLogSender,
     pub secrets: Arc<SecretBox>,
     pub cluster: Arc<dyn Cluster>,
@@ -38,7 +38,7 @@ pub struct Api {
     pub renew_expired_secs: i64,
     /// Where everything durable goes: its disk must have room. None where nothing is kept.
     pub data_dir: Option<PathBuf>,
-    /// Where it is told who was refused.
+    /// Takes a line for each caller that the API refuses.
     pub refused: RefusedLog,
     /// What files must not ask for here.
     pub policy: Arc<FilePolicy>,

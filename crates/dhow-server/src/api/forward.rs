@@ -234,7 +234,7 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
     }
 }
 
-/// Until this server takes somebody else for the leader, or nobody.
+/// Waits until this server takes another one for the leader, or none.
 async fn deposed(context: &Context, leader: NodeId) {
     let mut leaderships = context.manager().view().leaderships();
     let is_over = leaderships

@@ -24,7 +24,7 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a caller waits for a leader where there is none: an election takes about a second.
 pub(super) const LEADER_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause before a request is tried again, unless somebody else leads before.
+/// The pause before a request is tried again, unless another server leads before.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long an answer of the leader is held until this server's own state has what it is about: entries follow within
@@ -80,7 +80,7 @@ pub(super) const GUESTS_MAX: usize = 4_096;
 /// Connections of one server, worker or token: a server has one for each log that is followed on another one.
 pub(super) const PER_CALLER_MAX: usize = 1_024;
 
-/// How long a connection whose place somebody else has, has to finish what it is at.
+/// How long a connection that has lost its place in the lobby has to finish its requests.
 pub(super) const PARTING: Duration = Duration::from_secs(1);
 
 /// A caller that has not proved who it is by then is not waited for.
@@ -122,5 +122,5 @@ pub(super) const SEND_BYTES_MAX: usize = 64 * 1024;
 pub(super) const PING_EVERY: Duration = Duration::from_secs(2);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long open requests have after the end was asked for.
+/// How long open requests have after the daemon began to end.
 pub(super) const DRAIN_DEADLINE: Duration = Duration::from_secs(5);

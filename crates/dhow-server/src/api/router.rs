@@ -112,7 +112,7 @@ async fn no_such_method(request: Request) -> ApiProblem {
     ApiProblem::new(ProblemCode::MethodNotAllowed, detail)
 }
 
-/// Says with which kind of proof somebody unknown would be let in.
+/// Adds to an answer of 401 with which kind of proof the caller would be let in.
 fn refusal(problem: ApiProblem) -> Response {
     let mut response = problem.into_response();
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -161,7 +161,7 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
         visit.prove(Some(&principal.text()));
     }
     let is_of_workers = access::is_of_workers(request.uri().path());
-    // The server that was asked tells it, and not also the one that it was passed on to.
+    // The server that the client asked writes the event, and not also the leader that it passes the request on to.
     let is_first = !matches!(principal, Principal::Forwarded { .. });
     let deed = audit::deed(request.method(), request.uri()).filter(|_| is_first);
     request.extensions_mut().insert(principal.clone());

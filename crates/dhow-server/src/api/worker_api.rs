@@ -48,7 +48,7 @@ pub struct WorkerApi {
     pub servers: Arc<str>,
     /// Where its ledger is kept: its disk must have room.
     pub data_dir: Option<PathBuf>,
-    /// Where it is told who was refused.
+    /// Takes a line for each caller that the worker refuses.
     pub refused: RefusedLog,
 }
 

@@ -19,7 +19,7 @@ pub struct FakeClock {
 struct Sleeps {
     /// Those who are asleep now.
     now: usize,
-    /// How often somebody fell asleep.
+    /// How often a task fell asleep.
     begun: u64,
 }
 
@@ -63,12 +63,12 @@ impl FakeClock {
             .await;
     }
 
-    /// How often somebody has fallen asleep so far.
+    /// How often a task has fallen asleep so far.
     pub fn sleeps_begun(&self) -> u64 {
         self.sleeps.borrow().begun
     }
 
-    /// Waits until somebody has fallen asleep this often: whoever was woken has done its round.
+    /// Waits until tasks have fallen asleep this often: a task that was woken has done its round.
     pub async fn wait_for_sleeps_begun(&self, count: u64) {
         let _ = self
             .sleeps

@@ -17,7 +17,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// From the request's extensions alone: what somebody says of itself is not heard.
+    /// From the request's extensions alone: what the message says of its sender is not heard.
     pub fn of<T>(request: &Request<T>) -> Result<Self, Refusal> {
         let identity = match request.extensions().get::<Peer>() {
             Some(Peer::Tls {

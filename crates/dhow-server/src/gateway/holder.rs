@@ -34,7 +34,7 @@ pub(super) struct Given {
 
 type Opening = (OpenSession, oneshot::Sender<Result<Given, Refusal>>);
 
-/// What is told of a report, which keeps its place until then, also where its node has gone.
+/// Where the answer to a report goes. The report counts as forwarded until then, also where its node has gone.
 struct Answer {
     told: oneshot::Sender<Result<StatusAck, Refusal>>,
     _place: ForwardedReport,
@@ -44,9 +44,10 @@ type Forwarding = (HeldReport, Answer);
 
 /// A holder; cheap to clone.
 #[derive(Clone)]
-pub(super) struct Holder(Arc<Shared>);
+pub(super) struct Holder(Arc<HolderState>);
 
-struct Shared {
+/// What the clones of a holder and its tasks share.
+struct HolderState {
     own: NodeId,
     held: Mutex<HeldSessions>,
     sessions: Sessions,
@@ -87,7 +88,7 @@ impl Holder {
     ) -> Self {
         let (openings, opening) = mpsc::channel(FORWARDED_MAX);
         let (reports, report) = mpsc::channel(FORWARDED_MAX);
-        Self(Arc::new(Shared {
+        Self(Arc::new(HolderState {
             own: leases.own(),
             held: Mutex::new(HeldSessions::new(rand::random())),
             sessions: Sessions::default(),

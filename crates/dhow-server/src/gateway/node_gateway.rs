@@ -288,7 +288,7 @@ impl GatewayState {
     }
 
     /// A node that has acted on a higher term than this cluster has reached follows another history of it: it would
-    /// refuse whatever it is told here, and is given no session, so that its work goes elsewhere.
+    /// refuse every assignment of this server, and gets no session, so that its work goes elsewhere.
     pub(super) fn check_followed(
         &self,
         state: &State,
@@ -344,8 +344,8 @@ impl GatewayState {
     }
 }
 
-/// What a node says of itself is short before it is passed on: many go to the leader in one message, which one that says
-/// too much must not spoil for the others. The labels of a worker are the cluster's to say.
+/// Refuses a node that says too much of itself: a holder passes the openings of many nodes on to the leader in one
+/// message, which one of them must not spoil for the others. The labels of a worker are the cluster's to say.
 fn check_told(is_worker: bool, request: &mut SessionRequest) -> Result<(), Refusal> {
     if let Some(info) = &mut request.info {
         if is_worker {

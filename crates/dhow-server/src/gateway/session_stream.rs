@@ -27,7 +27,7 @@ pub(super) struct SessionStream {
     changes: watch::Receiver<Revision>,
     /// What the node has.
     last: Option<Revision>,
-    /// The revision of the drain that the node was told of.
+    /// Whether the node was told to end once it is drained.
     drain_told: bool,
     /// At most the parts of one assignment.
     waiting: VecDeque<Event>,

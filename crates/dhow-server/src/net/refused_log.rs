@@ -76,7 +76,7 @@ impl RefusedLog {
         }))
     }
 
-    /// Somebody was refused. It waits for nothing: the line is written beside.
+    /// Notes a refused caller. It waits for nothing: another thread writes the line.
     pub fn tell(&self, address: IpAddr, reason: &str) {
         let unix_secs = self.0.clock.wall_unix_ms().div_euclid(1_000);
         let reason = match self.news(address, unix_secs) {

@@ -15,7 +15,7 @@ fn check_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust_files() {
         let line_count = file.text.lines().count();
-        let (limit, mend) = match file.place {
+        let (limit, mend) = match file.file_use {
             FileUse::Source => (
                 SOURCE_LINES_MAX,
                 "move one of its subjects to a file of its own: `foo.rs` with `foo/`",

@@ -24,7 +24,7 @@ pub enum FileUse {
 pub struct RustFile<'a> {
     pub path: &'a str,
     pub text: &'a str,
-    pub place: FileUse,
+    pub file_use: FileUse,
     /// The folder below `crates`.
     pub crate_name: &'a str,
 }
@@ -88,14 +88,14 @@ impl Tree {
             is_rust.then(|| RustFile {
                 path,
                 text,
-                place: place_of(path),
+                file_use: use_of(path),
                 crate_name,
             })
         })
     }
 }
 
-fn place_of(path: &str) -> FileUse {
+fn use_of(path: &str) -> FileUse {
     let in_src = path.split('/').nth(2) == Some("src");
     let is_test = path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/tests/");
     if in_src && !is_test {
@@ -148,9 +148,9 @@ fn the_workspace_is_read_with_its_parts() {
 
 #[test]
 fn a_file_knows_its_place() {
-    assert_eq!(place_of("crates/a/src/b.rs"), FileUse::Source);
-    assert_eq!(place_of("crates/a/src/b/tests.rs"), FileUse::Test);
-    assert_eq!(place_of("crates/a/src/b/tests/c.rs"), FileUse::Test);
-    assert_eq!(place_of("crates/a/tests/c.rs"), FileUse::Test);
-    assert_eq!(place_of("crates/a/benches/c.rs"), FileUse::Test);
+    assert_eq!(use_of("crates/a/src/b.rs"), FileUse::Source);
+    assert_eq!(use_of("crates/a/src/b/tests.rs"), FileUse::Test);
+    assert_eq!(use_of("crates/a/src/b/tests/c.rs"), FileUse::Test);
+    assert_eq!(use_of("crates/a/tests/c.rs"), FileUse::Test);
+    assert_eq!(use_of("crates/a/benches/c.rs"), FileUse::Test);
 }

@@ -141,7 +141,7 @@ struct ReadFile<'a> {
 fn read_files(tree: &Tree) -> Vec<ReadFile<'_>> {
     let is_for_tests = |path: &str| FOR_TESTS.iter().any(|folder| path.starts_with(folder));
     let files = tree.rust_files().filter(|file| {
-        file.place == FileUse::Source && file.crate_name != NOT_SHIPPED && !is_for_tests(file.path)
+        file.file_use == FileUse::Source && file.crate_name != NOT_SHIPPED && !is_for_tests(file.path)
     });
     let files = files.filter_map(|file| {
         let mut names = Names::default();

@@ -15,7 +15,7 @@ pub const AUTHOR_HEADER: &str = "x-dhow-author";
 /// The longest name in such a header: that of a token with its kind, and room.
 const NAME_CHARS_MAX: usize = 128;
 
-/// Whom somebody is called who was not asked.
+/// The author of a request whose caller the API did not ask who it is.
 const UNKNOWN: &str = "unknown";
 
 /// On whose behalf a request is made. Every request that was let in carries one; handlers judge by it and events name
@@ -28,7 +28,7 @@ pub enum Principal {
     },
     /// A server of the cluster, for itself.
     Member(NodeId),
-    /// Somebody whose request a server of the cluster passed on.
+    /// The caller whose request a server of the cluster passed on.
     Forwarded {
         principal: Arc<str>,
         author: Arc<str>,
@@ -39,7 +39,7 @@ pub enum Principal {
         name: Arc<str>,
         role: ApiRole,
     },
-    /// Nobody has been asked who they are: the route needs no right, or asks by itself.
+    /// The API has not asked who calls: the route needs no right, or asks by itself.
     Unknown,
 }
 

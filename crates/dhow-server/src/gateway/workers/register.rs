@@ -189,8 +189,8 @@ impl GatewayState {
         Ok(key.into())
     }
 
-    /// The answer to somebody of whom the state knows enough: asking again and again writes nothing. What it says here
-    /// stays so, because uses are never given back and a revoked token stays one.
+    /// The answer to a worker of which the state knows enough: asking again and again writes nothing. The answer stays
+    /// so, because uses are never given back and a revoked token stays one.
     fn joined(
         &self,
         state: &State,

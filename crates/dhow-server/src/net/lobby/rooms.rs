@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Account, Guest, LobbyLimits, PATIENCE, PATIENCE_WITH_CROWDS, PROGRESS};
 
-/// What a newcomer is told.
+/// What the lobby does with a newcomer.
 #[derive(Debug)]
 pub(super) enum Admission {
     In(Guest),
@@ -167,7 +167,7 @@ impl Rooms {
     }
 
     /// Sends the guest away that has the least right to its place: one of the address that has most. Among its own a
-    /// newcomer takes only the place of somebody who has had it for long.
+    /// newcomer takes only the place of one that has had it for long.
     fn make_room(&mut self, account: Account, now: Instant) -> bool {
         let own = self.guests.get(&account).map_or(0, Room::len);
         let most = self.guests.iter().max_by_key(|(_, room)| room.len());

@@ -60,7 +60,7 @@ impl Visit {
                 return;
             }
         };
-        // One that was sent away meanwhile is told by `gone`, and its turn never comes.
+        // The turn of a guest that was sent away meanwhile never comes: `gone` ends its connection.
         while tokio::time::timeout(LOOK_EVERY, &mut turn).await.is_err() {
             self.0.lobby.rooms().hurry(self.0.account, Instant::now());
         }
@@ -91,7 +91,7 @@ impl Visit {
         *stands = Stands::Known(seat);
     }
 
-    /// Resolves when the connection has to end: somebody else has its place, or it has been a guest for too long.
+    /// Resolves when the connection has to end: another caller has its place, or it has been a guest for too long.
     pub(crate) async fn over(&self) {
         let late = tokio::time::sleep_until(self.0.came + STAY_MAX);
         tokio::select! {

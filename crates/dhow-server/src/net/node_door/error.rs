@@ -13,7 +13,7 @@ pub enum DoorError {
     /// The present state of the node does not allow it.
     #[error("{0}")]
     Refused(String),
-    /// What was asked makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
     /// What this node's host cannot do.

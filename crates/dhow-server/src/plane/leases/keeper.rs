@@ -20,7 +20,7 @@ use crate::plane::runtime::{Event, EventLogSender, InputSender, RuntimeView};
 /// empty turn costs a microsecond.
 const TURN_MS: u64 = 500;
 
-/// How often it is told that nodes follow a higher term: thousands may, and try again every few seconds.
+/// How often the log says that nodes follow a higher term: thousands may, and try again every few seconds.
 const HIGHER_TERM_EVERY_MS: u64 = 60_000;
 
 /// What a keeper is made with.
@@ -40,10 +40,11 @@ pub struct LeaseOptions {
 /// were silent for too long; clones are the same.
 #[derive(Clone)]
 pub struct LeaseKeeper {
-    shared: Arc<Shared>,
+    shared: Arc<LeaseState>,
 }
 
-struct Shared {
+/// The table of leases and sessions, and the term in which this server keeps it.
+struct LeaseState {
     options: LeaseOptions,
     table: Mutex<SessionTable>,
     /// The term in which this server keeps leases; none while it does not lead.
@@ -59,7 +60,7 @@ impl LeaseKeeper {
             Some(options.own.unwrap_or(NodeId(0))),
         ));
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(LeaseState {
                 options,
                 table,
                 term: watch::Sender::new(None),

@@ -78,7 +78,7 @@ impl OpenedLog {
             return;
         }
         self.log.term = term.saturating_add(1);
-        // What was said of the lower one.
+        // Takes back the event about the lower term.
         let _ = self.events.try_recv();
         let _ = self
             .log

@@ -5,10 +5,10 @@
 //! its children are the only code that names the consensus library; what stands on disk and travels between servers
 //! has forms of its own.
 //!
-//! What it promises: an entry that was shown as committed is on the disks of a majority and never changes; a proposal
-//! is told to be committed, not taken, or unknown, and never wrongly; a node that was cut off costs no election when
-//! it comes back; a node that lost its directory is not taken for the member that it was. It must never apply
-//! anything: the reducer owns the state.
+//! What it promises: an entry that was shown as committed is on the disks of a majority and never changes; the log
+//! tells of each proposal that it is committed, not taken or unknown, and never wrongly; a node that was cut off costs
+//! no election when it comes back; a node that lost its directory is not taken for the member that it was. It must
+//! never apply anything: the reducer owns the state.
 //!
 //! [`Log`]: super::Log
 //! [`PeerHandler`]: crate::net::peers::PeerHandler

@@ -86,7 +86,8 @@ pub struct EventRecord {
     #[serde(default)]
     pub part: u32,
     pub time_ms: ClusterTime,
-    /// When this server applied it, as its wall clock said. Absent where it was told again after a restart.
+    /// When this server applied it, as its wall clock said. Absent where the event was made again from the log after a
+    /// restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_unix_ms: Option<i64>,
     #[serde(flatten)]

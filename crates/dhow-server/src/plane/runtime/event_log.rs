@@ -46,7 +46,7 @@ pub(super) struct EventLogWriter {
     last_time: ClusterTime,
     /// The state was replaced by one at a lower revision: what comes from now on is news, wherever its revision stands.
     is_replaced: bool,
-    /// What was shown and could not be written.
+    /// Events that followers have seen and that could not be written.
     unwritten: Option<Unwritten>,
     /// The last failure that was logged, so that a full disk does not fill the log too.
     told: Option<String>,
@@ -199,7 +199,7 @@ impl EventLogWriter {
         self.hub.publish(records);
     }
 
-    /// What the store is told of events that it missed, as soon as it takes something again.
+    /// The record of a gap that stands in the store for the events that it missed, as soon as it takes something again.
     fn gap_record(&self) -> Option<Arc<EventRecord>> {
         let Unwritten { at, count } = self.unwritten?;
         Some(self.record(at, gap(count)))

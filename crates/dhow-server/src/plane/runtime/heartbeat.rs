@@ -16,8 +16,8 @@ use super::input::{HeartbeatReply, ReducerInput};
 use super::limits::BOOTSTRAP_MAX;
 use crate::clock::Clock;
 
-/// How long a heartbeat's answer may take. A worker's report has a time-out of several seconds; after this the node
-/// is told that all is well and asked again with its next heartbeat.
+/// How long a heartbeat's answer may take. A worker's report has a time-out of several seconds; after this the server
+/// answers the node that all is well, and compares again with its next heartbeat.
 const ANSWER_MAX_MS: u64 = 2_000;
 
 /// Renews a node's lease, given the monotonic time. It must not block.

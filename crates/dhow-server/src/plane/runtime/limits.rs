@@ -65,8 +65,8 @@ pub const EVENT_MESSAGES_MAX: usize = 4_096;
 /// Records that may wait for the event log writer: of about 300 bytes each, 5 MiB.
 pub const EVENTS_WAITING_MAX: usize = 64 * EVENT_CHUNK_RECORDS;
 
-/// Events are written at most so often: what comes meanwhile goes into one write. Nothing waits for it, and what a
-/// crash takes away is told again from the log.
+/// Events are written at most so often: what comes meanwhile goes into one write. Nothing waits for it, and the next
+/// start makes what a crash takes away again from the log.
 pub const EVENT_WRITE_EVERY: Duration = Duration::from_millis(20);
 
 /// Records that are kept in memory for those who follow: at about 300 bytes each 1.2 MiB.
@@ -75,12 +75,12 @@ pub const EVENT_HUB_MAX: usize = 4_096;
 /// Records that a replay hands to the event log: more than the log holds between two snapshots.
 pub const REPLAYED_EVENTS_MAX: usize = 65_536;
 
-/// Differences that are told of a state that came from another server as a whole: as many as are kept in memory.
-/// What was changed by more is read off the state itself.
+/// Events that are made of the differences in a state that came from another server as a whole: as many as are kept in
+/// memory. Whoever wants to know of more reads the state itself.
 pub const INSTALLED_EVENTS_MAX: usize = EVENT_HUB_MAX;
 
-/// A refused or diverged report of a node is told at most so often, in the cluster's time: of 12,000 nodes that are
-/// all refused 200 a second, which the event log writes in its stride.
+/// Refused or diverged reports of a node become an event at most so often, in the cluster's time: of 12,000 nodes that
+/// are all refused 200 a second, which the event log writes in its stride.
 pub const REPORT_DOUBT_EVERY_MS: u64 = 60_000;
 
 /// Size at which a file of the event log is closed and the next one is begun.

@@ -209,7 +209,7 @@ impl RuntimeView {
         &self.events.hub
     }
 
-    /// Waits until those who read events find all that was told of before this.
+    /// Waits until readers of the event log find every event that was sent before this call.
     pub async fn settle_events(&self) {
         self.events.log.settle().await;
     }

@@ -7,7 +7,7 @@ use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::State;
 use tokio::sync::watch;
 
-/// The wake-ups of all nodes that somebody waits for; clones are the same.
+/// One wake-up for each node whose session or long poll waits for its assignment; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct NodeWakeups {
     nodes: Arc<Mutex<BTreeMap<NodeId, watch::Sender<Revision>>>>,

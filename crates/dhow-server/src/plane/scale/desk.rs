@@ -1,9 +1,9 @@
 //! The desk of a node: takes scale requests, of people and of leaders of an older version, and writes them down.
 //!
-//! The API's internal route puts requests on it; the node's own work takes from it what the cluster does not know. That
-//! survives a restart of the daemon, so that nothing is stopped because it did. What the cluster knows is told by the
-//! node's own copy of the state: a request about it counts until it is put right. It never lets an older epoch change
-//! anything.
+//! The API's internal route puts requests on it; the node's own work takes from it what the cluster does not know. The
+//! requests survive a restart of the daemon, so that a restart stops nothing. Of services that the cluster knows, the
+//! node's own copy of the state has the last word: a request about one counts until the node puts it right. It never
+//! lets an older epoch change anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ pub type KnownSpec = dyn Fn(&ServiceKey) -> Option<(u32, Arc<ServiceSpec>)> + Se
 
 /// What a desk is made with.
 pub struct DeskOptions {
-    /// Where what was told is kept.
+    /// The file that keeps the requests.
     pub path: PathBuf,
     pub known_spec: Arc<KnownSpec>,
     /// The highest epoch that this node has promised to.
     pub promised: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Whether what is told can be kept.
+    /// Whether the disk can still keep requests.
     pub storage: Storage,
 }
 
@@ -101,7 +101,7 @@ struct DeskRequests {
 }
 
 impl ScaleDesk {
-    /// Reads what was told before. Blocks.
+    /// Reads the requests from before. Blocks.
     pub fn open(options: DeskOptions) -> std::io::Result<Self> {
         let kept = dhow_disk::read_or_set_aside(&options.path, |bytes| {
             serde_json::from_slice::<DeskRequests>(bytes)
@@ -123,8 +123,8 @@ impl ScaleDesk {
         })
     }
 
-    /// Takes a request: once this returns, it survives a power cut. A caller that stops waiting changes nothing: what
-    /// is on disk is what the agent is told.
+    /// Takes a request: once this returns, it survives a power cut. A caller that stops waiting changes nothing: the
+    /// agent gets what is on disk.
     pub async fn take(&self, request: InternalScaleRequest) -> Result<(), ScaleRefused> {
         let (desk, path) = (self.clone(), self.inner.options.path.clone());
         let taken = tokio::spawn(async move { desk.take_now(request).await }).await;

@@ -17,7 +17,7 @@ use super::held::{HeldListing, digest_of};
 use super::wanted::{nothing, wanted};
 use crate::plane::runtime::RuntimeView;
 
-/// Services that are told to one node at a time; one service is told by one request at a time.
+/// Requests to one node that are on their way at a time, one for each service.
 const AT_A_TIME: usize = 8;
 /// How long a node may take for one request: it only writes it down.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ impl Line {
         }
         let empty = digest_of(&InternalScaleRequest::default());
         for (key, (told_in, has)) in &held {
-            // What somebody asked for by hand and the cluster does not know is theirs.
+            // A service that a person asked for by hand and that the cluster does not know stays as it is.
             let is_ours = told_in.is_some() || state.service_ids.contains_key(key);
             if !wanted.contains_key(key) && *has != empty && is_ours {
                 requests.push((key.clone(), empty.clone(), nothing(key, epoch)));

@@ -26,7 +26,7 @@ pub struct HeldListing {
 pub struct HeldService {
     pub deployment: String,
     pub service: String,
-    /// The epoch that it was told in; none where it was no leader's word.
+    /// The epoch of the leader that sent the request; none where a person sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     pub digest: String,
@@ -46,7 +46,8 @@ pub(super) struct Held {
     /// When it was last told, counted by this desk; begins anew with each start.
     #[serde(skip)]
     pub changed: u64,
-    /// When it was told, where that was lately: until it is put right it counts whatever the cluster says.
+    /// When the request came, where that was lately: it counts, whatever the cluster says, until the node puts it
+    /// right.
     #[serde(skip)]
     pub news_at: Option<Instant>,
 }
@@ -62,7 +63,7 @@ impl Held {
         digest(&self.assignments, &self.specs, &self.next)
     }
 
-    /// The same as a node is assigned it. Names were checked when it was told.
+    /// The same as a node is assigned it. The desk checked the names when the request came.
     pub fn roles(&self) -> Vec<RoleAssignment> {
         let roles = self.assignments.iter().filter_map(|assignment| {
             let generation = assignment.generation.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What this node is to run, read off its own copy of the state: whole with each epoch, then what changes in it.
 //!
-//! The agent's session takes from it. It waits once, after a start, until the copy is in line with whoever leads: what a
-//! copy from before says may be somebody else's by now. What was put on the desk by hand is added to it. It never
+//! The agent's session takes from it. It waits once, after a start, until the copy is in line with whoever leads: what
+//! a copy from before says may run on another node by now. It adds what people put on the desk by hand. It never
 //! decides what runs, and never asks another node.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

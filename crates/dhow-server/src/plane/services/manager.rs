@@ -1,4 +1,5 @@
-//! See [`super`].
+//! The service manager itself: it picks the state, the clock and the nodes that an answer needs; the files beside it
+//! make the answers.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,7 @@ const PULLS_TIMEOUT: Duration = Duration::from_millis(400);
 /// Nodes that one look asks for their pulls.
 const PULLS_NODES_MAX: usize = 16;
 
-/// Reads the newest state; cheap to clone.
+/// Answers the API's questions about deployments, services, replicas and nodes from the newest state; cheap to clone.
 #[derive(Clone)]
 pub struct ServiceManager {
     view: RuntimeView,

@@ -178,7 +178,7 @@ pub(super) fn started_unix_secs(
     }
 }
 
-/// Slots whose work was done before and whose replicas are gone: what was brought back does not do it again.
+/// Slots whose work was done before and whose replicas are gone: a revision that was brought back does not do it again.
 pub(super) fn done_before<'a>(
     state: &'a State,
     service: &'a Service,
@@ -244,7 +244,8 @@ fn has_replica(state: &State, service: &Service, slot: Slot) -> bool {
     state.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
 }
 
-/// A run of slots that wait for the same reason is told by its first one and its length.
+/// Why a slot has no replica. The planner names a run of slots that wait for the same reason by its first one and its
+/// length.
 pub(super) fn why(waiting: &[Waiting], slot: Slot) -> Option<String> {
     let covers = |waiting: &&Waiting| {
         waiting.first.role == slot.role

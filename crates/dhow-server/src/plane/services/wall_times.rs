@@ -42,7 +42,7 @@ impl WallTimes<'_> {
         self.now_unix_ms.div_euclid(1_000)
     }
 
-    /// By the date of the last revision that was asked for before.
+    /// By the date of the last revision that users asked for before.
     fn by_revision(&self, deployment: &DeploymentName, then: ClusterTime) -> Option<i64> {
         let history = self.state.deployment(deployment)?.history.values();
         let before = history.filter(|record| record.asked <= then);

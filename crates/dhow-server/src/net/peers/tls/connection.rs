@@ -43,7 +43,7 @@ struct ConnectionState {
 struct Waiting {
     next_id: u64,
     answers: BTreeMap<u64, oneshot::Sender<Bytes>>,
-    /// Since when something was asked and nothing at all was heard.
+    /// Since when a question is open and not a byte has come.
     silent_since: Option<Instant>,
     /// Why the connection is over.
     over: Option<String>,
@@ -54,7 +54,7 @@ impl ConnectionState {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever waits is told by the end of their channel.
+    /// Ends the connection. Each caller that waits for an answer sees the end of its channel.
     fn finish(&self, why: String) {
         let mut waiting = self.lock();
         waiting.over.get_or_insert(why);

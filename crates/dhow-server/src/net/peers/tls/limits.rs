@@ -37,7 +37,7 @@ pub(super) const BACKOFF_MAX: Duration = Duration::from_millis(400);
 /// question times out: the peer may be gone without a word, and a new connection finds out.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// One address is told of once in this time, however often it tries.
+/// The log names one refused address once in this time, however often it tries.
 pub(super) const REFUSAL_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Addresses that are remembered for that: some 100 bytes each.

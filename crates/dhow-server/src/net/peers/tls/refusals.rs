@@ -37,21 +37,21 @@ impl Refusals {
         true
     }
 
-    /// Somebody came who is not let in.
+    /// A caller was refused.
     pub fn tell(&self, from: IpAddr, why: &str) {
         if self.note(from, Instant::now()) {
             tracing::warn!(%from, why, "a server is refused; further attempts of this minute are not told");
         }
     }
 
-    /// Somebody was reached who is not the one that is meant, or who does not want this server.
+    /// This server called an address and found another server than it meant, or one that refused it.
     pub fn tell_of_reached(&self, at: IpAddr, why: &str) {
         if self.note(at, Instant::now()) {
             tracing::warn!(%at, why, "a server cannot be spoken to; further attempts of this minute are not told");
         }
     }
 
-    /// How often somebody was refused.
+    /// How many refusals there were.
     pub fn count(&self) -> u64 {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).count
     }

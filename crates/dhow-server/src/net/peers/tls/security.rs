@@ -28,7 +28,7 @@ pub(super) async fn connect(
     Ok(Box::new(stream.map_err(|error| tls_refusal(&error))?))
 }
 
-/// Why somebody is not known.
+/// Why a caller has not proved to be a server of this cluster.
 #[derive(Debug)]
 pub(super) struct Unproved {
     pub why: String,

@@ -33,7 +33,7 @@ pub struct PeerOptions {
     pub node: NodeId,
     pub tls: NodeTls,
     pub cluster_id: ClusterIdCell,
-    /// Where it is told who was refused.
+    /// Takes a line for each caller that the listener refuses.
     pub refused: RefusedLog,
 }
 

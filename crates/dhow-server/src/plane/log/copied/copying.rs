@@ -12,7 +12,7 @@ use crate::plane::log::store::{Entry, StoreError};
 /// Why a peer does not have everything.
 #[derive(Debug)]
 pub(super) enum CopyFailure {
-    /// It leads, or has promised to somebody who will: this one leads no more.
+    /// The peer leads, or has promised to one that will: this one leads no more.
     Deposed {
         epoch: u64,
     },

@@ -25,7 +25,7 @@ use crate::plane::log::{LogEvent, ProposeError};
 #[derive(Debug)]
 pub(super) enum Claimed {
     Leads,
-    /// Somebody has promised more, or a lower peer is there after all.
+    /// A peer has promised to a higher epoch, or a lower peer is there after all.
     NotNow(String),
 }
 

@@ -43,7 +43,7 @@ pub(super) struct CopiedLogState {
     pub events: mpsc::Sender<LogEvent>,
     pub queue: mpsc::Sender<Proposed>,
     pub stand: Mutex<Stand>,
-    /// Held while the log is written or replaced: one at a time, and what is told to the reducer in the same order.
+    /// Held while the log is written or replaced: one at a time, so that the reducer gets the events in the same order.
     pub turn: tokio::sync::Mutex<()>,
     pub peers: PeerTable,
     pub lost: KeptLost,

@@ -51,8 +51,8 @@ pub struct CopyAge {
 }
 
 impl CopyAge {
-    /// The newest copy has the most changes by people: a half on which nobody did anything never wins over one on
-    /// which somebody did, however often its leaders changed.
+    /// The newest copy has the most changes by people: a half without such a change never wins over one with some,
+    /// however often its leaders changed.
     pub fn rank(&self) -> (u64, u64, u64) {
         (self.edits, self.epoch, self.index)
     }

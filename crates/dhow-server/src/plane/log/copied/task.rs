@@ -24,7 +24,7 @@ pub struct CopiedLogTask {
     next: Option<Proposed>,
     /// No claim before this.
     claim_after_ms: u64,
-    /// The last reason why the lead was not had, so that each is told once.
+    /// The last reason why this peer did not get the lead, so that the log has each once.
     told: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl CopiedLogTask {
         batch
     }
 
-    /// Whether the lead is to be claimed, or is somebody else's.
+    /// Looks who should lead: claims the lead where it is this peer's, and gives it up where it is another's.
     async fn look(&mut self) {
         let now_ms = self.shared.now_ms();
         let (role, leaving) = {

@@ -117,7 +117,7 @@ impl Ahead {
         self.lock().remove(&node);
     }
 
-    /// What was sent ahead of these entries, where it was.
+    /// The message that carries these entries ahead, where there is one.
     pub fn take(&self, node: u64, form: &AppendForm, last: Option<At>) -> Option<UnderWay> {
         let mut followers = self.lock();
         let sent = &mut followers.get_mut(&node)?.sent;

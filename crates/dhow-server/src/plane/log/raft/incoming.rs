@@ -81,7 +81,7 @@ impl Incoming {
         Ok(Received::Part)
     }
 
-    /// Gives up what was begun.
+    /// Gives up the snapshot that has come in part.
     pub async fn clear(&self) {
         *self.current.lock().await = None;
     }

@@ -41,7 +41,7 @@ pub struct RaftLogState {
     pub ahead: Ahead,
     /// Who leads, as far as this node can be sure.
     pub leadership: watch::Sender<Leadership>,
-    /// Whether proposals are held back, while somebody else is about to lead.
+    /// Whether proposals are held back, while another server is about to lead.
     pub is_held: watch::Sender<bool>,
     /// The position of a snapshot that is being installed.
     pub installing: watch::Sender<Option<LogPosition>>,

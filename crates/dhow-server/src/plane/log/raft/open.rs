@@ -172,7 +172,7 @@ fn newest(slot: &StoreSlot) -> Result<(Option<LogPosition>, StoredMembership, u6
         };
         let members = read_preamble(&mut reader).map_err(unreadable)?;
         let position = reader.position();
-        // A state that cannot be read is told by whoever needs all of it.
+        // Where the state cannot be read, the runtime, which needs all of it, refuses to start.
         let term = snapshot_term(&mut reader).unwrap_or(0);
         Ok((Some(position), members, term))
     })

@@ -23,7 +23,7 @@ pub struct RaftPeerAddrs {
 }
 
 impl Default for RaftPeerAddrs {
-    /// Nowhere. The consensus library wants a value for members that it is told nothing about; there are none.
+    /// Nowhere. The consensus library wants a value for members without an address; there are none.
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Self {

@@ -30,7 +30,7 @@ pub struct Proposal {
 
 /// What the library said about a batch.
 enum Said {
-    /// It is applied, so that it was told already.
+    /// It is applied, so that the reducer has the event already.
     Applied,
     /// This node did not lead any more.
     NotLeader { leader: Option<u64> },

@@ -22,7 +22,8 @@ struct Met {
 }
 
 impl Strangers {
-    /// Notes that a server was met. How often that was since it was told last, where it is to be told now.
+    /// Notes that a server was met with another store. Gives how often that was since the log last named it, where the
+    /// log is to name it now.
     pub fn meet(&self, node: u64, now: Instant) -> Option<u64> {
         let mut all = self.lock();
         let fresh = Met { told: now, since: 0 };

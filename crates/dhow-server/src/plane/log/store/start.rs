@@ -23,7 +23,8 @@ use super::spare::SpareMaker;
 use super::writer::Writer;
 use super::{SegmentStore, StoreParts, repair, segment};
 
-/// See [`SegmentStore::open`].
+/// Does what [`SegmentStore::open`] promises: takes the lock, reads and judges everything, mends the end, and starts the
+/// writer.
 pub fn open(dir: &Path, mut options: StoreOptions) -> Result<(SegmentStore, Recovery), StoreError> {
     options.check()?;
     make_dir(&options, dir)?;

@@ -222,8 +222,8 @@ impl Writer {
         }
     }
 
-    /// Goes on in a new segment. A full disk changes nothing and is told to the caller; any other failure, and
-    /// any once the new manifest may be in force, stops writing.
+    /// Goes on in a new segment. A full disk changes nothing, and the caller gets the error; any other failure, and any
+    /// once the new manifest may be in force, stops writing.
     fn rotate(&mut self) -> Result<(), StoreError> {
         let at = self.tail.at;
         let (segment, manifest) = match self.prepare_segment(at) {

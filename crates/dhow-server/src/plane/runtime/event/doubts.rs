@@ -12,10 +12,10 @@ use dhow_core::time::ClusterTime;
 
 use crate::plane::runtime::limits::REPORT_DOUBT_EVERY_MS;
 
-/// Whether a refused or diverged report is told.
+/// Whether a refused or diverged report becomes an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// With how many before it were not.
+    /// It does, and says how many before it did not.
     Told {
         untold: u64,
     },
@@ -41,7 +41,7 @@ pub(super) struct ReportDoubts {
 }
 
 impl ReportDoubts {
-    /// Takes a doubt and says whether it is told.
+    /// Counts a refused or diverged report and says whether it becomes an event.
     pub fn doubt(&mut self, node: NodeId, now: ClusterTime) -> Doubt {
         if let Some(last) = self.nodes.get_mut(&node).filter(|last| last.is_recent(now)) {
             last.untold = last.untold.saturating_add(1);

@@ -63,7 +63,7 @@ pub enum EventKind {
     ReportDiverged,
     /// Not from the log: this server has run a command in a replica.
     CommandRun,
-    /// Not from the log: somebody has taken everything that the cluster keeps.
+    /// Not from the log: a caller has taken a backup of everything that the cluster keeps.
     BackedUp,
     /// Not from the log: images of this server were pulled, imported or removed.
     ImagesChanged,

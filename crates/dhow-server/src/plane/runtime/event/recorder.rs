@@ -107,7 +107,7 @@ impl OfEntry<'_> {
         self.part += 1;
     }
 
-    /// A refused report is told as it comes, a refused write to whoever asked for it.
+    /// Makes an event of a refused report. A refused write makes none: its caller gets the answer.
     fn tell_refused(&mut self, state: &State, refused: &Refused) {
         if let Command::Agent(command) = &self.entry.command
             && !is_first_word(state, refused)

@@ -12,7 +12,7 @@ use crate::plane::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_MESSAGES_MAX, EVE
 pub(in crate::plane::runtime) enum Message {
     /// Events of applied entries, at most [`EVENT_CHUNK_RECORDS`].
     Applied(Vec<Arc<EventRecord>>),
-    /// What differs in a state that came as a whole. Nothing that was told before is told again after it.
+    /// What differs in a state that came as a whole. No event from before it follows it.
     Installed(Vec<Arc<EventRecord>>),
     /// Something that came from no entry.
     Note(Event),
@@ -28,7 +28,7 @@ pub(in crate::plane::runtime) struct Backlog {
     records: AtomicUsize,
     /// Events that were lost and are not told of yet.
     lost: AtomicU64,
-    /// Somebody waits for what is to be written.
+    /// Wakes the writer: a reader waits for events that are to be written.
     hurry: Notify,
 }
 
@@ -46,7 +46,7 @@ impl Backlog {
         self.records.fetch_sub(message.records(), Ordering::Relaxed);
     }
 
-    /// Until somebody waits.
+    /// Resolves when a reader waits.
     pub async fn hurried(&self) {
         self.hurry.notified().await;
     }

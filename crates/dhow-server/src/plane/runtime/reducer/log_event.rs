@@ -17,7 +17,7 @@ use crate::plane::runtime::error::{RuntimeFailure, WriteError};
 use crate::plane::runtime::input::{Applied, ReportAck};
 use crate::plane::runtime::limits::APPLY_BATCH_MAX;
 
-/// What was applied together: told to nobody before the state that has it is published.
+/// Entries that were applied together. Their callers get no answer before the state that has them is published.
 #[derive(Default)]
 struct Batch {
     answers: Vec<(Waiting, Vec<Stepped>)>,
@@ -116,8 +116,8 @@ impl Reducer {
         let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
         let wall = Some(self.clock.wall_unix_ms());
         let result = self.recorder.apply(&mut self.state, &entry, wall);
-        // The state's own time: the beginning of a term moves it beyond its entry's, and what was noted there must not
-        // lie before the planner.
+        // The state's own time: the beginning of a term moves it beyond its entry's, and times in the state must not
+        // lie ahead of the planner's.
         self.timer.committed(self.state.time, self.clock.monotonic_ms());
         self.snapshots.applied(payload.len());
         batch.applied += 1;

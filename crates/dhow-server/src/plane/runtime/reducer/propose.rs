@@ -114,7 +114,7 @@ impl Reducer {
         waiting.fail(error);
     }
 
-    /// The poll sends a set again and again until it is in force: each reason is told once.
+    /// The poll sends a set again and again until it is in force: the reducer logs each reason once.
     pub(super) fn refuse_manifests(&mut self, source: Option<Arc<str>>, version: u64, error: &WriteError) {
         let whose = source.as_deref().unwrap_or("the manifests");
         let reason = format!("version {version} of {whose} was not taken: {error}");
