@@ -1,9 +1,9 @@
 //! Liveness as pure code: how often a node reports, how long its lease lives, and which leases have run out.
 //!
-//! Called by the leader's gateway, which owns one [`LeaseTable`] in memory, and by workers, which ask when to
-//! report next. Times come in as parameters: the table runs on its caller's monotonic milliseconds and never
-//! on wall time. It must never expire a node because a clock ran backwards, and it never decides what happens
-//! to the replicas of an expired node.
+//! Called by the leader, which keeps one [`SessionTable`] in memory, by every server that holds sessions, with its
+//! [`HeldSessions`], and by agents, which ask when to report next. Times come in as parameters: the tables run on their
+//! caller's monotonic milliseconds and never on wall time. It must never expire a node because a clock ran backwards,
+//! and it never decides what happens to the replicas of an expired node.
 
 mod adaptive_ttl;
 mod alarm;

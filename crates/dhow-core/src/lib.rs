@@ -1,8 +1,8 @@
 //! The pure core of Dhow: everything that decides. State is a function of a log of commands; this crate
 //! holds the types of both, the function, and the planner that proposes the next commands.
 //!
-//! Called by every other crate. It never does I/O, never spawns, never reads a clock, an environment or a
-//! random number, and never iterates a hash map: the same log gives the same state everywhere.
+//! Called by every other crate but `dhow-disk`. It never does I/O, never spawns, never reads a clock, an environment or
+//! a random number, and never iterates a hash map: the same log gives the same state everywhere.
 
 pub mod amount;
 pub mod assignment;

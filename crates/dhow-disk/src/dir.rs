@@ -27,7 +27,7 @@ enum Step {
     SyncDir,
 }
 
-/// Asked before each step; an error stands for that of the disk.
+/// Called before each step; a test lets it fail as the disk would.
 type Before<'a> = &'a dyn Fn(Step) -> io::Result<()>;
 
 fn go_on(_step: Step) -> io::Result<()> {

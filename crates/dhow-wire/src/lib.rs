@@ -1,8 +1,8 @@
 //! What Dhow's parts say to each other and what people write: the contract's types, configuration, the
 //! deployment file, log forms, tokens, signed sets of manifests.
 //!
-//! Used by every crate but the core. It translates between bytes and the core's types: it never opens a file
-//! or a socket, never reads a clock, and never decides what happens.
+//! Used by the agent, the server, the simulation and the binary. It translates between bytes and the core's types: it
+//! never opens a file or a socket, never reads a clock, and never decides what happens.
 
 pub mod access_token;
 pub mod api;

@@ -29,7 +29,7 @@ pub type ListenerKey = (Transport, SocketAddr);
 
 pub struct Balancer {
     shared: ListenerContext,
-    /// Told whenever a draining backend has become idle.
+    /// Notified whenever a draining backend has become idle.
     idle: Arc<Notify>,
     /// One table after the other.
     inner: tokio::sync::Mutex<BalancerState>,

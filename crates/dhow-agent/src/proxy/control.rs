@@ -31,7 +31,7 @@ pub struct Control {
     pub balancer: Arc<Balancer>,
     /// The proxy accepts no more: another proxy has its listeners, or the daemon told it to stop.
     pub ended: AtomicBool,
-    /// Told when the listeners are another's.
+    /// Notified when another proxy has the listeners.
     pub handed_over: Notify,
 }
 

@@ -191,7 +191,7 @@ impl Runner {
         }
     }
 
-    /// Told as the failure of a pull, which speaks against nobody's node.
+    /// Reports what could not be fetched as the failure of a pull, which does not count against the node.
     async fn could_not_fetch(&mut self, why: &str) {
         if matches!(self.machine.state, ReplicaState::Pending | ReplicaState::Backoff) {
             self.happen(ReplicaEvent::PullBegan).await;

@@ -227,7 +227,7 @@ impl Link {
             "the session is open"
         );
         let origin = Origin::of(&opened);
-        // Told again where it still holds.
+        // The server says it again where it still wants the node to end.
         shared.drains.send_replace(false);
         shared.pace.send_replace(Pace {
             ttl_secs: opened.next_ttl_secs,

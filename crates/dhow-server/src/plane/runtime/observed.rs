@@ -1,6 +1,6 @@
 //! What a leader hears of nodes and keeps in memory alone: what they use, and their leases as listings show them.
-//! Written by the gateway, the sessions in this process and the keeper of the leases; read by listings. It never enters
-//! the log, nothing is decided by it, and a new leader hears it anew.
+//! Written by the gateway, the sessions in this process and the leases; read by listings. It never enters the log,
+//! nothing is decided by it, and a new leader hears it anew.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
