@@ -40,8 +40,9 @@ mod worker_api;
 mod worker_ca;
 mod worker_tokens;
 
-pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Peer, Principal};
+pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Principal};
 pub use context::{Api, WorkerTokenKey};
+pub use internal::{StaticRoutes, static_routes};
 pub use openapi::document;
 pub use router::{router, router_with};
 pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with, socket_group};

@@ -27,6 +27,8 @@ mod manifest;
 mod names;
 #[path = "tidy/records.rs"]
 mod records;
+#[path = "tidy/rooms.rs"]
+mod rooms;
 #[path = "tidy/sizes.rs"]
 mod sizes;
 #[path = "tidy/tokens.rs"]

@@ -5,9 +5,6 @@
 mod browser;
 mod principal;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
@@ -21,7 +18,7 @@ use super::barrier::Barrier;
 use super::body::Until;
 use super::context::Api;
 use super::problem::ApiProblem;
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 use crate::net::refused_log::RefusedLog;
 use crate::plane::runtime::{Event, EventLogSender};
 use crate::plane::services::ServiceManager;
@@ -63,36 +60,6 @@ pub struct Access {
     barrier: Barrier,
     event_log: EventLogSender,
     refused: RefusedLog,
-}
-
-/// Where a request came from. Each one that is served carries it; one without it is treated as from the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    Unix {
-        uid: u32,
-    },
-    Tcp(SocketAddr),
-    /// Over TLS; with an identity where it showed a certificate of this cluster.
-    Tls {
-        addr: SocketAddr,
-        identity: Option<Identity>,
-    },
-}
-
-impl Peer {
-    /// By what name the caller is known already, where its certificate says it.
-    pub(crate) fn proved(&self) -> Option<Arc<str>> {
-        match self {
-            Self::Tls {
-                identity: Some(identity),
-                ..
-            } => Some(match identity {
-                Identity::Member(node) => Principal::Member(*node).text(),
-                Identity::Worker(node) => Principal::Worker(*node).text(),
-            }),
-            Self::Tls { identity: None, .. } | Self::Tcp(_) | Self::Unix { .. } => None,
-        }
-    }
 }
 
 impl Access {

@@ -2,6 +2,7 @@
 //!
 //! Not part of the described API: both ends are of this project, and may change together.
 
+mod copies;
 mod door;
 mod scale;
 
@@ -17,6 +18,8 @@ use super::barrier;
 use super::context::Context;
 use crate::net::node_door::NodeDoor;
 use crate::plane::feature_level::{FEATURE_LEVEL_PATH, FeatureLevelAnswer};
+
+pub use copies::{StaticRoutes, static_routes};
 
 /// What a door to this very node stands on; a worker has nothing else.
 #[derive(Clone)]

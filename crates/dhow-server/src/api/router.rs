@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{self, Access, Peer, Principal};
+use super::access::{self, Access, Principal};
 use super::context::{Api, Context};
 use super::problem::ApiProblem;
 use super::{
@@ -21,6 +21,7 @@ use super::{
     metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
+use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
 
 /// The API as a service. Open streams end with `end`.

@@ -16,11 +16,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::access::{Access, Peer};
+use super::access::Access;
 use super::context::Api;
 use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX, UNIX_MAX};
 use super::router::router_with;
 use crate::clock::Clock;
+use crate::net::identity::Peer;
 use crate::net::lobby::{Lobby, LobbyLimits};
 use crate::net::refused_log::RefusedLog;
 

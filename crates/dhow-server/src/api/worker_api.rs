@@ -17,14 +17,14 @@ use dhow_wire::ProblemCode;
 use dhow_wire::api::HealthDocument;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Peer, check_site};
+use super::access::check_site;
 use super::body;
 use super::internal::{DoorContext, door_routes};
 use super::problem::{Answer, ApiProblem};
 use super::serve::{Bound, serve_router};
 use super::{disk, health, images};
 use crate::clock::Clock;
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 use crate::net::lobby::Visit;
 use crate::net::node_door::NodeDoor;
 use crate::net::refused_log::RefusedLog;

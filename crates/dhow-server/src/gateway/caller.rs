@@ -5,8 +5,7 @@ use dhow_wire::grpc::Refusal;
 use tonic::Request;
 
 use super::heard::LastHeard;
-use crate::api::Peer;
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 
 /// A caller whose identity is proved.
 #[derive(Clone, Debug)]

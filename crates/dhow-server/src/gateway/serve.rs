@@ -25,8 +25,8 @@ use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, RESET_
 use super::node_gateway::{NodeGateway, routes};
 use super::verdict::{self, Verdict};
 use super::workers::ExpiredIdentity;
-use crate::api::Peer;
 use crate::clock::Clock;
+use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
 use crate::net::refused_log::RefusedLog;
 

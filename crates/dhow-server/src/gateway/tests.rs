@@ -20,9 +20,8 @@ use tonic::{Request, Status};
 
 use super::limits::CALLS_BURST;
 use super::{GatewayOptions, HeardStream, LastHeard, NodeGateway};
-use crate::api::Peer;
 use crate::clock::Clock;
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 use crate::plane::leases::tests::support::{OWN, TestServer, info};
 use crate::plane::runtime::{InboxError, ReducerInput};
 use crate::plane::secrets::SecretBox;

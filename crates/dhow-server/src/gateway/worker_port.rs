@@ -17,9 +17,8 @@ use super::limits::{ASKED_OFTEN_MAX, DRAIN_DEADLINE_MS, GUESTS_MAX, HANDSHAKE_TI
 use super::node_gateway::{NodeGateway, routes};
 use super::serve::{Connected, Door, serve_stream};
 use super::workers::ExpiredIdentity;
-use crate::api::Peer;
 use crate::clock::Clock;
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 use crate::net::keys::{
     NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
 };

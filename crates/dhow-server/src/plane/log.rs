@@ -7,6 +7,7 @@
 pub mod copied;
 pub mod local;
 pub mod raft;
+mod recovery;
 pub mod store;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+pub use recovery::{RecoverError, Recovered, load_snapshot, recover, recover_kept, recover_with};
 use store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
 
 /// Names a proposal, so that its maker knows it again when it comes back. Chosen by the caller.

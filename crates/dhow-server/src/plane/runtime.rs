@@ -29,7 +29,6 @@ mod observed;
 mod open;
 mod options;
 mod plan_tick;
-mod recovery;
 mod reducer;
 mod shutdown;
 mod signals;
@@ -40,7 +39,7 @@ mod wakeups;
 
 pub(crate) use cluster_timer::ClusterTimer;
 pub(crate) use error::refused_code;
-pub use error::{InboxError, RecoverError, RuntimeFailure, WriteError};
+pub use error::{InboxError, RuntimeFailure, WriteError};
 pub use event::{BadEventId, Event, EventId, EventKind, EventRecord};
 pub use event_hub::{EventHub, TooOld};
 pub use event_log::{EventLogSender, EventReader, EventStore, EventStoreError, EventsGone, ReadEventsError};
@@ -52,7 +51,6 @@ pub use manifest_poll::{ManifestSource, ManifestSources, ReadSetError, SourceErr
 pub use observed::{Observed, SeenLease};
 pub use open::{OpenError, OpenedCopied, OpenedRaft, OpenedRuntime, open_copied, open_local, open_raft};
 pub use options::{PlanFn, RuntimeLog, RuntimeOptions, SnapshotPolicy};
-pub use recovery::{Recovered, recover, recover_kept};
 pub use shutdown::{Drained, RuntimeTask, ShutdownSender, ShutdownToken, TaskName, drain};
 pub use signals::cancel_on_signals;
 pub use start::{spawn, spawn_with};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use dhow_core::ids::NodeId;
-use dhow_server::api::Peer;
 use dhow_server::gateway::{LeaderDoor, NodeGateway};
 use dhow_server::net::identity::Identity;
+use dhow_server::net::identity::Peer;
 use dhow_wire::grpc::proto::{
     HeldAcks, HeldRenewal, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest, RegisterReply,
     RegisterRequest, RenewReply,

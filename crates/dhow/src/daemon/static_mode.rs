@@ -12,6 +12,7 @@ use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::lease::AdaptiveTtlConfig;
 use dhow_core::spec::ServiceSpec;
 use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_server::api::{StaticRoutes, static_routes};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
@@ -26,7 +27,7 @@ use dhow_server::plane::scale::{
     DeskOptions, Dispatcher, DispatcherOptions, OwnWork, OwnWorkOptions, ScaleDesk,
 };
 use dhow_server::plane::secrets::SecretBox;
-use dhow_server::plane::static_peers::{self, StaticNetwork, StaticRoutes, tell_conflicts};
+use dhow_server::plane::static_peers::{StaticNetwork, tell_conflicts};
 use dhow_server::plane::storage::Storage;
 use dhow_wire::{DaemonConfig, StaticPeer};
 use tokio_util::sync::CancellationToken;
@@ -243,7 +244,7 @@ impl Parts {
         let shared: Arc<dyn Cluster> = self.cluster;
         let tls = &security.tls;
         let leader = leader_session::start(self.node, info, view.clone(), Arc::clone(&shared), tls);
-        let routes = static_peers::routes(StaticRoutes {
+        let routes = static_routes(StaticRoutes {
             log: self.log,
             input: input.clone(),
             event_log,

@@ -7,6 +7,7 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::ApiRole;
 
 use crate::api::problem::ApiProblem;
+use crate::net::identity::Identity;
 
 /// Name the original caller of a request that a server passes on. Believed of members alone.
 pub const PRINCIPAL_HEADER: &str = "x-dhow-principal";
@@ -49,8 +50,8 @@ impl Principal {
         match self {
             Self::Unknown => UNKNOWN.into(),
             Self::User { uid } => format!("uid {uid}").into(),
-            Self::Member(node) => format!("node {node}").into(),
-            Self::Worker(node) => format!("worker {node}").into(),
+            Self::Member(node) => Identity::Member(*node).to_string().into(),
+            Self::Worker(node) => Identity::Worker(*node).to_string().into(),
             Self::Forwarded { principal, .. } => Arc::clone(principal),
             // Names of tokens may be given twice, ids are not.
             Self::Token { id, .. } => format!("token {id}").into(),

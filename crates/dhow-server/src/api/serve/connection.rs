@@ -20,13 +20,13 @@ use tower::ServiceExt;
 
 use super::tls::{ApiTls, NotOpened, Opened};
 use super::unread::UnreadBody;
-use crate::api::access::Peer;
 use crate::api::limits::{
     HEADER_BYTES_MAX, HEADER_LIST_BYTES_MAX, HEADER_TIMEOUT, PARTING, PING_EVERY, PING_TIMEOUT,
     RESET_STREAMS_MAX, SEND_BYTES_MAX, STREAMS_MAX,
 };
 use crate::clock::Clock;
 use crate::gateway::HeardStream;
+use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
 use crate::net::refused_log::RefusedLog;
 

@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::api::access::Peer;
 use crate::api::limits::{HANDSHAKE_TIMEOUT, HEADER_TIMEOUT};
+use crate::net::identity::Peer;
 use crate::net::keys::{
     IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, is_refused_certificate, tls_refusal,
 };

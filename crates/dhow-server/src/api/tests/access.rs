@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::support::{SHOP, World, media_type, request};
-use crate::api::{Access, Peer, router_with};
-use crate::net::identity::Identity;
+use crate::api::{Access, router_with};
+use crate::net::identity::{Identity, Peer};
 use crate::net::lobby::{Lobby, LobbyLimits};
 
 const CA: CaFingerprint = CaFingerprint([9; 32]);

@@ -5,7 +5,7 @@ use axum::http::Method;
 use dhow_wire::api::{EventDocument, TokenCreated};
 
 use super::support::{SHOP, World, request};
-use crate::api::Peer;
+use crate::net::identity::Peer;
 
 async fn audit(world: &World) -> Vec<(String, String, String)> {
     let mut events = world.follow("/api/v1/events?audit=true").await;

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::support::{World, request};
-use crate::api::{Access, Api, Peer, router};
+use crate::api::{Access, Api, router};
+use crate::net::identity::Peer;
 use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 use crate::plane::runtime::InputSender;
 

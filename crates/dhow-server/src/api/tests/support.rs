@@ -22,8 +22,9 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::api::{Access, Api, Peer, router};
+use crate::api::{Access, Api, router};
 use crate::clock::FakeClock;
+use crate::net::identity::Peer;
 use crate::net::node_door::ScriptedDoor;
 use crate::net::peer_http::{NoPeers, PeerHttp};
 use crate::net::refused_log::RefusedLog;

@@ -29,10 +29,9 @@ use tower::ServiceExt;
 use super::{
     CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
 };
-use crate::api::Peer;
 use crate::clock::Clock;
 use crate::gateway::{GatewayOptions, NodeGateway, ServerIds};
-use crate::net::identity::Identity;
+use crate::net::identity::{Identity, Peer};
 use crate::plane::leases::tests::support::{OWN, TestServer, info};
 use crate::plane::secrets::SecretBox;
 

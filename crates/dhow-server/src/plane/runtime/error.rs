@@ -8,6 +8,7 @@ use dhow_wire::ProblemCode;
 use dhow_wire::log_form::LogFormError;
 
 use super::limits::RETRY_AFTER_SECS;
+use crate::plane::log::RecoverError;
 use crate::plane::log::store::StoreError;
 
 /// Why an input was not taken. Nothing of it happened.
@@ -163,27 +164,4 @@ pub enum RuntimeFailure {
     Planner { message: String },
     #[error("the reducer failed; this is a bug in Dhow, please report it with the log above")]
     Reducer,
-}
-
-/// Why the state could not be made from the log.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    #[error("the log cannot be read")]
-    Store(#[from] StoreError),
-    #[error("the snapshot at entry {index} cannot be read")]
-    Snapshot {
-        index: u64,
-        #[source]
-        cause: LogFormError,
-    },
-    #[error("entry {index} of the log cannot be read")]
-    Entry {
-        index: u64,
-        #[source]
-        cause: LogFormError,
-    },
-    #[error("the log announced a snapshot that is not there")]
-    NoSnapshot,
-    #[error("the work was cut off")]
-    CutOff,
 }

@@ -96,9 +96,6 @@ pub const SNAPSHOT_ENTRIES: u64 = 10_000;
 /// Bytes of applied entries after which a snapshot is made: four segments of the log.
 pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Bytes of the log that a replay reads at a time.
-pub const REPLAY_READ_BYTES: usize = 4 * 1024 * 1024;
-
 /// How often the directory of manifests is looked at.
 pub const MANIFEST_POLL_MS: u64 = 5_000;
 

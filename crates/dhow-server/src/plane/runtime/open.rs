@@ -1,20 +1,21 @@
 //! Opens what a server keeps on disk and makes the state of it.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use dhow_core::state::State;
 use tokio::sync::mpsc;
 
-use super::error::RecoverError;
+use super::event::{EventRecord, EventRecorder};
 use super::event_log::{EventStore, EventStoreError};
+use super::limits::REPLAYED_EVENTS_MAX;
 use super::options::{RuntimeLog, RuntimeOptions};
-use super::recovery::{Recovered, load_snapshot, recover};
 use crate::plane::log::copied::{CopiedLog, CopiedLogTask, CopiedOptions};
 use crate::plane::log::local::LocalLog;
 use crate::plane::log::raft::{OpenedRaftLog, RaftLog, RaftOpenError, RaftOptions};
 use crate::plane::log::store::{Recovery, StoreError, StoreOptions};
-use crate::plane::log::{Log, LogEvent};
+use crate::plane::log::{Log, LogEvent, RecoverError, Recovered, load_snapshot, recover_with};
 
 /// What was found in a directory.
 pub struct OpenedRuntime {
@@ -55,37 +56,64 @@ pub enum OpenError {
 /// Opens `log` and `events` below a data directory. Blocks.
 pub fn open_local(data_dir: &Path, store: StoreOptions) -> Result<OpenedRuntime, OpenError> {
     let mut opened = LocalLog::open(&data_dir.join("log"), store).map_err(OpenError::Log)?;
-    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
-    opened.lead_above(recovered.state.term.0);
-    replayed(
+    let replayed = replay(&opened.log)?;
+    opened.lead_above(replayed.recovered.state.term.0);
+    open_events(
         data_dir,
         Arc::new(opened.log),
         opened.events,
         opened.recovery,
-        recovered,
+        replayed,
     )
 }
 
 /// Opens the log of a static peer and `events` below a data directory. Blocks.
 pub fn open_copied(data_dir: &Path, options: CopiedOptions) -> Result<OpenedCopied, OpenError> {
     let opened = CopiedLog::open(options).map_err(OpenError::Log)?;
-    let recovered = recover(&opened.log).map_err(OpenError::Recover)?;
-    opened.log.lead_above(recovered.state.term.0);
+    let replayed = replay(&opened.log)?;
+    opened.log.lead_above(replayed.recovered.state.term.0);
     let log = Arc::new(opened.log.clone());
     Ok(OpenedCopied {
-        runtime: replayed(data_dir, log, opened.events, opened.recovery, recovered)?,
+        runtime: open_events(data_dir, log, opened.events, opened.recovery, replayed)?,
         log: opened.log,
         task: opened.task,
     })
 }
 
-/// The state of a log all of which counts. Blocks.
-fn replayed(
+/// The state of a log all of which counts, and the newest of what happened after its snapshot, for an event log that may
+/// have missed the end.
+struct Replayed {
+    recovered: Recovered,
+    events: Vec<Arc<EventRecord>>,
+}
+
+fn replay(log: &dyn Log) -> Result<Replayed, OpenError> {
+    let mut events = VecDeque::new();
+    let mut recorder = EventRecorder::default();
+    let recovered = recover_with(log, |state, entry| {
+        // A refusal is part of the history: it moved the revision and the time.
+        let _ = recorder.apply(state, entry, None);
+        events.extend(recorder.records.drain(..));
+        while events.len() > REPLAYED_EVENTS_MAX {
+            events.pop_front();
+        }
+    });
+    Ok(Replayed {
+        recovered: recovered.map_err(OpenError::Recover)?,
+        events: events.into(),
+    })
+}
+
+/// Opens the event log beside a log that was replayed. Blocks.
+fn open_events(
     data_dir: &Path,
     log: Arc<dyn Log>,
     events: mpsc::Receiver<LogEvent>,
     recovery: Recovery,
-    recovered: Recovered,
+    Replayed {
+        recovered,
+        events: replayed_events,
+    }: Replayed,
 ) -> Result<OpenedRuntime, OpenError> {
     let event_store = EventStore::open(&data_dir.join("events")).map_err(OpenError::Events)?;
     let log = RuntimeLog {
@@ -99,7 +127,7 @@ fn replayed(
         options: RuntimeOptions {
             log: Some(log),
             event_store: Some(event_store),
-            replayed_events: recovered.events,
+            replayed_events,
             ..RuntimeOptions::default()
         },
         recovery,

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster_timer::ClusterTimer;
-use super::error::{RecoverError, RuntimeFailure, WriteError};
+use super::error::{RuntimeFailure, WriteError};
 use super::event::EventRecorder;
 use super::event_log::EventLogSender;
 use super::input::ReducerInput;
@@ -34,7 +34,7 @@ use super::shutdown::ShutdownSender;
 use super::view::Publisher;
 use crate::clock::{Clock, Sleep};
 use crate::plane::log::store::LogPosition;
-use crate::plane::log::{Leadership, Log, LogEvent};
+use crate::plane::log::{Leadership, Log, LogEvent, RecoverError};
 use crate::plane::storage::Storage;
 use in_flight::InFlight;
 use outbox::Outbox;
@@ -250,7 +250,7 @@ impl Reducer {
         self.applied = installed.recovered.applied;
         let now_ms = self.clock.monotonic_ms();
         self.timer.committed(self.state.time, now_ms);
-        self.event_log.installed(installed.recovered.events);
+        self.event_log.installed(installed.events);
         self.publish(installed.woken);
         Ok(())
     }

@@ -7,6 +7,7 @@ use dhow_core::state::{Secret, State};
 use tempfile::TempDir;
 
 use super::*;
+use crate::net::keys::ClusterKey;
 
 #[test]
 fn a_value_is_opened_by_its_key_and_its_name_alone() {
@@ -81,4 +82,14 @@ fn what_a_spec_names_is_unsealed_or_told() {
         unseal_all(&secrets, &state, ["b"]),
         Err(UnsealError::Sealed { .. })
     ));
+}
+
+#[test]
+fn all_servers_open_the_same_secrets() {
+    let line = ClusterKey::generate().unwrap().reveal();
+    let of = |line: &str| SecretBox::from_cluster_key(&ClusterKey::parse(line).unwrap());
+    let sealed = of(&line).seal("db", b"hunter2").unwrap();
+    assert_eq!(of(&line).unseal("db", &sealed).unwrap(), b"hunter2");
+    let other = ClusterKey::generate().unwrap().reveal();
+    assert!(of(&other).unseal("db", &sealed).is_err());
 }

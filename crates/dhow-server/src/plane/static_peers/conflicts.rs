@@ -12,7 +12,7 @@ use crate::plane::runtime::{Event, EventLogSender, InputSender, RuntimeView, Wri
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Writes them into the log, where this peer leads. A revision that is there already is not written twice.
-pub(super) async fn take(
+pub(crate) async fn take(
     input: &InputSender,
     event_log: &EventLogSender,
     lost: &Lost,

@@ -1,6 +1,10 @@
-//! Copies of entries as the body of a request: a line of JSON that says whose they are, then each entry's length and
-//! bytes. Read strictly: a body that is cut or too long is refused as a whole.
+//! What peers of a static cluster write into requests beside the messages of the log: copies of entries, where a whole
+//! copy ends, and who leaves.
+//!
+//! Copies are a line of JSON that says whose they are, then each entry's length and bytes. They are read strictly: a body
+//! that is cut or too long is refused as a whole.
 
+use axum::http::HeaderName;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +13,21 @@ use crate::plane::log::store::Entry;
 
 /// The longest line of JSON.
 const HEAD_BYTES_MAX: usize = 1024;
+
+/// The header that says where a whole copy ends, with a [`PositionHead`], beside its bytes.
+pub(crate) static POSITION: HeaderName = HeaderName::from_static("x-dhow-position");
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PositionHead {
+    pub epoch: u64,
+    pub index: u64,
+}
+
+/// Said by a peer that ends.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leaving {
+    pub node: u64,
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
@@ -21,7 +40,7 @@ struct Head {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the copies cannot be read: {0}")]
-pub(super) struct BadFrame(&'static str);
+pub(crate) struct BadFrame(&'static str);
 
 pub(super) fn encode(copies: &Copies) -> Bytes {
     let head = Head {
@@ -44,7 +63,7 @@ pub(super) fn encode(copies: &Copies) -> Bytes {
     bytes.freeze()
 }
 
-pub(super) fn decode(mut bytes: Bytes) -> Result<Copies, BadFrame> {
+pub(crate) fn decode(mut bytes: Bytes) -> Result<Copies, BadFrame> {
     let end = bytes.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n');
     let end = end.ok_or(BadFrame("they do not begin with a line of JSON"))?;
     let head = bytes.split_to(end);

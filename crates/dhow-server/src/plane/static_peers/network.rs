@@ -16,8 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::frame;
-use super::routes::{Leaving, POSITION, PositionHead};
+use super::frame::{self, Leaving, POSITION, PositionHead};
 use crate::net::peer_http::PeerHttp;
 use crate::plane::log::copied::{
     Claim, ClaimAnswer, Copies, CopyAnswer, CopyNetwork, PeerBeat, Silent, WHOLE_BYTES_MAX, Whole,

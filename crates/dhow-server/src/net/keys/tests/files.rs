@@ -6,7 +6,6 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::net::keys::{ClusterKey, ClusterKeyError};
-use crate::plane::secrets::SecretBox;
 
 fn write(path: &Path, text: &str, mode: u32) {
     std::fs::write(path, text).unwrap();
@@ -82,16 +81,6 @@ fn the_file_is_its_owners_alone() {
         ClusterKey::read_file(dir.path()).unwrap_err(),
         ClusterKeyError::Io { .. } | ClusterKeyError::Open { .. }
     ));
-}
-
-#[test]
-fn all_servers_open_the_same_secrets() {
-    let line = ClusterKey::generate().unwrap().reveal();
-    let of = |line: &str| SecretBox::from_cluster_key(&ClusterKey::parse(line).unwrap());
-    let sealed = of(&line).seal("db", b"hunter2").unwrap();
-    assert_eq!(of(&line).unseal("db", &sealed).unwrap(), b"hunter2");
-    let other = ClusterKey::generate().unwrap().reveal();
-    assert!(of(&other).unseal("db", &sealed).is_err());
 }
 
 #[test]

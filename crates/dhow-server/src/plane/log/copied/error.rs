@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::plane::log::RecoverError;
 use crate::plane::log::store::StoreError;
-use crate::plane::runtime::RecoverError;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CopyError {

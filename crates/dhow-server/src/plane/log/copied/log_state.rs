@@ -19,8 +19,7 @@ use super::peer_table::PeerTable;
 use super::stand::{Role, Stand};
 use crate::clock::Clock;
 use crate::plane::log::store::{Ack, Batch, LogPosition, MetaKey, Op, SegmentStore, StoreError};
-use crate::plane::log::{LogEvent, ProposalId};
-use crate::plane::runtime::{Recovered, recover};
+use crate::plane::log::{LogEvent, ProposalId, Recovered, recover};
 use crate::plane::storage::Storage;
 
 /// How long peers are told that this one ends.

@@ -8,13 +8,11 @@ use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_wire::log_form::{LogFormError, encode_snapshot};
 
-use crate::plane::log::Log;
 use crate::plane::log::store::{LogPosition, StoreError};
-use crate::plane::runtime::error::RecoverError;
-use crate::plane::runtime::event::installed;
+use crate::plane::log::{Log, RecoverError, Recovered, load_snapshot};
+use crate::plane::runtime::event::{EventRecord, installed};
 use crate::plane::runtime::event_log::EventLogSender;
 use crate::plane::runtime::options::SnapshotPolicy;
-use crate::plane::runtime::recovery::{Recovered, load_snapshot};
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -97,8 +95,9 @@ fn write(log: &dyn Log, state: &State, at: LogPosition) -> Result<LogPosition, S
 
 /// A state that came from another server.
 pub(super) struct Installed {
-    /// With the events of what differs from the state before.
     pub recovered: Recovered,
+    /// What differs from the state before.
+    pub events: Vec<Arc<EventRecord>>,
     /// Nodes that are to do something else than before.
     pub woken: BTreeSet<NodeId>,
 }
@@ -118,10 +117,13 @@ impl InstallWork {
     /// Reads the snapshot, and compares it with the state that it takes the place of.
     pub fn start(&mut self, log: Arc<dyn Log>, before: State, wall_unix_ms: i64) {
         let work = move || {
-            let mut recovered = load_snapshot(log.as_ref())?.ok_or(RecoverError::NoSnapshot)?;
+            let recovered = load_snapshot(log.as_ref())?.ok_or(RecoverError::NoSnapshot)?;
             let (events, woken) = installed(&before, &recovered.state, wall_unix_ms);
-            recovered.events = events;
-            Ok(Installed { recovered, woken })
+            Ok(Installed {
+                recovered,
+                events,
+                woken,
+            })
         };
         self.running = Some(Box::pin(async move {
             tokio::task::spawn_blocking(work)

@@ -229,7 +229,7 @@ async fn a_volatile_log_keeps_nothing_and_says_so() {
     let log: Arc<dyn Log> = Arc::new(log);
     assert!(log.newest_snapshot().unwrap().is_none());
     assert!(log.begin_snapshot(Default::default()).is_err());
-    assert!(crate::plane::runtime::recover(log.as_ref()).unwrap().state == Default::default());
+    assert!(crate::plane::log::recover(log.as_ref()).unwrap().state == Default::default());
 }
 
 #[tokio::test]

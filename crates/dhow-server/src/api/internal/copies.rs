@@ -1,27 +1,22 @@
-//! The routes that peers call each other on. Served beside the API, which lets members of the cluster in alone.
+//! The routes that peers of a static cluster call each other on: claims of the lead, copies of the log, conflicts.
 
-use axum::Json;
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Extension, Query, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use dhow_core::branches::Lost;
-use dhow_wire::problem::PROBLEM_MEDIA_TYPE;
-use dhow_wire::{Problem, ProblemCode};
-use serde::{Deserialize, Serialize};
+use dhow_wire::ProblemCode;
+use serde::Deserialize;
 
-use super::conflicts;
-use super::frame;
-use crate::api::Principal;
+use crate::api::access::Principal;
+use crate::api::problem::ApiProblem;
 use crate::plane::log::copied::{
     Claim, ClaimAnswer, CopiedLog, CopyAnswer, CopyError, WHOLE_BYTES_MAX, Whole,
 };
 use crate::plane::runtime::{EventLogSender, InputSender};
-
-/// Where a whole copy ends, beside its bytes.
-pub(super) static POSITION: HeaderName = HeaderName::from_static("x-dhow-position");
+use crate::plane::static_peers::{Leaving, POSITION, PositionHead, read_copies, take_conflicts};
 
 /// The largest body of entries: one batch of the store, and its head.
 const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -29,23 +24,12 @@ const COPIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The largest list of conflicted revisions: a few dozen files of 1 MiB.
 const CONFLICTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What the routes stand on.
+/// What the routes of a static peer stand on.
 #[derive(Clone)]
 pub struct StaticRoutes {
     pub log: CopiedLog,
     pub input: InputSender,
     pub event_log: EventLogSender,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PositionHead {
-    pub epoch: u64,
-    pub index: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Leaving {
-    pub node: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,8 +40,8 @@ struct WholeQuery {
 }
 
 /// The HTTP routes on which peers claim the lead, send each other copies and conflicts, and say that they leave. The
-/// API mounts them for members of the cluster.
-pub fn routes(routes: StaticRoutes) -> Router {
+/// daemon merges them into the API, which lets only members of the cluster in.
+pub fn static_routes(routes: StaticRoutes) -> Router {
     let whole = get(whole)
         .post(put_whole)
         .layer(DefaultBodyLimit::max(WHOLE_BYTES_MAX));
@@ -76,32 +60,17 @@ pub fn routes(routes: StaticRoutes) -> Router {
         .with_state(routes)
 }
 
-struct Refusal(ProblemCode, String);
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let problem = Problem::new(self.0, self.1);
-        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let kind = HeaderValue::from_static(PROBLEM_MEDIA_TYPE);
-        let mut response = (status, Json(problem)).into_response();
-        response
-            .headers_mut()
-            .insert(axum::http::header::CONTENT_TYPE, kind);
-        response
-    }
-}
-
-impl From<CopyError> for Refusal {
+impl From<CopyError> for ApiProblem {
     fn from(error: CopyError) -> Self {
-        Self(ProblemCode::Internal, error.to_string())
+        Self::new(ProblemCode::Internal, error.to_string())
     }
 }
 
 /// A peer speaks for itself alone, and nobody else is heard.
-fn check(principal: &Principal, node: u64) -> Result<(), Refusal> {
+fn check(principal: &Principal, node: u64) -> Result<(), ApiProblem> {
     match principal {
         Principal::Member(member) if member.0 == node => Ok(()),
-        Principal::Member(member) => Err(Refusal(
+        Principal::Member(member) => Err(ApiProblem::new(
             ProblemCode::Forbidden,
             format!("the certificate is of node {member}, the message speaks for node {node}"),
         )),
@@ -109,9 +78,9 @@ fn check(principal: &Principal, node: u64) -> Result<(), Refusal> {
         | Principal::Forwarded { .. }
         | Principal::Worker(_)
         | Principal::Token { .. }
-        | Principal::Unknown => Err(Refusal(
+        | Principal::Unknown => Err(ApiProblem::new(
             ProblemCode::Forbidden,
-            "only a peer of the cluster may say this, with its certificate".into(),
+            "only a peer of the cluster may say this, with its certificate",
         )),
     }
 }
@@ -120,7 +89,7 @@ async fn claim(
     State(routes): State<StaticRoutes>,
     Extension(principal): Extension<Principal>,
     Json(claim): Json<Claim>,
-) -> Result<Json<ClaimAnswer>, Refusal> {
+) -> Result<Json<ClaimAnswer>, ApiProblem> {
     check(&principal, claim.node)?;
     Ok(Json(routes.log.claim(claim).await?))
 }
@@ -129,9 +98,9 @@ async fn copies(
     State(routes): State<StaticRoutes>,
     Extension(principal): Extension<Principal>,
     body: Bytes,
-) -> Result<Json<CopyAnswer>, Refusal> {
-    let copies = frame::decode(body);
-    let copies = copies.map_err(|error| Refusal(ProblemCode::BadRequest, error.to_string()))?;
+) -> Result<Json<CopyAnswer>, ApiProblem> {
+    let copies = read_copies(body);
+    let copies = copies.map_err(|error| ApiProblem::new(ProblemCode::BadRequest, error.to_string()))?;
     check(&principal, copies.node)?;
     Ok(Json(routes.log.copies(copies).await?))
 }
@@ -141,7 +110,7 @@ async fn put_whole(
     Extension(principal): Extension<Principal>,
     Query(query): Query<WholeQuery>,
     bytes: Bytes,
-) -> Result<Json<CopyAnswer>, Refusal> {
+) -> Result<Json<CopyAnswer>, ApiProblem> {
     let WholeQuery { node, epoch, index } = query;
     check(&principal, node)?;
     let whole = Whole {
@@ -153,15 +122,16 @@ async fn put_whole(
     Ok(Json(routes.log.put_whole(whole).await?))
 }
 
-async fn whole(State(routes): State<StaticRoutes>) -> Result<Response, Refusal> {
+async fn whole(State(routes): State<StaticRoutes>) -> Result<Response, ApiProblem> {
     let whole = routes.log.whole().await?;
     let at = PositionHead {
         epoch: whole.epoch,
         index: whole.index,
     };
     let at = serde_json::to_string(&at).unwrap_or_default();
-    let internal =
-        |error: axum::http::header::InvalidHeaderValue| Refusal(ProblemCode::Internal, error.to_string());
+    let internal = |error: axum::http::header::InvalidHeaderValue| {
+        ApiProblem::new(ProblemCode::Internal, error.to_string())
+    };
     let at = HeaderValue::from_str(&at).map_err(internal)?;
     Ok(([(POSITION.clone(), at)], whole.bytes).into_response())
 }
@@ -170,14 +140,17 @@ async fn leaving(
     State(routes): State<StaticRoutes>,
     Extension(principal): Extension<Principal>,
     Json(leaving): Json<Leaving>,
-) -> Result<Json<()>, Refusal> {
+) -> Result<Json<()>, ApiProblem> {
     check(&principal, leaving.node)?;
     routes.log.peer_leaves(leaving.node);
     Ok(Json(()))
 }
 
-async fn conflicted(State(routes): State<StaticRoutes>, Json(lost): Json<Lost>) -> Result<Json<()>, Refusal> {
-    let taken = conflicts::take(&routes.input, &routes.event_log, &lost).await;
-    taken.map_err(|error| Refusal(ProblemCode::NoLeader, error.to_string()))?;
+async fn conflicted(
+    State(routes): State<StaticRoutes>,
+    Json(lost): Json<Lost>,
+) -> Result<Json<()>, ApiProblem> {
+    let taken = take_conflicts(&routes.input, &routes.event_log, &lost).await;
+    taken.map_err(|error| ApiProblem::new(ProblemCode::NoLeader, error.to_string()))?;
     Ok(Json(()))
 }

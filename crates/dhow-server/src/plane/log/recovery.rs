@@ -1,18 +1,39 @@
 //! From the log to the state: the newest snapshot, and what was committed after it. Blocks.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
+use dhow_core::command::Entry;
 use dhow_core::state::State;
 use dhow_core::step::step;
-use dhow_wire::log_form::{decode_entry, decode_snapshot};
+use dhow_wire::log_form::{LogFormError, decode_entry, decode_snapshot};
 
-use super::error::RecoverError;
-use super::event::{EventRecord, EventRecorder};
-use super::limits::{REPLAY_READ_BYTES, REPLAYED_EVENTS_MAX};
-use crate::plane::log::Log;
-use crate::plane::log::raft::KeptLog;
-use crate::plane::log::store::LogPosition;
+use super::Log;
+use super::raft::KeptLog;
+use super::store::{LogPosition, StoreError};
+
+/// Bytes of the log that a replay reads at a time.
+const REPLAY_READ_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why the state could not be made from the log.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error("the log cannot be read")]
+    Store(#[from] StoreError),
+    #[error("the snapshot at entry {index} cannot be read")]
+    Snapshot {
+        index: u64,
+        #[source]
+        cause: LogFormError,
+    },
+    #[error("entry {index} of the log cannot be read")]
+    Entry {
+        index: u64,
+        #[source]
+        cause: LogFormError,
+    },
+    #[error("the log announced a snapshot that is not there")]
+    NoSnapshot,
+    #[error("the work was cut off")]
+    CutOff,
+}
 
 /// A state made from a log.
 #[derive(Debug, Default)]
@@ -22,37 +43,37 @@ pub struct Recovered {
     pub applied: LogPosition,
     /// Entries that were applied after the snapshot.
     pub replayed: u64,
-    /// What happened in them, the newest of it, for an event log that may have missed the end.
-    pub events: Vec<Arc<EventRecord>>,
 }
 
 /// Makes the state that was there when the last committed entry had been applied.
 pub fn recover(log: &dyn Log) -> Result<Recovered, RecoverError> {
+    recover_with(log, |state, entry| {
+        // A refusal is part of the history: it moved the revision and the time.
+        let _ = step(state, entry, &mut ());
+    })
+}
+
+/// The same, where `apply` applies each entry that came after the snapshot.
+pub fn recover_with(
+    log: &dyn Log,
+    mut apply: impl FnMut(&mut State, &Entry),
+) -> Result<Recovered, RecoverError> {
     let mut recovered = load_snapshot(log)?.unwrap_or_default();
-    let mut events = VecDeque::new();
-    let mut recorder = EventRecorder::default();
     loop {
         let entries = log.read(recovered.applied.index.saturating_add(1), REPLAY_READ_BYTES)?;
         if entries.is_empty() {
-            break;
+            return Ok(recovered);
         }
         for stored in entries {
             let entry = decode_entry(&stored.payload).map_err(|cause| RecoverError::Entry {
                 index: stored.index,
                 cause,
             })?;
-            // A refusal is part of the history: it moved the revision and the time.
-            let _ = recorder.apply(&mut recovered.state, &entry, None);
-            events.extend(recorder.records.drain(..));
-            while events.len() > REPLAYED_EVENTS_MAX {
-                events.pop_front();
-            }
+            apply(&mut recovered.state, &entry);
             recovered.applied = stored.position();
             recovered.replayed += 1;
         }
     }
-    recovered.events = events.into();
-    Ok(recovered)
 }
 
 /// The same of a raft directory in which no log is open: everything that stands in it counts.
@@ -79,7 +100,7 @@ pub fn recover_kept(kept: &KeptLog) -> Result<State, RecoverError> {
 }
 
 /// The state of the newest snapshot, where there is one.
-pub(super) fn load_snapshot(log: &dyn Log) -> Result<Option<Recovered>, RecoverError> {
+pub fn load_snapshot(log: &dyn Log) -> Result<Option<Recovered>, RecoverError> {
     let Some(snapshot) = log.newest_snapshot()? else {
         return Ok(None);
     };
