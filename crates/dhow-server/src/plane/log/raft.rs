@@ -37,6 +37,7 @@ mod network;
 mod offline;
 mod open;
 mod options;
+mod pace;
 mod pending;
 mod proposer;
 mod raft_log;

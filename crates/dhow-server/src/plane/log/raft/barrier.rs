@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use openraft::error::{CheckIsLeaderError, RaftError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::engine::Engine;
 use super::limits::MAX_BARRIER_WAITS;
@@ -58,10 +59,20 @@ pub async fn run(engine: Arc<Engine>, mut waiters: mpsc::Receiver<Waiter>) {
     }
 }
 
+/// The library gives others a heartbeat to answer, and they do not while they write: where disks are slow, they are asked
+/// again.
 async fn round(engine: &Engine) -> Result<u64, ProposeError> {
-    match engine.raft.get_read_log_id().await {
-        Ok((read, _)) => Ok(read.map_or(0, |id| id.index)),
-        Err(error) => Err(refused(engine, &error)),
+    let begun = Instant::now();
+    loop {
+        let error = match engine.raft.get_read_log_id().await {
+            Ok((read, _)) => return Ok(read.map_or(0, |id| id.index)),
+            Err(error) => error,
+        };
+        let is_unanswered = matches!(error, RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_)));
+        if !is_unanswered || begun.elapsed() >= engine.shared.write_slack() {
+            return Err(refused(engine, &error));
+        }
+        tokio::time::sleep(engine.shared.timings.heartbeat() / 2).await;
     }
 }
 

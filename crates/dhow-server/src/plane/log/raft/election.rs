@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use openraft::ServerState;
 
 use super::engine::Engine;
+use super::limits::ELECTION_DOUBLINGS_MAX;
 use super::types::{Membership, StoredMembership};
 use super::wire::{Answer, Question};
 
@@ -24,15 +25,23 @@ pub async fn run(engine: Arc<Engine>) {
 }
 
 async fn watch(engine: &Engine) {
-    let timings = engine.shared.timings;
+    let heartbeat = engine.shared.timings.heartbeat();
+    // How often in a row this node has stood and nobody came to lead.
+    let mut in_vain = 0;
+    // The term in which it stood last.
+    let mut stood = None;
     loop {
-        // Everybody waits a little differently, so that one of them is first. An only voter waits for nobody.
-        let patience = match is_only_voter(engine) {
-            true => Duration::ZERO,
-            false => timings.lease() + timings.spread().mul_f64(rand::random::<f64>()),
-        };
-        let silence = engine.shared.silence();
-        if let Some(rest) = patience.checked_sub(silence).filter(|rest| !rest.is_zero()) {
+        if engine.shared.leadership().leader.is_some() {
+            in_vain = 0;
+        }
+        // Others than this task begin elections too: a new cluster, and a leader that lets go.
+        let standing = standing_in(engine);
+        if standing.is_some() && standing != stood {
+            stood = outcome(engine, in_vain).await;
+            in_vain += 1;
+            continue;
+        }
+        if let Some(rest) = patience(engine) {
             tokio::time::sleep(rest).await;
             continue;
         }
@@ -41,14 +50,60 @@ async fn watch(engine: &Engine) {
                 node = engine.shared.node_id,
                 "no leader is heard; this node stands for election"
             );
+            engine.shared.promise(engine.shared.node_id);
             if engine.raft.trigger().elect().await.is_err() {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(timings.election_min_ms)).await;
+            stood = outcome(engine, in_vain).await;
+            in_vain += 1;
         }
-        let pause = timings.heartbeat() / 2 + timings.heartbeat().mul_f64(rand::random::<f64>());
+        let pause = heartbeat / 2 + heartbeat.mul_f64(rand::random::<f64>());
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The term in which this node stands for election, if it does. An only voter is elected at once.
+fn standing_in(engine: &Engine) -> Option<u64> {
+    if is_only_voter(engine) {
+        return None;
+    }
+    let metrics = engine.raft.metrics();
+    let metrics = metrics.borrow();
+    (metrics.state == ServerState::Candidate).then_some(metrics.current_term)
+}
+
+/// How long this node leaves it to others to lead. Everybody waits a little differently, so that one of them is first.
+/// An only voter waits for nobody.
+fn patience(engine: &Engine) -> Option<Duration> {
+    if is_only_voter(engine) {
+        return None;
+    }
+    let shared = &engine.shared;
+    let chance = shared.timings.spread().mul_f64(rand::random::<f64>());
+    let for_leader = (shared.lease() + chance).checked_sub(shared.silence());
+    let for_other = shared
+        .promised_to_other_than(shared.node_id)
+        .map(|rest| rest + chance);
+    for_leader.max(for_other).filter(|rest| !rest.is_zero())
+}
+
+/// Waits while this node stands: until somebody leads, or the election has had its time. Who gives up too early ends an
+/// election that would have come to an end, for ever. So there is time for what this node's own disk takes, and from the
+/// second in vain on twice as much each time, for the disks of the others; chance keeps those apart that stand at the
+/// same time. Returns the term in which it stood.
+async fn outcome(engine: &Engine, in_vain: u32) -> Option<u64> {
+    // The answer comes when its own vote is durable, so that it is known by now how long the disk takes.
+    let own = engine.own_vote().await?;
+    let term = own.leader_id.term;
+    let usual = Duration::from_millis(engine.shared.timings.election_min_ms);
+    let doublings = in_vain.saturating_sub(1).min(ELECTION_DOUBLINGS_MAX);
+    let more = usual * ((1 << doublings) - 1) + engine.shared.election_slack();
+    let wait = usual + more + more.mul_f64(rand::random::<f64>());
+    let mut leadership = engine.shared.leadership.subscribe();
+    let led = leadership.wait_for(|now| now.leader.is_some() && now.term >= term);
+    // Either somebody leads, or nobody came to lead in this time.
+    let _ = tokio::time::timeout(wait, led).await;
+    Some(term)
 }
 
 fn is_only_voter(engine: &Engine) -> bool {
@@ -76,7 +131,7 @@ async fn is_wanted(engine: &Engine) -> bool {
         return true;
     }
     let last = engine.last();
-    if !engine.would_vote(last) {
+    if !engine.would_elect(engine.shared.node_id, last) {
         return false;
     }
     let question = Question::PreVote {
@@ -95,7 +150,8 @@ async fn is_wanted(engine: &Engine) -> bool {
             granted.insert(id);
         }
         if is_quorum(effective.membership(), &granted) {
-            return true;
+            // Somebody may have come to lead meanwhile, or to stand with this node's word.
+            return engine.would_elect(engine.shared.node_id, last);
         }
     }
     false

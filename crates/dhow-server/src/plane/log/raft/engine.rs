@@ -31,6 +31,12 @@ impl Engine {
         self.shared.store.bounds().ok().and_then(|bounds| bounds.last)
     }
 
+    /// Whether this node would elect another, or stand itself: nobody else is about to be elected that it has said yes
+    /// to.
+    pub fn would_elect(&self, node: u64, last: Option<LogPosition>) -> bool {
+        self.would_vote(last) && self.shared.promised_to_other_than(node).is_none()
+    }
+
     /// Whether this node would vote for one whose log ends there: it hears no leader, does not lead itself, and has
     /// nothing that the other lacks.
     pub fn would_vote(&self, last: Option<LogPosition>) -> bool {
@@ -38,7 +44,7 @@ impl Engine {
         let is_leader = self.raft.metrics().borrow().state == ServerState::Leader;
         let hears_leader = match is_leader {
             true => self.shared.leadership().is_here,
-            false => self.shared.silence() <= self.shared.timings.lease(),
+            false => self.shared.silence() <= self.shared.lease(),
         };
         !hears_leader && rank(last) >= rank(self.last())
     }
@@ -80,12 +86,19 @@ impl Engine {
         if favoured == self.shared.node_id {
             return Some(Answer::Done);
         }
-        self.hear_of(Vote::new(term, favoured)).await
+        let heard = self.hear_of(Vote::new(term, favoured)).await?;
+        self.shared.promise(favoured);
+        Some(heard)
+    }
+
+    /// The vote of this node, when it has done all that it was asked before.
+    pub async fn own_vote(&self) -> Option<Vote> {
+        self.raft.with_raft_state(|state| *state.vote_ref()).await.ok()
     }
 
     /// The leader of the term before wants this node to be elected.
     pub async fn take_over(&self, term: u64) -> Option<Answer> {
-        let own: Vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.ok()?;
+        let own = self.own_vote().await?;
         if own.leader_id.term < term {
             self.raft.trigger().elect().await.ok()?;
         }

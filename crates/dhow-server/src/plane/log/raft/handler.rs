@@ -88,11 +88,9 @@ impl Engine {
             }
             Question::Vote { vote, last } => {
                 self.note_term(from, vote);
-                self.vote(vote, last).await
+                self.vote(from, vote, last).await
             }
-            Question::PreVote { last } => Some(Answer::PreVoted {
-                is_granted: self.would_vote(last.map(Into::into)),
-            }),
+            Question::PreVote { last } => Some(self.pre_vote(from, last)),
             Question::Hello { first_peers } => self.hello(&first_peers).await,
             Question::Snapshot(part) => self.snapshot_part(from, part).await,
             Question::StandAside { term, favoured } => self.stand_aside(term, favoured).await,
@@ -135,6 +133,10 @@ impl Engine {
         if !follow_each_other(form.previous, &entries) {
             return Some(Answer::Refused(Refusal::Malformed));
         }
+        // It speaks now, however long it takes to write down what it says.
+        if form.vote.term >= self.raft.metrics().borrow().current_term {
+            self.shared.hear();
+        }
         let asked = self.raft.append_entries(AppendEntriesRequest {
             vote: form.vote.into_vote(),
             prev_log_id: id(form.previous),
@@ -153,9 +155,33 @@ impl Engine {
         })
     }
 
-    async fn vote(&self, vote: VoteForm, last: Option<At>) -> Option<Answer> {
+    fn pre_vote(&self, from: u64, last: Option<At>) -> Answer {
+        let is_granted = self.would_elect(from, last.map(Into::into));
+        if is_granted {
+            self.shared.promise(from);
+        }
+        Answer::PreVoted { is_granted }
+    }
+
+    /// The library keeps to a leader that it has followed for as long as it would wait for a vote, which is far longer
+    /// than a lease. So a leader whose lease has passed is let go of before.
+    async fn vote(&self, from: u64, vote: VoteForm, last: Option<At>) -> Option<Answer> {
+        let own = self.own_vote().await?;
+        if own.committed {
+            if !self.would_vote(last.map(Into::into)) {
+                return Some(Answer::Voted {
+                    vote: VoteForm::of(&own),
+                    last: self.last().map(Into::into),
+                    is_granted: false,
+                });
+            }
+            self.hear_of(vote.into_vote()).await?;
+        }
         let request = VoteRequest::new(vote.into_vote(), id(last));
         let response = self.raft.vote(request).await.ok()?;
+        if response.vote_granted {
+            self.shared.promise(from);
+        }
         Some(Answer::Voted {
             vote: VoteForm::of(&response.vote),
             last: at(&response.last_log_id),
@@ -165,7 +191,7 @@ impl Engine {
 
     async fn snapshot_part(&self, from: u64, part: SnapshotPart) -> Option<Answer> {
         let vote: Vote = part.vote.into_vote();
-        let own: Vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.ok()?;
+        let own = self.own_vote().await?;
         if !matches!(vote.partial_cmp(&own), Some(order) if order.is_ge()) {
             return Some(Answer::Snapshot {
                 vote: VoteForm::of(&own),

@@ -68,7 +68,7 @@ impl Watch {
     fn look(&mut self, engine: &Engine) -> Leadership {
         let has_changed = self.metrics.has_changed().unwrap_or(true);
         let metrics = self.metrics.borrow_and_update();
-        let lease = engine.shared.timings.lease();
+        let lease = engine.shared.lease();
         let has_log = metrics.last_log_index.is_some();
         if has_log && !self.has_log {
             engine.shared.admission.send_replace(Admission::Member);

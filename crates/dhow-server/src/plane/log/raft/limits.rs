@@ -67,6 +67,27 @@ pub const TRANSFER_TIMEOUT_MS: u64 = 2_000;
 /// How long a change of the members may take.
 pub const MEMBER_TIMEOUT_MS: u64 = 10_000;
 
+/// How long the library waits for a vote: two writes of the slowest disk that is waited for, and as long again. The votes
+/// of an election that is over are left alone, so that it costs nothing to wait.
+pub const VOTE_TIMEOUT_MS: u64 = 4 * PACE_MAX_MS;
+
+/// How often the time that an election is given is doubled when nobody came to lead: from 0.3 s to 4.8 s, besides what
+/// this node's own disk takes. The disks of others may be slower.
+pub const ELECTION_DOUBLINGS_MAX: u32 = 4;
+
+/// Writes one after the other from the moment that a node stands until the others hear that it leads: its own vote, the
+/// votes of the others, that it is elected, and its first entry.
+pub const ELECTION_WRITES: u32 = 4;
+
+/// Writes that may keep a leader from speaking, or a member from answering: the one under way and the next.
+pub const LEASE_WRITES: u32 = 2;
+
+/// A disk that takes less time than this to make something durable is quick: the usual times have room for it.
+pub const PACE_QUICK_MS: u64 = 50;
+
+/// A disk that takes longer is not waited for any longer.
+pub const PACE_MAX_MS: u64 = 2_000;
+
 /// How long another server may take to say how it is.
 pub const ASK_TIMEOUT_MS: u64 = 500;
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::ahead::Ahead;
 use super::known_peers::KnownPeers;
-use super::limits::ENTRY_OVERHEAD_BYTES;
+use super::limits::{ELECTION_WRITES, ENTRY_OVERHEAD_BYTES, LEASE_WRITES};
 use super::options::{RaftPeerAddrs, RaftTimings};
 use super::pending::Pending;
 use super::store_slot::StoreSlot;
@@ -52,6 +52,8 @@ pub struct RaftLogState {
     pub mistaken: Strangers,
     /// When a leader was heard last; at first when the log was opened.
     heard: Mutex<Instant>,
+    /// When this node last said that it would elect a node, and which.
+    promised: Mutex<Option<(Instant, u64)>>,
     /// The members as of the newest snapshot, and all that were in force after it, by the entry that made them so.
     /// There are fewer than entries between two snapshots.
     memberships: Mutex<Vec<StoredMembership>>,
@@ -101,6 +103,7 @@ impl RaftLogState {
             strangers: Strangers::default(),
             mistaken: Strangers::default(),
             heard: Mutex::new(Instant::now()),
+            promised: Mutex::new(None),
             memberships: Mutex::new(vec![parts.members]),
             failure: OnceLock::new(),
             cancel: CancellationToken::new(),
@@ -120,6 +123,38 @@ impl RaftLogState {
     /// How long no leader has spoken.
     pub fn silence(&self) -> Duration {
         self.heard().elapsed()
+    }
+
+    /// How long a leader that was heard is taken to be there, and one that a quorum has answered for sure. Where disks
+    /// are slow, members speak less often while they write; this node's own disk says how slow disks are here.
+    pub fn lease(&self) -> Duration {
+        self.timings.lease() + self.write_slack()
+    }
+
+    /// How much longer than usual a member may be silent while it writes.
+    pub fn write_slack(&self) -> Duration {
+        self.store.pace().slack() * LEASE_WRITES
+    }
+
+    /// How much longer than usual an election may take.
+    pub fn election_slack(&self) -> Duration {
+        self.store.pace().slack() * ELECTION_WRITES
+    }
+
+    /// This node would elect a node, which may be itself.
+    pub fn promise(&self, to: u64) {
+        *self.promised() = Some((Instant::now(), to));
+    }
+
+    /// How long this node leaves it to another one to be elected, that it has said yes to. On a quick disk that is no time.
+    pub fn promised_to_other_than(&self, node: u64) -> Option<Duration> {
+        let (at, _) = self.promised().filter(|(_, to)| *to != node)?;
+        let rest = self.election_slack().checked_sub(at.elapsed())?;
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    fn promised(&self) -> MutexGuard<'_, Option<(Instant, u64)>> {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn heard(&self) -> MutexGuard<'_, Instant> {

@@ -15,7 +15,7 @@ use super::engine::Engine;
 use super::error::RaftOpenError;
 use super::incoming::Incoming;
 use super::known_peers::{KnownPeers, identity_op, read_identity};
-use super::limits::{MAX_EVENTS, MAX_PROPOSALS, MAX_VOTERS, SNAPSHOT_INSTALL_TIMEOUT_MS};
+use super::limits::{MAX_EVENTS, MAX_PROPOSALS, MAX_VOTERS, SNAPSHOT_INSTALL_TIMEOUT_MS, VOTE_TIMEOUT_MS};
 use super::log_state::{Parts, RaftLogState};
 use super::machine::Machine;
 use super::network::Network;
@@ -104,11 +104,14 @@ fn check(options: &RaftOptions) -> Result<(), RaftOpenError> {
 
 /// The library never elects, makes snapshots or forgets entries by itself: see `election` and `compaction`.
 fn config(timings: &RaftTimings) -> Result<Arc<Config>, RaftOpenError> {
+    let vote_timeout_ms = VOTE_TIMEOUT_MS.max(timings.heartbeat_ms + 1);
     let config = Config {
         cluster_name: "dhow".to_owned(),
         heartbeat_interval: timings.heartbeat_ms,
-        election_timeout_min: timings.election_min_ms,
-        election_timeout_max: timings.election_max_ms,
+        // All that it uses the first for is how long a vote may take. The second is how long it keeps to a leader that it
+        // has followed, which is decided in `handler` before.
+        election_timeout_min: vote_timeout_ms,
+        election_timeout_max: vote_timeout_ms + 1,
         install_snapshot_timeout: SNAPSHOT_INSTALL_TIMEOUT_MS,
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,

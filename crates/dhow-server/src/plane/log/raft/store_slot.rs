@@ -6,19 +6,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::pace::Pace;
 use crate::plane::log::store::{Batch, Entry, LogBounds, MetaKey, Op, SegmentStore, StoreError};
 
 /// The open store of a raft log, which closing the log takes away from every part at once; clones are the same slot.
 #[derive(Clone, Debug)]
 pub struct StoreSlot {
     store: Arc<RwLock<Option<SegmentStore>>>,
+    pace: Arc<Pace>,
 }
 
 impl StoreSlot {
     pub fn new(store: SegmentStore) -> Self {
         Self {
             store: Arc::new(RwLock::new(Some(store))),
+            pace: Arc::default(),
         }
     }
 
@@ -45,13 +49,21 @@ impl StoreSlot {
 
     /// Waits until the steps are durable.
     pub async fn commit(&self, ops: Vec<Op>) -> Result<(), StoreError> {
+        let begun = Instant::now();
         let (answer, outcome) = oneshot::channel();
         let done = Box::new(move |result: Result<_, StoreError>| {
             // A caller that went away does not want to know.
             let _ = answer.send(result.map(drop));
         });
         self.with(|store| store.submit(Batch::new(ops), done))?;
-        outcome.await.unwrap_or(Err(StoreError::Closed))
+        let outcome = outcome.await.unwrap_or(Err(StoreError::Closed));
+        self.pace.took(begun.elapsed());
+        outcome
+    }
+
+    /// How long the disk takes.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Entries of a range, from memory where they are there.

@@ -102,7 +102,7 @@ impl RaftLog {
             let has_all = matched.map(|matched| matched.index) == metrics.last_log_index;
             has_all && pending.is_empty()
         };
-        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS) + engine.shared.write_slack();
         let waited = engine
             .raft
             .wait(Some(timeout))
@@ -159,7 +159,7 @@ impl RaftLog {
 
     /// Waits until somebody leads.
     async fn taken_over(&self, favoured: u64) -> Result<u64, TransferError> {
-        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS);
+        let timeout = Duration::from_millis(TRANSFER_TIMEOUT_MS) + self.engine().shared.election_slack();
         let own = self.node_id();
         let leads = move |metrics: &openraft::RaftMetrics<u64, RaftPeerAddrs>| {
             metrics.current_leader.is_some_and(|leader| leader != own)
