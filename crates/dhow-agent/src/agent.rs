@@ -49,6 +49,7 @@ pub struct AgentOptions {
     pub returning: Returning,
 }
 
+/// Why an agent could not be opened, or ended. The daemon ends with it; what runs goes on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error("the node's ledger failed; what runs goes on. Start the daemon again once the disk is sound")]

@@ -20,6 +20,7 @@ const SECRET_MARK: &str = "$S:";
 const VOLUME_MODE: u32 = 0o755;
 const MADE_MODE: u32 = 0o700;
 
+/// Why a replica's environment or volumes could not be made. The runner reports it as the reason why a start failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
     #[error("its secrets cannot be had")]

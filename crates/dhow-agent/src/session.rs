@@ -37,7 +37,8 @@ pub trait Session: Send + Sync + 'static {
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
 
-    /// The newest order that the node has acted on: no server below it is its leader.
+    /// Takes the highest order that the node has acted on: the session tells it to servers, which open none for a node
+    /// that is ahead of them.
     fn acted_on(&self, _highest: &Highest) {}
 
     /// How often the control plane wants to hear of the node; none where it does not say.
@@ -61,6 +62,7 @@ pub struct Pace {
     pub session: u64,
 }
 
+/// What a node reports to the control plane: events or an inventory, and the rollouts that it knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The rollouts that the node works on or has prepared for, the newest first.
@@ -98,6 +100,7 @@ pub struct OpenRollout {
     pub specs: Vec<Arc<ServiceSpec>>,
 }
 
+/// What the control plane answers to a report: how far it is durable, and what it wants to hear next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReportAnswer {
     /// Everything up to here is durable: the ledger may forget it.
@@ -114,6 +117,7 @@ pub enum ReportAnswer {
     InventoryWanted,
 }
 
+/// Why a call over a session brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// Try again after a pause.

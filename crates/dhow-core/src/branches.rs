@@ -18,6 +18,7 @@ pub struct Lost {
     pub others: Vec<String>,
 }
 
+/// A revision that a user deployed on one half of a divided cluster and that the other half lacks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LostRevision {
     pub spec: Arc<DeploymentSpec>,

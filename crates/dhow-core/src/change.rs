@@ -40,6 +40,7 @@ pub enum Change<'a> {
     Refused(&'a Refused),
 }
 
+/// What an entry did to the cluster as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClusterChange<'a> {
     Created {
@@ -84,6 +85,7 @@ pub enum ClusterChange<'a> {
     },
 }
 
+/// What an entry did to one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChange {
     Joined,
@@ -102,6 +104,7 @@ pub enum NodeChange {
     },
 }
 
+/// What an entry did to one deployment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeploymentChange<'a> {
     /// A new revision is to run; `brings_back` names the one whose spec it has.
@@ -143,6 +146,7 @@ pub enum DeploymentChange<'a> {
     },
 }
 
+/// What an entry did to one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceChange<'a> {
     /// What it depends on lets it start; `without` says in words what it did not wait for.
@@ -156,6 +160,7 @@ pub enum ServiceChange<'a> {
     Removed,
 }
 
+/// What an entry did to one replica, or what it says of it and the mirror did not take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReplicaChange<'a> {
     Placed,

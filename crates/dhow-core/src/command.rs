@@ -30,12 +30,15 @@ pub struct Entry {
     pub command: Command,
 }
 
+/// Names a request, so that a retry of it is answered and not done again; the hash tells a retry from another request
+/// with the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestId {
     pub request: Request,
     pub body_hash: [u8; 32],
 }
 
+/// One entry of the log. `step` applies it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     Cluster(ClusterCommand),
@@ -46,6 +49,7 @@ pub enum Command {
     Agent(AgentCommand),
 }
 
+/// A command about the cluster as a whole: its terms, tokens, secrets, sources and feature level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClusterCommand {
     /// The first entry of a new cluster.
@@ -116,6 +120,7 @@ pub enum ClusterCommand {
     },
 }
 
+/// A command about nodes: they join, are lost, come back, drain, are labelled and removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeCommand {
     /// A new node, or news of a known one.
@@ -161,6 +166,7 @@ pub enum NodeCommand {
     },
 }
 
+/// A command that a user gives about a deployment, or that a set of manifests brings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum DeploymentCommand {
     Deploy {
@@ -205,9 +211,11 @@ pub enum DeploymentCommand {
     },
 }
 
+/// One deployment of a set of manifests, kept in the entry as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ManifestSpec(#[serde(with = "crate::spec::json_text")] pub Arc<DeploymentSpec>);
 
+/// How many replicas one role of a service is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScaleChange {
     pub service: ServiceName,
@@ -216,6 +224,7 @@ pub struct ScaleChange {
     pub replicas: u32,
 }
 
+/// A command that the planner proposes. It carries what it was decided on, and is refused where that has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PlanCommand {
     /// Puts replicas of the service's target on nodes. Each is checked again when it is applied: those that
@@ -282,6 +291,7 @@ pub enum PlanCommand {
     },
 }
 
+/// A replica that the planner puts on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     pub slot: Slot,
@@ -290,6 +300,7 @@ pub struct Placement {
     pub eligibility: Revision,
 }
 
+/// Why the planner ends a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -308,6 +319,7 @@ pub enum StopReason {
     FailsThere,
 }
 
+/// A command with what a node reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AgentCommand {
     /// What happened on a node, in the order of its ledger.
@@ -327,12 +339,14 @@ pub enum AgentCommand {
     },
 }
 
+/// One event of a replica in a node's report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentEvent {
     pub replica: ReplicaKey,
     pub event: ReplicaEvent,
 }
 
+/// One replica in a node's inventory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InventoryItem {
     pub replica: ReplicaKey,

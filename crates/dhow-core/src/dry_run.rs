@@ -28,6 +28,7 @@ pub enum Prospect {
     Removed,
 }
 
+/// What a deployment would do to one service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceProspect {
     pub name: ServiceName,
@@ -42,6 +43,7 @@ pub struct ServiceProspect {
     pub waiting: Vec<Waiting>,
 }
 
+/// What a deployment would do, as `dhow plan` shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryRun {
     pub services: Vec<ServiceProspect>,

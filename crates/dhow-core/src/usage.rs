@@ -12,6 +12,7 @@ pub struct NodeUsage {
     pub replicas: Vec<(ReplicaName, ReplicaUsage)>,
 }
 
+/// What one replica uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaUsage {
     pub cpu_milli: u64,

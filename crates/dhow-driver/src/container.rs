@@ -69,6 +69,7 @@ use volatile::Volatile;
 /// Groups of containers beside those of processes, which a driver of its own looks after.
 const LEAF_PREFIX: &str = "c.";
 
+/// What the daemon opens the container driver with.
 pub struct ContainerConfig {
     /// Where the replicas' folders are, with what they write; this driver's alone.
     pub run_dir: PathBuf,

@@ -32,6 +32,7 @@ use crate::shim::stop::blocking;
 use crate::shim::strays;
 use crate::shim::{ReplicaDirs, ShimClient, ShimError, SignalTarget, StartLock};
 
+/// What the daemon opens the process driver with.
 pub struct ProcessConfig {
     /// Where the replicas' folders are; this driver's alone.
     pub run_dir: PathBuf,

@@ -26,6 +26,7 @@ pub use trace::TraceLine;
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
 const ROUNDS_MAX: u32 = 200;
 
+/// A simulated cluster. Scenarios and laws drive it.
 pub struct Lab {
     pub state: State,
     pub log: Vec<Entry>,

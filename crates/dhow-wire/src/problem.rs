@@ -16,6 +16,7 @@ pub use code::{ExitCode, ProblemCode};
 /// The media type of the body.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";
 
+/// An error of the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// A URI of the kind; `about:blank`, because `code` says it.

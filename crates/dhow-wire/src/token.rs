@@ -1,9 +1,9 @@
 //! The token with which a worker joins: signed by the cluster, one line of text.
 //!
-//! The leader issues and verifies it; the worker only carries it and reads from it which cluster and which CA
-//! to expect. An unverified token is another type than a verified one, so that nobody can forget to verify.
-//! Whether a token is used up is a question to State, by its nonce. Times are parameters. The token is a
-//! secret: nothing here prints it.
+//! The leader issues it, and servers verify it; the worker only carries it and reads from it which cluster and which CA
+//! to expect. An unverified token is another type than a verified one, so that nobody can forget to verify. Whether a
+//! token is used up is a question to State, by its nonce. Times are parameters. The token is a secret: nothing here
+//! prints it.
 
 mod claims;
 mod error;

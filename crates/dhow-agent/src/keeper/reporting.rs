@@ -61,6 +61,7 @@ pub enum Answer {
     Waited,
 }
 
+/// The reports and heartbeats that the keeper has under way, and what it has to report next.
 pub struct Reporting {
     session: Arc<dyn Session>,
     next: Next,

@@ -12,6 +12,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use super::record::{Record, VERSION};
 use crate::limits::{LEDGER_RECORD_MAX_BYTES, LEDGER_RESERVE_BYTES};
 
+/// Why the ledger, or the file of the highest order, could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error("{doing} the node's ledger {path} failed")]
@@ -30,6 +31,7 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LedgerE
     move |source| LedgerError::File { doing, path, source }
 }
 
+/// The open file of a ledger, to which records are appended.
 #[derive(Debug)]
 pub struct LedgerFile {
     path: PathBuf,

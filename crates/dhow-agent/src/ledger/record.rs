@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A ledger of another version is not read: the node begins a new life.
 pub const VERSION: u32 = 1;
 
+/// One record of the ledger: what the node is, an event of a replica, or how far the control plane has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {

@@ -20,6 +20,7 @@ const AVOID_MAX: Duration = Duration::from_secs(10);
 /// A backend by the replica's name and one of its addresses.
 pub type BackendKey = (String, SocketAddr);
 
+/// One backend of the running proxy: its counts, its idle connections, and whether it is avoided for a moment.
 pub struct BackendState {
     pub id: String,
     pub addr: SocketAddr,

@@ -27,6 +27,7 @@ const REMOVED_GRACE: Duration = Duration::from_secs(30);
 
 pub type ListenerKey = (Transport, SocketAddr);
 
+/// The listeners and backends that the proxy serves. Its control connections apply tables to it and ask for its status.
 pub struct Balancer {
     shared: ListenerContext,
     /// Notified whenever a draining backend has become idle.

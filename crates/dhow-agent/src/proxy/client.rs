@@ -44,6 +44,7 @@ impl Default for ProxyCommand {
     }
 }
 
+/// What the daemon opens its client of the proxy with.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// The proxy's own folder: its sockets, table and log.

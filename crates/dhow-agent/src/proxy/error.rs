@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use dhow_driver::driver::Cause;
 use dhow_driver::shim::ShimError;
 
+/// Why the daemon could not start, reach or change its proxy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     #[error("{doing} {path} failed")]

@@ -32,6 +32,7 @@ struct Envelope<T> {
     body: T,
 }
 
+/// What a daemon, or the next proxy, asks of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -48,6 +49,7 @@ pub enum Request {
     TookOver,
 }
 
+/// What a proxy answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -97,6 +99,7 @@ pub struct Status {
     pub backends: Vec<BackendStatus>,
 }
 
+/// One listener of a proxy's status, and why it is not bound where it is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerStatus {
     pub addr: SocketAddr,
@@ -104,6 +107,7 @@ pub struct ListenerStatus {
     pub error: Option<String>,
 }
 
+/// One backend of a proxy's status, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendStatus {
     pub id: String,

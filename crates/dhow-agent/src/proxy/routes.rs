@@ -11,12 +11,14 @@ use super::table::{self, normal_host};
 /// busy of all, and the cost of a choice does not grow with the service.
 const COMPARED_MAX: usize = 16;
 
+/// The routes of one listener, by host and path.
 #[derive(Default)]
 pub struct RouteSet {
     by_host: BTreeMap<String, Vec<Arc<Route>>>,
     any_host: Vec<Arc<Route>>,
 }
 
+/// One route: the path that it takes and the backends that it spreads requests over.
 pub struct Route {
     path: Option<String>,
     backends: Vec<Arc<BackendState>>,

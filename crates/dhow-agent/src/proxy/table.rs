@@ -15,6 +15,7 @@ pub const BACKENDS_MAX: usize = 65_536;
 /// Ids, hosts and paths: the longest a name of DNS can be, and room for a replica's full name.
 pub const TEXT_MAX_BYTES: usize = 512;
 
+/// Everything that a proxy is to serve. The daemon makes it, the proxy keeps the last one on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     pub version: u32,
@@ -24,6 +25,7 @@ pub struct Table {
     pub listeners: Vec<Listener>,
 }
 
+/// An address to listen on, the protocol that is spoken there, and its routes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     pub addr: SocketAddr,
@@ -72,6 +74,7 @@ pub struct Route {
     pub backends: Vec<Backend>,
 }
 
+/// One address of a replica behind a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// The replica's name. One replica may stand behind several routes, with several addresses.

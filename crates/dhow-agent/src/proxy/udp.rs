@@ -27,6 +27,7 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(20);
 /// For want of memory or descriptors, reading pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What the task of one UDP listener works with.
 pub struct UdpListener {
     pub socket: Arc<UdpSocket>,
     pub routes: watch::Receiver<Arc<RouteSet>>,

@@ -8,6 +8,7 @@ use crate::ids::{
     DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleName, ServiceId, ServiceName, Slot, Term,
 };
 
+/// What `step` answers where it carried a command out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     Done,

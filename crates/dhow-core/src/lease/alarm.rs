@@ -2,6 +2,7 @@
 
 use crate::ids::{NodeId, Term};
 
+/// Why a leader gives no node up for a while, in words for its log and for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseAlarm {
     #[error(

@@ -51,6 +51,7 @@ struct Lease {
     is_overdue: bool,
 }
 
+/// The leases of all nodes, with the timer of each and the safety valve. The leader's session table keeps one.
 #[derive(Clone, Debug)]
 pub struct LeaseTable {
     config: AdaptiveTtlConfig,

@@ -31,6 +31,7 @@ const UNLINKED: Link = Link {
     list: NONE,
 };
 
+/// The timers of a lease table, by their moments.
 #[derive(Clone, Debug)]
 pub(super) struct Wheel {
     now_ms: u64,

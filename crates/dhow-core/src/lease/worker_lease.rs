@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::worker_profile::WorkerProfile;
 
+/// One lease as the contract names its fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerLease {
     pub node_id: u64,

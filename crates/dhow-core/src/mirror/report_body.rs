@@ -3,6 +3,7 @@
 use crate::ids::ReplicaName;
 use crate::replica::{Machine, ReplicaEvent};
 
+/// The content of a node's report: events that follow on, or an inventory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReportBody {
     /// Events in the order of the node's ledger; the first has this number, the others follow on. Without any it

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::ids::{DeploymentName, DeploymentRevision, NameError};
 
+/// Names a rollout in reports and heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RolloutId {
     pub deployment: DeploymentName,

@@ -9,6 +9,7 @@ use super::node_row::NodeRow;
 /// Rows in ascending order; never empty while it is in the index.
 type Posting = Vec<u32>;
 
+/// The rows of a node table by label, operating system and architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TagIndex {
     labels: BTreeMap<String, BTreeMap<String, Posting>>,

@@ -41,6 +41,7 @@ struct Zone {
     seats: BinaryHeap<Reverse<Seat>>,
 }
 
+/// The feasible nodes of one ask, with the best one on top.
 #[derive(Debug)]
 pub(super) struct ZoneHeap {
     zones: Vec<Zone>,

@@ -37,6 +37,7 @@ pub struct Waiting {
     pub why: Why,
 }
 
+/// Why a replica, a service or a drain waits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Why {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::ids::{Generation, NodeId, Slot};
 use crate::state::{GenerationInfo, Replica, Service};
 
+/// What the plan cache keeps of one service.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     /// What the rest was derived from. None until the first look.

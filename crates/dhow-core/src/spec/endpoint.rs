@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::RoleName;
 
+/// What is spoken at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -27,6 +28,7 @@ impl Protocol {
     }
 }
 
+/// Whether an endpoint answers on its node alone or to others too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expose {
@@ -35,6 +37,7 @@ pub enum Expose {
     Public,
 }
 
+/// A port at which the balancer takes requests for a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     pub name: String,

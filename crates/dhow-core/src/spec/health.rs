@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::text_or_map::text_or_map;
 use super::units::TimeSpan;
 
+/// How the agent asks a replica whether it is healthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Check {
@@ -64,6 +65,7 @@ impl HealthSpec {
     }
 }
 
+/// When the agent starts a replica again that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestartPolicy {

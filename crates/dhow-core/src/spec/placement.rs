@@ -16,6 +16,7 @@ pub struct NodeSelector {
     pub prefer_labels: BTreeMap<String, String>,
 }
 
+/// Whether replicas are spread over nodes, packed onto few, or pinned to named ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AffinityMode {
@@ -97,6 +98,7 @@ pub enum NodeMode {
     Exclusive,
 }
 
+/// The operating system and architecture that a service needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::TimeSpan;
 
+/// What the planner does when a rollout fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -12,6 +13,7 @@ pub enum OnFailure {
     Pause,
 }
 
+/// Whether a rollout goes on by itself or waits for a person. A file that asks for the latter is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promote {

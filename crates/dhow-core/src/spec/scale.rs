@@ -9,6 +9,7 @@ use super::placement::Affinity;
 use super::units::TimeSpan;
 use crate::ids::{RoleName, ServiceName};
 
+/// How many replicas a service has. A file that asks for `Adaptive` is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum ScaleSpec {
@@ -51,6 +52,7 @@ impl Default for ScaleSpec {
     }
 }
 
+/// What an adaptive service would be measured by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScaleTargets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +80,7 @@ pub struct ReplicaGroup {
     pub affinity: Option<Affinity>,
 }
 
+/// What a service waits for in another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -87,6 +90,7 @@ pub enum Condition {
     Ready,
 }
 
+/// What happens when a service has waited for another one for too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
@@ -96,6 +100,7 @@ pub enum OnTimeout {
     Continue,
 }
 
+/// A service that has to be there first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
     pub service: ServiceName,

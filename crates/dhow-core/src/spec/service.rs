@@ -45,6 +45,7 @@ impl Offline {
     }
 }
 
+/// Rights of root's that a container gets beside the usual ones, or lacks of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -53,6 +54,7 @@ pub struct Capabilities {
     pub drop: Vec<String>,
 }
 
+/// A limit of the kernel for the processes of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ulimit {
     pub soft: u64,
@@ -63,6 +65,7 @@ fn default_priority() -> u8 {
     50
 }
 
+/// Everything that a deployment file says of one service, or of one role of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceSpec {
     #[serde(default)]

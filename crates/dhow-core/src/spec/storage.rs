@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::ByteSize;
 
+/// One thing that is mounted into a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Storage {

@@ -23,6 +23,8 @@ pub struct Assigned {
     pub gone: Option<ServiceKey>,
 }
 
+/// Which replicas one node is to run, with the revision of each change. [`crate::assignment`] makes the node's
+/// assignment from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignments {
     /// The last change of anything below.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::Term;
 use crate::time::ClusterTime;
 
+/// What a state knows of the history that it is of. Static peers compare it when two halves meet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
     /// Changes that people asked for since the cluster began. A half without such a change never wins over one with

@@ -56,6 +56,7 @@ pub enum RevisionOutcome {
     Conflicted,
 }
 
+/// One revision in a deployment's history: what was asked for, by whom, and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RevisionRecord {
     #[serde(with = "crate::spec::json_text")]
@@ -69,6 +70,7 @@ pub struct RevisionRecord {
     pub brings_back: Option<DeploymentRevision>,
 }
 
+/// A deployment in State, with its revisions and services.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deployment {
     pub name: DeploymentName,

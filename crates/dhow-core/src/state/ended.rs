@@ -8,6 +8,7 @@ use crate::ids::{Generation, NodeId, Slot};
 use crate::replica::Exit;
 use crate::time::ClusterTime;
 
+/// A replica that is gone, as `ps --all` and `explain` recall it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedReplica {
     pub slot: Slot,

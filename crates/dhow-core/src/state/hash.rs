@@ -5,6 +5,7 @@ use std::fmt;
 use super::State;
 use crate::stored::Writing;
 
+/// The hash of a whole state. Servers compare it, and so do laws and tests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateHash([u8; 32]);
 

@@ -12,6 +12,7 @@ use crate::ids::{NodeId, ReplicaKey, Revision, ServiceId, Slot};
 use crate::spec::NodeMode;
 use crate::time::ClusterTime;
 
+/// What a node is in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRole {
@@ -36,6 +37,7 @@ pub struct NodeInfo {
     pub tries_settings: bool,
 }
 
+/// Whether the leader hears a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
@@ -43,6 +45,7 @@ pub enum Liveness {
     Unreachable { since: ClusterTime },
 }
 
+/// Whether a node is being emptied, and whether it ends then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Drain {
@@ -102,6 +105,7 @@ impl InternalTokenMark {
     }
 }
 
+/// A node in State: what it says of itself, what people set, and what it is to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     pub id: NodeId,

@@ -43,6 +43,7 @@ pub struct Source {
     pub taken: Option<ManifestVersion>,
 }
 
+/// Where a source's files are and which keys may sign for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSettings {
     pub dir: Arc<str>,

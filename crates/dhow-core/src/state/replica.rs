@@ -8,6 +8,7 @@ use crate::replica::{Machine, ReplicaState};
 use crate::spec::TimeSpan;
 use crate::time::ClusterTime;
 
+/// Whether the cluster wants a replica to run or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
@@ -15,6 +16,7 @@ pub enum Wanted {
     Stop,
 }
 
+/// A replica in State.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
     pub node: NodeId,

@@ -27,6 +27,7 @@ pub struct GenerationInfo {
     pub next: Option<NextSettings>,
 }
 
+/// A service in State, across the revisions of its deployment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Service {
     pub id: ServiceId,

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+/// Why a control group could not be made, limited, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     #[error("the control group {path} could not be made")]

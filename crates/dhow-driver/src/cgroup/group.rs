@@ -19,6 +19,7 @@ use crate::shim::identity;
 const ROUNDS_MAX: u32 = 500;
 const ROUND_PAUSE: Duration = Duration::from_millis(10);
 
+/// The control group of one replica, or of the zygote. The daemon makes it, and the shim joins and limits it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub(super) unified: Option<PathBuf>,

@@ -16,6 +16,7 @@ use crate::logs::{LogFilter, LogLine, Stream};
 pub(super) type Case = for<'a> fn(&'a Bench<'a>) -> Pending<'a, Verdict>;
 pub(super) type Verdict = Result<(), String>;
 
+/// The driver under test, and the case that works with it.
 pub(super) struct Bench<'a> {
     pub subject: &'a dyn Subject,
     pub driver: Arc<dyn Driver>,

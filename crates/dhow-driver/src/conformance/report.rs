@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// The outcome of each case of the suite.
 #[derive(Debug, Default)]
 pub struct Report {
     outcomes: Vec<(&'static str, Result<(), String>)>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// The whole of `config.json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Config {
@@ -33,6 +34,7 @@ pub(super) struct Process {
     pub no_new_privileges: bool,
 }
 
+/// The user that the workload runs as.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct User {
@@ -42,6 +44,7 @@ pub(super) struct User {
     pub additional_gids: Vec<u32>,
 }
 
+/// The capabilities of the workload's first process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct CapabilitySets {
     pub bounding: Vec<String>,
@@ -49,6 +52,7 @@ pub(super) struct CapabilitySets {
     pub permitted: Vec<String>,
 }
 
+/// A limit of the kernel, by the specification's name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Rlimit {
     #[serde(rename = "type")]
@@ -57,12 +61,14 @@ pub(super) struct Rlimit {
     pub soft: u64,
 }
 
+/// The root file system.
 #[derive(Debug, Serialize)]
 pub(super) struct Root {
     pub path: String,
     pub readonly: bool,
 }
 
+/// One mount inside the container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Mount {
     pub destination: String,
@@ -72,6 +78,7 @@ pub(super) struct Mount {
     pub options: Vec<String>,
 }
 
+/// What is particular to Linux: namespaces, groups, devices, system calls.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Linux {
@@ -92,6 +99,7 @@ pub(super) struct Linux {
     pub rootfs_propagation: &'static str,
 }
 
+/// A namespace that the runtime makes, or joins where a path is given.
 #[derive(Debug, Serialize)]
 pub(super) struct Namespace {
     #[serde(rename = "type")]
@@ -106,6 +114,7 @@ pub(super) struct LinuxResources {
     pub devices: Vec<DeviceRule>,
 }
 
+/// A rule of the device filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct DeviceRule {
     pub allow: bool,
@@ -118,6 +127,7 @@ pub(super) struct DeviceRule {
     pub access: String,
 }
 
+/// A device node that the runtime makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Device {
@@ -131,6 +141,7 @@ pub(super) struct Device {
     pub gid: u32,
 }
 
+/// The filter of system calls.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Seccomp {
@@ -140,6 +151,7 @@ pub(super) struct Seccomp {
     pub syscalls: Vec<SyscallRule>,
 }
 
+/// What the filter does with some system calls.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SyscallRule {
@@ -151,6 +163,7 @@ pub(super) struct SyscallRule {
     pub args: Vec<SyscallArg>,
 }
 
+/// A condition on an argument of a system call.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SyscallArg {

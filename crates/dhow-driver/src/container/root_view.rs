@@ -12,6 +12,7 @@ use crate::regular_file;
 /// What of a file is read at most: the largest `passwd` of the largest companies is smaller.
 const FILE_MAX_BYTES: u64 = 8 << 20;
 
+/// An open root file system, in which the driver looks users up and reads files as the workload would.
 pub(crate) struct RootView {
     root: OwnedFd,
 }

@@ -14,6 +14,7 @@ pub enum Enforcement {
     Absent,
 }
 
+/// How well this host enforces each limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitSupport {
     pub memory: Enforcement,
@@ -21,6 +22,7 @@ pub struct LimitSupport {
     pub pids: Enforcement,
 }
 
+/// What a driver found out about this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Whether replicas can be started at all; if not, a notice says why and what to do.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 
+/// An open connection to a replica's port, for health checks.
 #[derive(Debug)]
 pub enum Connection {
     Tcp(TcpStream),

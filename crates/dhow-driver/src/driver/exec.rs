@@ -11,6 +11,7 @@ use crate::logs::Stream;
 /// Chunks of output that wait for their reader: 16 × 16 KiB is 256 KiB, then the command itself waits.
 pub const OUTPUT_CHUNKS_MAX: usize = 16;
 
+/// A command that is to run inside a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecRequest {
     pub command: Vec<String>,

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::error::Cause;
 
+/// A signal that a spec may name for the stop of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopSignal(Signal);
 

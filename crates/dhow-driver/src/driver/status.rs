@@ -39,6 +39,7 @@ pub struct Exit {
     pub ended_unix_ms: Option<u64>,
 }
 
+/// How a workload ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitKind {

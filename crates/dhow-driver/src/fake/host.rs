@@ -68,6 +68,7 @@ impl FakeHost {
     }
 }
 
+/// The driver of a fake host, for tests of whatever uses a driver.
 #[derive(Clone, Debug)]
 pub struct FakeDriver {
     host: FakeHost,

@@ -9,6 +9,7 @@ use super::script::Script;
 use crate::driver::{Exit, ReplicaStatus, Running};
 use crate::logs::MemoryLog;
 
+/// A replica of a fake host.
 #[derive(Debug)]
 pub(super) struct FakeReplica {
     pub pid: u32,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::driver::{Cause, Exit};
 
+/// How a fake replica starts, runs and ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     pub prepare_error: Option<String>,

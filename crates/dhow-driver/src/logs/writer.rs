@@ -47,6 +47,7 @@ struct Dropped {
     why: String,
 }
 
+/// The log of one replica, open for writing. Its shim has one.
 pub struct LogWriter {
     dir: Dir,
     limits: LogLimits,

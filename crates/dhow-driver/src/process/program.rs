@@ -9,6 +9,7 @@ use crate::shim::protocol::Program;
 
 use super::{environment, limits, user};
 
+/// The command line of a replica, and what of its spec this host cannot do.
 pub(super) struct Built {
     pub program: Program,
     pub notices: Vec<String>,

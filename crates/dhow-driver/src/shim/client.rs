@@ -50,6 +50,7 @@ impl Default for ShimCommand {
     }
 }
 
+/// What the daemon opens its way to the zygote with.
 #[derive(Clone, Debug)]
 pub struct ShimConfig {
     /// Where the zygote's socket is: one folder per daemon.
@@ -80,6 +81,7 @@ impl ShimConfig {
     }
 }
 
+/// The daemon's way to its zygote. The drivers and the balancer start shims through it.
 #[derive(Debug)]
 pub struct ShimClient {
     config: ShimConfig,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::protocol::Failure;
 
+/// Why a shim or a command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
     #[error("the zygote {program} could not be started")]

@@ -18,6 +18,7 @@ pub const REPLY_MAX_BYTES: usize = 64 << 10;
 /// What a reply quotes of a starter's output: the last lines hold the reason.
 pub const DETAIL_MAX_BYTES: usize = 4 << 10;
 
+/// What the daemon asks of a fork of the zygote.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -123,6 +124,7 @@ pub struct Program {
     pub set_up: Vec<SetUp>,
 }
 
+/// The user and groups that a program runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserIds {
     pub uid: u32,
@@ -130,6 +132,7 @@ pub struct UserIds {
     pub groups: Vec<u32>,
 }
 
+/// A limit of the kernel that the shim sets before it starts the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rlimit {
     pub kind: RlimitKind,
@@ -171,6 +174,7 @@ pub struct RunSpec {
     pub program: Program,
 }
 
+/// What the fork answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {

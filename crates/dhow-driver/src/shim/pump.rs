@@ -30,6 +30,7 @@ pub struct Turn {
     pub drained: bool,
 }
 
+/// The pipes of a workload's output and the signals of a shim.
 pub struct Pump {
     stdout: Option<File>,
     stderr: Option<File>,

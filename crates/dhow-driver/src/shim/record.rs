@@ -53,6 +53,7 @@ pub struct ExitRecord {
     pub ended_unix_ms: u64,
 }
 
+/// How a process ended, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {

@@ -18,6 +18,7 @@ use super::extract::{self, Path, Query};
 use super::problem::{Answer, ApiProblem};
 use crate::plane::cluster::Newcomer;
 
+/// The query of `GET /cluster`.
 #[derive(Deserialize)]
 pub(super) struct Show {
     #[serde(default)]
@@ -115,6 +116,7 @@ async fn keep_id(context: &Context, node: NodeId) -> Answer<()> {
     }
 }
 
+/// The query of a server's removal.
 #[derive(Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]

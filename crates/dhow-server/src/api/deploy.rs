@@ -30,6 +30,7 @@ const MEDIA_TYPES: &[&str] = &[
 /// The longest name of a file that findings repeat.
 const SOURCE_CHARS_MAX: usize = 255;
 
+/// The query of a deployment: the name of the file for messages.
 #[derive(Deserialize)]
 pub(super) struct Source {
     source: Option<String>,

@@ -51,6 +51,7 @@ pub(super) async fn history(
     Ok(Json(context.manager().history(&name)?))
 }
 
+/// The query of an explanation: the service or replica that it is about.
 #[derive(Deserialize)]
 pub(super) struct Explain {
     name: String,

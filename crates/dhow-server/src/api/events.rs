@@ -19,6 +19,7 @@ use super::limits::EVENTS_AT_ONCE;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::{BadEventId, EventId, EventRecord, ReadEventsError, RuntimeView};
 
+/// The query of `/events`.
 #[derive(Deserialize)]
 pub(super) struct Params {
     since: Option<String>,

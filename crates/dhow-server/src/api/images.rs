@@ -80,6 +80,7 @@ pub(super) async fn import(
     Ok(Json(context.door.import_image(context.node, request).await?))
 }
 
+/// The query that names an image.
 #[derive(Deserialize)]
 pub(super) struct Named {
     name: String,

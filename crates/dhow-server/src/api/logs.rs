@@ -20,6 +20,7 @@ use super::problem::Answer;
 use crate::plane::services::{select, without_log};
 use follower::Follower;
 
+/// The query of `/logs`.
 #[derive(Deserialize)]
 pub(super) struct Params {
     deployment: String,

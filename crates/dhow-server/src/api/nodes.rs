@@ -160,6 +160,7 @@ fn check_no_member(context: &Context, node: NodeId) -> Answer<()> {
     }
 }
 
+/// The query of a node's removal.
 #[derive(Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]

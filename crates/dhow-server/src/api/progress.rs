@@ -15,6 +15,7 @@ use super::problem::{Answer, ApiProblem};
 use crate::plane::services::NoSuchName;
 use crate::plane::stabilization::{ProgressEvent, ProgressWatch};
 
+/// The query of a progress stream.
 #[derive(Deserialize)]
 pub(super) struct Params {
     revision: Option<u64>,

@@ -11,6 +11,7 @@ use super::health::{WAITS, waiting_replicas};
 use super::problem::Answer;
 use crate::plane::services::ReplicaFilter;
 
+/// The query of `/replicas`.
 #[derive(Deserialize)]
 pub(super) struct Filter {
     deployment: Option<String>,

@@ -87,7 +87,7 @@ fn image_routes() -> Router<DoorContext> {
         .route("/api/v1/images/prune", post(images::prune))
 }
 
-/// It has a session with the leader, and nothing here waits for its word.
+/// A worker is ready where it has a session with a server, and no replica here waits for a server to confirm it.
 async fn ready(State(api): State<WorkerApi>) -> Answer<Json<HealthDocument>> {
     disk::check(api.data_dir.as_ref()).await?;
     let waiting = health::waiting(&*api.door, api.node).await;

@@ -37,6 +37,7 @@ struct Workload {
     tried_at: Option<ClusterTime>,
 }
 
+/// A simulated node of the lab.
 pub struct Agent {
     id: NodeId,
     linked: bool,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::{Check, HealthSpec, TimeSpan};
 
+/// What a simulated workload does over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// From being started to running.

@@ -7,6 +7,7 @@ use dhow_core::spec::TimeSpan;
 use super::node_shape::NodeShape;
 use crate::lab::Behaviour;
 
+/// One command of a scenario, parsed.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     AddNodes {
@@ -83,6 +84,7 @@ pub(super) enum NodeAction {
     },
 }
 
+/// What a scenario does with a token of workers.
 #[derive(Clone, Debug)]
 pub(super) enum TokenAction {
     Issue { name: String, uses: u32, ttl: TimeSpan },

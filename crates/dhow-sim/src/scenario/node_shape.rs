@@ -7,6 +7,7 @@ use dhow_core::amount::Amount;
 use dhow_core::spec::{ByteSize, Cpu};
 use dhow_core::state::{NodeInfo, NodeRole};
 
+/// The capacity and labels of the nodes that a scenario adds.
 #[derive(Clone, Debug)]
 pub(super) struct NodeShape {
     capacity: Amount,

@@ -11,6 +11,7 @@ pub struct Script {
     pub blocks: Vec<Block>,
 }
 
+/// One part of a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
     /// A line of prose or an empty one, as it stands in the file.

@@ -21,6 +21,7 @@ pub struct Deployed {
     pub state_revision: u64,
 }
 
+/// The body with which counts of replicas are changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleRequest {
@@ -29,6 +30,7 @@ pub struct ScaleRequest {
     pub changes: Vec<ScaleItem>,
 }
 
+/// The new count of one role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleItem {
@@ -42,6 +44,7 @@ pub struct ScaleItem {
     pub replicas: u32,
 }
 
+/// The body with which replicas are restarted one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestartRequest {
@@ -51,6 +54,7 @@ pub struct RestartRequest {
     pub service: Option<String>,
 }
 
+/// The body with which an earlier revision is brought back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollbackRequest {

@@ -32,6 +32,7 @@ pub enum ExecExit {
     Error(String),
 }
 
+/// Why bytes are no frame of an exec session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecFrameError {
     #[error("a frame of kind {0} is not part of {EXEC_UPGRADE}")]

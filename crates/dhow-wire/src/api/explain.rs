@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::status::ReplicaStateName;
 
+/// The answer to an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// `deployment/service` or `deployment/replica-id`.

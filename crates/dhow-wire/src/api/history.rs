@@ -4,6 +4,7 @@ use dhow_core::state::RevisionOutcome;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// One revision of a deployment's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryEntry {
     pub revision: u64,
@@ -21,6 +22,7 @@ pub struct HistoryEntry {
     pub images: Vec<String>,
 }
 
+/// What became of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RevisionState {

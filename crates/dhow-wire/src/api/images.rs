@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// One image of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImageInfo {
     pub name: String,
@@ -25,6 +26,7 @@ pub struct ImageName {
     pub other_names: Vec<String>,
 }
 
+/// The body with which an image is pulled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImagePullRequest {
@@ -32,6 +34,7 @@ pub struct ImagePullRequest {
     pub image: String,
 }
 
+/// How far a pull is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PullState {
@@ -51,6 +54,7 @@ pub struct PullProgress {
     pub total_bytes: Option<u64>,
 }
 
+/// The body with which an image is read from the node's disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageImportRequest {

@@ -5,6 +5,7 @@ use dhow_core::ids::{DeploymentName, replica_id};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// What a deployment file would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeploymentPlan {
     pub deployment: String,
@@ -33,6 +34,7 @@ impl DeploymentPlan {
     }
 }
 
+/// What a deployment file would do to one service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedService {
     pub name: String,
@@ -64,6 +66,7 @@ impl PlannedService {
     }
 }
 
+/// The kind of change to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanChange {
@@ -104,6 +107,7 @@ impl From<Prospect> for PlanChange {
     }
 }
 
+/// A new replica and the node that it would go to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedPlacement {
     /// The replica's id inside its deployment.
@@ -111,6 +115,7 @@ pub struct PlannedPlacement {
     pub node_id: u64,
 }
 
+/// Replicas that would find no node, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedWait {
     /// The id of the first of them.

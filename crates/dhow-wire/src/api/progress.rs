@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::stabilization::ServiceHealthSummary;
 use crate::status::{DeploymentState, ServedEndpoint};
 
+/// A `progress` event: how far a revision is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
     pub deployment: String,
@@ -14,6 +15,7 @@ pub struct Progress {
     pub services: Vec<ServiceProgress>,
 }
 
+/// How far one service is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceProgress {
     pub name: String,
@@ -43,6 +45,7 @@ pub struct ServiceProgress {
     pub message: Option<String>,
 }
 
+/// How far the pulls of a service's images are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PullingProgress {
     pub replicas: u32,
@@ -63,6 +66,7 @@ pub struct ProgressResult {
     pub served: Vec<ServedEndpoint>,
 }
 
+/// How a progress stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressOutcome {

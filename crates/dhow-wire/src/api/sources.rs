@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// The body with which the cluster begins to follow a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceAddRequest {
@@ -14,6 +15,7 @@ pub struct SourceAddRequest {
     pub keys: Vec<String>,
 }
 
+/// One source that the cluster follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SourceStatus {
     pub name: String,
@@ -30,6 +32,7 @@ pub struct SourceStatus {
     pub problem: Option<String>,
 }
 
+/// What a look at a source found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SourceSynced {
     pub name: String,

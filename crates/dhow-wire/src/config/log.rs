@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+/// How much the daemon writes about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
@@ -33,6 +34,7 @@ impl LogLevel {
     }
 }
 
+/// In which form the daemon writes about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
@@ -45,6 +47,7 @@ impl LogFormat {
     pub const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 }
 
+/// The setting `log`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LogConfig {
     pub level: LogLevel,

@@ -14,6 +14,7 @@ pub enum ScalarStyle {
     Quoted,
 }
 
+/// A value of one piece, with the style that it was written in.
 #[derive(Clone, Debug)]
 pub struct Scalar {
     pub text: Arc<str>,
@@ -77,6 +78,7 @@ fn is_float(text: &str) -> bool {
         && plain.parse::<f64>().is_ok()
 }
 
+/// A key of a mapping and its value.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: Arc<str>,
@@ -84,6 +86,7 @@ pub struct Entry {
     pub value: Node,
 }
 
+/// Keys with their values, in the order of the document.
 #[derive(Clone, Debug, Default)]
 pub struct Mapping {
     pub entries: Vec<Entry>,
@@ -95,6 +98,7 @@ impl Mapping {
     }
 }
 
+/// What a node of a document is.
 #[derive(Clone, Debug)]
 pub enum Value {
     Scalar(Scalar),
@@ -102,6 +106,7 @@ pub enum Value {
     Mapping(Mapping),
 }
 
+/// A value of a document, with its place in the text.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Where a finding about this node points: the text of a scalar or of a list in brackets, but the key of

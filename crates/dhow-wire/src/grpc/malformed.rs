@@ -2,6 +2,7 @@
 
 use dhow_core::ids::NameError;
 
+/// Why a message of the nodes' protocol could not be read or made.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
     #[error("the message lacks `{0}`")]

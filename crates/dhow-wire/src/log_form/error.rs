@@ -4,6 +4,7 @@ use std::io;
 
 use dhow_core::stored::Form;
 
+/// Why an entry or a snapshot could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogFormError {
     #[error("the {what} is empty; it was cut off or never written")]

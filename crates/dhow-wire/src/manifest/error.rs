@@ -2,6 +2,7 @@
 
 use super::received::{FILE_BYTES_MAX, FILES_MAX, SET_BYTES_MAX};
 
+/// Why a set of manifests was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     #[error("the index of the set is {found} bytes long, the limit is {max}: split the set")]

@@ -22,6 +22,7 @@ impl FileHash {
     }
 }
 
+/// The signed list of a set's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestIndex {
@@ -31,6 +32,7 @@ pub struct ManifestIndex {
     pub files: Vec<ManifestFile>,
 }
 
+/// One file of a set, by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestFile {

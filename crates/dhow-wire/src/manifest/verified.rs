@@ -16,6 +16,7 @@ pub enum Verdict {
     Newer(VerifiedSet),
 }
 
+/// The deployments of a set whose signature and files are proven. The reducer takes nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifiedSet {
     version: ManifestVersion,

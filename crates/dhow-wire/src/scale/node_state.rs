@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What one node runs of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeServiceState {
     pub node_id: u64,
@@ -23,6 +24,7 @@ impl NodeServiceState {
     }
 }
 
+/// One replica of a service on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterContainerSummary {
     pub node_id: u64,

@@ -26,6 +26,7 @@ pub enum ScaleError {
     TooMany { service: String, asked: u64 },
 }
 
+/// The body that tells a node which replicas of a service it is to have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InternalScaleRequest {
     pub service: String,

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use crate::scale::NodeServiceState;
 
+/// Whether a deployment became stable in time, with all its services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StabilizationResult {
     pub outcome: StabilizationOutcome,
@@ -13,6 +14,7 @@ pub struct StabilizationResult {
     pub services: Vec<ServiceHealthSummary>,
 }
 
+/// Whether a deployment became stable in time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StabilizationOutcome {

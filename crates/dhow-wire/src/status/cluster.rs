@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::config::ClusterMode;
 
+/// The cluster as one of its nodes sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterStatus {
     pub mode: ClusterModeName,

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use crate::stabilization::ServiceHealthSummary;
 
+/// A deployment with its services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeploymentStatus {
     pub deployment: String,
@@ -33,6 +34,7 @@ pub struct ServedEndpoint {
     pub nodes: Vec<ServingNode>,
 }
 
+/// A node that serves an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServingNode {
     pub node_id: u64,
@@ -41,6 +43,7 @@ pub struct ServingNode {
     pub host: Option<String>,
 }
 
+/// How a deployment is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {

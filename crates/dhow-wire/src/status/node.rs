@@ -8,6 +8,7 @@ use dhow_core::state::{Drain, Liveness, NodeRole};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
     pub node_id: u64,
@@ -73,6 +74,7 @@ pub struct DrainWait {
     pub cannot_move: bool,
 }
 
+/// What a node has, what is reserved of it, and what is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeAmounts {
     pub capacity: ResourceAmount,
@@ -98,6 +100,7 @@ impl From<Amount> for ResourceAmount {
     }
 }
 
+/// Whether a node is there and takes replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {

@@ -7,6 +7,7 @@ use dhow_core::replica::ReplicaState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A replica that is there, is wanted, or was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaStatus {
     pub deployment: String,

@@ -2,6 +2,7 @@
 
 use crate::problem::ProblemCode;
 
+/// Why a worker's token was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error("the bootstrap token is malformed: use the whole line that `dhow token create-worker` printed")]

@@ -7,6 +7,7 @@ use dhow_core::ids::NodeId;
 use super::claims::{TokenClaims, TokenNonce};
 use super::error::TokenError;
 
+/// A worker's token whose signature and times are proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifiedToken {
     pub(super) claims: TokenClaims,

@@ -9,6 +9,7 @@ use super::WorkerAssignmentEvent;
 /// common proxies, and short enough that a worker notices a dead server.
 pub const WORKER_POLL_WAIT_MAX_SECS: u32 = 60;
 
+/// The body with which a worker waits for its assignment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerPollRequest {
     pub node_id: u64,

@@ -96,6 +96,7 @@ impl TryFrom<&WorkerContainerStatus> for ReplicaName {
     }
 }
 
+/// What a worker's machine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerResourceUsage {
     /// Cores in use. What is not a number is written as 0, because JSON has no other way to say it.

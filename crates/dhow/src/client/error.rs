@@ -10,6 +10,7 @@ use dhow_wire::{MalformedAccessToken, Problem};
 use super::address::{BadHost, DaemonAddress, Origin, machine_socket};
 use crate::exit::Exit;
 
+/// Why a command got no answer that it can use.
 #[derive(Debug)]
 pub enum ClientError {
     BadHost(BadHost),

@@ -14,6 +14,7 @@ const BUSY_WAIT: Duration = Duration::from_secs(1);
 const BREAK_TRIES_MAX: u32 = 5;
 const BREAK_WAIT: Duration = Duration::from_millis(100);
 
+/// Whether a request is tried again, and after which pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Again(Duration),

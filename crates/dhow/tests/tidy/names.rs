@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, assert_clean, assert_found};
 use crate::tokens;
-use crate::tree::Tree;
+use crate::tree::{FileUse, RustFile, Tree};
 
 /// How a comment begins that says nothing itself.
 const POINTERS: &[&str] = &["/// See ", "//! See "];
@@ -30,6 +30,54 @@ fn check_pointers(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Crates whose readers are people that change them: the command line's own types are read as help.
+const OF_THE_COMMAND_LINE: &str = "dhow";
+
+fn check_documented(tree: &Tree) -> Vec<Finding> {
+    let is_read = |file: &RustFile<'_>| {
+        file.file_use == FileUse::Source && file.in_src() && file.crate_name != OF_THE_COMMAND_LINE
+    };
+    let mut findings = Vec::new();
+    for file in tree.rust_files().filter(is_read) {
+        // Whether the lines before this one, attributes aside, are a comment on it.
+        let (mut is_documented, mut in_attribute) = (false, false);
+        for (index, line) in file.text.lines().enumerate() {
+            if in_attribute || line.starts_with("#[") {
+                in_attribute = !line.ends_with(']');
+            } else if line.starts_with("///") {
+                is_documented = true;
+            } else {
+                if is_public_type(line) && !is_documented {
+                    let mend = "say above it in a sentence what it is and who uses it for what";
+                    findings.push(Finding::new(
+                        file.path,
+                        index + 1,
+                        "a type without a word about it",
+                        mend,
+                    ));
+                }
+                is_documented = false;
+            }
+        }
+    }
+    findings
+}
+
+fn is_public_type(line: &str) -> bool {
+    let Some(rest) = line.strip_prefix("pub") else {
+        return false;
+    };
+    let rest = match rest.strip_prefix('(') {
+        Some(scoped) => scoped.split_once(')').map_or("", |(_, rest)| rest),
+        None => rest,
+    };
+    let mut words = rest.split_whitespace();
+    words
+        .next()
+        .is_some_and(|word| ["struct", "enum", "union", "trait"].contains(&word))
+        && rest.starts_with(' ')
+}
+
 fn check_names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust_files() {
@@ -53,6 +101,11 @@ fn check_names(tree: &Tree) -> Vec<Finding> {
 #[test]
 fn every_type_says_itself_what_it_is() {
     assert_clean(check_pointers(&Tree::workspace()));
+}
+
+#[test]
+fn every_public_type_says_what_it_is() {
+    assert_clean(check_documented(&Tree::workspace()));
 }
 
 #[test]
@@ -89,4 +142,16 @@ fn a_generic_name_is_found() {
         "crates/a/tests/b.rs:1",
     ];
     assert_found(check_names(&tree), &places);
+}
+
+#[test]
+fn a_type_without_a_word_is_found() {
+    let text = "//! Words.\n\npub struct A;\n/// A word.\n#[derive(\n    Debug,\n)]\npub enum B {}\n\
+                #[derive(Debug)]\npub(crate) trait C {}\nstruct D;\npub fn structure() {}\n";
+    let files = ["crates/a/src/a.rs", "crates/a/tests/a.rs", "crates/dhow/src/a.rs"];
+    let tree = Tree::of(&files.map(|path| (path, text)));
+    assert_found(
+        check_documented(&tree),
+        &["crates/a/src/a.rs:3", "crates/a/src/a.rs:10"],
+    );
 }

@@ -31,6 +31,7 @@ const SAID_LINES: usize = 5;
 /// Between two attempts of the watcher where starting fails for other reasons than the proxy itself.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 
+/// Starts and replaces the generations of a proxy, and knows which one serves. The client and its watch share one.
 pub struct Supervisor {
     config: ProxyConfig,
     dirs: ReplicaDirs,

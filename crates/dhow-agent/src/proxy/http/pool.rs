@@ -23,6 +23,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many busy ones are passed over before a new connection is made.
 const PASSED_MAX: usize = 4;
 
+/// The idle connections to one backend.
 #[derive(Default)]
 pub struct Pool {
     /// The last is the one that was used last: it is taken first, so that a quiet service keeps few.

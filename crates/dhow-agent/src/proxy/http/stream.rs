@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+/// A TCP connection to a backend that hyper reads and writes, and that the proxy can still look at.
 pub struct SharedStream(pub Arc<TcpStream>);
 
 /// Whether an idle connection is still open and has said nothing. The runtime learns of a closed connection

@@ -12,6 +12,7 @@ use crate::driver::Cause;
 
 use super::subnet::Subnet;
 
+/// The folder that says which replica has which address of the bridge.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     dir: PathBuf,

@@ -14,6 +14,7 @@ pub struct Subnet {
     prefix_length: u8,
 }
 
+/// A text that is no subnet.
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is no subnet for replicas: write for example 10.88.4.0/22, with 16 to 29 bits")]
 pub struct SubnetError {

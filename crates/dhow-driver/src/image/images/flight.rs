@@ -14,6 +14,7 @@ use crate::image::progress::{ProgressSender, PullProgress};
 use crate::image::pull;
 use crate::image::reference::ImageRef;
 
+/// The pulls under way, by reference.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     /// Only those that somebody waits for; the mutex is held for a map operation, never longer.

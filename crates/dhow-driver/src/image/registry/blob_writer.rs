@@ -17,6 +17,7 @@ use crate::image::work::Work;
 const CHUNKS_IN_FLIGHT: usize = 16;
 const REHASH_BUFFER_BYTES: usize = 128 << 10;
 
+/// The partial file of one blob, open for writing.
 pub(super) struct BlobWriter {
     path: PathBuf,
     file: File,

@@ -24,6 +24,7 @@ const MAX_TOKENS: usize = 1_024;
 /// Built when first needed: a host without any certificate authority can still use what is on loopback.
 type LazyClient = OnceLock<Result<Client, String>>;
 
+/// The HTTP clients, credentials and tokens that all pulls share.
 #[derive(Debug)]
 pub(crate) struct RegistryClient {
     pub(super) options: RegistryOptions,
@@ -150,6 +151,7 @@ impl RegistryClient {
     }
 }
 
+/// Why it is not known whether a registry speaks HTTPS or HTTP.
 pub(super) enum SchemeError {
     Setup(ImageError),
     Http(reqwest::Error),

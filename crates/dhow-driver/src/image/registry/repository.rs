@@ -20,6 +20,7 @@ use crate::image::unpack::LayerInput;
 
 const DIGEST_HEADER: &str = "docker-content-digest";
 
+/// One repository of a registry, from which manifests and blobs are fetched.
 pub(crate) struct Repository {
     pub(super) client: Arc<RegistryClient>,
     pub(super) reference: RegistryRef,

@@ -33,6 +33,7 @@ const COPY_BUFFER_BYTES: usize = 128 << 10;
 /// How much of it is written before the disk is looked at again.
 const LOOK_AGAIN_BYTES: u64 = 1 << 20;
 
+/// An archive of images, in either of its forms.
 pub(crate) enum ArchiveSource {
     Layout(LayoutSource),
     Classic(ClassicArchive),

@@ -13,6 +13,7 @@ const MAX_FILES: usize = 65_536;
 /// Links from one name to the next before it is a circle.
 const MAX_LINKS: usize = 16;
 
+/// The files of a tar archive, by name.
 pub(super) struct ArchiveFiles {
     path: PathBuf,
     /// Kept open, so that a temporary copy may lose its name at once.

@@ -17,6 +17,7 @@ const TAG_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 const NAME_ANNOTATION: &str = "io.containerd.image.name";
 const HASH_BUFFER_BYTES: usize = 128 << 10;
 
+/// An OCI layout, in a directory or in an archive, and the image of it that is meant.
 pub(crate) struct LayoutSource {
     files: LayoutFiles,
     tag: Option<String>,

@@ -12,6 +12,7 @@ const PRIVATE_MODE: u32 = 0o700;
 /// The root of a layer, which is the root that a container's users see.
 const PLAIN_MODE: u32 = 0o755;
 
+/// Where the parts of an image store are.
 #[derive(Clone, Debug)]
 pub(super) struct Dirs {
     root: PathBuf,

@@ -10,6 +10,7 @@ use crate::image::reference::ImageRef;
 /// The form of the file; raised when it changes.
 const VERSION: u32 = 1;
 
+/// Which image each reference means.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Index {
     version: u32,

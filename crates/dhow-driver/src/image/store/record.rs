@@ -9,6 +9,7 @@ use crate::image::unpack::DirAttributes;
 /// The form of the file; raised when it changes.
 pub(crate) const RECORD_VERSION: u32 = 1;
 
+/// What the store knows of a complete image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImageRecord {
     pub version: u32,
@@ -22,6 +23,7 @@ pub(crate) struct ImageRecord {
     pub fixes: Vec<DirFix>,
 }
 
+/// One layer of an image record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerRecord {
     pub diff_id: Digest,

@@ -14,6 +14,7 @@ use crate::image::digest::Digest;
 
 const LOCK_SUFFIX: &str = ".lock";
 
+/// A process's own part of the store: its temporary files and leases.
 #[derive(Debug)]
 pub(super) struct Session {
     name: String,

@@ -8,6 +8,7 @@ use crate::image::digest::{Digest, DigestHasher};
 
 const DRAIN_BYTES: usize = 64 << 10;
 
+/// A reader that hashes and counts what goes through it.
 pub(super) struct Measured<'a, R> {
     inner: R,
     hasher: DigestHasher,

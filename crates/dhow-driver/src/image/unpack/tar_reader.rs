@@ -77,6 +77,7 @@ struct Extensions {
     any: bool,
 }
 
+/// A tar stream, read entry by entry.
 pub(super) struct TarReader<R> {
     input: R,
     /// Data of the current entry that nobody has read yet.

@@ -38,6 +38,7 @@ pub(super) enum Resolver {
     Walk,
 }
 
+/// The directory that a layer is unpacked into.
 pub(super) struct Tree {
     root: OwnedFd,
     path: PathBuf,

@@ -36,6 +36,7 @@ const LOOK_AGAIN_ENTRIES: u64 = 256;
 /// A new file, before its own mode is set.
 const NEW_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// Writes the entries of one layer into its directory.
 pub(super) struct LayerWriter<'a> {
     tree: Tree,
     limits: &'a UnpackLimits,

@@ -70,6 +70,7 @@ fn problem(refused: ScaleRefused) -> ApiProblem {
     }
 }
 
+/// The query of a service's state on this node.
 #[derive(Debug, Deserialize)]
 pub(in crate::api) struct StateQuery {
     deployment: Option<String>,

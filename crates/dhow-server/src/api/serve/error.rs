@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Why a listener of the API could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("another daemon answers at {}; stop it, or give this one another `data_dir`", path.display())]

@@ -10,6 +10,7 @@ use crate::plane::runtime::refused_code;
 /// Seconds after which a client that was turned away tries again.
 const RETRY_SECS: u32 = 1;
 
+/// Why a worker could not join. It becomes a gRPC refusal or a problem of the API.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum JoinError {
     #[error("this cluster takes no workers: it has no worker tier")]

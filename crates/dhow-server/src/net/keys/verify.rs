@@ -29,6 +29,7 @@ pub(super) enum Expected {
     Pinned(CaFingerprint),
 }
 
+/// Checks the certificate of a server that this process calls.
 #[derive(Clone)]
 pub(super) struct ServerVerifier {
     expected: Expected,

@@ -19,6 +19,7 @@ pub(super) enum Admission {
     },
 }
 
+/// All guests of a lobby, by address or user.
 #[derive(Debug)]
 pub(super) struct Rooms {
     limits: LobbyLimits,

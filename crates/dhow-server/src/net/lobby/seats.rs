@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+/// The connections of callers that have proved who they are, by name.
 #[derive(Debug)]
 pub(super) struct Seats {
     per_known: usize,

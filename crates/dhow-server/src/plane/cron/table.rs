@@ -72,6 +72,7 @@ pub(crate) fn shown(unix_secs: i64) -> String {
     )
 }
 
+/// The next run of each cron service. The leader's task for schedules keeps one.
 #[derive(Default)]
 pub(super) struct Table {
     rows: BTreeMap<ServiceId, Row>,

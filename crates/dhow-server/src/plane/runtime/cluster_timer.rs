@@ -4,6 +4,7 @@
 
 use dhow_core::time::ClusterTime;
 
+/// Computes cluster time from the last committed time and a monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterTimer {
     base: ClusterTime,

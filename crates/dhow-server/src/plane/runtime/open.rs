@@ -39,6 +39,7 @@ pub struct OpenedCopied {
     pub task: CopiedLogTask,
 }
 
+/// Why a server's state could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the log cannot be opened")]

@@ -22,6 +22,7 @@ pub struct HeldListing {
     pub derives: bool,
 }
 
+/// One service in a desk's listing, by which a leader compares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldService {
     pub deployment: String,

@@ -10,6 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 pub(super) const KEY_BYTES: usize = 32;
 const NAME: &str = "secrets.key";
 
+/// Why the key of the secrets could not be read or made.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     #[error("cannot {action} the key of the secrets at {path}", path = path.display())]

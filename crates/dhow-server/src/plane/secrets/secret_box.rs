@@ -19,6 +19,7 @@ pub struct SecretBox {
     print_key: [u8; KEY_BYTES],
 }
 
+/// Why a value could not be sealed or unsealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     #[error("this host gives no random numbers")]

@@ -17,6 +17,7 @@ impl fmt::Debug for Unsealed {
     }
 }
 
+/// Why the secrets of a replica could not be given.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
     #[error("there is no secret `{0}`; set it with `dhow secret set {0}`")]

@@ -16,6 +16,7 @@ pub struct SelectedReplica {
     pub node: NodeId,
 }
 
+/// A name that means no deployment, service or replica.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchName {
     #[error("there is no deployment `{0}`; `dhow status` lists those there are")]

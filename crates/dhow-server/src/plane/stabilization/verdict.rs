@@ -3,6 +3,7 @@
 use dhow_core::ids::{DeploymentName, DeploymentRevision};
 use dhow_core::state::{Deployment, Phase, RevisionOutcome, State};
 
+/// Whether a revision is decided, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     UnderWay,

@@ -19,6 +19,7 @@ use crate::plane::services::{ServiceManager, ServiceSum, served};
 /// Replicas in trouble that are remembered, so that their last words are found after they are gone.
 const SUSPECTS_MAX: usize = 64;
 
+/// One event of a progress stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgressEvent {
     Progress(Progress),

@@ -17,13 +17,14 @@ const HEAD_BYTES_MAX: usize = 1024;
 /// The header that says where a whole copy ends, with a [`PositionHead`], beside its bytes.
 pub(crate) static POSITION: HeaderName = HeaderName::from_static("x-dhow-position");
 
+/// The position that a whole state is of, in a header of the answer that carries it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PositionHead {
     pub epoch: u64,
     pub index: u64,
 }
 
-/// Said by a peer that ends.
+/// The body with which a peer says that it is about to end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Leaving {
     pub node: u64,
@@ -38,6 +39,7 @@ struct Head {
     count: u32,
 }
 
+/// Why a body with copies was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("the copies cannot be read: {0}")]
 pub(crate) struct BadFrame(&'static str);

@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Joins, and tries until a leader answers; says why where that does not help.
+    /// Joins: tries one server after the other until one lets the worker in, or says why none ever will.
     pub async fn join(around: &Surroundings, place: usize, search: &mut Search) -> Result<Self, String> {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let key = WorkerKey::generate().map_err(|error| said(&error))?;

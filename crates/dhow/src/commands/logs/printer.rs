@@ -38,6 +38,7 @@ impl Default for LogForm {
     }
 }
 
+/// Prints lines of logs, and remembers the colour of each replica.
 pub struct Printer {
     form: LogForm,
     painter: Painter,

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+/// Why this server cannot listen for the others.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerListenError {
     #[error("the other servers cannot be listened to at {addr}; is another daemon there?")]

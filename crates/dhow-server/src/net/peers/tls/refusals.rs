@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::limits::{REFUSAL_TOLD_EVERY, REFUSALS_MAX};
 
+/// Counts refusals and writes them to the log, each address once a minute.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     told: Mutex<RefusedCallers>,

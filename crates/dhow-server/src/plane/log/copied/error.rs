@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::plane::log::RecoverError;
 use crate::plane::log::store::StoreError;
 
+/// Why a call on a copied log failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CopyError {
     #[error(transparent)]

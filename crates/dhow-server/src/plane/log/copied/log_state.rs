@@ -25,6 +25,7 @@ use crate::plane::storage::Storage;
 /// How long peers are told that this one ends.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A proposal that waits for the task of a copied log.
 pub(super) struct Proposed {
     pub id: ProposalId,
     /// The epoch that it was made in: in another one it is refused.

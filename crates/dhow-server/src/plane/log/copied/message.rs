@@ -28,6 +28,7 @@ pub struct Claim {
     pub epoch: u64,
 }
 
+/// What a peer answers to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimAnswer {
@@ -77,6 +78,7 @@ pub struct Whole {
     pub bytes: Bytes,
 }
 
+/// What a peer answers to copies of entries or to a whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyAnswer {

@@ -27,6 +27,7 @@ struct Peer {
     missed_copies: bool,
 }
 
+/// The other peers as this one hears them.
 #[derive(Debug)]
 pub(super) struct PeerTable {
     own: u64,

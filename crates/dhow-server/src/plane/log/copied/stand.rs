@@ -2,6 +2,7 @@
 
 use crate::plane::log::Leadership;
 
+/// What this peer has promised, and whether it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stand {
     /// Nothing of a lower epoch is taken. On disk before it counts.
@@ -11,6 +12,7 @@ pub(super) struct Stand {
     pub leaving: bool,
 }
 
+/// Whether a peer leads or follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Following { leader: Option<u64> },

@@ -6,6 +6,7 @@ use super::entry_form::FormError;
 use super::known_peers::IdentityError;
 use crate::plane::log::store::StoreError;
 
+/// Why the raft log of a data directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RaftOpenError {
     #[error("the raft log cannot be opened")]

@@ -64,6 +64,7 @@ pub fn identity_op(node_id: u64, peers: &BTreeMap<u64, StoreId>) -> Op {
     }
 }
 
+/// Why the identity of a raft directory could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     #[error("the identity of the node cannot be read")]

@@ -44,6 +44,7 @@ pub struct Letter {
     pub question: Question,
 }
 
+/// What one server's raft log asks of another's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
     Append(AppendForm),
@@ -71,6 +72,7 @@ pub enum Question {
     },
 }
 
+/// Entries that a leader sends to a follower.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppendForm {
     pub vote: VoteForm,
@@ -99,6 +101,7 @@ pub struct Reply {
     pub answer: Answer,
 }
 
+/// What the other raft log answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     Appended,
@@ -127,6 +130,7 @@ pub enum Answer {
     Refused(Refusal),
 }
 
+/// Why a question was not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// The one who asks is known with another store.

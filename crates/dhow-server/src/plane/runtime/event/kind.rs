@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The kind of an event, with one word for tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {

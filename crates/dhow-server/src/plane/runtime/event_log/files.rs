@@ -8,6 +8,7 @@ use dhow_core::ids::Revision;
 
 use crate::plane::runtime::event::EventId;
 
+/// One file of the event log, as its name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventFile {
     /// Counts from 1; above 1 for the oldest means that older ones were deleted.

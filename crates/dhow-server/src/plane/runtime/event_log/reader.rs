@@ -20,6 +20,7 @@ pub struct EventsGone {
     pub oldest: EventId,
 }
 
+/// Why events could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadEventsError {
     #[error(transparent)]

@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::plane::runtime::event::{Event, EventRecord};
 use crate::plane::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_MESSAGES_MAX, EVENTS_WAITING_MAX};
 
+/// What the event log writer receives.
 #[derive(Debug)]
 pub(in crate::plane::runtime) enum Message {
     /// Events of applied entries, at most [`EVENT_CHUNK_RECORDS`].

@@ -30,6 +30,7 @@ struct Open {
     is_torn: bool,
 }
 
+/// Why an event could not be written, or the event log not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EventStoreError {
     #[error("cannot {action} the event log at {path}", path = path.display())]

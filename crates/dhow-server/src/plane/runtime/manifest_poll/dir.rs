@@ -16,6 +16,7 @@ use nix::fcntl::OFlag;
 /// Folders inside folders of a set. Paths have at most 255 characters, and a reader must end.
 const DEPTH_MAX: usize = 16;
 
+/// Why a directory of manifests could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadSetError {
     #[error("cannot read {path}", path = path.display())]

@@ -35,6 +35,7 @@ pub(super) struct Stepped {
     pub result: Result<Outcome, Refused>,
 }
 
+/// The reducer's proposals on their way, by number.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     waiting: BTreeMap<ProposalId, Waiting>,

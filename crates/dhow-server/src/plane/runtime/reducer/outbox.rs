@@ -5,6 +5,7 @@ use tokio::sync::mpsc;
 
 use crate::plane::runtime::applier::Effects;
 
+/// The reducer's end of the channel to the applier.
 #[derive(Debug)]
 pub(super) struct Outbox {
     effects: mpsc::Sender<Effects>,

@@ -12,6 +12,7 @@ use crate::clock::{Clock, Sleep};
 use crate::plane::runtime::limits::PLAN_STALE_WAIT_MAX_MS;
 use crate::plane::runtime::options::PlanFn;
 
+/// The reducer's planner: the plan that runs, when the next one is due, and the cache between them.
 pub(super) struct Planning {
     planner: Arc<PlanFn>,
     clock: Arc<dyn Clock>,
