@@ -56,6 +56,9 @@ pub enum ClusterCommand {
     Bootstrap {
         cluster_id: Arc<str>,
         feature_level: u32,
+        /// How many nodes there may be.
+        #[serde(default)]
+        nodes_limit: Option<u32>,
     },
     /// The first entry of a new leader.
     TermBegan {
@@ -102,9 +105,11 @@ pub enum ClusterCommand {
         now_unix_secs: i64,
         believed_until_unix_secs: i64,
     },
-    /// Every server of the cluster knows this feature level now.
+    /// Every server of the cluster knows this feature level now, and serves so many nodes.
     RaiseFeatureLevel {
         level: u32,
+        #[serde(default)]
+        nodes_limit: Option<u32>,
     },
     /// Keeps ids for servers that are configured or taken in, so that no worker is given one.
     KeepServerIds {

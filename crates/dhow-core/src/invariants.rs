@@ -220,7 +220,7 @@ fn check_requests(state: &State, found: &mut Found) {
     found.expect(matched, || "requests and their order differ".into());
     let bounded = state.api_tokens.len() <= State::API_TOKENS_MAX;
     found.expect(bounded, || format!("{} tokens are kept", state.api_tokens.len()));
-    let bounded = state.tokens.len() <= State::WORKER_TOKENS_MAX
+    let bounded = state.tokens.len() <= state.worker_tokens_max()
         && state.worker_cas.retired.len() <= State::RETIRED_WORKER_CAS_MAX;
     found.expect(bounded, || {
         let (tokens, cas) = (state.tokens.len(), state.worker_cas.retired.len());

@@ -92,6 +92,10 @@ pub struct State {
     /// Sources of signed deployment files by name.
     #[serde(default, deserialize_with = "crate::maps::read")]
     pub sources: OrdMap<Arc<str>, Arc<Source>>,
+    /// How many nodes there may be, see [`State::nodes_max`]. It is raised by a command: servers of mixed versions refuse
+    /// the same ones.
+    #[serde(default)]
+    pub nodes_limit: Option<u32>,
 }
 
 impl State {
@@ -106,14 +110,19 @@ impl State {
     /// Failures on nodes that a service remembers: more than two of a slot count for nothing, so this is room for
     /// many slots at once.
     pub const FAILED_ON_MAX: usize = 32;
-    /// Nodes of one cluster: 10,000 workers, the servers, and room for those being replaced.
-    pub const NODES_MAX: usize = 12_000;
+    /// What this version begins and raises a cluster's number of nodes with: 30,000 workers on three servers, the servers,
+    /// and room for those being replaced.
+    pub const NODES_LIMIT: u32 = 40_000;
+    /// The same, for the sizes of tables.
+    pub const NODES_MAX: usize = Self::NODES_LIMIT as usize;
+    /// From this level on the number of nodes is kept.
+    pub(crate) const KEEPS_NODES_LIMIT: u32 = 2;
+    /// Nodes of a cluster whose state has no number yet.
+    const NODES_MAX_AT_FIRST: usize = 12_000;
     /// Replicas of one service, the most that a spec or a scale may ask for.
     pub const REPLICAS_PER_SERVICE_MAX: u32 = 1_000_000;
     /// Tokens of the API that are good: some for each person and program; at 200 bytes each 200 KiB.
     pub const API_TOKENS_MAX: usize = 1_000;
-    /// Tokens of workers that are kept: one for each of the largest cluster's, and as many again that have expired.
-    pub const WORKER_TOKENS_MAX: usize = 2 * Self::NODES_MAX;
     /// Sources of signed deployment files: one for each team of a large cluster.
     pub const SOURCES_MAX: usize = 64;
     /// Sources whose last version is remembered, those that are followed no longer included: about 100 bytes each.
@@ -122,4 +131,15 @@ impl State {
     pub const SOURCE_KEYS_MAX: usize = 16;
     /// Replaced CAs of workers that are still believed: one a week for the time that each is.
     pub const RETIRED_WORKER_CAS_MAX: usize = 8;
+
+    /// How many nodes there may be.
+    pub fn nodes_max(&self) -> usize {
+        self.nodes_limit
+            .map_or(Self::NODES_MAX_AT_FIRST, |limit| limit as usize)
+    }
+
+    /// Tokens of workers that are kept: one for each of the nodes, and as many again that have expired.
+    pub fn worker_tokens_max(&self) -> usize {
+        2 * self.nodes_max()
+    }
 }

@@ -22,18 +22,20 @@ pub enum Form {
     One,
     /// Of clusters with feature level 2, as it was before workers' internal tokens were counted: it is only read.
     Two,
-    /// All that this version knows.
+    /// The same as it was before a cluster's number of nodes was kept: it is only read.
     Three,
+    /// All that this version knows.
+    Four,
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Three;
+    pub const NEWEST: Self = Self::Four;
 
     /// The form that every server of a cluster at this level reads.
     pub fn of_level(feature_level: u32) -> Self {
         match feature_level {
             0 | 1 => Self::One,
-            _ => Self::Three,
+            _ => Self::Four,
         }
     }
 
@@ -42,11 +44,12 @@ impl Form {
             Self::One => 1,
             Self::Two => 2,
             Self::Three => 3,
+            Self::Four => 4,
         }
     }
 
     pub fn of_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two, Self::Three]
+        [Self::One, Self::Two, Self::Three, Self::Four]
             .into_iter()
             .find(|form| form.number() == number)
     }
@@ -56,7 +59,8 @@ impl Form {
         let rows: &[(&str, usize)] = match self {
             Self::One => FIELDS_OF_FORM_ONE,
             Self::Two => FIELDS_OF_FORM_TWO,
-            Self::Three => &[],
+            Self::Three => FIELDS_OF_FORM_THREE,
+            Self::Four => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -66,7 +70,8 @@ impl Form {
     fn variant_fields(self, name: &str, variant: &str) -> Option<usize> {
         let rows: &[(&str, &str, usize)] = match self {
             Self::One => VARIANT_FIELDS_OF_FORM_ONE,
-            Self::Two | Self::Three => &[],
+            Self::Two | Self::Three => VARIANT_FIELDS_OF_FORM_THREE,
+            Self::Four => &[],
         };
         let row = rows
             .iter()
@@ -75,11 +80,11 @@ impl Form {
     }
 
     /// How many cases the enum has in this form, where it has grown since. Cases that came to an enum after form 2
-    /// cannot stand in what it has written, so that they are not told apart.
+    /// cannot stand in what forms 2 and 3 have written, so that they are not told apart.
     fn variants(self, name: &str) -> Option<usize> {
         let rows: &[(&str, usize)] = match self {
             Self::One => VARIANTS_OF_FORM_ONE,
-            Self::Two | Self::Three => &[],
+            Self::Two | Self::Three | Self::Four => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -109,11 +114,21 @@ const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
     ("State", 23),
 ];
 
+/// The same for form 3.
+const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("State", 23)];
+
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[
+    ("ClusterCommand", "Bootstrap", 2),
     ("ClusterCommand", "TermBegan", 1),
     ("ClusterCommand", "UseToken", 5),
     ("DeploymentCommand", "ApplyManifests", 3),
+];
+
+/// The same for forms 2 and 3.
+const VARIANT_FIELDS_OF_FORM_THREE: &[(&str, &str, usize)] = &[
+    ("ClusterCommand", "Bootstrap", 2),
+    ("ClusterCommand", "RaiseFeatureLevel", 1),
 ];
 
 /// Enums that have grown since form 1, with the number of cases that they had.

@@ -69,6 +69,7 @@ impl Lab {
         let boot = ClusterCommand::Bootstrap {
             cluster_id: "lab".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         };
         let _ = lab.apply(Command::Cluster(boot));
         let _ = lab.apply(Command::Cluster(ClusterCommand::TermBegan {

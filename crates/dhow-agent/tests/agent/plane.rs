@@ -94,6 +94,7 @@ impl Plane {
         plane.write(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "test".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         }));
         plane.write(Command::Cluster(ClusterCommand::TermBegan {
             leader: NODE,

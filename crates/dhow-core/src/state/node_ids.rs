@@ -59,8 +59,6 @@ impl State {
     pub(crate) const KEEPS_NODE_IDS: u32 = 2;
     /// From this level on it is noted which internal token of a worker was shown.
     pub const COUNTS_INTERNAL_TOKENS: u32 = 2;
-    /// Ids out of turn that are remembered: twice as many as there are nodes. Beyond it no wish is granted.
-    const USED_IDS_MAX: usize = 2 * Self::NODES_MAX;
     /// Ids that are kept for servers: a cluster has seven, and replaces one now and then.
     const SERVER_IDS_MAX: usize = 1_000;
 
@@ -112,7 +110,12 @@ impl State {
     /// Whether a new worker may be given just this id.
     pub fn is_node_id_free(&self, id: NodeId) -> bool {
         let is_free = !self.is_node_id_used(id) && !self.node_ids.servers.contains(&id);
-        id.is_in_range() && is_free && self.node_ids.used.len() < Self::USED_IDS_MAX
+        id.is_in_range() && is_free && self.node_ids.used.len() < self.used_ids_max()
+    }
+
+    /// Ids out of turn that are remembered: twice as many as there may be nodes. Beyond it no wish is granted.
+    fn used_ids_max(&self) -> usize {
+        2 * self.nodes_max()
     }
 
     /// The next id in turn that nobody has.

@@ -53,7 +53,7 @@ fn change_of(command: &ClusterCommand, is_raised: bool) -> Option<ClusterChange<
         ClusterCommand::IssueApiToken { id, token } => ClusterChange::ApiTokenIssued { id, token },
         ClusterCommand::RevokeApiToken { id } => ClusterChange::ApiTokenRevoked { id },
         ClusterCommand::RotateWorkerCa { .. } => ClusterChange::WorkerCaRotated,
-        ClusterCommand::RaiseFeatureLevel { level } if is_raised => {
+        ClusterCommand::RaiseFeatureLevel { level, .. } if is_raised => {
             ClusterChange::FeatureLevelRaised { level: *level }
         }
         ClusterCommand::SetSource { name, settings } => ClusterChange::SourceSet { name, settings },
@@ -74,8 +74,9 @@ fn change(
         ClusterCommand::Bootstrap {
             cluster_id,
             feature_level,
+            nodes_limit,
         } => {
-            bootstrap(state, cluster_id, *feature_level)?;
+            bootstrap(state, cluster_id, *feature_level, *nodes_limit)?;
         }
         ClusterCommand::TermBegan { wall_unix_ms, .. } => begin_term(state, term, *wall_unix_ms)?,
         ClusterCommand::IssueToken {
@@ -114,7 +115,9 @@ fn change(
             now_unix_secs,
             believed_until_unix_secs,
         } => worker_cas::rotate(state, *now_unix_secs, *believed_until_unix_secs)?,
-        ClusterCommand::RaiseFeatureLevel { level } => raise_feature_level(state, *level)?,
+        ClusterCommand::RaiseFeatureLevel { level, nodes_limit } => {
+            raise_feature_level(state, *level, *nodes_limit)?;
+        }
         ClusterCommand::KeepServerIds { nodes } => {
             super::needs_node_ids(state)?;
             state.keep_server_ids(nodes)?;
@@ -157,7 +160,7 @@ fn issue_token(
     }
     let over = expires_unix_secs.saturating_sub(TOKEN_LIFE_SECS_MAX);
     let is_good = |token: &Token| token.expires_unix_secs >= over;
-    if state.tokens.values().filter(|token| is_good(token)).count() >= State::WORKER_TOKENS_MAX {
+    if state.tokens.values().filter(|token| is_good(token)).count() >= state.worker_tokens_max() {
         return Err(Refused::NotNow(
             "too many tokens of workers are kept: wait until earlier ones have expired, or make one with more uses",
         ));
@@ -182,18 +185,24 @@ fn set_secret(state: &mut State, name: &Arc<str>, sealed: &Arc<[u8]>) {
     state.secrets.insert(name.clone(), Arc::new(secret));
 }
 
-fn bootstrap(state: &mut State, cluster_id: &Arc<str>, feature_level: u32) -> Result<(), Refused> {
+fn bootstrap(
+    state: &mut State,
+    cluster_id: &Arc<str>,
+    feature_level: u32,
+    nodes_limit: Option<u32>,
+) -> Result<(), Refused> {
     if state.cluster_id.is_some() {
         return Err(Refused::AlreadyBootstrapped);
     }
     // First what can be refused: a refusal changes nothing.
-    raise_feature_level(state, feature_level)?;
+    raise_feature_level(state, feature_level, nodes_limit)?;
     state.cluster_id = Some(cluster_id.clone());
     Ok(())
 }
 
-/// A level never falls: what was written at the higher one could not be read at the lower.
-fn raise_feature_level(state: &mut State, level: u32) -> Result<(), Refused> {
+/// A level never falls: what was written at the higher one could not be read at the lower. Neither does the number of
+/// nodes, which servers before level 2 do not keep.
+fn raise_feature_level(state: &mut State, level: u32, nodes_limit: Option<u32>) -> Result<(), Refused> {
     if level > State::FEATURE_LEVEL {
         return Err(Refused::FeatureLevel {
             needed: level,
@@ -201,6 +210,12 @@ fn raise_feature_level(state: &mut State, level: u32) -> Result<(), Refused> {
         });
     }
     state.feature_level = state.feature_level.max(level);
+    if let Some(limit) = nodes_limit
+        && state.feature_level >= State::KEEPS_NODES_LIMIT
+        && limit as usize > state.nodes_max()
+    {
+        state.nodes_limit = Some(limit);
+    }
     Ok(())
 }
 

@@ -106,10 +106,9 @@ pub(super) fn register(
         // Fixed peers of raft and static clusters choose their ids; only ids of removed nodes are gone for good.
         return Err(Refused::NodeIdUsed(id));
     }
-    if state.nodes.len() >= State::NODES_MAX {
-        return Err(Refused::TooManyNodes {
-            max: State::NODES_MAX,
-        });
+    let max = state.nodes_max();
+    if state.nodes.len() >= max {
+        return Err(Refused::TooManyNodes { max });
     }
     let in_turn = !keeps_ids || state.fresh_node_id().is_ok_and(|fresh| fresh == id);
     state.give_node_id(id, in_turn);

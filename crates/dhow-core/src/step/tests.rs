@@ -38,6 +38,7 @@ impl Cluster {
         cluster.apply(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "c".into(),
             feature_level,
+            nodes_limit: Some(State::NODES_LIMIT),
         }));
         cluster.begin_term(1, WALL);
         let info = NodeInfo {

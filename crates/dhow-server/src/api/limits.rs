@@ -92,9 +92,6 @@ pub(super) const TOKEN_TTL_SECS_MAX: u64 = 100 * 365 * 86_400;
 /// The longest that a worker's token may be good for: 30 days. It lies in files, and a new one is made in a second.
 pub(super) const WORKER_TOKEN_TTL_SECS_MAX: u64 = 30 * 86_400;
 
-/// The most workers that join with one token: as many as a cluster may have.
-pub(super) const WORKER_TOKEN_USES_MAX: u32 = 12_000;
-
 /// A client that has not sent its header by then is not waited for.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 

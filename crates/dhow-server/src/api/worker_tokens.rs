@@ -16,7 +16,7 @@ use dhow_wire::{ProblemCode, WorkerBootstrapToken};
 use super::caller::Caller;
 use super::context::Context;
 use super::extract;
-use super::limits::{LABELS_MAX, WORKER_TOKEN_TTL_SECS_MAX, WORKER_TOKEN_USES_MAX};
+use super::limits::{LABELS_MAX, WORKER_TOKEN_TTL_SECS_MAX};
 use super::problem::{Answer, ApiProblem};
 
 /// Makes a token with which workers join. This answer alone has it.
@@ -45,9 +45,10 @@ pub(super) async fn create(
             "a worker's token is good for 1 to {WORKER_TOKEN_TTL_SECS_MAX} seconds: it lies in files until it is used"
         )));
     };
-    if !(1..=WORKER_TOKEN_USES_MAX).contains(&value.uses) {
+    let uses_max = state.nodes_max();
+    if !(1..=uses_max).contains(&(value.uses as usize)) {
         return Err(ApiProblem::invalid(format!(
-            "a worker's token has 1 to {WORKER_TOKEN_USES_MAX} uses: a cluster has no more workers"
+            "a worker's token has 1 to {uses_max} uses: this cluster has no more nodes"
         )));
     }
     let members = context.api.cluster.members();

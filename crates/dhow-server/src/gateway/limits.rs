@@ -8,7 +8,7 @@ pub const CALLS_PER_SECOND: u32 = 20;
 pub const CALLS_BURST: u32 = 100;
 
 /// Registrations of all workers together: a token is proved in about 100 µs, so that 1,000 a second are a tenth of a
-/// core whoever sends them, and 10,000 workers that join at once are in within ten seconds.
+/// core whoever sends them, and 30,000 workers that join at once are in within half a minute.
 pub const JOINS_PER_SECOND: u32 = 1_000;
 pub const JOINS_BURST: u32 = 2_000;
 
@@ -32,7 +32,7 @@ pub const SECRETS_BURST: u32 = 1_000;
 pub const SECRET_NAMES_MAX: usize = 1_024;
 
 /// Nodes whose rates are remembered: twice what a cluster may have. Above it, those that have been quiet are
-/// forgotten. At about 100 bytes each, 2 MiB.
+/// forgotten. At about 100 bytes each, 8 MiB.
 pub const RATES_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 
 /// Connections that are served at a time: one for each node, and as many again that are being replaced.
@@ -42,9 +42,10 @@ pub const CONNECTIONS_MAX: usize = 2 * dhow_core::state::State::NODES_MAX;
 /// 1.5 thousandths of a core. Those that come when there are more are asked less often.
 pub const ASKED_OFTEN_MAX: usize = 100;
 
-/// Callers of the workers' port that have not proved yet who they are: as many as a cluster may have workers, because all
-/// of them may come together after an election. A handshake costs some 300 microseconds of a core and 10 KiB.
-pub const GUESTS_MAX: usize = dhow_core::state::State::NODES_MAX;
+/// Callers of the workers' port that have not proved yet who they are: as many as one of three servers has of the largest
+/// cluster's, because all of them may come together when it has started. A handshake costs some 300 microseconds of a core
+/// and 10 KiB.
+pub const GUESTS_MAX: usize = 12_000;
 
 /// Connections of one worker: the one that it has, and those that are being replaced.
 pub const PER_WORKER_MAX: usize = 8;

@@ -242,6 +242,7 @@ mod tests {
         let bootstrap = ClusterCommand::Bootstrap {
             cluster_id: "harbour".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         };
         server.write(Command::Cluster(bootstrap)).await;
         let port = WorkerPort::bind(

@@ -55,10 +55,14 @@ pub async fn raise_feature_level(
     loop {
         let leads = leaderships.borrow_and_update().is_here;
         let state = states.borrow_and_update().clone();
-        let is_due = state.cluster_id.is_some() && state.feature_level < State::FEATURE_LEVEL;
+        let is_older = state.feature_level < State::FEATURE_LEVEL || state.nodes_max() < State::NODES_MAX;
+        let is_due = state.cluster_id.is_some() && is_older;
         if leads && is_due && all_know(cluster.as_ref(), &peers).await {
             let level = State::FEATURE_LEVEL;
-            let raise = Command::Cluster(ClusterCommand::RaiseFeatureLevel { level });
+            let raise = Command::Cluster(ClusterCommand::RaiseFeatureLevel {
+                level,
+                nodes_limit: Some(State::NODES_LIMIT),
+            });
             match input.write(raise, None).await {
                 Ok(_) => tracing::info!(
                     level,

@@ -120,6 +120,7 @@ fn cluster() -> impl Strategy<Value = ClusterCommand> {
             ClusterCommand::Bootstrap {
                 cluster_id: "c".into(),
                 feature_level,
+                nodes_limit: Some(State::NODES_LIMIT),
             }
         }),
         node().prop_map(|leader| ClusterCommand::TermBegan {

@@ -111,6 +111,7 @@ impl Cluster {
         let bootstrap = ClusterCommand::Bootstrap {
             cluster_id: "test".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         };
         cluster.write(Command::Cluster(bootstrap)).await;
         cluster

@@ -55,9 +55,9 @@ pub struct WorkerTokenCreateRequest {
     #[serde(default = "WorkerTokenCreateRequest::default_ttl_secs")]
     #[schema(minimum = 1, maximum = 2_592_000)]
     pub ttl_secs: u64,
-    /// How many workers may join with it.
+    /// How many workers may join with it: as many as the cluster may have nodes at most.
     #[serde(default = "WorkerTokenCreateRequest::default_uses")]
-    #[schema(minimum = 1, maximum = 12_000)]
+    #[schema(minimum = 1, maximum = 40_000)]
     pub uses: u32,
     /// The labels that its workers may carry, with the values that each may have (none: any value). Left out: no
     /// labels.

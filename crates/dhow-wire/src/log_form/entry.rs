@@ -17,6 +17,10 @@ pub fn encode_entry(entry: &Entry, feature_level: u32) -> Result<Vec<u8>, LogFor
     let form = match &entry.command {
         // Every server knows the new level, or nobody would propose it.
         Command::Cluster(ClusterCommand::RaiseFeatureLevel { .. }) => Form::NEWEST,
+        // What the cluster begins with all its servers read.
+        Command::Cluster(ClusterCommand::Bootstrap {
+            feature_level: begun, ..
+        }) => Form::of_level(feature_level.max(*begun)),
         Command::Cluster(_)
         | Command::Node(_)
         | Command::Deployment(_)

@@ -10,7 +10,7 @@ use super::error::LogFormError;
 use super::parse;
 
 /// The largest snapshot that is read into memory. A replica takes about 100 bytes and a node about 1 KiB, so that
-/// a million replicas on 12,000 nodes stay below a tenth of this.
+/// a million replicas on 40,000 nodes stay below a tenth of this.
 pub const SNAPSHOT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 const WHAT: &str = "snapshot";

@@ -371,6 +371,7 @@ pub(super) async fn found(
             let bootstrap = ClusterCommand::Bootstrap {
                 cluster_id: format!("{:032x}", rand::random::<u128>()).into(),
                 feature_level: State::FEATURE_LEVEL,
+                nodes_limit: Some(State::NODES_LIMIT),
             };
             match input.write(Command::Cluster(bootstrap), None).await {
                 Ok(_) => continue,

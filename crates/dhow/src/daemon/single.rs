@@ -129,6 +129,7 @@ pub(super) async fn write_first(
         let bootstrap = ClusterCommand::Bootstrap {
             cluster_id: format!("{:032x}", rand::random::<u128>()).into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         };
         input.write(Command::Cluster(bootstrap), None).await?;
     }

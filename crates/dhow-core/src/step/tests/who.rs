@@ -1,6 +1,7 @@
 //! Who is who: ids of nodes, their roles, and the uses of tokens; and what a plain worker is told when.
 
 mod ids;
+mod limit;
 mod plain;
 
 use std::sync::Arc;

@@ -22,6 +22,7 @@ async fn tier() -> (World, SigningKey) {
     let bootstrap = ClusterCommand::Bootstrap {
         cluster_id: "harbour".into(),
         feature_level: State::FEATURE_LEVEL,
+        nodes_limit: Some(State::NODES_LIMIT),
     };
     let input = world.handle.input();
     input.write(Command::Cluster(bootstrap), None).await.unwrap();
@@ -85,7 +86,7 @@ async fn what_makes_no_token_is_refused() {
     let (world, _) = tier().await;
     for body in [
         r#"{"uses":0}"#,
-        r#"{"uses":12001}"#,
+        r#"{"uses":40001}"#,
         r#"{"ttl_secs":0}"#,
         r#"{"ttl_secs":2592001}"#,
         r#"{"allowed_labels":{"no good":[]}}"#,

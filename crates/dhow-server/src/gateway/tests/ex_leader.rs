@@ -75,6 +75,7 @@ async fn a_node_that_has_followed_a_higher_term_is_told_of_and_not_served() {
         .write(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "one".into(),
             feature_level: 1,
+            nodes_limit: None,
         }))
         .await;
     let term = door.server.state().term.0;

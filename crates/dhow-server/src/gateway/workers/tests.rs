@@ -75,6 +75,7 @@ impl Harbour {
             .write(Command::Cluster(ClusterCommand::Bootstrap {
                 cluster_id: CLUSTER.into(),
                 feature_level,
+                nodes_limit: Some(State::NODES_LIMIT),
             }))
             .await;
         let (dir, key) = (tempfile::tempdir().unwrap(), SigningKey::from_bytes(&[5; 32]));

@@ -108,11 +108,25 @@ async fn every_member_has_to_know_the_level() {
 
 #[tokio::test]
 async fn a_single_node_of_the_first_level_is_raised() {
-    let state = State {
+    is_raised(State {
         feature_level: 1,
         cluster_id: Some("c-1".into()),
         ..State::default()
-    };
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn so_is_the_number_of_nodes_of_a_cluster_that_has_the_level_already() {
+    is_raised(State {
+        feature_level: State::FEATURE_LEVEL,
+        cluster_id: Some("c-1".into()),
+        ..State::default()
+    })
+    .await;
+}
+
+async fn is_raised(state: State) {
     let (cancel, end) = (CancellationToken::new(), CancellationToken::new());
     let runtime = runtime::spawn(cancel.clone(), state, Arc::new(SystemClock::new()));
     let cluster = Arc::new(SingleNode {
@@ -129,7 +143,9 @@ async fn a_single_node_of_the_first_level_is_raised() {
         end.clone(),
     ));
     let mut states = view.states();
-    let raised = states.wait_for(|state| state.feature_level == State::FEATURE_LEVEL);
+    let raised = states.wait_for(|state| {
+        state.feature_level == State::FEATURE_LEVEL && state.nodes_max() == State::NODES_MAX
+    });
     raised.await.unwrap();
     end.cancel();
     raising.await.unwrap();

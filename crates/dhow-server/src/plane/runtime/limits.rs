@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::plane::log::store::limits::MAX_QUEUED_REQUESTS;
 
-/// Inputs that may wait for the reducer. 10,000 workers send at most 50 heartbeats a second together, and changes
+/// Inputs that may wait for the reducer. 30,000 workers send at most 50 heartbeats a second together, and changes
 /// once a second each where they change: 1,024 inputs are about a second of a cluster in turmoil, and at some
 /// 10 µs each they are worked off in 10 ms.
 pub const INBOX_MAX: usize = 1_024;
@@ -52,8 +52,8 @@ pub const REPORT_EVENTS_MAX: usize = 1_024;
 /// Replicas in one inventory. It is one entry of the log: at about 200 bytes each, 16,384 make 3 MiB.
 pub const INVENTORY_MAX: usize = 16_384;
 
-/// Batches of effects that may wait for the applier. A batch names each node once, so 64 are 64 × 12,000 node
-/// ids at the very most, 12 MiB; what does not fit is merged into the next one.
+/// Batches of effects that may wait for the applier. A batch names each node once, so 64 are 64 × 40,000 node
+/// ids at the very most, 40 MiB; what does not fit is merged into the next one.
 pub const EFFECT_BATCHES_MAX: usize = 64;
 
 /// Records in one message to the event log writer.
@@ -79,8 +79,8 @@ pub const REPLAYED_EVENTS_MAX: usize = 65_536;
 /// memory. Whoever wants to know of more reads the state itself.
 pub const INSTALLED_EVENTS_MAX: usize = EVENT_HUB_MAX;
 
-/// Refused or diverged reports of a node become an event at most so often, in the cluster's time: of 12,000 nodes that
-/// are all refused 200 a second, which the event log writes in its stride.
+/// Refused or diverged reports of a node become an event at most so often, in the cluster's time: of 40,000 nodes that
+/// are all refused 700 a second, which the event log writes in its stride.
 pub const REPORT_DOUBT_EVERY_MS: u64 = 60_000;
 
 /// Size at which a file of the event log is closed and the next one is begun.

@@ -203,6 +203,7 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::Bootstrap {
             cluster_id: "c-1".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         },
         ClusterCommand::TermBegan {
             leader: NodeId(1),
@@ -238,7 +239,10 @@ fn cluster() -> Vec<ClusterCommand> {
             now_unix_secs: 1_700_000_000,
             believed_until_unix_secs: 1_700_086_400,
         },
-        ClusterCommand::RaiseFeatureLevel { level: 2 },
+        ClusterCommand::RaiseFeatureLevel {
+            level: 2,
+            nodes_limit: Some(State::NODES_LIMIT),
+        },
         ClusterCommand::KeepServerIds {
             nodes: vec![NodeId(1), NodeId(300)],
         },
@@ -416,6 +420,7 @@ pub fn state() -> State {
         Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "c-1".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         }),
         Command::Cluster(ClusterCommand::TermBegan {
             leader: NodeId(1),

@@ -173,7 +173,10 @@ async fn a_set_of_manifests_is_told_with_what_it_deploys_and_removes() {
 async fn a_level_that_the_cluster_has_already_is_no_news() {
     let dir = TempDir::new().unwrap();
     let server = Server::start(&dir);
-    let raise = |level| Command::Cluster(ClusterCommand::RaiseFeatureLevel { level });
+    let raise = |level| {
+        let nodes_limit = None;
+        Command::Cluster(ClusterCommand::RaiseFeatureLevel { level, nodes_limit })
+    };
     server.write(raise(1)).await.unwrap();
     server.write(raise(1)).await.unwrap();
     let events = events(&server).await;

@@ -25,6 +25,7 @@ impl Leader {
         leader.apply(Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "test".into(),
             feature_level: State::FEATURE_LEVEL,
+            nodes_limit: Some(State::NODES_LIMIT),
         }));
         leader.apply(Command::Cluster(ClusterCommand::TermBegan {
             leader: NODE,
