@@ -28,11 +28,17 @@ fn daemon() -> PathBuf {
 fn a_small_fleet_goes_through_everything() {
     let options = Options {
         binary: daemon(),
+        generator: env!("CARGO_BIN_EXE_load").into(),
+        processes: 3,
         workers: WORKERS,
         bars: Bar::ALL.to_vec(),
         at_once: WORKERS,
         services: 4,
         steady: Duration::from_secs(3),
+        kills: 2,
+        // Long enough for it to end its sessions when it goes on.
+        pause: Duration::from_secs(8),
+        dead: 10,
         firewall: false,
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,27 +1,28 @@
 //! What is measured, one file each. They build on each other: each expects what the ones before it left.
 
 mod churn;
+mod dead_follower;
 mod deaths;
 mod deploy;
 mod failover;
 mod join;
 mod one_use;
+mod paused_follower;
 mod reconnect;
 mod slow_readers;
 mod steady;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::ensure;
 
 use super::run::Stage;
+use super::servers::NodeCounts;
 
 /// Nothing takes this long but what never comes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// One thing that the load generator measures. A person names them on the command line, and the run takes them in this
-/// order.
+/// One thing that is measured, by what happens in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bar {
     /// All workers join at once. Every run begins with it.
@@ -36,6 +37,10 @@ pub enum Bar {
     Churn,
     /// The leader is killed.
     Failover,
+    /// A server that does not lead stands still for a minute.
+    PausedFollower,
+    /// A server that does not lead dies together with some of its workers.
+    DeadFollower,
     /// Workers die, loudly and silently.
     Deaths,
     /// All servers restart together.
@@ -45,13 +50,15 @@ pub enum Bar {
 }
 
 impl Bar {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Join,
         Self::Steady,
         Self::Deploy,
         Self::SlowReaders,
         Self::Churn,
         Self::Failover,
+        Self::PausedFollower,
+        Self::DeadFollower,
         Self::Deaths,
         Self::Reconnect,
         Self::OneUse,
@@ -65,6 +72,8 @@ impl Bar {
             Self::SlowReaders => "slow-readers",
             Self::Churn => "churn",
             Self::Failover => "failover",
+            Self::PausedFollower => "paused-follower",
+            Self::DeadFollower => "dead-follower",
             Self::Deaths => "deaths",
             Self::Reconnect => "reconnect",
             Self::OneUse => "one-use",
@@ -73,16 +82,25 @@ impl Bar {
 
     pub(super) async fn measure(self, stage: &mut Stage) -> anyhow::Result<()> {
         println!("{}", self.word());
-        let before = stage.trouble().await?;
+        let (terms, before) = (stage.term().await?, stage.fleet.look().await?);
         self.begin(stage).await?;
-        let after = stage.trouble().await?;
+        let (terms, after) = (stage.term().await? - terms, stage.fleet.look().await?);
         let told = format!(
-            "{} elections, {} sessions ended, {} attempts reached nobody",
-            after.terms - before.terms,
-            after.sessions_ended - before.sessions_ended,
+            "{terms} elections, {} sessions ended, {} attempts reached nobody",
+            after.ended() - before.ended(),
             after.unreached - before.unreached
         );
         stage.report.tell("trouble", told);
+        stage
+            .report
+            .tell("sessions by server", format!("{:?}", after.open_at));
+        let behind = after.behind;
+        stage.report.truth(
+            "assignments below one that was seen",
+            behind.to_string(),
+            "0",
+            behind == 0,
+        );
         Ok(())
     }
 
@@ -94,6 +112,8 @@ impl Bar {
             Self::SlowReaders => slow_readers::measure(stage).await,
             Self::Churn => churn::measure(stage).await,
             Self::Failover => failover::measure(stage).await,
+            Self::PausedFollower => paused_follower::measure(stage).await,
+            Self::DeadFollower => dead_follower::measure(stage).await,
             Self::Deaths => deaths::measure(stage).await,
             Self::Reconnect => reconnect::measure(stage).await,
             Self::OneUse => one_use::measure(stage).await,
@@ -101,23 +121,11 @@ impl Bar {
     }
 }
 
-/// What goes wrong, counted since the beginning.
-struct Trouble {
-    terms: u64,
-    sessions_ended: u64,
-    unreached: u64,
-}
-
 impl Stage {
-    async fn trouble(&mut self) -> anyhow::Result<Trouble> {
+    async fn term(&mut self) -> anyhow::Result<u64> {
         let leader = self.servers.until_leader().await?;
         let status = self.servers.api(leader).get("/api/v1/cluster").await?;
-        let tally = self.fleet.tally();
-        Ok(Trouble {
-            terms: status["term"].as_u64().unwrap_or_default(),
-            sessions_ended: tally.sessions_ended.load(Ordering::Relaxed),
-            unreached: tally.unreached.load(Ordering::Relaxed),
-        })
+        Ok(status["term"].as_u64().unwrap_or_default())
     }
 
     /// How many workers a disturbance takes: one in twenty.
@@ -125,48 +133,30 @@ impl Stage {
         (self.options.workers / 20).max(1)
     }
 
-    async fn until_all_open(&self, what: &str) -> anyhow::Result<Duration> {
+    async fn until_all_open(&mut self, what: &str) -> anyhow::Result<Duration> {
         let all = self.options.workers;
-        let took = self
+        self.until_open(what, all).await
+    }
+
+    async fn until_open(&mut self, what: &str, all: usize) -> anyhow::Result<Duration> {
+        let until = self
             .fleet
-            .until(PATIENCE, |fleet| fleet.open() == all || !fleet.is_whole())
-            .await;
-        let Some(took) = took.filter(|_| self.fleet.is_whole()) else {
-            anyhow::bail!(
-                "{what}: {} of {all} sessions are open\n{}",
-                self.fleet.open(),
-                self.told()
-            );
+            .until(PATIENCE, |look| look.open() == all || !look.is_whole());
+        let took = until.await?;
+        let look = self.fleet.look().await?;
+        let Some(took) = took.filter(|_| look.is_whole()) else {
+            anyhow::bail!("{what}: {} of {all} sessions are open\n{look}", look.open());
         };
         Ok(took)
     }
 
-    async fn until_running(&self, what: &str, replicas: u64) -> anyhow::Result<Duration> {
-        let took = self
-            .fleet
-            .until(PATIENCE, |fleet| fleet.running() == replicas)
-            .await;
-        let Some(took) = took else {
-            let running = self.fleet.running();
-            anyhow::bail!("{what}: {running} of {replicas} replicas run\n{}", self.told());
+    async fn until_running(&mut self, what: &str, replicas: u64) -> anyhow::Result<Duration> {
+        let until = self.fleet.until(PATIENCE, |look| look.running == replicas);
+        let Some(took) = until.await? else {
+            let look = self.fleet.look().await?;
+            anyhow::bail!("{what}: {} of {replicas} replicas run\n{look}", look.running);
         };
         Ok(took)
-    }
-
-    /// What the workers have met, for a run that goes wrong.
-    fn told(&self) -> String {
-        let tally = self.fleet.tally();
-        let told = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        format!(
-            "{} unreached, {} sent on, {} joins and {} reports refused as busy, {} turned away, {} sessions ended; {:?}",
-            told(&tally.unreached),
-            told(&tally.sent_on),
-            told(&tally.joins_refused),
-            told(&tally.reports_refused),
-            told(&tally.turned_away),
-            told(&tally.sessions_ended),
-            tally.last_refusal.lock().map(|last| last.clone()),
-        )
     }
 
     /// The last applied entry of the leader's log.
@@ -177,11 +167,11 @@ impl Stage {
         revision.ok_or_else(|| anyhow::anyhow!("the status has no revision: {status}"))
     }
 
-    /// Nodes of a status, as the leader counts them.
-    async fn nodes(&mut self, status: &str) -> anyhow::Result<u64> {
+    /// Nodes by status, as the leader counts them.
+    async fn nodes(&mut self) -> anyhow::Result<NodeCounts> {
         let leader = self.servers.until_leader().await?;
         let metrics = self.servers.api(leader).metrics().await?;
-        Ok(metrics.figure(&format!("dhow_nodes{{status=\"{status}\"}}")))
+        Ok(NodeCounts::of(&metrics))
     }
 
     /// Until nothing is written any more.
@@ -198,19 +188,52 @@ impl Stage {
         anyhow::bail!("the log does not come to rest");
     }
 
-    /// Deploys a service of its own beside what there is, and waits until it runs.
-    async fn deploy_small(&mut self, name: &str, replicas: u32) -> anyhow::Result<Duration> {
+    /// The place of the server that has the most sessions of those that do not lead.
+    async fn busiest_follower(&mut self) -> anyhow::Result<usize> {
         let leader = self.servers.until_leader().await?;
-        let began = tokio::time::Instant::now();
-        let file = deploy::file(name, 1, replicas);
-        self.servers.api(leader).deploy(file).await?;
-        self.replicas += u64::from(replicas);
-        self.until_running("a small deployment", self.replicas).await?;
-        Ok(began.elapsed())
+        let open_at = self.fleet.look().await?.open_at;
+        let followers = self
+            .servers
+            .running()
+            .into_iter()
+            .filter(|place| *place != leader);
+        let busiest = followers.max_by_key(|place| open_at.get(*place).copied());
+        busiest.ok_or_else(|| anyhow::anyhow!("no server runs beside the leader"))
     }
 
-    fn check_whole(&self) -> anyhow::Result<()> {
-        ensure!(self.fleet.is_whole(), "a worker was turned away\n{}", self.told());
+    /// A server that was started again has all that the leader has, and takes sessions.
+    async fn until_caught_up(&mut self, place: usize) -> anyhow::Result<()> {
+        let wanted = self.revision().await?;
+        let began = tokio::time::Instant::now();
+        while began.elapsed() < PATIENCE {
+            let status = self.servers.api(place).get("/api/v1/cluster").await;
+            if status.is_ok_and(|status| status["revision"].as_u64() >= Some(wanted)) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::bail!("server {} does not catch up with {wanted}", place + 1);
+    }
+
+    async fn check_whole(&mut self) -> anyhow::Result<()> {
+        let look = self.fleet.look().await?;
+        ensure!(look.is_whole(), "a worker was turned away\n{look}");
+        Ok(())
+    }
+
+    /// Workers that are unreachable, which nobody may be; the servers are nodes too.
+    fn none_is_lost(&mut self, what: &str, lost: u64) {
+        self.report.truth(what, lost.to_string(), "0", lost == 0);
+    }
+
+    /// That nothing was started or stopped but what was deployed meanwhile.
+    async fn nothing_moved(&mut self, before: &super::talk::Look, deployed: u64) -> anyhow::Result<()> {
+        let after = self.fleet.look().await?;
+        let starts = after.started - before.started - deployed;
+        let stops = after.stopped - before.stopped;
+        let report = &mut self.report;
+        report.truth("replicas started again", starts.to_string(), "0", starts == 0);
+        report.truth("replicas stopped", stops.to_string(), "0", stops == 0);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ pub struct Latencies {
 pub struct Quantiles {
     pub count: usize,
     pub p50: Duration,
+    pub p95: Duration,
     pub p99: Duration,
     pub max: Duration,
 }
@@ -24,24 +25,37 @@ impl Latencies {
         self.samples().push(micros);
     }
 
-    /// Tells what has gathered, and begins anew.
-    pub fn take(&self) -> Quantiles {
-        let mut samples = std::mem::take(&mut *self.samples());
+    /// What has gathered, in microseconds; it begins anew.
+    pub fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut *self.samples())
+    }
+
+    fn samples(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.micros.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Quantiles {
+    pub fn of(micros: Vec<u32>) -> Self {
+        let mut samples = micros;
         samples.sort_unstable();
         let at = |per_mille: usize| {
             let place = (samples.len().saturating_sub(1)) * per_mille / 1_000;
             Duration::from_micros(samples.get(place).copied().unwrap_or_default().into())
         };
-        Quantiles {
+        Self {
             count: samples.len(),
             p50: at(500),
+            p95: at(950),
             p99: at(990),
             max: at(1_000),
         }
     }
 
-    fn samples(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
-        self.micros.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Of times that the script took itself.
+    pub fn of_times(times: &[Duration]) -> Self {
+        let micros = |took: &Duration| u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        Self::of(times.iter().map(micros).collect())
     }
 }
 
@@ -50,9 +64,10 @@ impl std::fmt::Display for Quantiles {
         let ms = |took: Duration| took.as_secs_f64() * 1_000.0;
         write!(
             f,
-            "{} calls, p50 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
+            "{} times, p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms, longest {:.1} ms",
             self.count,
             ms(self.p50),
+            ms(self.p95),
             ms(self.p99),
             ms(self.max)
         )
@@ -66,10 +81,10 @@ mod tests {
     #[test]
     fn quantiles_of_a_hundred() {
         let latencies = Latencies::default();
-        assert_eq!(latencies.take(), Quantiles::default());
+        assert_eq!(Quantiles::of(latencies.take()), Quantiles::default());
         (1..=101).for_each(|ms| latencies.add(Duration::from_millis(ms)));
-        let told = latencies.take();
-        let ms = [told.p50, told.p99, told.max].map(|took| took.as_millis());
-        assert_eq!((told.count, ms), (101, [51, 100, 101]));
+        let told = Quantiles::of(latencies.take());
+        let ms = [told.p50, told.p95, told.p99, told.max].map(|took| took.as_millis());
+        assert_eq!((told.count, ms), (101, [51, 96, 100, 101]));
     }
 }

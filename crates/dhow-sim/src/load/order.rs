@@ -1,7 +1,9 @@
 //! What the script tells a worker to do.
 
+use serde::{Deserialize, Serialize};
+
 /// What the script wants of one worker at the moment: to live, or to fail in a certain way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// It joins, keeps its session and runs what it is told.
     Live,

@@ -7,13 +7,16 @@ use super::bars::Bar;
 use super::fleet::Fleet;
 use super::report::Report;
 use super::servers::Servers;
-use super::worker::Invitation;
+use super::talk::Setup;
 
 /// What a run is made with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The daemon.
     pub binary: PathBuf,
+    /// The load generator itself, which has the workers in processes of their own.
+    pub generator: PathBuf,
+    pub processes: usize,
     pub workers: usize,
     pub bars: Vec<Bar>,
     /// Workers that join at the same moment.
@@ -21,6 +24,12 @@ pub struct Options {
     /// Services of a hundred replicas each.
     pub services: usize,
     pub steady: Duration,
+    /// How often the leader is killed.
+    pub kills: usize,
+    /// How long a follower is paused.
+    pub pause: Duration,
+    /// Workers that die with a follower.
+    pub dead: usize,
     /// Cuts workers off with the firewall too: needs root.
     pub firewall: bool,
 }
@@ -31,25 +40,39 @@ pub struct Stage {
     pub servers: Servers,
     pub fleet: Fleet,
     pub report: Report,
-    /// Resident memory of the leader before the first worker came.
-    pub resident_empty_bytes: u64,
+    /// Resident memory of each server before the first worker came.
+    pub resident_empty_bytes: Vec<u64>,
     /// Replicas that are deployed.
     pub replicas: u64,
+}
+
+impl Stage {
+    /// Workers that want to join with a token of so many uses, in processes of their own.
+    pub async fn crowd(
+        servers: &Servers,
+        options: &Options,
+        count: usize,
+        uses: usize,
+    ) -> anyhow::Result<Fleet> {
+        let setup = Setup {
+            servers: servers.worker_addrs(),
+            token: servers.worker_token(uses)?,
+            places: 0..count,
+            at_once: options.at_once,
+        };
+        Fleet::start(&options.generator, setup, options.processes).await
+    }
 }
 
 /// Runs all bars. What is measured is printed as it comes.
 pub async fn run(options: Options) -> anyhow::Result<Report> {
     let mut servers = Servers::start(&options.binary).await?;
-    let leader = servers.until_leader().await?;
-    let resident_empty_bytes = servers.usage(leader)?.resident_bytes;
-    let token = servers.worker_token(options.workers)?;
-    let invitation = Invitation::new(&token)?;
-    let fleet = Fleet::start(
-        servers.worker_addrs(),
-        invitation,
-        options.workers,
-        options.at_once,
-    );
+    servers.until_leader().await?;
+    let empty = servers
+        .places()
+        .map(|place| Ok(servers.usage(place)?.resident_bytes));
+    let resident_empty_bytes = empty.collect::<anyhow::Result<_>>()?;
+    let fleet = Stage::crowd(&servers, &options, options.workers, options.workers).await?;
     let mut stage = Stage {
         options,
         servers,

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::api::Api;
+use super::api::{Api, Metrics};
 use super::proc_usage::ProcUsage;
 
 const COUNT: usize = 3;
@@ -30,6 +31,7 @@ struct Server {
     config: PathBuf,
     worker_addr: SocketAddr,
     child: Option<Child>,
+    is_paused: bool,
 }
 
 impl Server {
@@ -81,6 +83,7 @@ impl Servers {
                 config,
                 worker_addr,
                 child: None,
+                is_paused: false,
             });
         }
         drop(ports);
@@ -137,11 +140,46 @@ impl Servers {
             child.kill()?;
             child.wait()?;
         }
+        self.servers[place].is_paused = false;
         Ok(())
+    }
+
+    /// It stands still from now on; nothing of it is closed.
+    pub fn pause(&mut self, place: usize) -> anyhow::Result<()> {
+        self.signal(place, Signal::STOP)?;
+        self.servers[place].is_paused = true;
+        Ok(())
+    }
+
+    /// It goes on after a pause.
+    pub fn go_on(&mut self, place: usize) -> anyhow::Result<()> {
+        self.signal(place, Signal::CONT)?;
+        self.servers[place].is_paused = false;
+        Ok(())
+    }
+
+    fn signal(&self, place: usize, signal: Signal) -> anyhow::Result<()> {
+        let child = self.servers[place].child.as_ref();
+        let id = child.context("it does not run")?.id();
+        let pid = Pid::from_raw(i32::try_from(id)?).context("it has no id")?;
+        Ok(kill_process(pid, signal)?)
     }
 
     pub fn kill_all(&mut self) -> anyhow::Result<()> {
         (0..self.servers.len()).try_for_each(|place| self.kill(place))
+    }
+
+    pub fn places(&self) -> Range<usize> {
+        0..self.servers.len()
+    }
+
+    /// The places of those that answer.
+    pub fn running(&self) -> Vec<usize> {
+        let answers = |place: &usize| {
+            let server = &self.servers[*place];
+            server.child.is_some() && !server.is_paused
+        };
+        self.places().filter(answers).collect()
     }
 
     pub fn worker_addrs(&self) -> Vec<SocketAddr> {
@@ -162,11 +200,8 @@ impl Servers {
     }
 
     async fn leader(&self) -> Option<usize> {
-        for (place, server) in self.servers.iter().enumerate() {
-            if server.child.is_none() {
-                continue;
-            }
-            let Ok(status) = server.api().get("/api/v1/cluster").await else {
+        for place in self.running() {
+            let Ok(status) = self.api(place).get("/api/v1/cluster").await else {
                 continue;
             };
             let own = status["node_id"].as_u64();
@@ -242,6 +277,31 @@ impl Drop for Servers {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = self.kill_all();
+    }
+}
+
+/// Nodes by their status, all from one answer: a node that changes its status meanwhile is counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeCounts {
+    pub ready: u64,
+    pub unreachable: u64,
+    /// Those that are drained or about to be.
+    draining: u64,
+}
+
+impl NodeCounts {
+    pub fn of(metrics: &Metrics) -> Self {
+        let count = |status: &str| metrics.figure(&format!("dhow_nodes{{status=\"{status}\"}}"));
+        Self {
+            ready: count("ready"),
+            unreachable: count("unreachable"),
+            draining: count("draining") + count("drained"),
+        }
+    }
+
+    /// Nodes that the cluster knows, whatever has become of them.
+    pub fn all(self) -> u64 {
+        self.ready + self.unreachable + self.draining
     }
 }
 

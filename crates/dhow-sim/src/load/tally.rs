@@ -1,10 +1,11 @@
-//! What all workers count together.
+//! What all workers of a process count together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::latencies::Latencies;
+use super::talk::{Look, Timing};
 
-/// The counters that all workers of a load run share. Workers add to them, and the bars read them.
+/// The counters that the workers of one process share.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Connections that could not be made, or sessions that could not be opened in time.
@@ -15,32 +16,73 @@ pub struct Tally {
     /// Answers that send elsewhere.
     pub sent_on: AtomicU64,
     /// Refusals that asking again does not help; the last one is kept for people.
-    pub turned_away: AtomicU64,
-    pub last_refusal: std::sync::Mutex<Option<String>>,
-    /// Sessions that ended, whoever ended them.
-    pub sessions_ended: AtomicU64,
+    turned_away: AtomicU64,
+    last_refusal: std::sync::Mutex<Option<String>>,
+    /// Sessions that ended against the worker's will, by server.
+    ended_at: Vec<AtomicU64>,
+    /// Assignments below one that the same worker had before: there is never one.
+    pub behind: AtomicU64,
     pub heartbeats: AtomicU64,
-    /// Reports of changes and inventories.
-    pub reports: AtomicU64,
     pub joining: Latencies,
     pub opening: Latencies,
+    pub reopening: Latencies,
     pub beating: Latencies,
     pub reporting: Latencies,
-    /// From the assignment of a replica to the acknowledgement that it runs.
     pub delivering: Latencies,
 }
 
 impl Tally {
+    pub fn new(servers: usize) -> Self {
+        Self {
+            ended_at: (0..servers).map(|_| AtomicU64::new(0)).collect(),
+            ..Self::default()
+        }
+    }
+
     pub fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn session_ended(&self, server: usize) {
+        self.ended_at.get(server).into_iter().for_each(Self::count);
+    }
+
     pub fn turn_away(&self, why: String) {
         Self::count(&self.turned_away);
-        let mut last = self
-            .last_refusal
+        *self.last() = Some(why);
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.last_refusal
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *last = Some(why);
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn timed(&self, timing: Timing) -> &Latencies {
+        match timing {
+            Timing::Joining => &self.joining,
+            Timing::Opening => &self.opening,
+            Timing::Reopening => &self.reopening,
+            Timing::Beating => &self.beating,
+            Timing::Reporting => &self.reporting,
+            Timing::Delivering => &self.delivering,
+        }
+    }
+
+    /// The counters; what is counted at the seats is not in it.
+    pub fn look(&self) -> Look {
+        let told = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Look {
+            ended_at: self.ended_at.iter().map(told).collect(),
+            behind: told(&self.behind),
+            unreached: told(&self.unreached),
+            joins_refused: told(&self.joins_refused),
+            reports_refused: told(&self.reports_refused),
+            sent_on: told(&self.sent_on),
+            turned_away: told(&self.turned_away),
+            last_refusal: self.last().clone(),
+            heartbeats: told(&self.heartbeats),
+            ..Look::default()
+        }
     }
 }

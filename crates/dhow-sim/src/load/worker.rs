@@ -44,6 +44,8 @@ pub struct Worker {
     orders: watch::Receiver<Order>,
     books: Books,
     search: Search,
+    /// When its last session ended against its will, while it has none.
+    ended_at: Option<Instant>,
 }
 
 impl Worker {
@@ -52,6 +54,7 @@ impl Worker {
             orders: seat.orders(),
             search: Search::new(around.servers.clone(), seat.place),
             books: Books::new(rand::random()),
+            ended_at: None,
             around,
             seat,
         }
@@ -69,7 +72,7 @@ impl Worker {
                 _ = self.orders.changed() => continue,
             };
             let ended = self.session(&identity, server).await;
-            self.seat.is_open.store(false, Ordering::Relaxed);
+            self.seat.set_server(None);
             match ended {
                 Ended::Unreached => Tally::count(&self.around.tally.unreached),
                 Ended::SentOn(leader) => {
@@ -114,9 +117,20 @@ impl Worker {
             Ok(session) => session,
             Err(ended) => return ended,
         };
-        self.seat.is_open.store(true, Ordering::Relaxed);
+        let tally = &self.around.tally;
+        if let Some(since) = self.ended_at.take() {
+            tally.reopening.add(since.elapsed());
+        }
+        let place = self.around.servers.iter().position(|known| *known == server);
+        self.seat.set_server(place);
         self.search.succeeded();
-        session.serve(&mut self.orders).await
+        let ended = session.serve(&mut self.orders).await;
+        // Whoever was told to go has not lost its session.
+        if self.seat.order().has_session() {
+            self.ended_at = Some(Instant::now());
+            tally.session_ended(place.unwrap_or_default());
+        }
+        ended
     }
 }
 

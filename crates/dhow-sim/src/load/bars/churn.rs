@@ -9,24 +9,21 @@ const ROUNDS: usize = 3;
 const AWAY: Duration = Duration::from_secs(2);
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
-    let (some, moves) = (stage.some(), stage.fleet.moves());
+    let some = stage.some();
     let revision = stage.until_quiet().await?;
+    let before = stage.fleet.look().await?;
     let mut longest = Duration::ZERO;
     for round in 0..ROUNDS {
         let places = round * some..(round + 1) * some;
-        stage.fleet.give(places.clone(), Order::Reset);
+        stage.fleet.give(places.clone(), Order::Reset).await?;
         tokio::time::sleep(AWAY).await;
-        stage.fleet.give(places, Order::Live);
+        stage.fleet.give(places, Order::Live).await?;
         longest = longest.max(stage.until_all_open("after churn").await?);
     }
     let entries = stage.until_quiet().await? - revision;
-    let lost = stage.nodes("unreachable").await?;
-    let moved = stage.fleet.moves();
-    let report = &mut stage.report;
-    report.tell("all back after", secs(longest));
-    report.tell("log entries", entries.to_string());
-    report.truth("nodes that are unreachable", lost.to_string(), "0", lost == 0);
-    let starts = moved.0 - moves.0;
-    report.truth("replicas started again", starts.to_string(), "0", starts == 0);
-    Ok(())
+    let lost = stage.nodes().await?.unreachable;
+    stage.report.tell("all back after", secs(longest));
+    stage.report.tell("log entries", entries.to_string());
+    stage.none_is_lost("nodes that are unreachable", lost);
+    stage.nothing_moved(&before, 0).await
 }

@@ -38,8 +38,8 @@ async fn die(
 ) -> anyhow::Result<()> {
     let count = places.len();
     let began = Instant::now();
-    stage.fleet.give(places, order);
-    let lost = stage.replicas - stage.fleet.running();
+    stage.fleet.give(places, order).await?;
+    let lost = stage.replicas.saturating_sub(stage.fleet.look().await?.running);
     stage.until_running(how, stage.replicas).await?;
     let took = began.elapsed();
     let measured = format!("{lost} replicas of {count} workers after {}", secs(took));
@@ -54,16 +54,17 @@ async fn die(
 }
 
 /// The dead return, are told what is theirs now, and stop the rest.
-async fn come_back(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn come_back(stage: &mut Stage) -> anyhow::Result<()> {
     let began = Instant::now();
-    stage.fleet.give(0..stage.options.workers, Order::Live);
+    stage.fleet.give(0..stage.options.workers, Order::Live).await?;
     stage.until_all_open("after the dead came back").await?;
     stage.report.tell("all back after", secs(began.elapsed()));
     stage
         .until_running("after the dead came back", stage.replicas)
         .await?;
     stage.until_quiet().await?;
-    let (running, lost) = (stage.fleet.running(), stage.nodes("unreachable").await?);
+    let running = stage.fleet.look().await?.running;
+    let lost = stage.nodes().await?.unreachable;
     let report = &mut stage.report;
     let wanted = stage.replicas.to_string();
     report.truth(
@@ -72,7 +73,7 @@ async fn come_back(stage: &mut Stage) -> anyhow::Result<()> {
         &wanted,
         running == stage.replicas,
     );
-    report.truth("nodes that are unreachable", lost.to_string(), "0", lost == 0);
+    stage.none_is_lost("nodes that are unreachable", lost);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Stage, secs};
+use crate::load::talk::Timing;
 
 const REPLICAS: u32 = 100;
 const BAR: Duration = Duration::from_secs(60);
@@ -29,8 +30,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
     let began_revision = stage.until_quiet().await?;
     let leader = stage.servers.until_leader().await?;
     let began_cpu = stage.servers.usage(leader)?.cpu;
-    stage.fleet.tally().reporting.take();
-    stage.fleet.tally().delivering.take();
+    stage.fleet.take(Timing::Reporting).await?;
+    stage.fleet.take(Timing::Delivering).await?;
     let began = Instant::now();
     stage
         .servers
@@ -44,14 +45,16 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
     let cpu = stage.servers.usage(leader)?.cpu - began_cpu;
     let rate = replicas as f64 / took.as_secs_f64();
     let measured = format!("{replicas} in {} ({rate:.0}/s)", secs(took));
-    let (report, tally) = (&mut stage.report, stage.fleet.tally());
+    let reporting = stage.fleet.take(Timing::Reporting).await?;
+    let delivering = stage.fleet.take(Timing::Delivering).await?;
+    let refused = stage.fleet.look().await?.reports_refused;
+    let report = &mut stage.report;
     let bar = "100,000 in 60 s; Nomad has published 3,750/s on 5 servers";
     report.bar("delivered and reported running", measured, bar, took < BAR);
     report.tell("the file was durable after", secs(durable));
     report.tell("leader's CPU meanwhile", secs(cpu));
-    report.tell("a report until durable", tally.reporting.take().to_string());
-    report.tell("assignment until running", tally.delivering.take().to_string());
-    let refused = tally.reports_refused.load(std::sync::atomic::Ordering::Relaxed);
+    report.tell("a report until durable", reporting.to_string());
+    report.tell("assignment until running", delivering.to_string());
     report.tell("reports refused as busy", refused.to_string());
     let entries = stage.until_quiet().await? - began_revision;
     stage.report.tell("log entries", entries.to_string());
@@ -65,7 +68,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
         &replicas.to_string(),
         running == replicas,
     );
-    let (started, _) = stage.fleet.moves();
+    let started = stage.fleet.look().await?.started;
     let report = &mut stage.report;
     report.truth(
         "starts",

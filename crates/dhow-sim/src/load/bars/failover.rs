@@ -1,43 +1,63 @@
-//! The leader is killed: nobody is given up, nothing restarts, and a deployment goes through.
+//! The leader is killed, again and again: the sessions of the other servers go on, nobody is given up, nothing restarts,
+//! and a deployment goes through.
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
-use super::{Stage, secs};
+use super::{PATIENCE, Stage, secs};
+use crate::load::latencies::Quantiles;
+use crate::load::talk::{Look, Timing};
 
-const DEPLOY_AFTER: Duration = Duration::from_secs(5);
 const REPLICAS: u32 = 100;
+const DEPLOY_AGAIN: Duration = Duration::from_millis(20);
+
+/// What one kill has shown.
+struct Kill {
+    deploy_taken: Duration,
+    /// From the end of a session of the dead leader to the next one of its node.
+    reopening: Quantiles,
+    /// Sessions of the servers that live.
+    broken_elsewhere: u64,
+    lost: u64,
+}
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
-    let moves = stage.fleet.moves();
-    let leader = stage.servers.until_leader().await?;
-    let began = Instant::now();
-    stage.servers.kill(leader)?;
-    let next = stage.servers.until_leader().await?;
-    let led = began.elapsed();
-    sleep_until(began + DEPLOY_AFTER).await;
-    let deployed = stage.deploy_small("after-failover", REPLICAS).await;
-    let opened = stage.until_all_open("after a failover").await;
-    let opened = opened.map(|_| began.elapsed())?;
-    let lost = stage.nodes("unreachable").await?;
-    let moved = stage.fleet.moves();
+    let before = stage.fleet.look().await?;
+    let mut kills = Vec::new();
+    for round in 0..stage.options.kills.max(1) {
+        let kill = kill_leader(stage, round).await?;
+        let told = format!(
+            "deploy taken after {}, its sessions again: {}",
+            secs(kill.deploy_taken),
+            kill.reopening
+        );
+        stage.report.tell(&format!("kill {}", round + 1), told);
+        kills.push(kill);
+    }
+    let taken: Vec<Duration> = kills.iter().map(|kill| kill.deploy_taken).collect();
+    let slowest = |of: fn(&Quantiles) -> Duration| kills.iter().map(|kill| of(&kill.reopening)).max();
+    let (p95, all) = (slowest(|times| times.p95), slowest(|times| times.max));
+    let broken: u64 = kills.iter().map(|kill| kill.broken_elsewhere).sum();
+    let lost = kills.iter().map(|kill| kill.lost).max().unwrap_or_default();
     let report = &mut stage.report;
-    report.tell("another server led after", secs(led));
-    let measured = match &deployed {
-        Ok(took) => format!("running after {}", secs(*took)),
-        Err(error) => format!("{error:#}"),
-    };
-    report.truth(
-        "a deploy 5 s after the kill",
-        measured,
-        "succeeds",
-        deployed.is_ok(),
-    );
-    report.tell("all sessions open after", secs(opened));
     report.tell(
-        "to open a session",
-        stage.fleet.tally().opening.take().to_string(),
+        "a deploy is taken after the kill",
+        Quantiles::of_times(&taken).to_string(),
+    );
+    report.tell(
+        "the dead leader's sessions open again",
+        format!(
+            "p95 {}, all {}",
+            secs(p95.unwrap_or_default()),
+            secs(all.unwrap_or_default())
+        ),
+    );
+    report.truth(
+        "sessions of other servers that broke",
+        broken.to_string(),
+        "0",
+        broken == 0,
     );
     // The server that was killed is a node too, and is one of them.
     report.truth(
@@ -46,11 +66,57 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
         "0, or 1 with the server",
         lost <= 1,
     );
-    let starts = moved.0 - moves.0 - u64::from(REPLICAS);
-    report.truth("replicas started again", starts.to_string(), "0", starts == 0);
-    let usage = stage.servers.usage(next)?;
-    let measured = format!("{} of CPU, {} MiB", secs(usage.cpu), usage.resident_bytes >> 20);
-    stage.report.tell("the new leader", measured);
+    let deployed = u64::from(REPLICAS) * kills.len() as u64;
+    stage.nothing_moved(&before, deployed).await
+}
+
+async fn kill_leader(stage: &mut Stage, round: usize) -> anyhow::Result<Kill> {
+    let leader = stage.servers.until_leader().await?;
+    stage.fleet.take(Timing::Reopening).await?;
+    let before = stage.fleet.look().await?;
+    let began = Instant::now();
+    stage.servers.kill(leader)?;
+    deploy_anywhere(stage, &format!("after-kill-{round}")).await?;
+    let deploy_taken = began.elapsed();
+    stage.replicas += u64::from(REPLICAS);
+    stage
+        .until_running("a deployment after a kill", stage.replicas)
+        .await?;
+    stage.until_all_open("after a kill").await?;
+    let after = stage.fleet.look().await?;
+    let kill = Kill {
+        deploy_taken,
+        reopening: stage.fleet.take(Timing::Reopening).await?,
+        broken_elsewhere: broken_elsewhere(&before, &after, leader),
+        lost: stage.nodes().await?.unreachable,
+    };
     stage.servers.start_one(leader)?;
-    Ok(())
+    stage.until_caught_up(leader).await?;
+    Ok(kill)
+}
+
+/// As a person does who knows all servers: one after the other, until one takes it.
+async fn deploy_anywhere(stage: &Stage, name: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut last = None;
+    while began.elapsed() < PATIENCE {
+        for place in stage.servers.running() {
+            let file = super::deploy::file(name, 1, REPLICAS);
+            match stage.servers.api(place).deploy(file).await {
+                Ok(()) => return Ok(()),
+                Err(error) => last = Some(error),
+            }
+        }
+        sleep(DEPLOY_AGAIN).await;
+    }
+    Err(last
+        .unwrap_or_else(|| anyhow::anyhow!("no server runs"))
+        .context("no server takes a deployment"))
+}
+
+/// Sessions that ended at servers other than this one.
+pub(super) fn broken_elsewhere(before: &Look, after: &Look, server: usize) -> u64 {
+    let ended = before.ended_at.iter().zip(&after.ended_at).enumerate();
+    let others = ended.filter(|(place, _)| *place != server);
+    others.map(|(_, (before, after))| after - before).sum()
 }

@@ -1,13 +1,10 @@
 //! A hundred want to join with a token for one: while all is well, and while the leader is killed.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::{PATIENCE, Stage};
-use crate::load::fleet::Fleet;
-use crate::load::worker::Invitation;
 
 const COUNT: usize = 100;
 
@@ -28,36 +25,30 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 async fn one_joins(stage: &mut Stage, what: &str, kill_after: Option<Duration>) -> anyhow::Result<()> {
-    let before = registered(stage).await?;
+    let before = stage.nodes().await?.all();
     let leader = stage.servers.until_leader().await?;
-    let invitation = Invitation::new(&stage.servers.worker_token(1)?)?;
-    let crowd = Fleet::start(stage.servers.worker_addrs(), invitation, COUNT, COUNT);
+    let mut crowd = Stage::crowd(&stage.servers, &stage.options, COUNT, 1).await?;
+    crowd.go().await?;
     if let Some(after) = kill_after {
         sleep(after).await;
         stage.servers.kill(leader)?;
     }
-    let away = |fleet: &Fleet| fleet.tally().turned_away.load(Ordering::Relaxed);
     crowd
-        .until(PATIENCE, |fleet| {
-            away(fleet) as usize + fleet.joined() >= COUNT && fleet.open() >= 1
+        .until(PATIENCE, |look| {
+            look.turned_away as usize + look.joined >= COUNT && look.open() >= 1
         })
-        .await;
-    let (joined, refused) = (crowd.joined(), away(&crowd));
+        .await?;
+    let look = crowd.look().await?;
+    let (joined, refused) = (look.joined, look.turned_away);
     stage.servers.start_one(leader)?;
     stage.servers.until_leader().await?;
-    let more = registered(stage).await?.saturating_sub(before);
-    let last = crowd.tally().last_refusal.lock().map(|last| last.clone());
+    let more = stage.nodes().await?.all().saturating_sub(before);
     let report = &mut stage.report;
     let measured = format!("{joined}, {refused} refused, {more} more in the state");
     let is_one = joined == 1 && refused == 99 && more == 1;
     report.truth(what, measured, "1", is_one);
     if kill_after.is_none() {
-        report.tell("a refusal says", last.ok().flatten().unwrap_or_default());
+        report.tell("a refusal says", look.last_refusal.unwrap_or_default());
     }
     Ok(())
-}
-
-/// Nodes that the cluster knows, whatever has become of them.
-async fn registered(stage: &mut Stage) -> anyhow::Result<u64> {
-    Ok(stage.nodes("ready").await? + stage.nodes("unreachable").await?)
 }

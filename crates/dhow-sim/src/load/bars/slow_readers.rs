@@ -11,13 +11,13 @@ const REPLICAS: u32 = 200;
 
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
     let slow = 0..stage.some();
-    stage.fleet.give(slow.clone(), Order::ReadNothing);
+    stage.fleet.give(slow.clone(), Order::ReadNothing).await?;
     let leader = stage.servers.until_leader().await?;
     let file = super::deploy::file("slow", 1, REPLICAS);
     stage.servers.api(leader).deploy(file).await?;
     tokio::time::sleep(SLOW_FOR).await;
-    let before = stage.fleet.running() - stage.replicas;
-    stage.fleet.give(slow, Order::Live);
+    let before = stage.fleet.look().await?.running.saturating_sub(stage.replicas);
+    stage.fleet.give(slow, Order::Live).await?;
     stage.replicas += u64::from(REPLICAS);
     let took = stage.until_running("after reading again", stage.replicas).await?;
     let report = &mut stage.report;
@@ -26,8 +26,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
         format!("{before} of {REPLICAS}"),
     );
     report.tell("all, after they read again", secs(took));
-    let lost = stage.nodes("unreachable").await?;
-    let report = &mut stage.report;
-    report.truth("nodes that are unreachable", lost.to_string(), "0", lost == 0);
+    let lost = stage.nodes().await?.unreachable;
+    stage.none_is_lost("nodes that are unreachable", lost);
     Ok(())
 }

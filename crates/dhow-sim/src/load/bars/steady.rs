@@ -1,11 +1,11 @@
 //! Nothing happens but heartbeats.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::{Stage, secs};
+use crate::load::talk::Timing;
 
 const CPU_PERCENT_MAX: f64 = 5.0;
 const WORKER_BYTES_MAX: u64 = 60 * 1024;
@@ -16,64 +16,102 @@ const BEATS_PER_SECOND_MAX: f64 = 50.0;
 const SETTLE_MAX: Duration = Duration::from_secs(220);
 const SETTLE_STEP: Duration = Duration::from_secs(5);
 
+/// How often nodes are counted meanwhile. That is work of the leader's too.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
 pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
-    let took = settle(stage).await;
+    let took = settle(stage).await?;
     stage.report.tell("heartbeats settled after", secs(took));
     let began_revision = stage.until_quiet().await?;
-    let leader = stage.servers.until_leader().await?;
-    let began = stage.servers.usage(leader)?;
-    let ended_before = stage.fleet.tally().sessions_ended.load(Ordering::Relaxed);
-    let began_beats = beats(stage);
-    stage.fleet.tally().beating.take();
-    sleep(stage.options.steady).await;
-    let ended = stage.servers.usage(leader)?;
-    let span_secs = stage.options.steady.as_secs_f64();
-    let percent = (ended.cpu - began.cpu).as_secs_f64() / span_secs * 100.0;
-    let rate = (beats(stage) - began_beats) as f64 / span_secs;
-    let used = ended.resident_bytes.saturating_sub(stage.resident_empty_bytes);
-    let allowed = stage.options.workers as u64 * WORKER_BYTES_MAX + stage.replicas * REPLICA_BYTES_MAX;
-    let each_kib = used as f64 / 1_024.0 / stage.options.workers as f64;
+    let cpu_before = cpu(stage)?;
+    let before = stage.fleet.look().await?;
+    stage.fleet.take(Timing::Beating).await?;
+    let began = Instant::now();
+    let mut lost = 0;
+    while let left = stage.options.steady.saturating_sub(began.elapsed())
+        && !left.is_zero()
+    {
+        sleep(left.min(COUNT_EVERY)).await;
+        lost = lost.max(stage.nodes().await?.unreachable);
+    }
+    let span = began.elapsed();
+    tell_servers(stage, &cpu_before, span).await?;
+    let after = stage.fleet.look().await?;
+    let beating = stage.fleet.take(Timing::Beating).await?;
     let entries = stage.revision().await? - began_revision;
-    let lost = stage.nodes("unreachable").await?;
-    let broken = stage.fleet.tally().sessions_ended.load(Ordering::Relaxed) - ended_before;
-    let span = secs(stage.options.steady);
+    let rate = (after.heartbeats - before.heartbeats) as f64 / span.as_secs_f64();
+    let broken = after.ended() - before.ended();
     let report = &mut stage.report;
-    let measured = format!("{percent:.1} % of one core over {span}");
-    report.bar("leader's CPU", measured, "5 %", percent < CPU_PERCENT_MAX);
-    let measured = format!(
-        "{} MiB above empty, {each_kib:.1} KiB per worker with {} replicas",
-        used >> 20,
-        stage.replicas
-    );
-    let bar = format!("{} MiB: 60 KiB per worker, 2 KiB per replica", allowed >> 20);
-    report.bar("leader's memory", measured, &bar, used <= allowed);
     let measured = format!("{rate:.1}/s");
     report.bar("heartbeats", measured, "50/s", rate <= BEATS_PER_SECOND_MAX);
-    report.tell("a heartbeat", stage.fleet.tally().beating.take().to_string());
+    report.tell("a heartbeat", beating.to_string());
     report.truth(
         "log entries of heartbeats",
         entries.to_string(),
         "0",
         entries == 0,
     );
-    report.truth("nodes that are unreachable", lost.to_string(), "0", lost == 0);
     report.truth("sessions that ended", broken.to_string(), "0", broken == 0);
+    stage.none_is_lost("nodes that were unreachable at any time", lost);
+    stage.nothing_moved(&before, 0).await
+}
+
+fn cpu(stage: &Stage) -> anyhow::Result<Vec<Duration>> {
+    let places = stage.servers.places();
+    places.map(|place| Ok(stage.servers.usage(place)?.cpu)).collect()
+}
+
+/// Each server at rest: the leader has a bar for all workers, whoever has their sessions.
+async fn tell_servers(stage: &mut Stage, before: &[Duration], span: Duration) -> anyhow::Result<()> {
+    let leader = stage.servers.until_leader().await?;
+    let open_at = stage.fleet.look().await?.open_at;
+    let workers = stage.options.workers as u64;
+    let allowed = workers * WORKER_BYTES_MAX + stage.replicas * REPLICA_BYTES_MAX;
+    for place in stage.servers.places() {
+        let usage = stage.servers.usage(place)?;
+        let spent = usage
+            .cpu
+            .saturating_sub(before.get(place).copied().unwrap_or_default());
+        let percent = spent.as_secs_f64() / span.as_secs_f64() * 100.0;
+        let sessions = open_at.get(place).copied().unwrap_or_default();
+        let empty = stage.resident_empty_bytes.get(place).copied();
+        let used = usage.resident_bytes.saturating_sub(empty.unwrap_or_default());
+        let role = if place == leader { "leader" } else { "follower" };
+        let who = format!("server {} ({role})", place + 1);
+        let measured = format!(
+            "{percent:.1} % of one core over {}, {sessions} sessions",
+            secs(span)
+        );
+        let report = &mut stage.report;
+        report.bar(
+            &format!("{who}: CPU at rest"),
+            measured,
+            "5 %",
+            percent < CPU_PERCENT_MAX,
+        );
+        let each = used as f64 / 1_024.0 / (sessions.max(1) as f64);
+        let measured = format!(
+            "{} KiB resident, {} KiB above empty, {each:.1} KiB for each session, {} replicas",
+            usage.resident_bytes >> 10,
+            used >> 10,
+            stage.replicas
+        );
+        let bar = format!("{} KiB: 60 KiB per worker, 2 KiB per replica", allowed >> 10);
+        report.bar(&format!("{who}: memory"), measured, &bar, used <= allowed);
+    }
     Ok(())
 }
 
-fn beats(stage: &Stage) -> u64 {
-    stage.fleet.tally().heartbeats.load(Ordering::Relaxed)
-}
-
 /// Waits until heartbeats come as seldom as they are asked for.
-async fn settle(stage: &Stage) -> Duration {
+async fn settle(stage: &mut Stage) -> anyhow::Result<Duration> {
     let began = Instant::now();
     loop {
-        let before = beats(stage);
+        let before = stage.fleet.look().await?.heartbeats;
         sleep(SETTLE_STEP).await;
-        let rate = (beats(stage) - before) as f64 / SETTLE_STEP.as_secs_f64();
+        let beats = stage.fleet.look().await?.heartbeats - before;
+        let rate = beats as f64 / SETTLE_STEP.as_secs_f64();
         if rate <= BEATS_PER_SECOND_MAX || began.elapsed() > SETTLE_MAX {
-            return began.elapsed();
+            return Ok(began.elapsed());
         }
     }
 }

@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dhow_core::assignment::{Assignment, replicas};
-use dhow_core::ids::{ReplicaName, Revision, ServiceKey};
+use dhow_core::ids::{ReplicaName, Revision, ServiceKey, Term};
 use dhow_core::mirror::{ReportBody, digest_of};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, RestartRule, step};
 use tokio::time::Instant;
+
+use crate::load::squad::hash_of;
 
 /// As the agent has it.
 const REPORT_EVENTS_MAX: usize = 1_024;
@@ -37,6 +39,10 @@ pub struct Books {
     pub incarnation: u64,
     /// What the worker was last assigned.
     pub revision: Option<Revision>,
+    /// The highest that it has acted on.
+    pub highest: Option<(Term, Revision)>,
+    /// The cluster whose terms those are.
+    pub cluster: String,
     seq: u64,
     durable_seq: u64,
     /// Those after the durable one.
@@ -58,6 +64,8 @@ impl Books {
         Self {
             incarnation,
             revision: None,
+            highest: None,
+            cluster: String::new(),
             seq: 0,
             durable_seq: 0,
             pending: VecDeque::new(),
@@ -67,8 +75,25 @@ impl Books {
     }
 
     /// A new session: it asks how far the control plane is.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, cluster: String) {
         self.next = Next::Hello;
+        self.cluster = cluster;
+    }
+
+    /// Notes what it is about to act on; false where that is below what it has acted on. An older server's
+    /// assignments are of the term of its session.
+    pub fn is_newest(&mut self, assignment: &Assignment, term: Term) -> bool {
+        let told = Some((assignment.term.unwrap_or(term), assignment.revision));
+        let is_newest = told >= self.highest;
+        if is_newest {
+            self.highest = told;
+        }
+        is_newest
+    }
+
+    /// A hash of the name of each replica that is here.
+    pub fn held(&self) -> Vec<u64> {
+        self.replicas.keys().map(hash_of).collect()
     }
 
     /// Does what it is told, at once. Gives how many replicas were started and stopped.
@@ -286,5 +311,20 @@ mod tests {
             books.report(),
             Some(ReportBody::Inventory { seq: 13, .. })
         ));
+    }
+
+    #[test]
+    fn what_is_below_the_highest_is_known() {
+        let mut books = Books::new(7);
+        let told = |term: Option<u64>, revision| Assignment {
+            term: term.map(Term),
+            ..Assignment::nothing(Revision(revision))
+        };
+        assert!(books.is_newest(&told(Some(2), 10), Term(2)));
+        assert!(books.is_newest(&told(Some(2), 10), Term(2)), "the same again");
+        assert!(!books.is_newest(&told(Some(2), 9), Term(2)));
+        assert!(!books.is_newest(&told(None, 11), Term(1)));
+        assert!(books.is_newest(&told(Some(3), 4), Term(2)));
+        assert_eq!(books.highest, Some((Term(3), Revision(4))));
     }
 }

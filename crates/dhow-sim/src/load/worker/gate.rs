@@ -2,12 +2,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use dhow_agent::limits::SERVER_SILENT_MAX;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
 
 /// The switch that makes a worker's connection hang; clones are the same switch.
 #[derive(Clone, Debug, Default)]
@@ -20,10 +22,40 @@ impl Hang {
     }
 }
 
+/// When the server was last heard: any byte counts, as in the agent. Clones are of the same connection.
+#[derive(Clone, Debug)]
+pub struct Heard(Arc<Mutex<Instant>>);
+
+impl Heard {
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn at(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Waits until nothing was heard for as long as the agent waits.
+    pub async fn silent(&self) {
+        loop {
+            let until = self.at() + SERVER_SILENT_MAX;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
 /// A socket behind such a switch.
 pub struct Gate {
     pub stream: TcpStream,
     pub hang: Hang,
+    pub heard: Heard,
 }
 
 impl Gate {
@@ -41,7 +73,13 @@ impl AsyncRead for Gate {
     ) -> Poll<io::Result<()>> {
         match self.hangs() {
             true => Poll::Pending,
-            false => Pin::new(&mut self.stream).poll_read(cx, buf),
+            false => {
+                let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+                if read.is_ready() {
+                    self.heard.now();
+                }
+                read
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which server a worker tries next, and when: as the agent's own search does it.
+//! Which server a worker tries next, and when: each has an order of its own, so that those of a server that dies spread over
+//! all others, and come back to it with their next session.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,13 +7,17 @@ use std::time::Duration;
 use dhow_agent::session::grpc::Backoff;
 use dhow_wire::grpc::LeaderHint;
 
+use crate::load::squad::hash_of;
+
 /// As the agent has it: two servers may each believe in the other.
 const HINTS_MAX: u32 = 3;
 
 /// A worker's search for a server: where the next attempt goes and how long it waits.
 #[derive(Debug)]
 pub struct Search {
+    /// In the order of this worker.
     servers: Vec<SocketAddr>,
+    /// The next one.
     turn: usize,
     /// None before the first attempt, which waits for nothing.
     failures: Option<u32>,
@@ -22,10 +27,11 @@ pub struct Search {
 
 impl Search {
     pub fn new(servers: Vec<SocketAddr>, place: usize) -> Self {
+        let mut servers = servers;
+        servers.sort_by_key(|server| hash_of(&(place, server)));
         Self {
             servers,
-            // Not all begin with the same server.
-            turn: place,
+            turn: 0,
             failures: None,
             hint: None,
             hints_followed: 0,
@@ -42,12 +48,14 @@ impl Search {
             tokio::time::sleep(pause(failures / servers.max(1))).await;
         }
         self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
+        let server = self.servers[self.turn % self.servers.len()];
         self.turn = self.turn.wrapping_add(1);
-        self.servers[self.turn % self.servers.len()]
+        server
     }
 
     pub fn succeeded(&mut self) {
         self.failures = Some(0);
+        self.turn = 0;
         self.hints_followed = 0;
     }
 
@@ -70,4 +78,28 @@ fn pause(rounds: u32) -> Duration {
         .saturating_mul(1 << rounds.min(16))
         .min(backoff.longest);
     ceiling.mul_f64(rand::random::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_of_a_dead_server_spread_over_the_others() {
+        let servers: Vec<SocketAddr> = (1..4)
+            .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .collect();
+        let mut second = [0; 3];
+        for place in 0..300 {
+            let mut search = Search::new(servers.clone(), place);
+            if search.next().await == servers[0] {
+                let next = search.next().await;
+                second[usize::from(next.port()) - 1] += 1;
+                search.succeeded();
+                assert_eq!(search.next().await, servers[0], "it is tried first again");
+            }
+        }
+        assert_eq!(second[0], 0);
+        assert!(second[1] > 20 && second[2] > 20, "{second:?}");
+    }
 }

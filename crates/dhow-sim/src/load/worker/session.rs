@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use dhow_core::ids::Term;
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
@@ -51,6 +52,8 @@ pub struct Session<'a> {
     node: u64,
     connection: Connection,
     events: Streaming<SessionEvent>,
+    /// Of the server, as it was when the session was opened.
+    term: Term,
     assembly: Assembly,
     ttl_secs: u32,
     /// Heartbeats since it was opened.
@@ -79,7 +82,8 @@ impl<'a> Session<'a> {
             last_revision: books.revision.map(|revision| revision.0),
             instance: seat.place as u64,
             info: Some(to_node_info(&info_of(seat.place))),
-            ..SessionRequest::default()
+            highest_term: books.highest.map_or(0, |(term, _)| term.0),
+            highest_cluster: books.cluster.clone(),
         };
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();
@@ -97,7 +101,7 @@ impl<'a> Session<'a> {
             Some(Event::Assignment(_) | Event::Drain(_)) | None => return Err(Ended::Unreached),
         };
         around.tally.opening.add(began.elapsed());
-        books.begin();
+        books.begin(opened.cluster_id);
         let ttl_secs = opened.next_ttl_secs;
         Ok(Self {
             around,
@@ -106,6 +110,7 @@ impl<'a> Session<'a> {
             node: identity.node.0,
             connection,
             events,
+            term: Term(opened.term),
             assembly: Assembly::default(),
             ttl_secs,
             beats: 0,
@@ -139,13 +144,13 @@ impl<'a> Session<'a> {
                 answer = answered(&mut self.report) => self.take_report(answer),
                 answer = answered(&mut self.beat) => self.take_beat(answer),
                 () = sleep_until(self.report_at), if waits => None,
+                () = self.connection.heard.silent() => Some(Ended::Over),
                 () = sleep_until(self.beat_at) => {
                     self.send_beat();
                     None
                 }
             };
             if let Some(ended) = ended {
-                Tally::count(&self.around.tally.sessions_ended);
                 return ended;
             }
         }
@@ -167,7 +172,6 @@ impl<'a> Session<'a> {
         let Some(body) = self.books.report() else { return };
         let Ok(body) = to_body(&body) else { return };
         self.report_at = Instant::now() + REPORT_GAP;
-        Tally::count(&self.around.tally.reports);
         let call = call(
             self.connection.client.clone(),
             self.node,
@@ -201,9 +205,14 @@ impl<'a> Session<'a> {
                     Ok(assignment) => assignment?,
                     Err(error) => return Some(Ended::TurnedAway(error.to_string())),
                 };
+                if !self.books.is_newest(&assignment, self.term) {
+                    Tally::count(&self.around.tally.behind);
+                    return Some(Ended::Over);
+                }
                 let (started, stopped) = self.books.take(&assignment);
                 self.seat.started.fetch_add(started, Ordering::Relaxed);
                 self.seat.stopped.fetch_add(stopped, Ordering::Relaxed);
+                self.seat.hold(self.books.held());
                 None
             }
             Ok(Some(Event::Opened(_) | Event::Drain(_))) => None,

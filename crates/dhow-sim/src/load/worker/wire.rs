@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tonic::body::Body;
 use tower::Service;
 
-use super::gate::{Gate, Hang};
+use super::gate::{Gate, Hang, Heard};
 
 /// As the agent has it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -47,6 +47,7 @@ pub struct Wire {
 pub struct Connection {
     pub client: Client,
     pub hang: Hang,
+    pub heard: Heard,
     driver: JoinHandle<()>,
 }
 
@@ -83,10 +84,11 @@ async fn open(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::
     tcp::prepare(&stream);
     // Dropped is reset: what is to be said is said before, and no port stays in use.
     stream.set_zero_linger()?;
-    let hang = Hang::default();
+    let (hang, heard) = (Hang::default(), Heard::new());
     let gate = Gate {
         stream,
         hang: hang.clone(),
+        heard: heard.clone(),
     };
     let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::clone(tls)).connect(name, gate).await?;
@@ -103,7 +105,12 @@ async fn open(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::
         let _ = connection.await;
     });
     let client = NodesClient::with_origin(Wire { sender }, hyper::Uri::from_static(ORIGIN));
-    Ok(Connection { client, hang, driver })
+    Ok(Connection {
+        client,
+        hang,
+        heard,
+        driver,
+    })
 }
 
 impl Service<hyper::Request<Body>> for Wire {
@@ -127,8 +134,8 @@ mod tests {
 
     #[test]
     fn each_worker_has_its_own_address() {
-        let all: BTreeSet<_> = (0..12_000).map(address_of).collect();
-        assert_eq!(all.len(), 12_000);
+        let all: BTreeSet<_> = (0..40_000).map(address_of).collect();
+        assert_eq!(all.len(), 40_000);
         assert!(all.iter().all(|address| address.is_loopback()));
     }
 }

@@ -154,7 +154,10 @@ fn means_the_same(form: Form, text: &str) {
             assert_eq!(state.cluster_id, samples::state().cluster_id);
             assert_eq!(state.nodes.len(), samples::state().nodes.len());
             assert_eq!(state.requests, samples::state().requests);
-            assert!(state.nodes_max() < samples::state().nodes_max(), "it has no number yet");
+            assert!(
+                state.nodes_max() < samples::state().nodes_max(),
+                "it has no number yet"
+            );
             continue;
         }
         let entry = decode_entry(&bytes).unwrap_or_else(|error| panic!("{name}: {error:?}"));

@@ -28,7 +28,10 @@ fn the_number_is_what_it_was_until_it_is_raised_with_the_level_and_never_falls()
     let mut world = World::new(1, 9);
     assert_eq!(world.state.nodes_max(), 12_000);
     raise(&mut world, 1, State::NODES_LIMIT);
-    assert_eq!(world.state.nodes_limit, None, "servers of the first version keep none");
+    assert_eq!(
+        world.state.nodes_limit, None,
+        "servers of the first version keep none"
+    );
     raise(&mut world, 2, State::NODES_LIMIT);
     assert_eq!(world.state.nodes_max(), 40_000);
     assert_eq!(world.state.worker_tokens_max(), 80_000);
