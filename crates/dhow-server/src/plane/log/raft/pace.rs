@@ -9,7 +9,7 @@ use super::limits::{PACE_MAX_MS, PACE_QUICK_MS};
 /// What has not been measured yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// See the module.
+/// The measured time of durable writes of one node; elections and timeouts of its log stretch by it.
 #[derive(Debug)]
 pub struct Pace {
     /// The mean of the last few writes, in microseconds.
