@@ -1,6 +1,7 @@
 //! How a replica runs on a host: images, the driver trait and its drivers, the shim.
 //!
-//! Called by `dhow-agent`. It must never decide what runs where: that is the control plane's.
+//! Called by `dhow-agent`, and by the binary, which opens the drivers and becomes the shim. It must never decide what
+//! runs where: that is the control plane's.
 
 pub mod call_filter;
 pub mod cgroup;

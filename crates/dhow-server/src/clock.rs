@@ -1,7 +1,9 @@
 //! Time, passed in. Wall time is what people read: it may jump. Monotonic time is what waits and leases run on:
 //! it never goes back and has no meaning outside this process.
 //!
-//! Called by everything in this crate that needs a time. Nothing else may read a clock of the system.
+//! Called by whatever decides by time: the runtime, leases, schedules, the gateway's limits, certificates. Nothing else
+//! reads wall time. What only waits for others, as the channel between servers, the lobby and the API's deadlines do,
+//! runs on tokio's own time.
 
 mod fake;
 mod system;

@@ -1,8 +1,8 @@
 //! The door to a node: how the API reaches what only a node has, its logs, its images and its workloads' insides.
 //!
-//! The API calls it; the daemon hands in an implementation that speaks with its own agent or, over the worker
-//! session, with others. Wire types only: this crate never sees an agent or a driver. An implementation must never
-//! block a thread and must bound what it buffers.
+//! The API calls it; the daemon hands in an implementation that speaks with its own agent and, over HTTP, with other
+//! nodes. Wire types only: this crate never sees an agent or a driver. An implementation must never block a thread and
+//! must bound what it buffers.
 
 mod cluster;
 mod error;

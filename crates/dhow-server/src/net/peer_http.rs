@@ -1,8 +1,8 @@
 //! HTTP between members: how one server asks another one's API on behalf of a caller, and for what only a node has.
 //!
-//! Called by the API's forwarding and by the door to other nodes. Connections are kept and reused. How a connection is
-//! made is the [`Dialer`]'s business; it must never connect to anybody but the
-//! node that is meant.
+//! Called by the API's forwarding, by the door to other nodes, by static peers and by whoever asks which feature level
+//! others know. Connections are kept and reused. How a connection is made is the [`Dialer`]'s business; it must never
+//! connect to anybody but the node that is meant.
 
 mod tls;
 mod worker;

@@ -6,7 +6,7 @@
 //! refused with the file and the place, and nothing is changed. The form on disk is described in
 //! `docs/log-format.md`.
 //!
-//! Called by `log::local` and by the raft log; reads block, so async callers put them on a blocking thread.
+//! Called by the local, the copied and the raft log; reads block, so async callers put them on a blocking thread.
 
 mod batch;
 mod cache;
