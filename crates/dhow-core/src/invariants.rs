@@ -1,5 +1,5 @@
-//! What is true of every state that `step` can make. Checked after every step by the laws, at start by the
-//! server, and by nobody in between: a violation is a bug, never an input.
+//! What is true of every state that `step` can make. The laws and the scenarios of the simulator check it after every
+//! step; servers do not, because a violation is a bug and never an input.
 
 use std::collections::BTreeMap;
 use std::fmt;

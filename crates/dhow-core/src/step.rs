@@ -1,5 +1,6 @@
-//! Applies one entry to the state: total and deterministic. The cluster's reducer task is its only caller;
-//! it never reads a clock, never panics on input, and a refusal changes nothing but the revision and the time.
+//! Applies one entry to the state: total and deterministic. The reducer applies the cluster's entries with it, after
+//! recovery has replayed those before; dry runs and the simulator apply to states of their own. It never reads a clock,
+//! never panics on input, and a refusal changes nothing but the revision and the time.
 
 mod agent;
 mod api_tokens;

@@ -1,10 +1,10 @@
 //! What a driver is: the dozen calls by which the agent runs replicas, whatever they are.
 //!
-//! Implemented by `process`, `container` and `fake`; every implementation passes `conformance`. A driver
-//! keeps what it must know on disk, not in memory: a driver opened by a new daemon sees the same replicas,
-//! so there is no call to adopt them: `list` what exists, and `wait` for what runs. It never decides
-//! anything: no restarts, no health, no order. Calls about different replicas run in parallel; two calls
-//! about the same one at a time are the caller's to avoid, and cost it an error at worst.
+//! Implemented by `process`, `container` and `fake`, which pass `conformance`, and by `unavailable`, which runs
+//! nothing. A driver keeps what it must know on disk, not in memory: a driver opened by a new daemon sees the same
+//! replicas, so there is no call to adopt them: `list` what exists, and `wait` for what runs. It never decides
+//! anything: no restarts, no health, no order. Calls about different replicas run in parallel; two calls about the same
+//! one at a time are the caller's to avoid, and cost it an error at worst.
 
 mod capabilities;
 mod connection;
