@@ -172,6 +172,7 @@ impl WorkerPort {
                 return;
             }
         };
+        tcp::acknowledge(stream.get_ref().0);
         let Some(own) = self.view.state().cluster_id.clone() else {
             tracing::debug!(%addr, "this server does not know its cluster yet: a worker has to try again");
             return;

@@ -2,9 +2,10 @@
 //! socket, closed to everybody else, and held by one daemon at a time.
 
 mod closing;
+mod holder;
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use anyhow::Context;
 use dhow_server::api::socket_group;
 use dhow_server::plane::storage::Storage;
-use rustix::fs::FlockOperation;
 use tokio_util::sync::CancellationToken;
 
 /// Of the directory: for its owner alone, and where the group is to get through to the socket.
@@ -69,13 +69,8 @@ impl DataDir {
         let mut lock = options
             .open(&path)
             .with_context(|| format!("the lock file {} cannot be opened", path.display()))?;
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            let _ = lock.read_to_string(&mut holder);
-            let holder = match holder.trim() {
-                "" => String::new(),
-                pid => format!(" (process {pid})"),
-            };
+        if let Err(holder) = holder::take(&mut lock) {
+            let holder = holder.map_or_else(String::new, |pid| format!(" (process {pid})"));
             anyhow::bail!(
                 "another daemon{holder} runs on {}: stop it, or give --data-dir to use another directory",
                 dir.display()

@@ -16,6 +16,7 @@ use crate::net::keys::{
     IssueError, NodeTls, WorkerCa, WorkerIdentity, identity_of, is_refused_certificate, tls_refusal,
 };
 use crate::net::lobby::Visit;
+use crate::net::tcp;
 
 /// The first byte of every TLS connection: a handshake record. No HTTP request begins with it.
 const TLS_FIRST_BYTE: u8 = 0x16;
@@ -87,6 +88,7 @@ impl ApiTls {
             };
         }
         let stream = within(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await?;
+        tcp::acknowledge(stream.get_ref().0);
         let shown = stream
             .get_ref()
             .1
