@@ -17,11 +17,12 @@ use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{Drain, NodeInfo, State};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
+use dhow_server::plane::runtime::EventRecorder;
 
 pub use agent::Agent;
 pub use behaviour::{Behaviour, Behaviours};
-use trace::EntryTrace;
-pub use trace::TraceLine;
+use trace::{Asides, is_first_word};
+pub use trace::{Happened, TraceLine};
 
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
 const ROUNDS_MAX: u32 = 200;
@@ -32,6 +33,7 @@ pub struct Lab {
     pub log: Vec<Entry>,
     pub now: ClusterTime,
     pub term: Term,
+    pub leader: NodeId,
     pub agents: BTreeMap<NodeId, Agent>,
     pub behaviours: Behaviours,
     /// Whose request the next command is, where a retry must not do it twice.
@@ -43,6 +45,7 @@ pub struct Lab {
     /// Every plan is also made without a cache, and must be the same.
     pub compare_with_cold: bool,
     cache: PlanCache,
+    recorder: EventRecorder,
 }
 
 impl Default for Lab {
@@ -58,6 +61,7 @@ impl Lab {
             log: Vec::new(),
             now: ClusterTime(0),
             term: Term(1),
+            leader: NodeId(1),
             agents: BTreeMap::new(),
             behaviours: Behaviours::default(),
             request: None,
@@ -65,6 +69,7 @@ impl Lab {
             plan: Plan::default(),
             compare_with_cold: false,
             cache: PlanCache::default(),
+            recorder: EventRecorder::default(),
         };
         let boot = ClusterCommand::Bootstrap {
             cluster_id: "lab".into(),
@@ -73,7 +78,7 @@ impl Lab {
         };
         let _ = lab.apply(Command::Cluster(boot));
         let _ = lab.apply(Command::Cluster(ClusterCommand::TermBegan {
-            leader: NodeId(1),
+            leader: lab.leader,
             wall_unix_ms: None,
         }));
         lab
@@ -92,9 +97,17 @@ impl Lab {
             request: self.request.take(),
             command,
         };
-        let mut trace = EntryTrace::of(&entry);
-        let outcome = step(&mut self.state, &entry, &mut trace);
-        self.trace.extend(trace.lines(&outcome));
+        let is_first_word = is_first_word(&self.state, &entry);
+        let mut asides = Asides::of(&entry);
+        // No wall clock: what is told has the cluster's time alone.
+        let outcome = self.recorder.apply(&mut self.state, &entry, None, &mut asides);
+        let events = self.recorder.records.drain(..).map(Happened::Event);
+        let told = events.chain(asides.lines.into_iter().map(Happened::Aside));
+        let at = entry.time;
+        self.trace
+            .extend(told.filter(|_| !is_first_word).map(|what| TraceLine { at, what }));
+        // Nobody waits for an assignment here: agents look at the state.
+        self.recorder.woken.clear();
         self.log.push(entry);
         outcome
     }
@@ -168,6 +181,7 @@ impl Lab {
     /// Another server leads: a higher term, and a planner that knows nothing.
     pub fn change_leader(&mut self, leader: NodeId) {
         self.term = self.term.next();
+        self.leader = leader;
         self.cache = PlanCache::default();
         let _ = self.apply(Command::Cluster(ClusterCommand::TermBegan {
             leader,

@@ -3,6 +3,7 @@
 //! lab, where `step`, the planner and the replica machine are the real ones; nothing here decides anything.
 
 mod action;
+mod assignments;
 mod behaviour;
 mod error;
 mod file;
@@ -10,8 +11,6 @@ mod node_shape;
 mod parse;
 mod runner;
 mod script;
-mod show;
-mod table;
 
 pub use error::BadScript;
 pub use runner::{Ran, run};

@@ -4,11 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use dhow_cli::deploy::STDIN;
 use dhow_wire::Findings;
 use dhow_wire::document::{INPUT_MAX_BYTES, text_of};
-
-/// The name of the standard input in findings.
-const STDIN: &str = "<stdin>";
 
 /// A file's text with the name that findings use.
 #[derive(Debug)]

@@ -1,21 +1,20 @@
 //! Where words go: stdout is data, stderr is everything else. Colour and movement only where a person looks on.
 
-mod human;
 mod paint;
-mod table;
 mod visible;
 
 use std::io::{self, IsTerminal, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+pub use dhow_cli::human::{age, bytes, cut, one_line, time};
+use dhow_cli::{ERROR, Shown};
+pub use dhow_cli::{Table, word, yes_no};
 use dhow_wire::Findings;
 use dhow_wire::document::Style;
-use serde::Serialize;
 use serde_json::Value;
 
-pub use human::{age, bytes, cores, cut, now_unix_secs, one_line, time};
 pub use paint::{Paint, Painter};
-pub use table::Table;
 pub use visible::visible;
 
 /// Whether somebody still reads stdout.
@@ -50,6 +49,24 @@ pub fn raw_stdout(bytes: &[u8]) -> anyhow::Result<Reader> {
     }
 }
 
+/// Writes a listing, or says that there is nothing to list.
+pub fn show(shown: &Shown) -> anyhow::Result<()> {
+    match shown {
+        Shown::Data(text) => data(text),
+        Shown::Note(text) => {
+            note(text);
+            Ok(())
+        }
+    }
+}
+
+/// The wall clock of this machine, for ages.
+pub fn now_unix_secs() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 shows every age as nothing.
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}
+
 /// Writes an answer of the API as one document.
 pub fn json(value: &Value) -> anyhow::Result<()> {
     data(&format!("{value:#}\n"))
@@ -72,7 +89,7 @@ pub fn error(error: &anyhow::Error) {
 
 /// Shows what went wrong, in words that are complete.
 pub fn failure(text: &str) {
-    let word = paint_stderr().apply("error:", Paint::Red);
+    let word = paint_stderr().apply(ERROR, Paint::Red);
     message(&format!("{word} {text}\n"));
 }
 
@@ -87,16 +104,6 @@ fn message(text: &str) {
         raw_stderr(visible(text).as_bytes());
     } else {
         raw_stderr(text.as_bytes());
-    }
-}
-
-/// The name that a closed list of the API has in its JSON.
-pub fn word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(Value::String(word)) => word,
-        // Every state and role of the API is written as text.
-        Ok(other) => other.to_string(),
-        Err(error) => error.to_string(),
     }
 }
 

@@ -4,15 +4,13 @@
 //! Used by every verb that waits. It shows what the daemon says and judges nothing.
 
 mod live;
-mod plain;
-mod text;
 mod watch;
 
+use dhow_cli::progress::Plain;
 use dhow_wire::api::Progress;
 
 use crate::output;
 use live::Live;
-use plain::Plain;
 pub use watch::{Watch, watch};
 
 /// Where progress is shown.

@@ -28,13 +28,7 @@ pub(super) async fn list(State(context): State<Context>) -> Json<Vec<NodeStatus>
     responses((status = 200, body = NodeStatus))
 )]
 pub(super) async fn show(State(context): State<Context>, Path(id): Path<u64>) -> Answer<Json<NodeStatus>> {
-    let node = context.manager().node(NodeId(id));
-    let missing = || {
-        ApiProblem::not_found(format!(
-            "there is no node {id}; `dhow node ls` lists those there are"
-        ))
-    };
-    node.map(Json).ok_or_else(missing)
+    Ok(Json(context.manager().node(NodeId(id))?))
 }
 
 async fn write(

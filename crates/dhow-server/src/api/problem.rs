@@ -63,7 +63,7 @@ impl From<Problem> for ApiProblem {
 
 impl From<NoSuchName> for ApiProblem {
     fn from(error: NoSuchName) -> Self {
-        Self::not_found(error.to_string())
+        Problem::from(error).into()
     }
 }
 
@@ -81,15 +81,7 @@ impl From<InboxError> for ApiProblem {
 
 impl From<WriteError> for ApiProblem {
     fn from(error: WriteError) -> Self {
-        let mut detail = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(inner) = cause {
-            detail.push_str(&format!(": {inner}"));
-            cause = inner.source();
-        }
-        let mut problem = Problem::new(error.code(), detail);
-        problem.retry_after_secs = error.retry_after_secs();
-        problem.into()
+        Problem::from(error).into()
     }
 }
 

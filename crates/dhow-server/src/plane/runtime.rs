@@ -40,7 +40,7 @@ mod wakeups;
 pub(crate) use cluster_timer::ClusterTimer;
 pub(crate) use error::refused_code;
 pub use error::{InboxError, RuntimeFailure, WriteError};
-pub use event::{BadEventId, Event, EventId, EventKind, EventRecord};
+pub use event::{BadEventId, Event, EventId, EventKind, EventRecord, EventRecorder};
 pub use event_hub::{EventHub, TooOld};
 pub use event_log::{EventLogSender, EventReader, EventStore, EventStoreError, EventsGone, ReadEventsError};
 pub use handle::RuntimeHandle;

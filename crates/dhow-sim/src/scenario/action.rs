@@ -1,27 +1,21 @@
-//! What a command of a scenario asks for.
+//! What a command of a scenario asks for: a verb of the product, or something that happens to the cluster.
 
-use dhow_core::command::ScaleChange;
-use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, Revision, ServiceName};
+use clap::Parser;
+use dhow_cli::target::NamedTarget;
+use dhow_cli::{deploy, explain, history, node, plan, ps, restart, rm, rollback, scale, status};
+use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::spec::TimeSpan;
 
 use super::node_shape::NodeShape;
 use crate::lab::Behaviour;
 
 /// One command of a scenario, parsed.
-#[derive(Clone, Debug)]
 pub(super) enum Action {
+    Verb(Box<Verb>),
     AddNodes {
         count: u64,
         shape: NodeShape,
     },
-    Nodes,
-    Ps {
-        all: bool,
-    },
-    Status,
-    History(DeploymentName),
-    Explain(DeploymentName, ServiceName),
-    Deploy,
     /// The file as it was last deployed, changed by the lines below the command.
     Redeploy(DeploymentName),
     Manifests {
@@ -39,53 +33,42 @@ pub(super) enum Action {
         node: Option<NodeId>,
     },
     Node(NodeId, NodeAction),
-    Scale {
-        deployment: DeploymentName,
-        change: ScaleChange,
-    },
-    Restart {
-        deployment: DeploymentName,
-        service: Option<ServiceName>,
-    },
-    Rollback {
-        deployment: DeploymentName,
-        to: Option<DeploymentRevision>,
-    },
-    Remove(DeploymentName),
     RememberPlan,
     ApplyRememberedPlan,
-    Cron(DeploymentName, ServiceName),
+    Cron(NamedTarget),
     Token(TokenAction),
     Check,
 }
 
-/// What happens to one node.
-#[derive(Clone, Debug)]
+/// The verbs of the command line that a scenario may use, with their own arguments.
+#[derive(Parser)]
+#[command(name = "dhow", no_binary_name = true, disable_help_subcommand = true)]
+pub(super) enum Verb {
+    Deploy(deploy::Args),
+    Plan(plan::Args),
+    Status(status::Args),
+    Ps(ps::Args),
+    Scale(scale::Args),
+    Restart(restart::Args),
+    Rm(rm::Args),
+    History(history::Args),
+    Rollback(rollback::Args),
+    Explain(explain::Args),
+    Node(node::Args),
+}
+
+/// What happens to one node, beside what people do with it.
 pub(super) enum NodeAction {
     Cut,
     PowerOff,
     Back,
     BackWithLedger,
     LoseLedger,
-    Drain,
-    DrainWith {
-        deadline: Option<TimeSpan>,
-        ignore_system: bool,
-    },
-    Undrain,
-    Label {
-        key: String,
-        value: Option<String>,
-    },
-    Remove,
     Lead,
-    Assignments {
-        since: Revision,
-    },
+    Assignments { since: Revision },
 }
 
 /// What a scenario does with a token of workers.
-#[derive(Clone, Debug)]
 pub(super) enum TokenAction {
     Issue { name: String, uses: u32, ttl: TimeSpan },
     Use { name: String, key: String },

@@ -1,7 +1,10 @@
 //! Runs a scenario against a cluster in memory.
 
 mod deploying;
+mod listing;
 mod perform;
+mod unsuited;
+mod verbs;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +16,7 @@ use dhow_core::state::Request;
 use super::error::BadScript;
 use super::parse::parse;
 use super::script::{Block, Invocation, Script};
-use crate::lab::Lab;
+use crate::lab::{Lab, TraceLine};
 
 /// What came out of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +80,10 @@ impl Runner {
         self.perform(&parse(text)?, &invocation.input)
     }
 
-    /// What was done by a command of the user: its answer, without the time that stands above it anyway.
-    fn answer(&mut self) -> Vec<String> {
+    /// What came of something that happened to the cluster, without the time: it is that of the command.
+    fn told(&mut self) -> Vec<String> {
         let lines = std::mem::take(&mut self.lab.trace);
-        lines.into_iter().map(|line| line.text).collect()
+        lines.iter().map(TraceLine::text).collect()
     }
 
     fn broken(&self) -> Vec<String> {

@@ -113,7 +113,7 @@ impl Invocation {
         } else {
             first
         };
-        matches!(verb, Some("deploy" | "redeploy" | "manifests"))
+        matches!(verb, Some("deploy" | "redeploy" | "plan" | "manifests"))
     }
 
     fn take(&mut self, line: &str) {
@@ -134,7 +134,7 @@ fn push(text: &mut String, before: &str, line: &str) {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# Title.\n\n$ deploy\n  version: v1\n  a:\n    b\nshop is at revision 1\n\n# More.\n$ run 1s\n    0.5s  x\n    0.6s  y\n\n$ ps\n";
+    const TEXT: &str = "# Title.\n\n$ deploy --detach -\n  version: v1\n  a:\n    b\nshop is at revision 1\n\n# More.\n$ run 1s\n    0.5s  x\n    0.6s  y\n\n$ ps\n";
 
     #[test]
     fn a_file_is_given_back_as_it_was() {

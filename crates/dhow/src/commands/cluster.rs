@@ -9,10 +9,9 @@ use dhow_server::net::keys::ClusterKey;
 use dhow_wire::ClusterStatus;
 use dhow_wire::api::WorkerCaRotated;
 
-use super::wait::yes_no;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table, word};
+use crate::output::{self, Table, word, yes_no};
 
 /// The cluster as a whole
 #[derive(clap::Args)]

@@ -1,9 +1,11 @@
 //! `dhow deploy FILE`: applies a deployment file and waits until it is stable, with live progress.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use dhow_core::spec::{DeploymentSpec, TimeSpan};
+use dhow_cli::deploy;
+pub use dhow_cli::deploy::Args;
+use dhow_core::spec::DeploymentSpec;
 use dhow_wire::api::{Deployed, ProgressOutcome};
 use dhow_wire::{Findings, parse_deployment, write_deployment};
 use serde_json::{Value, json};
@@ -14,29 +16,6 @@ use crate::exit::Exit;
 use crate::progress::Watch;
 use crate::{input, output};
 
-/// Apply a deployment file and wait until it is stable
-///
-/// `$E:NAME` is read from the environment of this command. Ctrl-C stops watching; the deployment goes on. Exit
-/// code 0 once it is stable, 1 when it is not in time or failed, 2 when the file is wrong.
-#[derive(clap::Args)]
-pub struct Args {
-    /// The deployment file; `-` is the standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-
-    /// How long to wait for it to become stable
-    #[arg(long, value_name = "DURATION", default_value = "120s")]
-    timeout: TimeSpan,
-
-    /// Return once it is durable, without waiting
-    #[arg(long, short, conflicts_with = "timeout")]
-    detach: bool,
-
-    /// Print the result as JSON on stdout
-    #[arg(long)]
-    json: bool,
-}
-
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let (source, spec) = match read(&args.file) {
         Ok(read) => read,
@@ -46,8 +25,8 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         }
     };
     if args.detach {
-        let deployed = deploy(client, &source, &spec).await?;
-        announce(&deployed);
+        let deployed = hand_over(client, &source, &spec).await?;
+        output::note(&deploy::said(&deployed));
         if args.json {
             output::json(&serde_json::to_value(&deployed)?)?;
         }
@@ -72,7 +51,11 @@ pub fn read(file: &Path) -> Result<(String, DeploymentSpec), Findings> {
 }
 
 /// Hands a deployment over; it is durable when this returns.
-pub async fn deploy(client: &Client, source: &str, spec: &DeploymentSpec) -> Result<Deployed, ClientError> {
+pub async fn hand_over(
+    client: &Client,
+    source: &str,
+    spec: &DeploymentSpec,
+) -> Result<Deployed, ClientError> {
     let body = write_deployment(spec).map_err(|error| ClientError::Unreadable {
         host: client.host().clone(),
         why: error.to_string(),
@@ -110,8 +93,8 @@ pub async fn deploy_and_watch(
     timeout: Duration,
     stop: impl Future<Output = ()>,
 ) -> Result<(Deployed, Watch, Watched), ClientError> {
-    let deployed = deploy(client, source, spec).await?;
-    announce(&deployed);
+    let deployed = hand_over(client, source, spec).await?;
+    output::note(&deploy::said(&deployed));
     let what = Watch {
         deployment: spec.deployment.clone(),
         revision: Some(deployed.revision),
@@ -119,21 +102,6 @@ pub async fn deploy_and_watch(
     };
     let watched = until_stable_or(client, &what, stop).await?;
     Ok((deployed, what, watched))
-}
-
-/// Says what was taken.
-fn announce(deployed: &Deployed) {
-    let Deployed {
-        deployment,
-        revision,
-        changed,
-        ..
-    } = deployed;
-    output::note(&if *changed {
-        format!("`{deployment}` is revision {revision} now")
-    } else {
-        format!("`{deployment}` is unchanged, still revision {revision}")
-    });
 }
 
 fn as_json(deployed: &Deployed, watched: &Watched) -> anyhow::Result<Value> {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use dhow_cli::events;
+pub use dhow_cli::events::Args;
 use dhow_wire::Problem;
-use dhow_wire::api::EventDocument;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,26 +16,6 @@ use crate::output::{self, Reader};
 /// How long a daemon may be away before waiting for it makes no sense.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 const AWAY_WAIT: Duration = Duration::from_millis(500);
-
-/// Show what has happened, and with `-f` what happens
-#[derive(clap::Args)]
-pub struct Args {
-    /// Go on with what comes
-    #[arg(long, short)]
-    follow: bool,
-
-    /// Only what came after this revision of the state
-    #[arg(long, value_name = "REVISION")]
-    since: Option<u64>,
-
-    /// Only what somebody asked for, with who it was; for administrators
-    #[arg(long)]
-    audit: bool,
-
-    /// Print the API's JSON on stdout: a list, and with `-f` a document for each event
-    #[arg(long)]
-    json: bool,
-}
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let mut printer = Printer::new(args);
@@ -141,7 +122,7 @@ impl Printer {
                 self.list.push(value);
                 Ok(Reader::There)
             }
-            (false, _) => output::stream(&line(&client.decode(value)?, self.audit)),
+            (false, _) => output::stream(&events::line(&client.decode(value)?, self.audit)),
         }
     }
 
@@ -151,42 +132,4 @@ impl Printer {
             false => Ok(()),
         }
     }
-}
-
-fn line(event: &EventDocument, with_author: bool) -> String {
-    let time = match event.wall_unix_ms {
-        Some(ms) => output::time(ms.saturating_mul(1_000)),
-        // Without a wall clock, the time since the cluster began.
-        None => format!("+{}.{:03}s", event.time_ms / 1_000, event.time_ms % 1_000),
-    };
-    let id = format!("{}.{}", event.revision, event.part);
-    let about = [
-        subject(event),
-        event.node_id.map(|node| format!("node {node}")),
-        event
-            .author
-            .as_ref()
-            .filter(|_| with_author)
-            .map(|author| format!("by {}", output::one_line(author))),
-    ];
-    let about: Vec<String> = about.into_iter().flatten().collect();
-    let said = [
-        Some(about.join(" ")),
-        event.message.as_deref().map(output::one_line),
-    ];
-    let said: Vec<String> = said
-        .into_iter()
-        .flatten()
-        .filter(|part| !part.is_empty())
-        .collect();
-    let text = format!("{id:<8} {time:<23} {:<18} {}", event.kind, said.join(": "));
-    format!("{}\n", text.trim_end())
-}
-
-fn subject(event: &EventDocument) -> Option<String> {
-    let deployment = event.deployment.as_ref()?;
-    Some(match event.replica.as_ref().or(event.service.as_ref()) {
-        Some(name) => format!("{deployment}/{name}"),
-        None => deployment.clone(),
-    })
 }

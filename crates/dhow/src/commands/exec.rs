@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal};
 
+use dhow_cli::target::{self, NamedTarget};
 use dhow_wire::ReplicaStatus;
 use dhow_wire::api::{ExecClientFrame, ExecExit, ExecServerFrame};
 use tokio::io::AsyncReadExt;
 
-use super::target::{self, NamedTarget};
 use crate::client::{Client, ClientError, ExecInput, Request};
 use crate::exit::Exit;
 use crate::output::{self, Reader};

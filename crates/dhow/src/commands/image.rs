@@ -9,7 +9,6 @@ use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved};
 use serde_json::Value;
 
 use super::listing::Listing;
-use super::wait::yes_no;
 use crate::client::{Client, DaemonAddress, Request};
 use crate::exit::Exit;
 use crate::output;
@@ -98,7 +97,7 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
                 .last_used_unix_secs
                 .map(|last_used| output::age(last_used, now))
                 .unwrap_or_default(),
-            yes_no(image.in_use),
+            output::yes_no(image.in_use),
         ]
     };
     listing.print(client, json, row).await

@@ -5,12 +5,12 @@ mod resume;
 
 use std::time::Duration;
 
+use dhow_cli::target::{self, Target};
 use dhow_core::ids::DeploymentName;
 use dhow_wire::ReplicaStatus;
 use dhow_wire::api::{LogRecord, LogStream};
 use tokio::time::Instant;
 
-use super::target::{self, Target};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output::{self, Reader};

@@ -1,25 +1,15 @@
 //! `dhow restart DEPLOYMENT[/SERVICE]`: new replicas of the same version, by the rules of a rollout.
 
+use dhow_cli::restart;
+pub use dhow_cli::restart::Args;
+use dhow_cli::target::Target;
 use dhow_wire::api::{RestartRequest, WriteDone};
 
-use super::target::{self, Target};
-use super::wait::{WaitArgs, wait_until_stable};
+use super::wait::wait_until_stable;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Watch;
-
-/// Restart a deployment or one service, replica by replica as a rollout does
-///
-/// Returns once it is durable.
-#[derive(clap::Args)]
-pub struct Args {
-    #[arg(value_name = "DEPLOYMENT[/SERVICE]", value_parser = target::target)]
-    target: Target,
-
-    #[command(flatten)]
-    wait: WaitArgs,
-}
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let Target { deployment, name } = &args.target;
@@ -28,10 +18,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     })?;
     let path = ["deployments", deployment.as_str(), "restart"];
     let _: WriteDone = client.fetch_as(Request::post(&path).json(body)).await?;
-    match name {
-        Some(service) => output::note(&format!("{deployment}/{service} restarts")),
-        None => output::note(&format!("{deployment} restarts")),
-    }
+    output::note(&restart::said(&args.target));
     if !args.wait.wait {
         return Ok(Exit::Done);
     }

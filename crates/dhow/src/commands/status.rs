@@ -1,26 +1,14 @@
 //! `dhow status [DEPLOYMENT]`: services with running and desired, health, endpoints.
 
+use dhow_cli::status;
+pub use dhow_cli::status::Args;
 use dhow_core::ids::DeploymentName;
 use dhow_wire::{DeploymentStatus, ServedEndpoint};
 
-use super::endpoints::Viewpoint;
-use super::target;
-use super::wait::{print_endpoints, running, yes_no};
+use super::wait::viewpoint;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table, word};
-
-/// Show deployments: services with running and wanted replicas, health, endpoints
-#[derive(clap::Args)]
-pub struct Args {
-    /// Only this one
-    #[arg(value_name = "DEPLOYMENT", value_parser = target::deployment)]
-    deployment: Option<DeploymentName>,
-
-    /// Print the API's JSON on stdout
-    #[arg(long)]
-    json: bool,
-}
+use crate::output;
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.deployment {
@@ -38,17 +26,8 @@ async fn one(args: &Args, client: &Client, name: &DeploymentName) -> anyhow::Res
         return Ok(Exit::Done);
     }
     let status: DeploymentStatus = client.decode(value)?;
-    let mut heading = format!(
-        "{}: {}, revision {}\n",
-        status.deployment,
-        word(&status.state),
-        status.revision
-    );
-    if let Some(message) = &status.message {
-        heading += &format!("  {}\n", output::one_line(message));
-    }
-    output::data(&heading)?;
-    print_endpoints(client, &status.services, &status.served).await?;
+    let viewpoint = viewpoint(client, &status.served).await;
+    output::data(&status::one(&status, &viewpoint))?;
     Ok(Exit::Done)
 }
 
@@ -59,47 +38,8 @@ async fn all(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let list: Vec<DeploymentStatus> = client.decode(value)?;
-    let mut table = Table::new(&[
-        "DEPLOYMENT",
-        "REVISION",
-        "STATE",
-        "SERVICE",
-        "RUNNING",
-        "HEALTHY",
-        "ENDPOINTS",
-    ]);
     let served: Vec<ServedEndpoint> = list.iter().flat_map(|status| status.served.clone()).collect();
-    let viewpoint = Viewpoint::of(client, &served).await;
-    for status in &list {
-        for service in &status.services {
-            table.row([
-                status.deployment.clone(),
-                status.revision.to_string(),
-                word(&status.state),
-                service.name.clone(),
-                running(service),
-                yes_no(service.healthy),
-                viewpoint.addresses(service, &status.served),
-            ]);
-        }
-        if status.services.is_empty() {
-            let empty = String::new;
-            let state = word(&status.state);
-            table.row([
-                status.deployment.clone(),
-                status.revision.to_string(),
-                state,
-                empty(),
-                empty(),
-                empty(),
-                empty(),
-            ]);
-        }
-    }
-    if table.is_empty() {
-        output::note("nothing is deployed; `dhow deploy FILE` does it");
-        return Ok(Exit::Done);
-    }
-    output::data(&table.render())?;
+    let viewpoint = viewpoint(client, &served).await;
+    output::show(&status::all(&list, &viewpoint))?;
     Ok(Exit::Done)
 }

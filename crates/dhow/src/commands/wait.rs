@@ -1,35 +1,15 @@
 //! What every verb does that may wait for its effect: watch with progress, stop at Ctrl-C, say how it ended.
 
-use std::time::Duration;
-
+use dhow_cli::endpoints::Viewpoint;
+use dhow_cli::status;
 use dhow_core::ids::DeploymentName;
-use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{ProgressOutcome, ProgressResult};
-use dhow_wire::{ServedEndpoint, ServiceHealthSummary};
+use dhow_wire::{ClusterStatus, ServedEndpoint, ServiceHealthSummary};
 
-use super::endpoints::Viewpoint;
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, DaemonAddress, Request};
 use crate::exit::Exit;
-use crate::output::{self, Table};
+use crate::output;
 use crate::progress::{ProgressView, Watch, watch};
-
-/// Waiting, where a verb returns without it.
-#[derive(clap::Args)]
-pub struct WaitArgs {
-    /// Wait until the deployment is stable
-    #[arg(long)]
-    pub wait: bool,
-
-    /// How long to wait at most
-    #[arg(long, value_name = "DURATION", default_value = "120s", requires = "wait")]
-    timeout: TimeSpan,
-}
-
-impl WaitArgs {
-    pub fn timeout(&self) -> Duration {
-        self.timeout.to_std()
-    }
-}
 
 /// How watching ended.
 pub enum Watched {
@@ -145,39 +125,24 @@ pub async fn print_endpoints(
     services: &[ServiceHealthSummary],
     served: &[ServedEndpoint],
 ) -> anyhow::Result<()> {
-    let viewpoint = Viewpoint::of(client, served).await;
-    let mut table = Table::new(&["SERVICE", "RUNNING", "HEALTHY", "ENDPOINTS"]);
-    for service in services {
-        table.row([
-            service.name.clone(),
-            running(service),
-            yes_no(service.healthy),
-            viewpoint.addresses(service, served),
-        ]);
-    }
-    output::data(&table.render())
+    let viewpoint = viewpoint(client, served).await;
+    output::data(&status::services(services, served, &viewpoint))
 }
 
-/// How many run of how many, or have done their work; those of other revisions apart while one rolls.
-pub fn running(service: &ServiceHealthSummary) -> String {
-    let mut text = match service.done {
-        Some(done @ 1..) => {
-            let works = service.running.saturating_sub(done);
-            match works {
-                0 => format!("{done}/{} done", service.desired),
-                works => format!("{done}/{} done, {works} running", service.desired),
-            }
-        }
-        Some(0) | None => format!("{}/{}", service.running, service.desired),
+/// From where the endpoints are looked at. Asks which node answers, where the addresses depend on it.
+pub async fn viewpoint(client: &Client, served: &[ServedEndpoint]) -> Viewpoint {
+    let host = match client.host() {
+        DaemonAddress::Http(url) if !client.host().is_loopback() => url.host_str().map(str::to_owned),
+        DaemonAddress::Http(_) | DaemonAddress::Unix(_) => None,
     };
-    if let (Some(updated), Some(outdated)) = (service.updated, service.outdated) {
-        text += &format!(" ({updated} new, {outdated} to be replaced)");
-    }
-    text
-}
-
-pub fn yes_no(value: bool) -> String {
-    if value { "yes" } else { "no" }.into()
+    let node_id = match Viewpoint::depends_on_node(served) {
+        false => None,
+        true => {
+            let answer = client.fetch_as::<ClusterStatus>(Request::get(&["cluster"])).await;
+            answer.ok().map(|cluster| cluster.node_id)
+        }
+    };
+    Viewpoint { host, node_id }
 }
 
 /// The whole of `--wait`: watches, says how it ended, and shows the services where it went well.

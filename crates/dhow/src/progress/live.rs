@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use dhow_cli::progress::{Phase, words_with_bytes};
 use dhow_wire::api::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::text::{Phase, words_with_bytes};
 use crate::output::{Paint, Painter, cut, paint_stderr, raw_stderr, visible};
 
 /// How often a spinner turns.
@@ -55,7 +55,7 @@ impl Live {
                 Phase::Failed => "✘ ",
                 Phase::Pulling | Phase::Starting | Phase::Running | Phase::Waiting | Phase::Stopping => "",
             };
-            line.set_message(self.painter.apply(&format!("{mark}{text}"), phase.paint()));
+            line.set_message(self.painter.apply(&format!("{mark}{text}"), paint(phase)));
             if phase.is_settled() {
                 line.disable_steady_tick();
             } else {
@@ -97,4 +97,13 @@ fn style() -> ProgressStyle {
     // A template that cannot be read would be a slip of ours; the default one shows the message too.
     ProgressStyle::with_template("{spinner} {prefix}  {wide_msg}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn paint(phase: Phase) -> Paint {
+    match phase {
+        Phase::Failed => Paint::Red,
+        Phase::Healthy => Paint::Green,
+        Phase::Pulling | Phase::Starting | Phase::Running => Paint::Cyan,
+        Phase::Waiting | Phase::Stopping => Paint::Yellow,
+    }
 }

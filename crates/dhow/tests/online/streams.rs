@@ -164,7 +164,9 @@ fn events_are_lines_or_one_list() {
     let events = [
         happened(
             7,
-            json!({ "deployment": "shop", "replica": "web-default-0", "node_id": 1, "wall_unix_ms": 1_500 }),
+            json!({
+                "deployment": "shop", "replica": "web-default-0", "generation": 2, "node_id": 1, "wall_unix_ms": 1_500
+            }),
         ),
         happened(8, json!({ "deployment": "shop", "message": "became\nstable" })),
         happened(9, json!({ "message": "about nobody" })),
@@ -180,7 +182,7 @@ fn events_are_lines_or_one_list() {
     let people = daemon.run(&["events", "--since", "6"]);
     assert_eq!((people.code, people.stderr.as_str()), (0, ""));
     let expected = "\
-7.0      1970-01-01 00:00:01.500 replica_started    shop/web-default-0 node 1
+7.0      1970-01-01 00:00:01.500 replica_started    shop/web-default-0#2 node 1
 8.0      +1.500s                 replica_started    shop: became stable
 9.0      +1.500s                 replica_started    about nobody
 ";

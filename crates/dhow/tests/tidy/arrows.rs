@@ -12,6 +12,7 @@ struct Crate {
 }
 
 const ALL_LIBRARIES: &[&str] = &[
+    "dhow-cli",
     "dhow-core",
     "dhow-disk",
     "dhow-wire",
@@ -35,6 +36,11 @@ const CRATES: &[Crate] = &[
         name: "dhow-wire",
         level: 1,
         uses: &["dhow-core"],
+    },
+    Crate {
+        name: "dhow-cli",
+        level: 2,
+        uses: &["dhow-core", "dhow-wire"],
     },
     Crate {
         name: "dhow-driver",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dhow_core::command::Refused;
 use dhow_core::ids::NodeId;
-use dhow_wire::ProblemCode;
 use dhow_wire::log_form::LogFormError;
+use dhow_wire::{Problem, ProblemCode};
 
 use super::limits::RETRY_AFTER_SECS;
 use crate::plane::log::RecoverError;
@@ -95,6 +95,22 @@ impl WriteError {
             | Self::NotTaken(_)
             | Self::StorageGone
             | Self::Unknown => None,
+        }
+    }
+}
+
+/// What the API answers with, causes included.
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Self {
+        let mut detail = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(inner) = cause {
+            detail.push_str(&format!(": {inner}"));
+            cause = inner.source();
+        }
+        Self {
+            retry_after_secs: error.retry_after_secs(),
+            ..Self::new(error.code(), detail)
         }
     }
 }

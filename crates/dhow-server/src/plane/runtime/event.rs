@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub use id::{BadEventId, EventId};
 pub use kind::EventKind;
-pub(super) use recorder::{EventRecorder, installed};
+pub use recorder::EventRecorder;
+pub(super) use recorder::installed;
 
 /// What happened, and to whom. Short names, because the file holds 200,000 of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

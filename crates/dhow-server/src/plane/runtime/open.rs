@@ -93,7 +93,7 @@ fn replay(log: &dyn Log) -> Result<Replayed, OpenError> {
     let mut recorder = EventRecorder::default();
     let recovered = recover_with(log, |state, entry| {
         // A refusal is part of the history: it moved the revision and the time.
-        let _ = recorder.apply(state, entry, None);
+        let _ = recorder.apply(state, entry, None, &mut ());
         events.extend(recorder.records.drain(..));
         while events.len() > REPLAYED_EVENTS_MAX {
             events.pop_front();

@@ -13,7 +13,7 @@ use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 use super::deployment::state_of;
 use super::replicas::{DONE_BEFORE, done_before, measured, started_unix_secs};
 use super::select::{NoSuchName, Subject, subject};
-use super::sum::ServiceSum;
+use super::sum::{ServiceSum, is_current};
 use super::wall_times::WallTimes;
 use crate::plane::cron::{self, Outlook};
 use crate::plane::runtime::Observed;
@@ -57,7 +57,10 @@ pub(super) fn explain(
                 Some(started) => times.now_unix_secs().saturating_sub(started).max(0),
                 None => times.secs_since(&service.key.deployment, replica.since),
             };
-            explanation.lines.extend(lines_of(&told, replica, &span(secs)));
+            let is_old = !is_current(service, key);
+            explanation
+                .lines
+                .extend(lines_of(&told, replica, &span(secs), is_old));
             explanation.replicas.push(told);
         }
     }
@@ -172,7 +175,7 @@ fn present(
     }
 }
 
-fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str) -> Vec<String> {
+fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str, is_old: bool) -> Vec<String> {
     let ExplainedReplica {
         id, state, node_id, ..
     } = told;
@@ -198,8 +201,11 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str) -> Vec<Str
     if replica.is_running() && !replica.is_healthy() {
         first.push_str(" and not healthy yet");
     }
-    if replica.wanted == Wanted::Stop {
-        first.push_str(" and is to end");
+    match replica.wanted {
+        Wanted::Stop => first.push_str(" and is to end"),
+        // While a revision rolls, a replica and the one in its place have the same name.
+        Wanted::Run if is_old && !replica.is_completed() => first.push_str(" and is to be replaced"),
+        Wanted::Run => {}
     }
     if told.restarts > 0 {
         let times = if told.restarts == 1 {

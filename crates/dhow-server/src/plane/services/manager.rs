@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dhow_core::command::Refused;
-use dhow_core::dry_run::dry_run;
 use dhow_core::ids::{DeploymentName, NodeId};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::DeploymentSpec;
@@ -16,11 +15,11 @@ use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress};
 use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus, ServiceHealthSummary};
 
 use super::cluster::ClusterIdentity;
+use super::listings::Listings;
 use super::progress::Pulls;
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
-use super::wall_times::WallTimes;
-use super::{cluster, deployment, explain, history, live, nodes, progress, replicas, select};
+use super::{cluster, deployment, live, progress};
 use crate::clock::Clock;
 use crate::net::node_door::NodeDoor;
 use crate::plane::runtime::{ClusterTimer, RuntimeView};
@@ -90,15 +89,6 @@ impl ServiceManager {
         timer.now(monotonic_ms)
     }
 
-    fn times<'a>(&self, state: &'a State) -> WallTimes<'a> {
-        WallTimes {
-            state,
-            now: self.now(state),
-            now_unix_ms: self.clock.wall_unix_ms(),
-            began: self.began,
-        }
-    }
-
     pub fn cluster(&self) -> ClusterStatus {
         cluster::status(&self.state(), self.identity, self.view.leadership())
     }
@@ -112,70 +102,46 @@ impl ServiceManager {
         }
     }
 
-    pub fn nodes(&self) -> Vec<NodeStatus> {
-        let (state, leadership) = (self.state(), self.view.leadership());
-        let report = self.view.plan_report();
-        let now = self.now(&state);
-        let all = state.nodes.values();
-        let observed = self.view.observed();
-        all.map(|node| nodes::status(&state, &report, node, leadership, observed, now))
-            .collect()
-    }
-
-    pub fn node(&self, id: NodeId) -> Option<NodeStatus> {
+    /// Shows a listing of the newest state as it looks at this moment.
+    fn listed<T>(&self, show: impl FnOnce(&Listings<'_>) -> T) -> T {
         let state = self.state();
-        let node = state.node(id)?;
-        let (report, leadership) = (self.view.plan_report(), self.view.leadership());
-        let (observed, now) = (self.view.observed(), self.now(&state));
-        Some(NodeStatus {
-            failures: nodes::failures(&state, node, now),
-            ..nodes::status(&state, &report, node, leadership, observed, now)
+        show(&Listings {
+            state: &state,
+            report: &self.view.plan_report(),
+            observed: self.view.observed(),
+            leadership: self.view.leadership(),
+            now: self.now(&state),
+            now_unix_ms: self.clock.wall_unix_ms(),
+            began: self.began,
         })
     }
 
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        self.listed(|listings| listings.nodes())
+    }
+
+    pub fn node(&self, id: NodeId) -> Result<NodeStatus, NoSuchName> {
+        self.listed(|listings| listings.node(id))
+    }
+
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
-        let state = self.state();
-        let all = state.deployments.values();
-        all.map(|known| deployment::status(&state, known)).collect()
+        self.listed(|listings| listings.deployments())
     }
 
     pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
-        let state = self.state();
-        let known = select::deployment(&state, name)?;
-        Ok(deployment::status(&state, known))
+        self.listed(|listings| listings.deployment(name))
     }
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {
-        let state = self.state();
-        Ok(history::history(select::deployment(&state, name)?))
+        self.listed(|listings| listings.history(name))
     }
 
     pub fn explain(&self, name: &str, what: &str) -> Result<Explanation, NoSuchName> {
-        let state = self.state();
-        let known = select::deployment(&state, name)?;
-        let report = self.view.plan_report();
-        let times = self.times(&state);
-        explain::explain(&report, self.view.observed(), &times, known, what)
+        self.listed(|listings| listings.explain(name, what))
     }
 
-    /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a
-    /// slip does not look like an empty cluster.
     pub fn replicas(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
-        let state = self.state();
-        if let Some(name) = &filter.deployment {
-            let known = select::deployment(&state, name)?;
-            if let Some(service) = &filter.service
-                && !known.services.keys().any(|known| known.as_str() == service)
-            {
-                return Err(NoSuchName::Name(known.name.clone(), service.clone()));
-            }
-        }
-        Ok(replicas::list(
-            &self.view.plan_report(),
-            filter,
-            self.view.observed(),
-            &self.times(&state),
-        ))
+        self.listed(|listings| listings.replicas(filter))
     }
 
     /// The same, each compared with what its node says of it now.
@@ -186,8 +152,7 @@ impl ServiceManager {
 
     /// What a spec would change. May take a while: call it where blocking is allowed.
     pub fn plan(&self, spec: &Arc<DeploymentSpec>) -> Result<DeploymentPlan, Refused> {
-        let run = dry_run(&self.state(), spec)?;
-        Ok(DeploymentPlan::of(&spec.deployment, &run))
+        self.listed(|listings| listings.plan(spec))
     }
 
     /// Its services, counted.

@@ -2,6 +2,7 @@
 
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, ServiceName};
 use dhow_core::state::{Deployment, Replica, Service, State};
+use dhow_wire::{Problem, ProblemCode};
 
 use super::replicas::{DONE_BEFORE, done_before};
 
@@ -23,6 +24,14 @@ pub enum NoSuchName {
     Deployment(String),
     #[error("deployment `{0}` has no service and no replica `{1}`; `dhow ps {0}` lists its replicas")]
     Name(DeploymentName, String),
+    #[error("there is no node {0}; `dhow node ls` lists those there are")]
+    Node(NodeId),
+}
+
+impl From<NoSuchName> for Problem {
+    fn from(error: NoSuchName) -> Self {
+        Self::new(ProblemCode::NotFound, error.to_string())
+    }
 }
 
 pub(super) fn deployment<'a>(state: &'a State, name: &str) -> Result<&'a Deployment, NoSuchName> {

@@ -180,7 +180,7 @@ impl ServiceSum {
 }
 
 /// Whether it runs what the service is to run. A run of a schedule that has begun is left to its end.
-fn is_current(service: &Service, key: &ReplicaKey) -> bool {
+pub(super) fn is_current(service: &Service, key: &ReplicaKey) -> bool {
     match service.rtype() {
         RType::Cron => true,
         RType::Service | RType::Job | RType::System => service.is_current(key.generation),

@@ -2,32 +2,34 @@
 
 use std::sync::Arc;
 
+use dhow_cli::deploy;
 use dhow_core::command::{Command, DeploymentCommand, ManifestSpec};
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::ManifestVersion;
 
 use super::Runner;
+use super::verbs::{Answer, lines};
 use crate::scenario::file::changed;
 
 impl Runner {
-    pub(super) fn deploy(&mut self, text: String) -> Vec<String> {
-        match read(&text) {
-            Ok(spec) => {
-                self.files.insert(spec.deployment.clone(), text);
-                // A refusal is in the trace.
-                let _ = self.lab.deploy(spec);
-                self.answer()
-            }
-            Err(findings) => findings,
-        }
+    pub(super) fn deploy(&mut self, text: String) -> Answer {
+        let spec = match read(&text) {
+            Ok(spec) => spec,
+            Err(findings) => return Ok(findings),
+        };
+        let deployment = spec.deployment.clone();
+        self.files.insert(deployment.clone(), text);
+        let command = DeploymentCommand::Deploy {
+            spec: Arc::new(spec),
+            author: "user".into(),
+            wall_unix_secs: self.wall_unix_secs(),
+        };
+        let deployed = self.deployed(&deployment, command)?;
+        Ok(lines(&deploy::said(&deployed)))
     }
 
-    pub(super) fn redeploy(
-        &mut self,
-        name: &DeploymentName,
-        change: &[String],
-    ) -> Result<Vec<String>, String> {
+    pub(super) fn redeploy(&mut self, name: &DeploymentName, change: &[String]) -> Result<Answer, String> {
         let file = self
             .files
             .get(name)
@@ -52,11 +54,12 @@ impl Runner {
                 index_hash: [0; 32],
             },
             specs,
-            wall_unix_secs: 0,
+            wall_unix_secs: self.wall_unix_secs(),
             source: source.map(Into::into),
         };
+        // A refusal is told with the rest.
         let _ = self.lab.apply(Command::Deployment(command));
-        self.answer()
+        self.told()
     }
 }
 
@@ -64,11 +67,8 @@ pub(super) fn joined(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The deployment, or what the user is told about the file.
-fn read(text: &str) -> Result<DeploymentSpec, Vec<String>> {
-    dhow_wire::parse_deployment(text, "dhow.yaml", &|_| None).map_err(|findings| {
-        let text = findings.to_string();
-        let lines = text.lines().filter(|line| !line.trim().is_empty());
-        lines.map(str::to_owned).collect()
-    })
+/// The deployment, or what the user is told about the file, which comes from the standard input.
+pub(super) fn read(text: &str) -> Result<DeploymentSpec, Vec<String>> {
+    let read = dhow_wire::parse_deployment(text, deploy::STDIN, &|_| None);
+    read.map_err(|findings| lines(&findings.to_string()))
 }

@@ -3,33 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, Outcome, PlanCommand};
-use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
+use dhow_cli::target::NamedTarget;
+use dhow_core::command::{ClusterCommand, Command, Outcome, PlanCommand};
+use dhow_core::ids::{NodeId, ServiceName};
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::spec::TimeSpan;
-use dhow_core::state::{Drain, NodeRole};
+use dhow_core::state::NodeRole;
 
 use super::Runner;
-use super::deploying::joined;
+use super::verbs::printed;
 use crate::lab::Agent;
 use crate::scenario::action::{Action, NodeAction, TokenAction};
+use crate::scenario::assignments::assignments;
 use crate::scenario::node_shape::NodeShape;
-use crate::scenario::show;
 
 impl Runner {
     /// What it prints. An error is one of the scenario's author; a refusal by the cluster is output.
     pub(super) fn perform(&mut self, action: &Action, input: &[String]) -> Result<Vec<String>, String> {
-        let state = &self.lab.state;
         let output = match action {
+            Action::Verb(verb) => printed(self.verb(verb, input)?),
             Action::AddNodes { count, shape } => self.add_nodes(*count, shape),
-            Action::Nodes => show::nodes(state),
-            Action::Ps { all: false } => show::replicas(state),
-            Action::Ps { all: true } => show::ended(state),
-            Action::Status => show::status(state),
-            Action::History(deployment) => show::history(state, deployment),
-            Action::Explain(deployment, service) => show::explain(state, self.lab.now, deployment, service),
-            Action::Deploy => self.deploy(joined(input)),
-            Action::Redeploy(deployment) => self.redeploy(deployment, input)?,
+            Action::Redeploy(deployment) => printed(self.redeploy(deployment, input)?),
             Action::Manifests { version, source } => self.manifests(*version, source.as_deref(), input),
             Action::Run(span) => self.run(*span),
             Action::Wait(span) => {
@@ -48,26 +42,9 @@ impl Runner {
                 Vec::new()
             }
             Action::Node(node, action) => self.on_node(*node, action),
-            Action::Scale { deployment, change } => self.ask(DeploymentCommand::Scale {
-                deployment: deployment.clone(),
-                changes: vec![change.clone()],
-            }),
-            Action::Restart { deployment, service } => self.ask(DeploymentCommand::Restart {
-                deployment: deployment.clone(),
-                service: service.clone(),
-            }),
-            Action::Rollback { deployment, to } => self.ask(DeploymentCommand::Rollback {
-                deployment: deployment.clone(),
-                to: *to,
-                author: "user".into(),
-                wall_unix_secs: 0,
-            }),
-            Action::Remove(deployment) => self.ask(DeploymentCommand::Remove {
-                deployment: deployment.clone(),
-            }),
             Action::RememberPlan => self.remember_plan(),
             Action::ApplyRememberedPlan => self.apply_remembered_plan(),
-            Action::Cron(deployment, service) => self.cron(deployment, service)?,
+            Action::Cron(target) => self.cron(target)?,
             Action::Token(action) => self.token(action),
             Action::Check => match self.broken() {
                 broken if broken.is_empty() => {
@@ -85,19 +62,15 @@ impl Runner {
             let place = usize::try_from(place).unwrap_or(usize::MAX);
             let _ = self.lab.add_node(id, shape.info(place, NodeRole::Peer));
         }
-        self.answer()
+        Vec::new()
     }
 
+    /// The steps of a start and of an end are left out: when they begin and what comes of them is told.
     fn run(&mut self, span: TimeSpan) -> Vec<String> {
         self.lab.run(span);
         let lines = std::mem::take(&mut self.lab.trace);
-        lines.iter().map(ToString::to_string).collect()
-    }
-
-    fn ask(&mut self, command: DeploymentCommand) -> Vec<String> {
-        // A refusal is in the trace.
-        let _ = self.lab.apply(Command::Deployment(command));
-        self.answer()
+        let told = lines.iter().filter(|line| !line.is_step());
+        told.map(ToString::to_string).collect()
     }
 
     fn on_node(&mut self, node: NodeId, action: &NodeAction) -> Vec<String> {
@@ -108,36 +81,10 @@ impl Runner {
             NodeAction::Back => drop(self.lab.back(node)),
             NodeAction::BackWithLedger => drop(self.lab.back_with_ledger(node)),
             NodeAction::LoseLedger => self.lab.lose_ledger(node),
-            NodeAction::Drain => drop(self.lab.drain(node, Drain::Draining { shutdown: false })),
-            NodeAction::DrainWith {
-                deadline,
-                ignore_system,
-            } => {
-                let command = NodeCommand::Drain {
-                    node,
-                    shutdown: false,
-                    deadline_ms: deadline.map(TimeSpan::as_millis),
-                    ignore_system: *ignore_system,
-                };
-                drop(self.lab.apply(Command::Node(command)));
-            }
-            NodeAction::Undrain => drop(self.lab.drain(node, Drain::No)),
-            NodeAction::Label { key, value } => {
-                let set = value.iter().map(|value| (key.clone(), value.clone())).collect();
-                let unset = match value {
-                    Some(_) => Vec::new(),
-                    None => vec![key.clone()],
-                };
-                drop(
-                    self.lab
-                        .apply(Command::Node(NodeCommand::Label { node, set, unset })),
-                );
-            }
-            NodeAction::Remove => drop(self.lab.apply(Command::Node(NodeCommand::Remove { node }))),
             NodeAction::Lead => self.lab.change_leader(node),
-            NodeAction::Assignments { since } => return show::assignments(&self.lab.state, node, *since),
+            NodeAction::Assignments { since } => return assignments(&self.lab.state, node, *since),
         }
-        self.answer()
+        self.told()
     }
 
     /// A plan is made from the present state and kept, as a leader has it that is about to be deposed.
@@ -155,11 +102,12 @@ impl Runner {
         for command in commands {
             let _ = self.lab.apply_in_term(Command::Plan(command), term);
         }
-        self.answer()
+        self.told()
     }
 
-    fn cron(&mut self, deployment: &DeploymentName, service: &ServiceName) -> Result<Vec<String>, String> {
-        let found = self.lab.state.service_named(deployment, service);
+    fn cron(&mut self, target: &NamedTarget) -> Result<Vec<String>, String> {
+        let name = ServiceName::new(&target.name).map_err(|error| error.to_string())?;
+        let found = self.lab.state.service_named(&target.deployment, &name);
         let id = found
             .map(|service| service.id)
             .ok_or("there is no such service")?;
@@ -168,7 +116,7 @@ impl Runner {
             scheduled_unix_secs: self.wall_unix_secs(),
         };
         let _ = self.lab.apply(Command::Plan(command));
-        Ok(self.answer())
+        Ok(self.told())
     }
 
     fn token(&mut self, action: &TokenAction) -> Vec<String> {
@@ -194,12 +142,7 @@ impl Runner {
         if let Ok(Outcome::Registered { node }) = self.lab.apply(Command::Cluster(command)) {
             self.lab.agents.entry(node).or_insert_with(|| Agent::new(node));
         }
-        self.answer()
-    }
-
-    /// The wall clock of a scenario begins with its cluster's time.
-    fn wall_unix_secs(&self) -> i64 {
-        i64::try_from(self.lab.now.0 / 1_000).unwrap_or(i64::MAX)
+        self.told()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::plane::runtime::limits::INSTALLED_EVENTS_MAX;
 
 /// Gathers what applied entries give to tell.
 #[derive(Debug, Default)]
-pub(in crate::plane::runtime) struct EventRecorder {
+pub struct EventRecorder {
     pub records: Vec<Arc<EventRecord>>,
     /// Nodes that are to do something else than before.
     pub woken: BTreeSet<NodeId>,
@@ -25,15 +25,18 @@ pub(in crate::plane::runtime) struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Applies an entry: the one place of the server that calls `step` on the cluster's state.
-    pub fn apply(
+    /// Applies an entry: the one place of the server that calls `step` on the cluster's state. Whoever else listens
+    /// is told the same; `()` is nobody.
+    pub fn apply<S: ChangeSink>(
         &mut self,
         state: &mut State,
         entry: &Entry,
         wall_unix_ms: Option<i64>,
+        other: &mut S,
     ) -> Result<Outcome, Refused> {
         let mut of_entry = OfEntry {
             recorder: self,
+            other,
             entry,
             wall_unix_ms,
             part: 0,
@@ -47,8 +50,9 @@ impl EventRecorder {
 }
 
 /// Listens to one entry.
-struct OfEntry<'a> {
+struct OfEntry<'a, S> {
     recorder: &'a mut EventRecorder,
+    other: &'a mut S,
     entry: &'a Entry,
     wall_unix_ms: Option<i64>,
     /// The number of the next event.
@@ -64,8 +68,9 @@ struct Diverged {
     events: u64,
 }
 
-impl ChangeSink for OfEntry<'_> {
+impl<S: ChangeSink> ChangeSink for OfEntry<'_, S> {
     fn tell(&mut self, state: &State, change: Change<'_>) {
+        self.other.tell(state, change);
         wake(&mut self.recorder.woken, &change);
         match change {
             Change::Replica(key, _, ReplicaChange::Diverged(_)) => {
@@ -89,7 +94,7 @@ impl ChangeSink for OfEntry<'_> {
     }
 }
 
-impl OfEntry<'_> {
+impl<S> OfEntry<'_, S> {
     fn record(&mut self, state: &State, event: Event) {
         let author = self.author.get_or_insert_with(|| author(state, self.entry));
         let event = Event {

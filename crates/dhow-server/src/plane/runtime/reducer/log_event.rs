@@ -115,7 +115,7 @@ impl Reducer {
     fn step(&mut self, index: u64, payload: &[u8], batch: &mut Batch) -> Result<Stepped, RuntimeFailure> {
         let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
         let wall = Some(self.clock.wall_unix_ms());
-        let result = self.recorder.apply(&mut self.state, &entry, wall);
+        let result = self.recorder.apply(&mut self.state, &entry, wall, &mut ());
         // The state's own time: the beginning of a term moves it beyond its entry's, and times in the state must not
         // lie ahead of the planner's.
         self.timer.committed(self.state.time, self.clock.monotonic_ms());

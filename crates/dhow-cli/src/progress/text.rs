@@ -2,7 +2,7 @@
 
 use dhow_wire::api::{PullingProgress, ServiceProgress};
 
-use crate::output::{Paint, bytes, one_line};
+use crate::human::{bytes, one_line};
 
 /// What a service does at the moment, in the order in which a person wants to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +37,6 @@ impl Phase {
             Self::Stopping
         } else {
             Self::Running
-        }
-    }
-
-    pub fn paint(self) -> Paint {
-        match self {
-            Self::Failed => Paint::Red,
-            Self::Healthy => Paint::Green,
-            Self::Pulling | Self::Starting | Self::Running => Paint::Cyan,
-            Self::Waiting | Self::Stopping => Paint::Yellow,
         }
     }
 

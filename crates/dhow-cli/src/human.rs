@@ -1,20 +1,11 @@
 //! Numbers as people read them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 const MINUTE_SECS: i64 = 60;
 const HOUR_SECS: i64 = 60 * MINUTE_SECS;
 const DAY_SECS: i64 = 24 * HOUR_SECS;
-
-/// The wall clock of this machine, for ages.
-pub fn now_unix_secs() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 shows every age as nothing.
-    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
-}
 
 /// How long ago: `12s`, `5m`, `3h`, `12d`. Two clocks that differ never show less than nothing.
 pub fn age(since_unix_secs: i64, now_unix_secs: i64) -> String {

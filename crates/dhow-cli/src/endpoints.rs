@@ -3,38 +3,24 @@
 //! The API names an endpoint by an address of the node that serves it, `localhost`. That is right where the user sits on
 //! such a node; elsewhere the node's own address takes its place, and what answers on its node alone is said to.
 
-use dhow_wire::{ClusterStatus, ServedEndpoint, ServiceHealthSummary, ServingNode};
-
-use crate::client::{Client, DaemonAddress, Request};
+use dhow_wire::{ServedEndpoint, ServiceHealthSummary, ServingNode};
 
 const LOCAL: &str = "//localhost:";
 
 /// From where the endpoints are looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Viewpoint {
     /// The machine that answers; none where the user sits on it.
-    host: Option<String>,
+    pub host: Option<String>,
     /// The node that answers, where that matters.
-    node_id: Option<u64>,
+    pub node_id: Option<u64>,
 }
 
 impl Viewpoint {
-    /// Asks which node answers, where the addresses depend on it.
-    pub async fn of(client: &Client, served: &[ServedEndpoint]) -> Self {
-        let host = match client.host() {
-            DaemonAddress::Http(url) if !client.host().is_loopback() => url.host_str().map(str::to_owned),
-            DaemonAddress::Http(_) | DaemonAddress::Unix(_) => None,
-        };
-        let nodes = || served.iter().flat_map(|endpoint| &endpoint.nodes);
-        let one_machine = nodes().all(|node| node.host.is_none());
-        if one_machine {
-            return Self { host, node_id: None };
-        }
-        let answer = client.fetch_as::<ClusterStatus>(Request::get(&["cluster"])).await;
-        Self {
-            host,
-            node_id: answer.ok().map(|cluster| cluster.node_id),
-        }
+    /// Whether it matters which node answers: not where all is on one machine.
+    pub fn depends_on_node(served: &[ServedEndpoint]) -> bool {
+        let mut nodes = served.iter().flat_map(|endpoint| &endpoint.nodes);
+        nodes.any(|node| node.host.is_some())
     }
 
     /// The addresses of a service's endpoints, parted by spaces.

@@ -4,7 +4,7 @@ use dhow_core::assignment::{RoleAssignment, assignment_since};
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::State;
 
-pub(in crate::scenario) fn assignments(state: &State, node: NodeId, since: Revision) -> Vec<String> {
+pub(super) fn assignments(state: &State, node: NodeId, since: Revision) -> Vec<String> {
     if state.node(node).is_none() {
         return vec![format!("there is no node {node}")];
     }

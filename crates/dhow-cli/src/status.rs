@@ -1,0 +1,115 @@
+//! `dhow status [DEPLOYMENT]`: services with running and desired, health, endpoints.
+
+use dhow_core::ids::DeploymentName;
+use dhow_wire::{DeploymentStatus, ServedEndpoint, ServiceHealthSummary};
+
+use crate::endpoints::Viewpoint;
+use crate::human::one_line;
+use crate::shown::{Shown, word, yes_no};
+use crate::table::Table;
+use crate::target;
+
+/// Show deployments: services with running and wanted replicas, health, endpoints
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this one
+    #[arg(value_name = "DEPLOYMENT", value_parser = target::deployment)]
+    pub deployment: Option<DeploymentName>,
+
+    /// Print the API's JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One deployment, with its services and their endpoints.
+pub fn one(status: &DeploymentStatus, viewpoint: &Viewpoint) -> String {
+    let mut text = format!(
+        "{}: {}, revision {}\n",
+        status.deployment,
+        word(&status.state),
+        status.revision
+    );
+    if let Some(message) = &status.message {
+        text += &format!("  {}\n", one_line(message));
+    }
+    text + &services(&status.services, &status.served, viewpoint)
+}
+
+/// The services with their endpoints, as the end of a deployment shows them.
+pub fn services(
+    services: &[ServiceHealthSummary],
+    served: &[ServedEndpoint],
+    viewpoint: &Viewpoint,
+) -> String {
+    let mut table = Table::new(&["SERVICE", "RUNNING", "HEALTHY", "ENDPOINTS"]);
+    for service in services {
+        table.row([
+            service.name.clone(),
+            running(service),
+            yes_no(service.healthy),
+            viewpoint.addresses(service, served),
+        ]);
+    }
+    table.render()
+}
+
+/// Every deployment, a row for each service.
+pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
+    let mut table = Table::new(&[
+        "DEPLOYMENT",
+        "REVISION",
+        "STATE",
+        "SERVICE",
+        "RUNNING",
+        "HEALTHY",
+        "ENDPOINTS",
+    ]);
+    for status in list {
+        for service in &status.services {
+            table.row([
+                status.deployment.clone(),
+                status.revision.to_string(),
+                word(&status.state),
+                service.name.clone(),
+                running(service),
+                yes_no(service.healthy),
+                viewpoint.addresses(service, &status.served),
+            ]);
+        }
+        if status.services.is_empty() {
+            let empty = String::new;
+            let state = word(&status.state);
+            table.row([
+                status.deployment.clone(),
+                status.revision.to_string(),
+                state,
+                empty(),
+                empty(),
+                empty(),
+                empty(),
+            ]);
+        }
+    }
+    match table.is_empty() {
+        true => Shown::Note("nothing is deployed; `dhow deploy FILE` does it".into()),
+        false => Shown::Data(table.render()),
+    }
+}
+
+/// How many run of how many, or have done their work; those of other revisions apart while one rolls.
+fn running(service: &ServiceHealthSummary) -> String {
+    let mut text = match service.done {
+        Some(done @ 1..) => {
+            let works = service.running.saturating_sub(done);
+            match works {
+                0 => format!("{done}/{} done", service.desired),
+                works => format!("{done}/{} done, {works} running", service.desired),
+            }
+        }
+        Some(0) | None => format!("{}/{}", service.running, service.desired),
+    };
+    if let (Some(updated), Some(outdated)) = (service.updated, service.outdated) {
+        text += &format!(" ({updated} new, {outdated} to be replaced)");
+    }
+    text
+}

@@ -1,0 +1,59 @@
+//! Options of verbs that mean nothing in a scenario: what needs a stream, a measurement, a node to ask, or a program
+//! that reads.
+
+use std::path::Path;
+
+use dhow_cli::node;
+
+use crate::scenario::action::Verb;
+
+const NO_WAIT: &str = "a scenario does not wait: leave --wait out, and let time pass with `run 10s`";
+
+/// What the scenario's author is told.
+pub(super) fn check(verb: &Verb) -> Result<(), String> {
+    let wrong = match verb {
+        verb if is_json(verb) => Some("a scenario shows what people see: leave --json out"),
+        Verb::Deploy(args) if !args.detach || !is_stdin(&args.file) => {
+            Some("write `deploy --detach -` with the file below it, and let time pass with `run 10s`")
+        }
+        Verb::Plan(args) if !is_stdin(&args.file) => Some("write `plan -` with the file below it"),
+        Verb::Ps(args) if args.live || args.usage => {
+            Some("nothing is measured and no node can be asked: leave --usage and --live out")
+        }
+        Verb::Scale(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Restart(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Rollback(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Rm(args) => args.wait.then_some(NO_WAIT),
+        Verb::Deploy(_)
+        | Verb::Plan(_)
+        | Verb::Status(_)
+        | Verb::Ps(_)
+        | Verb::History(_)
+        | Verb::Explain(_)
+        | Verb::Node(_) => None,
+    };
+    wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
+}
+
+fn is_stdin(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+fn is_json(verb: &Verb) -> bool {
+    match verb {
+        Verb::Deploy(args) => args.json,
+        Verb::Plan(args) => args.json,
+        Verb::Status(args) => args.json,
+        Verb::Ps(args) => args.json,
+        Verb::History(args) => args.json,
+        Verb::Explain(args) => args.json,
+        Verb::Node(args) => match args.command {
+            node::Command::Ls { json } | node::Command::Show { json, .. } => json,
+            node::Command::Drain(_)
+            | node::Command::Undrain(_)
+            | node::Command::Label(_)
+            | node::Command::Rm(_) => false,
+        },
+        Verb::Scale(_) | Verb::Restart(_) | Verb::Rm(_) | Verb::Rollback(_) => false,
+    }
+}
