@@ -62,6 +62,10 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a node tries to open a session with the server that it belongs to. Until then it is told nothing new by the one
+/// that it has; its reports go on.
+pub const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A server that was not heard for so long is left: it pings at least every 21 seconds. With the search for another one
 /// a node is back within 40 seconds, before a new leader takes it for dead.
 pub const SERVER_SILENT_MAX: Duration = Duration::from_secs(25);

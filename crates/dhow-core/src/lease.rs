@@ -10,6 +10,7 @@ mod alarm;
 mod held_sessions;
 mod holder_beat;
 mod report_delay;
+mod server_choice;
 mod session_table;
 mod table;
 #[cfg(test)]
@@ -21,9 +22,10 @@ mod worker_profile;
 
 pub use adaptive_ttl::AdaptiveTtlConfig;
 pub use alarm::LeaseAlarm;
-pub use held_sessions::{Freshness, HeldSessions};
-pub use holder_beat::{Echo, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+pub use held_sessions::{Freshness, HeldSessions, MOVE_AFTER_MS, Move};
+pub use holder_beat::{Echo, FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 pub use report_delay::report_delay_ms;
+pub use server_choice::{best_server, server_weight};
 pub use session_table::{ORPHAN_MS, SessionTable, SessionsTicked};
 pub use table::{LeaseTable, Renewal, Ticked};
 pub use worker_lease::WorkerLease;

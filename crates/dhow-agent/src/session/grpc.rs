@@ -1,10 +1,10 @@
-//! The session with a control plane across a network: one connection to a server, which holds the session, with one
-//! stream of assignments on it, and calls beside it.
+//! The session with a control plane across a network: one connection to a server with one stream of assignments
+//! on it, and calls beside it.
 //!
-//! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds a server,
-//! goes where that sends it, and comes back after every break with what the agent has last seen, so that nothing is
-//! lost. While nobody answers, calls fail or wait and the agent goes on with what it has: this must never make an
-//! assignment up, and never drop one.
+//! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds the best
+//! server that answers, goes where it is sent, and comes back after every break with what the agent has last seen, so that
+//! nothing is lost. While nobody answers, calls fail or wait and the agent goes on with what it has: this must never
+//! make an assignment up, and never drop one.
 
 mod backoff;
 mod connector;
@@ -15,6 +15,7 @@ mod mailbox;
 mod options;
 mod routes;
 mod seeker;
+mod servers;
 mod standing;
 mod wire;
 

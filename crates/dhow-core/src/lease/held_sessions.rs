@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::holder_beat::{Echo, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+use super::holder_beat::{Echo, FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+use super::server_choice::best_server;
 use crate::ids::{NodeId, Term};
 
 /// Up to this age a holder serves all.
@@ -17,6 +18,24 @@ const KEPT_MS: u64 = 6_000;
 const SPREAD_MS: u64 = 4_000;
 /// Answers whose state the holder has not reached yet: eight seconds of them.
 const UNREACHED_MAX: usize = 16;
+
+/// Nodes are sent to a server that has been fresh for so long: one that comes and goes is not filled again each time.
+pub const MOVE_AFTER_MS: u64 = 60_000;
+/// Nodes that a holder sends elsewhere at a time, and how often: ten thousand of five servers are where they belong within
+/// a minute, and a server opens a few hundred sessions a second at most.
+const MOVES_MAX: usize = 50;
+const MOVES_EVERY_MS: u64 = 1_000;
+/// A node that did not go is told again after this long: it may not reach the other server, or be of a version that knows no
+/// such word.
+const MOVE_AGAIN_MS: u64 = 300_000;
+
+/// A session whose node belongs to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub node: NodeId,
+    pub session: SessionId,
+    pub to: NodeId,
+}
 
 /// How fresh a holder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +52,8 @@ pub enum Freshness {
 struct Held {
     id: SessionId,
     heard_ms: u64,
+    /// When its node was last told to go to another server.
+    told_to_move_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +87,8 @@ pub struct HeldSessions {
     unreached: VecDeque<(u64, u64)>,
     /// When the last beat was sent that was answered and whose state is reached.
     fresh_ms: Option<u64>,
+    /// When nodes were last sent to other servers.
+    moved_ms: Option<u64>,
 }
 
 impl HeldSessions {
@@ -83,6 +106,7 @@ impl HeldSessions {
             ttl_secs: 0,
             unreached: VecDeque::new(),
             fresh_ms: None,
+            moved_ms: None,
         }
     }
 
@@ -102,7 +126,12 @@ impl HeldSessions {
 
     /// The leader has given this node a session here.
     pub fn opened(&mut self, node: NodeId, id: SessionId, now_ms: u64) {
-        self.sessions.insert(node, Held { id, heard_ms: now_ms });
+        let held = Held {
+            id,
+            heard_ms: now_ms,
+            told_to_move_ms: None,
+        };
+        self.sessions.insert(node, held);
         self.untold.insert(node);
         self.broke.remove(&node);
         self.ended.remove(&node);
@@ -186,6 +215,8 @@ impl HeldSessions {
             heard,
             broke,
             ended,
+            applied_index: None,
+            is_fresh: false,
         }
     }
 
@@ -222,6 +253,40 @@ impl HeldSessions {
         let is_held =
             |(node, id): &&(NodeId, SessionId)| self.sessions.get(node).is_some_and(|held| held.id == *id);
         answer.end.iter().filter(is_held).copied().collect()
+    }
+
+    /// The sessions whose nodes are to go to another server now, where these are the ones that take sessions: those whose
+    /// best server is another one, once that has been there for `after_ms`.
+    pub fn moves(&mut self, own: NodeId, servers: &[FreshServer], after_ms: u64, now_ms: u64) -> Vec<Move> {
+        let is_early = |moved_ms: u64| now_ms.saturating_sub(moved_ms) < MOVES_EVERY_MS;
+        let is_own = |fresh: &FreshServer| fresh.server == own;
+        let is_alone = servers.iter().all(is_own);
+        if self.moved_ms.is_some_and(is_early) || is_alone || !servers.iter().any(is_own) {
+            return Vec::new();
+        }
+        self.moved_ms = Some(now_ms);
+        let lasting = |to: &NodeId| {
+            let mut known = servers.iter();
+            known.any(|fresh| fresh.server == *to && fresh.fresh_for_ms >= after_ms)
+        };
+        let is_told = |held: &Held| matches!(held.told_to_move_ms, Some(at_ms) if now_ms.saturating_sub(at_ms) < MOVE_AGAIN_MS);
+        let mut moves = Vec::new();
+        for (node, held) in self.sessions.iter_mut().filter(|(_, held)| !is_told(held)) {
+            let best = best_server(*node, servers.iter().map(|fresh| fresh.server));
+            let Some(to) = best.filter(|best| *best != own).filter(&lasting) else {
+                continue;
+            };
+            held.told_to_move_ms = Some(now_ms);
+            moves.push(Move {
+                node: *node,
+                session: held.id,
+                to,
+            });
+            if moves.len() == MOVES_MAX {
+                break;
+            }
+        }
+        moves
     }
 
     /// How fresh this holder is, of whose log so much is in its state.

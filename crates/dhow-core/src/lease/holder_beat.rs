@@ -42,6 +42,18 @@ pub struct HolderBeat {
     pub broke: Vec<LastSign>,
     /// The sessions that the holder has ended since then, whose nodes were told to go elsewhere.
     pub ended: Vec<LastSign>,
+    /// How much of the log is in the holder's state; none from one that does not say.
+    pub applied_index: Option<u64>,
+    /// Whether the holder serves all.
+    pub is_fresh: bool,
+}
+
+/// A server that takes sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreshServer {
+    pub server: NodeId,
+    /// For how long it has said so without a break.
+    pub fresh_for_ms: u64,
 }
 
 /// What the leader answers.
@@ -60,4 +72,6 @@ pub struct HolderBeatAnswer {
     pub is_full_wanted: bool,
     /// Sessions that the holder has to end, because their nodes have newer ones elsewhere.
     pub end: Vec<(NodeId, SessionId)>,
+    /// The servers that take sessions now, ascending.
+    pub servers: Vec<FreshServer>,
 }

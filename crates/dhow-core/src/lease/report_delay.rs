@@ -34,7 +34,7 @@ fn place(node_id: u64, window_ms: u64) -> u64 {
 }
 
 /// A bijection of 64 bits in which every bit of the input moves every bit of the output.
-fn mixed(mut x: u64) -> u64 {
+pub(super) fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)

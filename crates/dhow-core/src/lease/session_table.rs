@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::adaptive_ttl::AdaptiveTtlConfig;
 use super::alarm::LeaseAlarm;
-use super::holder_beat::{HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+use super::holder_beat::{FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use super::table::LeaseTable;
 use crate::ids::{NodeId, Term};
 
@@ -48,6 +48,10 @@ struct Holder {
     beat_ms: u64,
     /// Since when it has not been silent: what it says of the time before is its own fault as well as a node's.
     steady_since_ms: u64,
+    /// Since when it has said that it serves all.
+    fresh_since_ms: Option<u64>,
+    /// How much of the log it has said to have.
+    applied_index: Option<u64>,
     /// Whether it has named all its sessions to this leader.
     is_whole: bool,
     /// Whether it is silent, so that the leases of its nodes were prolonged.
@@ -167,7 +171,10 @@ impl SessionTable {
         }
         if now_ms.saturating_sub(holder.beat_ms) >= SILENT_MS {
             holder.steady_since_ms = now_ms;
+            holder.fresh_since_ms = None;
         }
+        holder.fresh_since_ms = beat.is_fresh.then(|| holder.fresh_since_ms.unwrap_or(now_ms));
+        holder.applied_index = beat.applied_index.max(holder.applied_index);
         (holder.seq, holder.beat_ms, holder.is_silent) = (beat.seq, now_ms, false);
         holder.is_whole |= beat.is_full;
         answer.is_full_wanted = !holder.is_whole;
@@ -194,7 +201,23 @@ impl SessionTable {
             let last_sign_ms = at_ms(sign).unwrap_or(now_ms);
             alarm = alarm.or(self.broke(from, sign, last_sign_ms, now_ms));
         }
+        answer.servers = self.fresh_servers(now_ms);
         (answer, alarm)
+    }
+
+    /// The servers that have said lately that they take sessions.
+    fn fresh_servers(&self, now_ms: u64) -> Vec<FreshServer> {
+        let heard = self
+            .holders
+            .iter()
+            .filter(|(_, holder)| now_ms.saturating_sub(holder.beat_ms) < SILENT_MS);
+        let fresh = heard.filter_map(|(server, holder)| {
+            Some(FreshServer {
+                server: *server,
+                fresh_for_ms: now_ms.saturating_sub(holder.fresh_since_ms?),
+            })
+        });
+        fresh.collect()
     }
 
     /// A session with a holder broke; its last sign of life was at `last_sign_ms`. The same as in a beat, which says it
@@ -230,6 +253,8 @@ impl SessionTable {
             seq: 0,
             beat_ms: now_ms,
             steady_since_ms: now_ms,
+            fresh_since_ms: None,
+            applied_index: None,
             is_whole: false,
             is_silent: false,
             nodes: BTreeSet::new(),

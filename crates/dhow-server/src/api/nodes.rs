@@ -189,5 +189,23 @@ pub(super) async fn remove(
         let lost = Command::Node(NodeCommand::Lost { node });
         context.write(lost, None).await?;
     }
-    write(&context, &caller, &[], NodeCommand::Remove { node }).await
+    let done = write(&context, &caller, &[], NodeCommand::Remove { node }).await?;
+    until_all_servers_know(&context).await;
+    Ok(done)
+}
+
+/// Any server may have the session of a node: what was written before counts for it once that server has it, too.
+async fn until_all_servers_know(context: &Context) {
+    let (view, cluster) = (context.manager().view(), &context.api.cluster);
+    let own = cluster.node_id();
+    let others: Vec<NodeId> = cluster
+        .members()
+        .into_iter()
+        .map(|member| member.node)
+        .filter(|node| *node != own)
+        .collect();
+    let holders = view.observed().holders();
+    holders
+        .until(&others, view.applied_index(), context.manager().clock().as_ref())
+        .await;
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
-use dhow_core::lease::{Freshness, HeldSessions, HolderBeatAnswer, SessionId};
+use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, RegisterReply, RegisterRequest,
@@ -56,6 +56,8 @@ struct HolderState {
     clock: Arc<dyn Clock>,
     /// The way to another server that leads. Without one only the leader takes sessions.
     door: Option<Arc<dyn LeaderDoor>>,
+    /// How long a server has to be fresh before nodes are sent to it.
+    move_after_ms: u64,
     /// Sessions have opened or broken.
     news: Notify,
     /// What became of the last beat.
@@ -85,6 +87,7 @@ impl Holder {
         view: RuntimeView,
         clock: Arc<dyn Clock>,
         door: Option<Arc<dyn LeaderDoor>>,
+        move_after_ms: u64,
     ) -> Self {
         let (openings, opening) = mpsc::channel(FORWARDED_MAX);
         let (reports, report) = mpsc::channel(FORWARDED_MAX);
@@ -96,6 +99,7 @@ impl Holder {
             view,
             clock,
             door,
+            move_after_ms,
             news: Notify::new(),
             beaten: watch::Sender::default(),
             openings,
@@ -308,6 +312,7 @@ impl Holder {
                 for (node, session) in replaced {
                     shared.sessions.end(node, session, Refusal::Replaced);
                 }
+                self.send_home(&answer.servers, now_ms);
             }
             shared.beaten.send_modify(|beaten| {
                 beaten.count += 1;
@@ -317,11 +322,33 @@ impl Holder {
         }
     }
 
+    /// Nodes that belong to other servers, which are there again, are sent to them.
+    fn send_home(&self, servers: &[FreshServer], now_ms: u64) {
+        let shared = &self.0;
+        let moves = self
+            .held()
+            .moves(shared.own, servers, shared.move_after_ms, now_ms);
+        for Move { node, session, to } in moves {
+            shared.sessions.move_to(node, session, to);
+        }
+    }
+
+    fn next_beat(&self) -> HolderBeat {
+        let shared = &self.0;
+        let (now_ms, applied_index) = (shared.clock.monotonic_ms(), shared.view.applied_index());
+        let mut held = self.held();
+        let is_fresh = held.freshness(now_ms, applied_index) == Freshness::Fresh;
+        HolderBeat {
+            applied_index: Some(applied_index),
+            is_fresh,
+            ..held.next_beat(now_ms)
+        }
+    }
+
     /// Tells the leader, and waits for its answer for as long as that is of use.
     async fn beat(&self) -> Result<HolderBeatAnswer, Refusal> {
         let shared = &self.0;
-        let now_ms = shared.clock.monotonic_ms();
-        let beat = self.held().next_beat(now_ms);
+        let beat = self.next_beat();
         if shared.leases.term().is_some() {
             let confirmed = async { shared.view.latest().await.map_err(|_| Refusal::Busy) };
             self.in_time(BEAT_ANSWER_MAX_MS, confirmed).await?;

@@ -7,7 +7,7 @@ use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     HeldReport, OpenSession, Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply,
-    SecretsRequest, SessionEvent, SessionRequest, StatusAck, StatusReport,
+    SecretsRequest, ServerAddress, SessionEvent, SessionRequest, StatusAck, StatusReport,
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
@@ -86,6 +86,7 @@ impl NodeGateway {
             options.view.clone(),
             Arc::clone(&options.clock),
             options.leader_door.clone(),
+            options.move_after_ms,
         );
         Self {
             inner: Arc::new(GatewayState {
@@ -281,10 +282,27 @@ impl GatewayState {
             grace_secs: self.options.leases.grace_secs(),
             leader_id: self.options.view.leadership().leader.unwrap_or_default(),
             term: state.term.0,
+            server_id: self.options.leases.own().0,
+            servers: self.servers(),
         };
         tracing::debug!(%node, instance = request.instance, "a node has opened its session");
         let last = request.last_revision.map(Revision);
         Ok(SessionStream::new(Arc::clone(self), node, guard, last).begin(opened))
+    }
+
+    /// Where nodes may go instead; none where only the leader takes sessions.
+    fn servers(&self) -> Vec<ServerAddress> {
+        if self.holder.is_led_by_older() {
+            return Vec::new();
+        }
+        let members = (self.options.members)().into_iter();
+        let known = members.filter_map(|server| {
+            Some(ServerAddress {
+                server_id: server.0,
+                address: (self.options.session_address)(server)?,
+            })
+        });
+        known.collect()
     }
 
     /// A node that has acted on a higher term than this cluster has reached follows another history of it: it would

@@ -38,6 +38,8 @@ pub struct GatewayOptions {
     pub carries_assignments: bool,
     /// The way to another server that leads, where this one holds sessions for it; without one only a leader takes them.
     pub leader_door: Option<Arc<dyn LeaderDoor>>,
+    /// Nodes are sent to the server that they belong to once it has been fresh for so long.
+    pub move_after_ms: u64,
     /// Open sessions are told and end with this.
     pub end: CancellationToken,
 }

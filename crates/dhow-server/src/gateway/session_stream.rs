@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use super::node_gateway::GatewayState;
-use super::sessions::SessionGuard;
+use super::sessions::{SessionGuard, Word};
 
 /// The server's side of one session: the stream of what the server sends the node until the session ends.
 pub(super) struct SessionStream {
@@ -123,12 +123,34 @@ impl SessionStream {
     /// Waits for news; tells why the session ends, where it does.
     async fn wait(&mut self) -> Option<Refusal> {
         let (term, is_alone) = (self.term, self.inner.holder.is_alone());
-        tokio::select! {
+        let word = tokio::select! {
             biased;
-            () = self.inner.options.end.cancelled() => Some(Refusal::ShuttingDown),
-            why = self.guard.over() => Some(why),
-            _ = self.terms.wait_for(|now| *now != term), if is_alone => Some(self.inner.not_leader()),
-            changed = self.changes.changed() => changed.is_err().then_some(Refusal::ShuttingDown),
+            () = self.inner.options.end.cancelled() => Word::Over(Refusal::ShuttingDown),
+            word = self.guard.word() => word,
+            _ = self.terms.wait_for(|now| *now != term), if is_alone => Word::Over(self.inner.not_leader()),
+            changed = self.changes.changed() => match changed {
+                Ok(()) => Word::Nothing,
+                Err(_) => Word::Over(Refusal::ShuttingDown),
+            },
+        };
+        match word {
+            Word::Nothing => None,
+            Word::Move { to } => {
+                self.send_to(to);
+                None
+            }
+            Word::Over(why) => Some(why),
+        }
+    }
+
+    /// A server whose address nobody knows is none to go to.
+    fn send_to(&mut self, server: NodeId) {
+        if let Some(address) = (self.inner.options.session_address)(server) {
+            tracing::debug!(node = %self.node, %server, "a node is sent to the server that it belongs to");
+            self.waiting.push_back(Event::Move(proto::Move {
+                server_id: server.0,
+                address,
+            }));
         }
     }
 

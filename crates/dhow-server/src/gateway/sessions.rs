@@ -15,8 +15,18 @@ use crate::clock::Clock;
 #[derive(Debug)]
 struct Open {
     id: SessionId,
-    /// Why it has to end.
-    over: watch::Sender<Option<Refusal>>,
+    word: watch::Sender<Word>,
+}
+
+/// What a session is told by its server.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Word {
+    #[default]
+    Nothing,
+    /// Its node belongs to this server.
+    Move { to: NodeId },
+    /// It has to end, and why. Nothing comes after it.
+    Over(Refusal),
 }
 
 /// All open sessions; clones are the same.
@@ -34,15 +44,15 @@ impl Sessions {
         holder: Holder,
         clock: Arc<dyn Clock>,
     ) -> SessionGuard {
-        let (over, is_over) = watch::channel(None);
-        if let Some(older) = self.nodes().insert(node, Open { id, over }) {
-            older.over.send_replace(Some(Refusal::Replaced));
+        let (word, told) = watch::channel(Word::Nothing);
+        if let Some(older) = self.nodes().insert(node, Open { id, word }) {
+            older.word.send_replace(Word::Over(Refusal::Replaced));
         }
         SessionGuard {
             sessions: self.clone(),
             node,
             id,
-            over: is_over,
+            told,
             heard,
             holder,
             clock,
@@ -53,7 +63,20 @@ impl Sessions {
     /// Tells a session that it has to end, where it is still this one.
     pub fn end(&self, node: NodeId, id: SessionId, why: Refusal) {
         if let Some(open) = self.nodes().get(&node).filter(|open| open.id == id) {
-            open.over.send_replace(Some(why));
+            open.word.send_replace(Word::Over(why));
+        }
+    }
+
+    /// Tells a session that its node belongs to another server, where it is still this one and does not end.
+    pub fn move_to(&self, node: NodeId, id: SessionId, to: NodeId) {
+        if let Some(open) = self.nodes().get(&node).filter(|open| open.id == id) {
+            open.word.send_if_modified(|word| {
+                let goes_on = !matches!(word, Word::Over(_));
+                if goes_on {
+                    *word = Word::Move { to };
+                }
+                goes_on
+            });
         }
     }
 
@@ -72,7 +95,7 @@ pub(super) struct SessionGuard {
     sessions: Sessions,
     node: NodeId,
     id: SessionId,
-    over: watch::Receiver<Option<Refusal>>,
+    told: watch::Receiver<Word>,
     heard: Option<LastHeard>,
     holder: Holder,
     clock: Arc<dyn Clock>,
@@ -80,12 +103,12 @@ pub(super) struct SessionGuard {
 }
 
 impl SessionGuard {
-    /// Resolves once the session has to end, and says why.
-    pub async fn over(&mut self) -> Refusal {
-        match self.over.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or(Refusal::Replaced),
+    /// The next word for the session.
+    pub async fn word(&mut self) -> Word {
+        match self.told.changed().await {
+            Ok(()) => self.told.borrow_and_update().clone(),
             // Its place was taken.
-            Err(_) => Refusal::Replaced,
+            Err(_) => Word::Over(Refusal::Replaced),
         }
     }
 

@@ -67,6 +67,7 @@ impl Door {
             members: Arc::new(|| BTreeSet::from([OWN, NodeId(2)])),
             carries_assignments: true,
             leader_door: None,
+            move_after_ms: 60_000,
             end: end.clone(),
         });
         Self {

@@ -20,6 +20,7 @@ mod event_hub;
 mod event_log;
 mod handle;
 mod heartbeat;
+mod holder_progress;
 mod inbox;
 mod input;
 pub mod limits;

@@ -21,7 +21,7 @@ use dhow_server::plane::secrets::SecretBox;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::near_door::NearDoors;
@@ -29,6 +29,9 @@ use crate::shared_log::SharedLog;
 
 /// Nothing in a test takes this long but what never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where real time passes, nodes are not kept waiting for a minute.
+const MOVE_AFTER_MS: u64 = 1_000;
 
 /// One server.
 pub struct Server {
@@ -39,6 +42,10 @@ pub struct Server {
     pub gateway: NodeGateway,
     pub secrets: Arc<SecretBox>,
     pub end: CancellationToken,
+    options: GatewayOptions,
+    doors: Option<Arc<NearDoors>>,
+    /// Where those who come are served; nowhere while the door is closed.
+    incoming: watch::Sender<Option<mpsc::Sender<Accepted>>>,
 }
 
 /// Several servers in the process of the test, on one shared log.
@@ -203,7 +210,7 @@ impl Server {
             contact: None,
         });
         tokio::spawn(leases.clone().run(end.clone()));
-        let gateway = NodeGateway::new(GatewayOptions {
+        let options = GatewayOptions {
             view: handle.view(),
             input: handle.input(),
             clock: Arc::clone(&clock),
@@ -218,25 +225,46 @@ impl Server {
             server_ids: Arc::new(move || server_ids.clone()),
             carries_assignments: true,
             leader_door: doors.clone().map(|doors| doors.of(NodeId(id))),
-            end: end.clone(),
-        });
-        if let Some(doors) = doors {
-            doors.add(NodeId(id), gateway.clone());
-            tokio::spawn(gateway.clone().hold(end.clone()));
-        }
+            move_after_ms: MOVE_AFTER_MS,
+            end: end.child_token(),
+        };
         let addr = listener.local_addr().unwrap();
-        let (sender, incoming) = mpsc::channel(16);
-        tokio::spawn(serve(gateway.clone(), incoming, clock, end.clone()));
-        tokio::spawn(accept(listener, sender, end.clone()));
-        Self {
+        let (incoming, taken) = watch::channel(None);
+        tokio::spawn(accept(listener, taken, end.clone()));
+        let mut server = Self {
             id,
             addr,
             handle,
             leases,
-            gateway,
+            gateway: NodeGateway::new(options.clone()),
             secrets: Arc::clone(secrets),
             end,
+            options,
+            doors,
+            incoming,
+        };
+        server.open_door();
+        server
+    }
+
+    /// Its sessions end, and nobody is let in.
+    pub fn close_door(&self) {
+        self.incoming.send_replace(None);
+        self.options.end.cancel();
+    }
+
+    /// Nodes are let in, by a door that knows nothing of those before.
+    pub fn open_door(&mut self) {
+        self.options.end = self.end.child_token();
+        self.gateway = NodeGateway::new(self.options.clone());
+        if let Some(doors) = &self.doors {
+            doors.add(NodeId(self.id), self.gateway.clone());
+            tokio::spawn(self.gateway.clone().hold(self.options.end.clone()));
         }
+        let (sender, incoming) = mpsc::channel(16);
+        let (clock, end) = (Arc::clone(&self.options.clock), self.options.end.clone());
+        tokio::spawn(serve(self.gateway.clone(), incoming, clock, end));
+        self.incoming.send_replace(Some(sender));
     }
 }
 
@@ -246,11 +274,18 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, incoming: mpsc::Sender<Accepted>, end: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    incoming: watch::Receiver<Option<mpsc::Sender<Accepted>>>,
+    end: CancellationToken,
+) {
     loop {
         let (mut stream, addr) = tokio::select! {
             accepted = listener.accept() => accepted.unwrap(),
             () = end.cancelled() => return,
+        };
+        let Some(incoming) = incoming.borrow().clone() else {
+            continue;
         };
         // Here stands the word of the relay in place of a certificate.
         let Ok(node) = stream.read_u64().await else {
@@ -263,8 +298,7 @@ async fn accept(listener: TcpListener, incoming: mpsc::Sender<Accepted>, end: Ca
                 identity: Some(Identity::Member(NodeId(node))),
             },
         };
-        if incoming.send(accepted).await.is_err() {
-            return;
-        }
+        // A door that closes in this moment takes nobody.
+        let _ = incoming.send(accepted).await;
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::{Endpoint, FixedRoutes, GrpcOptions};
 use dhow_core::ids::NodeId;
+use dhow_core::lease::best_server;
 use dhow_core::replica::ReplicaState;
 use dhow_core::state::State;
 use dhow_server::net::identity::Identity;
@@ -23,8 +24,15 @@ fn running(state: &State) -> usize {
         .count()
 }
 
-/// A node that knows one server alone.
-async fn node_of(cluster: &Cluster, id: u64, at: usize) -> Node {
+/// The ids of nodes that belong to this server.
+pub fn of_server(cluster: &Cluster, at: usize) -> impl Iterator<Item = u64> {
+    let servers: Vec<NodeId> = cluster.servers.iter().map(|server| NodeId(server.id)).collect();
+    let own = servers[at];
+    (11..).filter(move |id| best_server(NodeId(*id), servers.iter().copied()) == Some(own))
+}
+
+/// A node that was given one server alone.
+pub async fn node_of(cluster: &Cluster, id: u64, at: usize) -> Node {
     let relay = Relay::of(NodeId(id));
     let server = &cluster.servers[at];
     let only = FixedRoutes(vec![Endpoint {
@@ -42,8 +50,10 @@ async fn node_of(cluster: &Cluster, id: u64, at: usize) -> Node {
 async fn sessions_stay_where_they_are_when_another_server_leads() {
     let cluster = Cluster::start_holding(3).await;
     let mut nodes = Vec::new();
-    for (id, at) in (11..17).zip([0, 1, 2].into_iter().cycle()) {
-        nodes.push(node_of(&cluster, id, at).await);
+    for at in [0, 1, 2] {
+        for id in of_server(&cluster, at).take(2) {
+            nodes.push(node_of(&cluster, id, at).await);
+        }
     }
     for node in &nodes {
         node.is_open().await;
@@ -73,21 +83,22 @@ async fn sessions_stay_where_they_are_when_another_server_leads() {
 #[tokio::test]
 async fn a_session_that_breaks_elsewhere_is_evidence_for_the_leader() {
     let cluster = Cluster::start_holding(2).await;
-    let node = node_of(&cluster, 11, 1).await;
+    let id = of_server(&cluster, 1).next().unwrap();
+    let node = node_of(&cluster, id, 1).await;
     node.is_open().await;
     let leases = &cluster.servers[0].leases;
     node.relay.set_down(true);
     node.relay.cut();
     let lost = cluster.until("it is given up", |state| {
-        state.node(NodeId(11)).is_some_and(|node| !node.is_ready())
+        state.node(node.id).is_some_and(|node| !node.is_ready())
     });
     lost.await;
-    assert_eq!(leases.deadline_ms(NodeId(11)), None);
+    assert_eq!(leases.deadline_ms(node.id), None);
     node.relay.set_down(false);
     node.is_open().await;
     cluster
         .until("it is back", |state| {
-            state.node(NodeId(11)).is_some_and(|node| node.is_ready())
+            state.node(node.id).is_some_and(|node| node.is_ready())
         })
         .await;
 }

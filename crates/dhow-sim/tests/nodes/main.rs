@@ -8,6 +8,7 @@ mod cluster;
 mod failover;
 mod holders;
 mod loss;
+mod moves;
 mod near_door;
 mod node;
 mod relay;

@@ -1,7 +1,7 @@
 //! What holders and the leader tell each other, to the core's types and back.
 
 use dhow_core::ids::{NodeId, Term};
-use dhow_core::lease::{Echo, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+use dhow_core::lease::{Echo, FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use prost::Message;
 
 use super::proto;
@@ -46,6 +46,8 @@ pub fn to_beat(beat: &HolderBeat) -> proto::HolderBeat {
         heard: beat.heard.iter().map(to_sign).collect(),
         broke: beat.broke.iter().map(to_sign).collect(),
         ended: beat.ended.iter().map(to_sign).collect(),
+        applied_index: beat.applied_index,
+        is_fresh: beat.is_fresh,
     }
 }
 
@@ -61,6 +63,8 @@ pub fn from_beat(beat: proto::HolderBeat) -> HolderBeat {
         heard: beat.heard.into_iter().map(from_sign).collect(),
         broke: beat.broke.into_iter().map(from_sign).collect(),
         ended: beat.ended.into_iter().map(from_sign).collect(),
+        applied_index: beat.applied_index,
+        is_fresh: beat.is_fresh,
     }
 }
 
@@ -78,6 +82,7 @@ pub fn to_answer(answer: &HolderBeatAnswer) -> proto::HolderBeatAnswer {
         ttl_secs: answer.ttl_secs,
         is_full_wanted: answer.is_full_wanted,
         end: end.map(|sign| to_sign(&sign)).collect(),
+        servers: answer.servers.iter().map(to_server).collect(),
     }
 }
 
@@ -91,6 +96,21 @@ pub fn from_answer(answer: proto::HolderBeatAnswer) -> HolderBeatAnswer {
         ttl_secs: answer.ttl_secs,
         is_full_wanted: answer.is_full_wanted,
         end: end.map(|sign| (sign.node, sign.session)).collect(),
+        servers: answer.servers.into_iter().map(from_server).collect(),
+    }
+}
+
+fn to_server(fresh: &FreshServer) -> proto::FreshServer {
+    proto::FreshServer {
+        server_id: fresh.server.0,
+        fresh_for_ms: fresh.fresh_for_ms,
+    }
+}
+
+fn from_server(fresh: proto::FreshServer) -> FreshServer {
+    FreshServer {
+        server: NodeId(fresh.server_id),
+        fresh_for_ms: fresh.fresh_for_ms,
     }
 }
 
@@ -170,6 +190,8 @@ mod tests {
             heard: vec![sign(10), sign(11)],
             broke: vec![sign(12)],
             ended: vec![sign(13)],
+            applied_index: Some(14),
+            is_fresh: true,
         };
         assert_eq!(from_beat(to_beat(&beat)), beat);
         let none = HolderBeat::default();
@@ -182,6 +204,10 @@ mod tests {
             ttl_secs: 9,
             is_full_wanted: true,
             end: vec![(NodeId(1), sign(1).session)],
+            servers: vec![FreshServer {
+                server: NodeId(2),
+                fresh_for_ms: 3,
+            }],
         };
         assert_eq!(from_answer(to_answer(&answer)), answer);
     }

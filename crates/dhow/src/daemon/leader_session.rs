@@ -1,5 +1,5 @@
-//! The session of a server's own agent: it tries the leader first and then the other servers, over the same protocol as
-//! a worker's, also where that is the very same process.
+//! The session of a server's own agent: it tries its own server first and then the others, over the same protocol as a
+//! worker's, also where that is the very same process.
 
 use std::sync::Arc;
 
@@ -9,36 +9,23 @@ use dhow_core::state::NodeInfo;
 use dhow_server::net::keys::NodeTls;
 use dhow_server::net::peer_http::{Dialer, TlsDialer};
 use dhow_server::plane::cluster::Cluster;
-use dhow_server::plane::runtime::RuntimeView;
 
 /// Sessions speak HTTP/2.
 const ALPN: &[&[u8]] = &[b"h2"];
 
 /// Begins the session.
-pub fn start(
-    node: NodeId,
-    info: NodeInfo,
-    view: RuntimeView,
-    cluster: Arc<dyn Cluster>,
-    tls: &NodeTls,
-) -> GrpcSession {
-    let routes = Arc::new(LeaderRoutes { view, cluster });
+pub fn start(node: NodeId, info: NodeInfo, cluster: Arc<dyn Cluster>, tls: &NodeTls) -> GrpcSession {
+    let routes = Arc::new(LeaderRoutes { cluster });
     let connector = Arc::new(MemberConnector(TlsDialer::with_alpn(tls.clone(), ALPN)));
     GrpcSession::start(GrpcOptions::new(node, info, routes, connector))
 }
 
-/// The leader, as this server knows it.
+/// The servers, as this one knows them.
 struct LeaderRoutes {
-    view: RuntimeView,
     cluster: Arc<dyn Cluster>,
 }
 
 impl Routes for LeaderRoutes {
-    fn leader(&self) -> Option<Endpoint> {
-        let leader = NodeId(self.view.leadership().leader?);
-        self.all().into_iter().find(|server| server.node == Some(leader))
-    }
-
     /// Nobody for a server that the others do not take back: what it runs is not the cluster's any more.
     fn all(&self) -> Vec<Endpoint> {
         if self.cluster.is_refused() {
@@ -53,6 +40,10 @@ impl Routes for LeaderRoutes {
                 })
             })
             .collect()
+    }
+
+    fn is_closed(&self) -> bool {
+        true
     }
 }
 

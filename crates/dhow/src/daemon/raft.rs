@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::ids::NodeId;
+use dhow_core::lease::MOVE_AFTER_MS;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, WorkerTier};
@@ -84,7 +85,7 @@ pub async fn start(
     tasks.close();
     let info = node_info(config, NodeRole::Server);
     let cluster: Arc<dyn Cluster> = server.cluster;
-    let session = leader_session::start(node, info, view.clone(), Arc::clone(&cluster), &security.tls);
+    let session = leader_session::start(node, info, Arc::clone(&cluster), &security.tls);
     Ok(Plane {
         node,
         input,
@@ -214,6 +215,7 @@ impl Server {
             members: member_ids(Arc::clone(&self.cluster)),
             carries_assignments: true,
             leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
+            move_after_ms: MOVE_AFTER_MS,
             end: self.end.clone(),
         })
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dhow_core::ids::{NodeId, ServiceKey};
-use dhow_core::lease::AdaptiveTtlConfig;
+use dhow_core::lease::{AdaptiveTtlConfig, MOVE_AFTER_MS};
 use dhow_core::spec::ServiceSpec;
 use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{StaticRoutes, static_routes};
@@ -243,7 +243,7 @@ impl Parts {
         tasks.close();
         let shared: Arc<dyn Cluster> = self.cluster;
         let tls = &security.tls;
-        let leader = leader_session::start(self.node, info, view.clone(), Arc::clone(&shared), tls);
+        let leader = leader_session::start(self.node, info, Arc::clone(&shared), tls);
         let routes = static_routes(StaticRoutes {
             log: self.log,
             input: input.clone(),
@@ -288,6 +288,7 @@ impl Parts {
             members: Arc::new(BTreeSet::new),
             carries_assignments: false,
             leader_door: None,
+            move_after_ms: MOVE_AFTER_MS,
             end: self.end.clone(),
         })
     }

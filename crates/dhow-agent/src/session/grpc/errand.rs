@@ -93,7 +93,7 @@ impl Errand {
         &self,
         call: impl AsyncFn(Client) -> Result<tonic::Response<T>, Status>,
     ) -> Result<T, ErrandError> {
-        let mut seeker = Seeker::new(Arc::clone(&self.routes), self.backoff);
+        let mut seeker = Seeker::new(Arc::clone(&self.routes), self.backoff, rand::random());
         loop {
             let endpoint = seeker.next().await;
             let address = &endpoint.address;

@@ -1,5 +1,5 @@
-//! The task that keeps the session: it finds a server, opens the session, reads its stream, and begins again when it
-//! ends.
+//! The task that keeps the session: it finds a server, opens the session, reads its stream, moves where the server wants it,
+//! and begins again when it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use dhow_core::assignment::Assignment;
 use dhow_core::ids::Term;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
-use dhow_wire::grpc::proto::{Opened, SessionEvent, SessionRequest};
+use dhow_wire::grpc::proto::{Move, Opened, SessionEvent, SessionRequest};
 use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
 use super::heard::Heard;
-use super::mailbox::Mailbox;
+use super::mailbox::{Beginning, Mailbox};
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
 use super::seeker::Seeker;
 use super::standing::SessionStanding;
-use super::wire::{Client, connect};
+use super::wire::{Client, Driver, connect};
 use crate::highest::Highest;
-use crate::limits::OPEN_TIMEOUT;
+use crate::limits::{MOVE_TIMEOUT, OPEN_TIMEOUT};
 use crate::session::Pace;
 
 /// The state of a session, which its link changes and its calls read.
@@ -108,6 +108,15 @@ impl Ended {
         }
     }
 
+    /// It was open, and no reason was given.
+    fn open(why: &str) -> Self {
+        Self {
+            was_open: true,
+            refusal: None,
+            why: why.to_owned(),
+        }
+    }
+
     fn refused(was_open: bool, refusal: Refusal) -> Self {
         Self {
             was_open,
@@ -115,10 +124,46 @@ impl Ended {
             refusal: Some(refusal),
         }
     }
+
+    /// The node has tried to move: if something has taken the place of this session, then that.
+    fn by_own_move(self) -> Self {
+        match self.refusal {
+            Some(Refusal::Replaced) => Self {
+                refusal: None,
+                ..self
+            },
+            Some(_) | None => self,
+        }
+    }
 }
 
-/// The task behind a session: it finds a server, opens the session there, hands on what comes, and begins again when
-/// the connection breaks.
+/// A session that a server has opened.
+struct Session {
+    endpoint: Endpoint,
+    client: Client,
+    driver: Driver,
+    heard: Heard,
+    opened: Opened,
+    events: Streaming<SessionEvent>,
+    beginning: Beginning,
+}
+
+/// What became of an open session.
+enum Left {
+    Ended(Ended),
+    /// Another server serves the node from now on.
+    Moved(Box<Session>),
+}
+
+/// What an event of a stream asks for.
+enum Asked {
+    Nothing,
+    Move(Move),
+    End(Ended),
+}
+
+/// The task behind a session: it finds a server, opens the session there, hands on what comes, moves to another server
+/// where it is sent, and begins again when the connection breaks.
 pub(super) struct Link {
     shared: Arc<SessionState>,
     seeker: Seeker,
@@ -127,14 +172,17 @@ pub(super) struct Link {
 impl Link {
     pub fn new(shared: Arc<SessionState>) -> Self {
         let options = &shared.options;
-        let seeker = Seeker::new(Arc::clone(&options.routes), options.backoff);
+        let seeker = Seeker::new(Arc::clone(&options.routes), options.backoff, options.node.0);
         Self { shared, seeker }
     }
 
     pub async fn run(mut self) {
         loop {
             let endpoint = self.seeker.next().await;
-            let ended = self.session(&endpoint).await;
+            let (endpoint, ended) = match self.open(&endpoint).await {
+                Ok(session) => self.keep(session).await,
+                Err(ended) => (endpoint, ended),
+            };
             self.shared.open.send_replace(None);
             self.take(&endpoint, ended);
         }
@@ -144,8 +192,9 @@ impl Link {
     fn take(&mut self, endpoint: &Endpoint, ended: Ended) {
         let address = &endpoint.address;
         tracing::debug!(address, why = ended.why, "no session with this server");
-        if ended.was_open {
-            self.seeker.succeeded();
+        match ended.was_open {
+            true => self.seeker.succeeded(endpoint),
+            false => self.seeker.failed(endpoint),
         }
         let is_unknown = matches!(ended.refusal, Some(Refusal::UnknownNode));
         match ended.refusal {
@@ -165,19 +214,16 @@ impl Link {
         });
     }
 
-    /// One session, from the connection to its end.
-    async fn session(&self, endpoint: &Endpoint) -> Ended {
+    /// Opens a session, while one with another server may still be open.
+    async fn open(&self, endpoint: &Endpoint) -> Result<Box<Session>, Ended> {
         let (shared, options) = (&self.shared, &self.shared.options);
-        let (mut client, _driver, heard) =
-            match connect(options.connector.as_ref(), endpoint, options.keep_alive).await {
-                Ok(connected) => connected,
-                Err(why) => return Ended::before(why),
-            };
-        let last = shared.mailbox.begin();
+        let connected = connect(options.connector.as_ref(), endpoint, options.keep_alive).await;
+        let (mut client, driver, heard) = connected.map_err(Ended::before)?;
+        let beginning = shared.mailbox.beginning();
         let highest = shared.highest.borrow().clone();
         let request = Request::new(SessionRequest {
             node_id: shared.options.node.0,
-            last_revision: last.map(|last| last.0),
+            last_revision: beginning.last.map(|last| last.0),
             instance: std::process::id().into(),
             info: Some(to_node_info(&shared.options.info)),
             highest_term: highest.term,
@@ -190,43 +236,53 @@ impl Link {
         });
         let (events, first) = match opened.await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(status)) => return failed(false, &status),
-            Err(_) => return Ended::before("it does not open a session in time".into()),
+            Ok(Err(status)) => return Err(failed(false, &status)),
+            Err(_) => return Err(Ended::before("it does not open a session in time".into())),
         };
         match first.and_then(|event| event.event) {
-            Some(Event::Opened(opened)) if !shared.options.is_own_cluster(&opened.cluster_id) => {
-                Ended::before(format!("it belongs to another cluster, {:?}", opened.cluster_id))
-            }
-            Some(Event::Opened(opened)) if is_below(&opened, &highest) => Ended::before(format!(
+            Some(Event::Opened(opened)) if !shared.options.is_own_cluster(&opened.cluster_id) => Err(
+                Ended::before(format!("it belongs to another cluster, {:?}", opened.cluster_id)),
+            ),
+            Some(Event::Opened(opened)) if is_below(&opened, &highest) => Err(Ended::before(format!(
                 "it is in term {}, and this node has acted on term {}: it is no leader, or was begun from an older copy",
                 opened.term, highest.term
-            )),
-            Some(Event::Opened(opened)) => self.serve(endpoint, client, opened, events, &heard).await,
-            Some(Event::Ended(ended)) => ended_by_server(false, &ended),
-            Some(Event::Assignment(_) | Event::Drain(_)) | None => {
-                Ended::before("it does not speak this protocol".into())
+            ))),
+            Some(Event::Opened(opened)) => Ok(Box::new(Session {
+                endpoint: endpoint.clone(),
+                client,
+                driver,
+                heard,
+                opened,
+                events,
+                beginning,
+            })),
+            Some(Event::Ended(ended)) => Err(ended_by_server(false, &ended)),
+            Some(Event::Assignment(_) | Event::Drain(_) | Event::Move(_)) | None => {
+                Err(Ended::before("it does not speak this protocol".into()))
             }
         }
     }
 
-    /// Reads the stream until it ends, or a call finds that the session is of no use.
-    async fn serve(
-        &self,
-        endpoint: &Endpoint,
-        client: Client,
-        opened: Opened,
-        mut events: Streaming<SessionEvent>,
-        heard: &Heard,
-    ) -> Ended {
-        let shared = &self.shared;
+    /// Serves a session and those to which it moves; gives the last one's server and how that ended.
+    async fn keep(&mut self, mut session: Box<Session>) -> (Endpoint, Ended) {
+        loop {
+            self.seeker.met(&session.endpoint, &session.opened);
+            match self.serve(&mut session).await {
+                Left::Ended(ended) => return (session.endpoint, ended),
+                Left::Moved(next) => {
+                    let Session { driver, .. } = *std::mem::replace(&mut session, next);
+                    driver.linger();
+                }
+            }
+        }
+    }
+
+    /// Says that the session is open, and takes the place of one before it; gives its number.
+    fn announce(&self, session: &Session) -> u64 {
+        let (shared, opened) = (&self.shared, &session.opened);
+        let address = &session.endpoint.address;
         let number = shared.opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut leaving = shared.leaving.subscribe();
-        tracing::info!(
-            address = endpoint.address,
-            leader = opened.leader_id,
-            "the session is open"
-        );
-        let origin = Origin::of(&opened);
+        tracing::info!(address, server = opened.server_id, "the session is open");
         // The server says it again where it still wants the node to end.
         shared.drains.send_replace(false);
         shared.pace.send_replace(Pace {
@@ -234,64 +290,109 @@ impl Link {
             session: number,
         });
         shared.standing.send_replace(SessionStanding::Open {
-            address: endpoint.address.clone(),
-            cluster_id: opened.cluster_id,
+            address: address.clone(),
+            cluster_id: opened.cluster_id.clone(),
         });
+        let client = session.client.clone();
         shared.open.send_replace(Some(Arc::new(Open { client, number })));
+        number
+    }
+
+    /// Reads the stream until it ends, a call finds that the session is of no use, or another server has taken over.
+    async fn serve(&mut self, session: &mut Session) -> Left {
+        let number = self.announce(session);
+        // After everybody knows its number, so that whoever finds it of no use from now on says so of this one.
+        if !self.shared.mailbox.begin(session.beginning) {
+            return Left::Ended(Ended::open("the agent has something else than it was given"));
+        }
+        let mut leaving = self.shared.leaving.subscribe();
+        let origin = Origin::of(&session.opened);
         let mut assembly = Assembly::default();
+        let mut has_tried_to_move = false;
         loop {
             let event = tokio::select! {
                 biased;
                 left = leaving.wait_for(|(left, _)| *left >= number) => {
-                    return match left.ok().and_then(|left| left.1.clone()) {
+                    return Left::Ended(match left.ok().and_then(|left| left.1.clone()) {
                         Some(refusal) => Ended::refused(true, refusal),
-                        None => Ended { was_open: true, refusal: None, why: "it does not answer".into() },
-                    };
+                        None => Ended::open("it does not answer"),
+                    });
                 }
-                event = events.message() => event,
-                () = heard.silent() => return Ended {
-                    was_open: true,
-                    refusal: None,
-                    why: "it was not heard for too long".into(),
-                },
+                event = session.events.message() => event,
+                () = session.heard.silent() => return Left::Ended(Ended::open("it was not heard for too long")),
             };
-            let ended = match event {
+            let asked = match event {
                 Ok(Some(event)) => self.take_event(event, &origin, &mut assembly),
-                Ok(None) => Some(Ended {
-                    was_open: true,
-                    refusal: None,
-                    why: "it ended the session without a word".into(),
-                }),
-                Err(status) => Some(failed(true, &status)),
+                Ok(None) => Asked::End(Ended::open("it ended the session without a word")),
+                Err(status) => Asked::End(failed(true, &status)),
             };
-            if let Some(ended) = ended {
-                return ended;
+            match asked {
+                Asked::Nothing => {}
+                Asked::Move(to) => match self.move_to(&to, &session.opened).await {
+                    Some(next) => return Left::Moved(next),
+                    None => has_tried_to_move = true,
+                },
+                Asked::End(ended) if has_tried_to_move => return Left::Ended(ended.by_own_move()),
+                Asked::End(ended) => return Left::Ended(ended),
             }
         }
     }
 
-    fn take_event(&self, event: SessionEvent, origin: &Origin, assembly: &mut Assembly) -> Option<Ended> {
+    /// Opens a session with the server that the node belongs to. Meanwhile reports go on with the one that it has, whose
+    /// stream waits: so nothing comes over it that the new one does not know, and nothing of it is lost where there is no
+    /// new one.
+    async fn move_to(&mut self, to: &Move, from: &Opened) -> Option<Box<Session>> {
+        if to.server_id == from.server_id {
+            return None;
+        }
+        let ways = self.seeker.ways_to(to);
+        let mut tried = None;
+        let moved = timeout(MOVE_TIMEOUT, async {
+            for endpoint in ways {
+                tried = Some((endpoint.clone(), "it does not answer in time".to_owned()));
+                match self.open(&endpoint).await {
+                    Ok(session) => return Some(session),
+                    Err(ended) => tried = Some((endpoint, ended.why)),
+                }
+            }
+            None
+        });
+        let moved = moved.await.ok().flatten();
+        if let (None, Some((endpoint, why))) = (&moved, tried) {
+            self.seeker.failed(&endpoint);
+            let address = endpoint.address;
+            tracing::info!(
+                address,
+                why,
+                "this node belongs to another server, and cannot move there"
+            );
+        }
+        moved
+    }
+
+    fn take_event(&self, event: SessionEvent, origin: &Origin, assembly: &mut Assembly) -> Asked {
         match event.event {
             Some(Event::Assignment(part)) => match assembly.push(part) {
                 Ok(Some(assignment)) => {
                     self.shared.mailbox.put(origin.sign(assignment));
-                    None
+                    Asked::Nothing
                 }
-                Ok(None) => None,
+                Ok(None) => Asked::Nothing,
                 Err(error) => {
                     let why = format!("its assignment cannot be read: {error}");
                     tracing::error!(%error, "an assignment cannot be read; what runs goes on");
                     // As after a failed attempt, so that it is asked again at a longer and longer pause.
-                    Some(Ended::before(why))
+                    Asked::End(Ended::before(why))
                 }
             },
             Some(Event::Drain(_)) => {
                 self.shared.drains.send_replace(true);
-                None
+                Asked::Nothing
             }
-            Some(Event::Ended(ended)) => Some(ended_by_server(true, &ended)),
+            Some(Event::Ended(ended)) => Asked::End(ended_by_server(true, &ended)),
+            Some(Event::Move(to)) => Asked::Move(to),
             // A word of a newer version, or one that comes once.
-            Some(Event::Opened(_)) | None => None,
+            Some(Event::Opened(_)) | None => Asked::Nothing,
         }
     }
 }

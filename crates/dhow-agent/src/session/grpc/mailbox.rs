@@ -14,6 +14,16 @@ struct MailboxState {
     /// What the agent has.
     given: Option<Revision>,
     pending: Option<Assignment>,
+    /// Counts how often the agent had something else than it was given.
+    histories: u64,
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beginning {
+    /// What the agent has.
+    pub last: Option<Revision>,
+    history: u64,
 }
 
 /// What the agent finds.
@@ -34,11 +44,21 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A stream begins: what has not been taken comes again. Gives what the agent has.
-    pub fn begin(&self) -> Option<Revision> {
+    /// Where the next stream begins, while the last one may still go on.
+    pub fn beginning(&self) -> Beginning {
+        let inner = self.inner();
+        Beginning {
+            last: inner.given,
+            history: inner.histories,
+        }
+    }
+
+    /// A stream begins, and the one before it has ended: what has not been taken comes again. It is of no use where the
+    /// agent turned out to have something else in the meantime.
+    pub fn begin(&self, beginning: Beginning) -> bool {
         let mut inner = self.inner();
         inner.pending = None;
-        inner.given
+        inner.histories == beginning.history
     }
 
     /// Adds what has come to what waits.
@@ -58,6 +78,7 @@ impl Mailbox {
         if inner.given != last {
             inner.given = last;
             inner.pending = None;
+            inner.histories += 1;
             return Found::OtherHistory;
         }
         let Some(pending) = inner.pending.take() else {
@@ -132,21 +153,38 @@ mod tests {
     #[test]
     fn a_new_stream_begins_from_what_was_taken() {
         let mailbox = Mailbox::default();
-        assert_eq!(mailbox.begin(), None);
+        let beginning = mailbox.beginning();
+        assert_eq!(beginning.last, None);
         mailbox.put(told(1, true, vec![]));
-        assert_eq!(mailbox.begin(), None, "nobody has taken it");
-        assert_eq!(mailbox.take(None), Found::Nothing);
+        assert_eq!(mailbox.beginning().last, None, "nobody has taken it");
+        assert!(mailbox.begin(beginning));
+        assert_eq!(mailbox.take(None), Found::Nothing, "it comes again");
         mailbox.put(told(5, true, vec![]));
         assert!(matches!(mailbox.take(None), Found::News(_)));
-        assert_eq!(mailbox.begin(), Some(Revision(5)));
+        assert_eq!(mailbox.beginning().last, Some(Revision(5)));
+    }
+
+    #[test]
+    fn what_was_taken_while_a_stream_opened_comes_again_with_it() {
+        let mailbox = Mailbox::default();
+        mailbox.put(told(1, true, vec![set("a")]));
+        let beginning = mailbox.beginning();
+        assert!(matches!(mailbox.take(None), Found::News(_)));
+        assert!(mailbox.begin(beginning));
+        mailbox.put(told(1, true, vec![set("a")]));
+        let again = told(1, true, vec![set("a")]);
+        assert_eq!(mailbox.take(Some(Revision(1))), Found::News(again));
     }
 
     #[test]
     fn an_agent_with_another_history_begins_anew() {
         let mailbox = Mailbox::default();
         mailbox.put(told(5, true, vec![]));
+        let early = mailbox.beginning();
         assert_eq!(mailbox.take(Some(Revision(3))), Found::OtherHistory);
         assert_eq!(mailbox.take(Some(Revision(3))), Found::Nothing);
-        assert_eq!(mailbox.begin(), Some(Revision(3)));
+        assert_eq!(mailbox.beginning().last, Some(Revision(3)));
+        assert!(!mailbox.begin(early), "its stream begins somewhere else");
+        assert!(mailbox.begin(mailbox.beginning()));
     }
 }

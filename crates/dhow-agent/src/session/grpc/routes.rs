@@ -13,23 +13,23 @@ pub struct Endpoint {
 
 /// Knows the servers. Asked before each attempt; it must not block.
 pub trait Routes: Send + Sync + 'static {
-    /// The leader, where this node believes to know it.
-    fn leader(&self) -> Option<Endpoint>;
-
-    /// All servers, tried one after the other.
+    /// The servers that this node was given, in any order.
     fn all(&self) -> Vec<Endpoint>;
+
+    /// Whether the node goes to no others, also where servers tell it of some.
+    fn is_closed(&self) -> bool;
 }
 
-/// Servers from a configuration.
+/// Servers from a configuration, which may name only some of them.
 #[derive(Clone, Debug)]
 pub struct FixedRoutes(pub Vec<Endpoint>);
 
 impl Routes for FixedRoutes {
-    fn leader(&self) -> Option<Endpoint> {
-        None
-    }
-
     fn all(&self) -> Vec<Endpoint> {
         self.0.clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        false
     }
 }

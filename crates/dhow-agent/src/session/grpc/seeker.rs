@@ -1,12 +1,15 @@
-//! Which server is tried next, and when: where the last one sent the node, else the leader that it knows, else one
-//! after the other.
+//! Which server is tried next, and when: where the last one sent the node, else one after the other, the best first.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use dhow_core::ids::NodeId;
 use dhow_wire::grpc::LeaderHint;
+use dhow_wire::grpc::proto::{Move, Opened};
 
 use super::backoff::Backoff;
 use super::routes::{Endpoint, Routes};
+use super::servers::Servers;
 use crate::limits::HINTS_MAX;
 
 /// As if all had failed this often: the pause is the longest.
@@ -14,27 +17,27 @@ const ROUNDS_AT_REST: u32 = 16;
 
 /// The search for a server: where the next attempt goes and how long it waits. A link and an errand have one each.
 pub(super) struct Seeker {
-    routes: Arc<dyn Routes>,
+    servers: Servers,
     backoff: Backoff,
-    /// The next server of the round.
-    turn: usize,
+    /// Who has still to be tried in this round.
+    round: VecDeque<Endpoint>,
+    /// Where the last session was.
+    left: Option<String>,
     /// None before the first attempt, which waits for nothing.
     failures: Option<u32>,
-    /// Attempts of this search.
-    attempts: u32,
     hint: Option<LeaderHint>,
     hints_followed: u32,
 }
 
 impl Seeker {
-    pub fn new(routes: Arc<dyn Routes>, backoff: Backoff) -> Self {
+    /// One for a node with this id, or with any number where it has none yet: nodes do not all begin with the same server.
+    pub fn new(routes: Arc<dyn Routes>, backoff: Backoff, key: u64) -> Self {
         Self {
-            routes,
+            servers: Servers::new(routes, key),
             backoff,
-            // Not all nodes begin with the same server.
-            turn: rand::random::<u16>().into(),
+            round: VecDeque::new(),
+            left: None,
             failures: None,
-            attempts: 0,
             hint: None,
             hints_followed: 0,
         }
@@ -48,7 +51,7 @@ impl Seeker {
             }
             if let Some(failures) = self.failures {
                 // The pause grows once all have been tried: where one server is gone, the next one is there.
-                let rounds = failures / self.servers();
+                let rounds = failures / self.count();
                 let pause = self.backoff.pause(rounds, rand::random::<f64>());
                 tokio::time::sleep(pause).await;
             }
@@ -59,11 +62,42 @@ impl Seeker {
         }
     }
 
-    /// The last attempt was good: what comes next is a new search.
-    pub fn succeeded(&mut self) {
+    /// A session with this server has ended: what comes next is a new search, with the other servers first.
+    pub fn succeeded(&mut self, endpoint: &Endpoint) {
         self.failures = Some(0);
-        self.attempts = 0;
         self.hints_followed = 0;
+        self.round.clear();
+        self.left = Some(endpoint.address.clone());
+    }
+
+    /// This server did not answer.
+    pub fn failed(&mut self, endpoint: &Endpoint) {
+        self.servers.failed(&endpoint.address);
+    }
+
+    /// Learns from what a server says when it opens a session.
+    pub fn met(&mut self, endpoint: &Endpoint, opened: &Opened) {
+        let server = Some(NodeId(opened.server_id)).filter(|server| server.0 > 0);
+        let told = opened.servers.iter().map(|told| Endpoint {
+            node: Some(NodeId(told.server_id)),
+            address: told.address.clone(),
+        });
+        self.servers.met(&endpoint.address, server, told.collect());
+    }
+
+    /// Where to go for a server to which the node is to move: where it was told, and where it was given that server.
+    pub fn ways_to(&self, to: &Move) -> Vec<Endpoint> {
+        let node = NodeId(to.server_id);
+        let told = Endpoint {
+            node: Some(node),
+            address: to.address.clone(),
+        };
+        let given = self
+            .servers
+            .at(node)
+            .filter(|given| given.address != told.address);
+        let ways = [Some(told).filter(|told| !told.address.is_empty()), given];
+        ways.into_iter().flatten().collect()
     }
 
     /// The last server sent the node elsewhere: it goes there at once, unless it is sent round and round.
@@ -78,11 +112,11 @@ impl Seeker {
 
     /// The next attempt waits as long as any does.
     pub fn rest(&mut self) {
-        self.failures = Some(self.servers().saturating_mul(ROUNDS_AT_REST));
+        self.failures = Some(self.count().saturating_mul(ROUNDS_AT_REST));
     }
 
-    fn servers(&self) -> u32 {
-        u32::try_from(self.routes.all().len()).unwrap_or(u32::MAX).max(1)
+    fn count(&self) -> u32 {
+        u32::try_from(self.servers.all().len()).unwrap_or(u32::MAX).max(1)
     }
 
     fn sent(&mut self) -> Option<Endpoint> {
@@ -91,46 +125,21 @@ impl Seeker {
             node: Some(hint.node),
             address,
         });
-        told.or_else(|| {
-            self.routes
-                .all()
-                .into_iter()
-                .find(|endpoint| endpoint.node == Some(hint.node))
-        })
+        told.or_else(|| self.servers.at(hint.node))
     }
 
-    /// A leader that does not answer is not asked every time.
     fn in_turn(&mut self) -> Option<Endpoint> {
-        let is_even = self.attempts.is_multiple_of(2);
-        self.attempts = self.attempts.wrapping_add(1);
-        if is_even && let Some(leader) = self.routes.leader() {
-            return Some(leader);
+        if self.round.is_empty() {
+            self.round = self.servers.ranked(self.left.as_deref()).into();
         }
-        let all = self.routes.all();
-        self.turn = self.turn.wrapping_add(1);
-        all.get(self.turn % all.len().max(1)).cloned()
+        self.round.pop_front()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::routes::FixedRoutes;
     use super::*;
-    use dhow_core::ids::NodeId;
-
-    struct Known {
-        leader: Option<Endpoint>,
-        all: Vec<Endpoint>,
-    }
-
-    impl Routes for Known {
-        fn leader(&self) -> Option<Endpoint> {
-            self.leader.clone()
-        }
-
-        fn all(&self) -> Vec<Endpoint> {
-            self.all.clone()
-        }
-    }
 
     fn endpoint(node: u64) -> Endpoint {
         Endpoint {
@@ -139,12 +148,9 @@ mod tests {
         }
     }
 
-    fn seeker(leader: Option<u64>) -> Seeker {
-        let routes = Known {
-            leader: leader.map(endpoint),
-            all: (1..4).map(endpoint).collect(),
-        };
-        Seeker::new(Arc::new(routes), Backoff::default())
+    fn seeker() -> Seeker {
+        let routes = FixedRoutes((1..4).map(endpoint).collect());
+        Seeker::new(Arc::new(routes), Backoff::default(), 100)
     }
 
     fn hint(node: u64, address: Option<&str>) -> LeaderHint {
@@ -156,10 +162,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_are_tried_in_turn() {
-        let mut seeker = seeker(None);
+        let mut seeker = seeker();
         let mut tried = Vec::new();
         for _ in 0..6 {
-            tried.push(seeker.next().await.address);
+            let endpoint = seeker.next().await;
+            seeker.failed(&endpoint);
+            tried.push(endpoint.address);
         }
         assert_eq!(tried[..3], tried[3..]);
         tried.sort();
@@ -169,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_pause_grows_once_all_have_been_tried() {
-        let mut seeker = seeker(None);
+        let mut seeker = seeker();
         let first = Backoff::default().first;
         seeker.next().await;
         for _ in 0..3 {
@@ -183,18 +191,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_known_leader_comes_first_and_not_always() {
-        let mut seeker = seeker(Some(9));
-        assert_eq!(seeker.next().await, endpoint(9));
-        assert_ne!(seeker.next().await, endpoint(9));
-        assert_eq!(seeker.next().await, endpoint(9));
-        seeker.succeeded();
-        assert_eq!(seeker.next().await, endpoint(9), "a new search begins with it");
+    async fn a_server_whose_session_ended_is_tried_after_the_others() {
+        let mut seeker = seeker();
+        let best = seeker.next().await;
+        seeker.succeeded(&best);
+        let others = [seeker.next().await, seeker.next().await];
+        assert!(!others.contains(&best));
+        assert_eq!(seeker.next().await, best);
+        // The next search begins with the best again, unless that was left.
+        seeker.succeeded(&others[0]);
+        assert_eq!(seeker.next().await, best);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_goes_where_it_is_sent_and_not_for_ever() {
-        let mut seeker = seeker(None);
+        let mut seeker = seeker();
         seeker.sent_to(hint(2, None));
         assert_eq!(seeker.next().await, endpoint(2));
         seeker.sent_to(hint(2, Some("elsewhere")));
@@ -206,5 +217,22 @@ mod tests {
         seeker.sent_to(hint(7, Some("never")));
         assert_ne!(seeker.next().await.address, "never", "it was sent too often");
         assert!(began.elapsed() <= Backoff::default().longest);
+    }
+
+    #[test]
+    fn it_moves_to_where_it_was_told_and_to_where_it_was_given() {
+        let seeker = seeker();
+        let to = |server_id: u64, address: &str| Move {
+            server_id,
+            address: address.to_owned(),
+        };
+        let ways = |to: &Move| -> Vec<String> {
+            let ways = seeker.ways_to(to).into_iter();
+            ways.map(|endpoint| endpoint.address).collect()
+        };
+        assert_eq!(ways(&to(2, "told:1")), ["told:1", "server-2"]);
+        assert_eq!(ways(&to(2, "server-2")), ["server-2"]);
+        assert_eq!(ways(&to(9, "told:1")), ["told:1"]);
+        assert_eq!(ways(&to(9, "")), [""; 0]);
     }
 }

@@ -18,7 +18,7 @@ use tower::Service;
 use super::connector::Connector;
 use super::heard::Heard;
 use super::routes::Endpoint;
-use crate::limits::CONNECT_TIMEOUT;
+use crate::limits::{CALL_TIMEOUT, CONNECT_TIMEOUT};
 
 /// What stands in the place of a host in every request: who the server is was settled by the connector.
 const ORIGIN: &str = "http://localhost";
@@ -33,6 +33,16 @@ pub(super) struct Wire {
 
 /// Drives a connection, which ends with it.
 pub(super) struct Driver(JoinHandle<()>);
+
+impl Driver {
+    /// Lets the calls that are on their way come to their ends, which all have a deadline.
+    pub fn linger(mut self) {
+        tokio::spawn(async move {
+            // Over as soon as nobody uses it any more.
+            let _ = timeout(CALL_TIMEOUT, &mut self.0).await;
+        });
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {

@@ -2,7 +2,8 @@
 
 mod world;
 
-use super::super::held_sessions::HeldSessions;
+use super::super::held_sessions::{HeldSessions, MOVE_AFTER_MS, Move};
+use super::super::server_choice::best_server;
 use super::*;
 
 const CONFIG: AdaptiveTtlConfig = AdaptiveTtlConfig {
@@ -310,4 +311,144 @@ fn one_node_whose_sessions_break_all_the_time_makes_no_holder_ill() {
         );
     }
     assert_eq!(table.holders[&A].ill_until_ms, None);
+}
+
+/// A holder that serves all and is answered at once; the servers that take sessions, as it is told.
+fn fresh_beat(
+    table: &mut SessionTable,
+    holder: NodeId,
+    held: &mut HeldSessions,
+    now_ms: u64,
+) -> Vec<FreshServer> {
+    let beat = HolderBeat {
+        is_fresh: true,
+        ..held.next_beat(now_ms)
+    };
+    let (answer, _) = table.beat(holder, &beat, now_ms);
+    held.answered(&answer, now_ms);
+    answer.servers
+}
+
+#[test]
+fn a_server_is_fresh_from_when_it_said_so_until_it_does_not() {
+    let mut table = led([]);
+    let (mut a, mut b) = (HeldSessions::new(7), HeldSessions::new(8));
+    let fresh = |servers: Vec<FreshServer>| -> Vec<(NodeId, u64)> {
+        let known = servers.iter();
+        known.map(|fresh| (fresh.server, fresh.fresh_for_ms)).collect()
+    };
+    assert_eq!(fresh(fresh_beat(&mut table, A, &mut a, 1_000)), [(A, 0)]);
+    assert_eq!(
+        fresh(fresh_beat(&mut table, B, &mut b, 2_000)),
+        [(A, 1_000), (B, 0)]
+    );
+    assert_eq!(
+        fresh(fresh_beat(&mut table, A, &mut a, 3_500)),
+        [(A, 2_500), (B, 1_500)]
+    );
+    // One that is not heard is none to go to; when it is heard again it begins anew.
+    assert_eq!(fresh(fresh_beat(&mut table, A, &mut a, 5_000)), [(A, 4_000)]);
+    assert_eq!(
+        fresh(fresh_beat(&mut table, B, &mut b, 5_500)),
+        [(A, 4_500), (B, 0)]
+    );
+    // So does one that says itself that it is not, and one whose process is another.
+    beat(&mut table, B, &mut b, 6_000);
+    assert_eq!(fresh(fresh_beat(&mut table, A, &mut a, 6_500)), [(A, 5_500)]);
+    assert_eq!(
+        fresh(fresh_beat(&mut table, B, &mut b, 7_000)),
+        [(A, 6_000), (B, 0)]
+    );
+    let mut again = HeldSessions::new(9);
+    assert_eq!(
+        fresh(fresh_beat(&mut table, A, &mut again, 7_500)),
+        [(A, 0), (B, 500)]
+    );
+    // What comes late says nothing.
+    let late = HolderBeat {
+        boot: 9,
+        seq: 1,
+        ..HolderBeat::default()
+    };
+    assert_eq!(table.beat(A, &late, 7_600).0.servers, []);
+    assert_eq!(
+        fresh(fresh_beat(&mut table, A, &mut again, 8_000)),
+        [(A, 500), (B, 1_000)]
+    );
+}
+
+fn fresh_for(servers: &[(NodeId, u64)]) -> Vec<FreshServer> {
+    let known = servers.iter();
+    known
+        .map(|(server, fresh_for_ms)| FreshServer {
+            server: *server,
+            fresh_for_ms: *fresh_for_ms,
+        })
+        .collect()
+}
+
+#[test]
+fn nodes_are_sent_to_their_server_once_it_has_been_there_for_a_minute() {
+    let mut table = led(100..400);
+    let mut held = HeldSessions::new(7);
+    for node in 100..400 {
+        open(&mut table, A, &mut held, NodeId(node), 0);
+    }
+    let of_b: BTreeSet<NodeId> = (100..400)
+        .map(NodeId)
+        .filter(|node| best_server(*node, [A, B]) == Some(B))
+        .collect();
+    assert!(of_b.len() > 100);
+    let early = [
+        fresh_for(&[(A, 90_000)]),
+        fresh_for(&[(A, 90_000), (B, 59_999)]),
+        // It is not told to serve itself: whoever leads has just begun.
+        fresh_for(&[(B, 90_000)]),
+        Vec::new(),
+    ];
+    for (now_ms, servers) in [1_000, 2_000, 3_000, 4_000].into_iter().zip(early) {
+        assert_eq!(held.moves(A, &servers, MOVE_AFTER_MS, now_ms), []);
+    }
+    let servers = fresh_for(&[(A, 0), (B, MOVE_AFTER_MS)]);
+    let mut sent = BTreeSet::new();
+    for second in 5..15 {
+        let moves = held.moves(A, &servers, MOVE_AFTER_MS, second * 1_000);
+        assert!(moves.len() <= 50, "{} at a time", moves.len());
+        assert_eq!(
+            held.moves(A, &servers, MOVE_AFTER_MS, second * 1_000 + 999),
+            [],
+            "not before the next second"
+        );
+        for told in moves {
+            assert_eq!(told.to, B);
+            assert!(sent.insert(told.node), "{} is told once", told.node);
+        }
+    }
+    assert_eq!(sent, of_b, "all of them, and nobody else");
+    // Some minutes later those that have stayed are told again.
+    let gone = *of_b.first().unwrap();
+    let (id, _) = table.open(B, 8, gone, 16_000);
+    held.heard(gone, 16_000);
+    for (node, session) in beat(&mut table, A, &mut held, 16_500) {
+        assert!(session < id);
+        held.ended(node, session, 16_500);
+    }
+    let again = held.moves(A, &servers, MOVE_AFTER_MS, 320_000);
+    assert_eq!(again.len(), 50.min(of_b.len() - 1));
+    assert!(again.iter().all(|told| told.node != gone));
+}
+
+#[test]
+fn the_node_of_a_server_is_not_sent_away() {
+    let mut table = led([A.0, B.0]);
+    let mut held = HeldSessions::new(7);
+    open(&mut table, A, &mut held, A, 0);
+    let session = open(&mut table, A, &mut held, B, 0);
+    let servers = fresh_for(&[(A, 90_000), (B, 90_000)]);
+    let own = Move {
+        node: B,
+        session,
+        to: B,
+    };
+    assert_eq!(held.moves(A, &servers, MOVE_AFTER_MS, 1_000), [own]);
 }

@@ -1,7 +1,10 @@
 //! Who may speak for nodes: the servers that the cluster has now, and nobody else.
 
+use dhow_core::lease::best_server;
 use dhow_wire::grpc::Holders;
 use dhow_wire::grpc::proto::{HeldReport, HeldReports, HolderBeat, LastSign, OpenRequest, OpenSession};
+
+use futures_util::poll;
 
 use super::*;
 
@@ -96,4 +99,56 @@ async fn what_a_worker_says_of_itself_is_short_before_it_is_passed_on() {
         let refused = door.session(worker(7), request).await.err().unwrap();
         assert!(matches!(refused, Refusal::Malformed(_)), "{refused}");
     }
+}
+
+/// Lets half a second pass in which the other server says that it serves all, and this one says it to itself.
+async fn both_are_fresh(door: &Door, seq: u64) {
+    let fresh = HolderBeat {
+        boot: 7,
+        seq,
+        is_full: true,
+        is_fresh: true,
+        ..HolderBeat::default()
+    };
+    Holders::beat(&door.gateway, from(member(2), fresh))
+        .await
+        .unwrap();
+    // The keeper of the leases and the holder.
+    door.server.clock.wait_for_sleepers(2).await;
+    door.server.clock.advance(500);
+    door.server.clock.wait_for_sleepers(2).await;
+}
+
+#[tokio::test]
+async fn a_node_is_sent_to_its_server_once_that_has_been_there_for_a_minute() {
+    let belongs_to = |server| {
+        let mut ids = (7..).filter(|id| best_server(NodeId(*id), [OWN, NodeId(2)]) == Some(server));
+        ids.next().unwrap()
+    };
+    let (here, there) = (belongs_to(OWN), belongs_to(NodeId(2)));
+    let door = Door::open(&[here, there]).await;
+    tokio::spawn(door.gateway.clone().hold(door.end.clone()));
+    let mut stays = door.session(member(here), hello(here)).await.unwrap();
+    greeted(&mut stays).await;
+    let mut moves = door.session(member(there), hello(there)).await.unwrap();
+    greeted(&mut moves).await;
+    for seq in 1..120 {
+        both_are_fresh(&door, seq).await;
+        assert!(poll!(moves.next()).is_pending(), "after {seq} half seconds");
+    }
+    for seq in 120..130 {
+        both_are_fresh(&door, seq).await;
+    }
+    let Some(Event::Move(to)) = next(&mut moves).await else {
+        panic!("it is not sent to its server");
+    };
+    assert_eq!((to.server_id, to.address.as_str()), (2, "server-2:3669"));
+    // One that does not go, because it cannot or does not know the word, is served as before and told no more.
+    door.report(member(there), beat(there)).await.unwrap();
+    for seq in 130..140 {
+        both_are_fresh(&door, seq).await;
+    }
+    assert!(poll!(moves.next()).is_pending());
+    assert!(poll!(stays.next()).is_pending());
+    door.end.cancel();
 }

@@ -90,6 +90,7 @@ impl Harbour {
             members: Arc::new(std::collections::BTreeSet::new),
             carries_assignments: true,
             leader_door: None,
+            move_after_ms: 60_000,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),
                 certificates: Arc::new(Ca),

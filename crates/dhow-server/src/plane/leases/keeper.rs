@@ -144,6 +144,10 @@ impl LeaseKeeper {
         for sign in &beat.heard {
             self.show(sign.node, answer.ttl_secs);
         }
+        if holder != self.own() {
+            let observed = self.shared.options.view.observed();
+            observed.holders().heard(holder, beat.applied_index, now_ms);
+        }
         Some(answer)
     }
 
@@ -240,6 +244,7 @@ impl LeaseKeeper {
             return false;
         }
         view.observed().forget_leases();
+        view.observed().holders().begin(term.map(|_| self.now_ms()));
         // Before anybody may renew: what an election does away with must not be a heartbeat of this term.
         match term {
             Some(term) => self.take_over(Term(term), &state),

@@ -1,6 +1,7 @@
-//! What a leader hears of nodes and keeps in memory alone: what they use, and their leases as listings show them.
-//! Written by the gateway, the sessions in this process and the leases; read by listings. It never enters the log,
-//! nothing is decided by it, and a new leader hears it anew.
+//! What a leader hears of nodes and keeps in memory alone: what they use, their leases as listings show them, and how far
+//! the states of the other servers are. Written by the gateway, the sessions in this process and the leases;
+//! read by listings and by whoever waits for the other servers. It never enters the log, nothing is decided by it, and a
+//! new leader hears it anew.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_core::usage::NodeUsage;
+
+use super::holder_progress::HolderProgress;
 
 /// A lease in wall time, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,7 @@ pub struct SeenLease {
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     tables: Arc<Mutex<Tables>>,
+    holders: HolderProgress,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +75,11 @@ impl Observed {
     /// This server keeps no leases from now on, or keeps them anew.
     pub fn forget_leases(&self) {
         self.tables().leases.clear();
+    }
+
+    /// How far the states of the other servers are.
+    pub fn holders(&self) -> &HolderProgress {
+        &self.holders
     }
 
     pub fn lease(&self, node: NodeId) -> Option<SeenLease> {

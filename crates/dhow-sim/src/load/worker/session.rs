@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dhow_core::ids::Term;
+use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
@@ -98,7 +98,9 @@ impl<'a> Session<'a> {
         let opened = match first.and_then(|event| event.event) {
             Some(Event::Opened(opened)) => opened,
             Some(Event::Ended(ended)) => return Err(lesson(Refusal::from_ended(&ended))),
-            Some(Event::Assignment(_) | Event::Drain(_)) | None => return Err(Ended::Unreached),
+            Some(Event::Assignment(_) | Event::Drain(_) | Event::Move(_)) | None => {
+                return Err(Ended::Unreached);
+            }
         };
         around.tally.opening.add(began.elapsed());
         books.begin(opened.cluster_id);
@@ -216,6 +218,11 @@ impl<'a> Session<'a> {
                 None
             }
             Ok(Some(Event::Opened(_) | Event::Drain(_))) => None,
+            // Unlike an agent it leaves before it has a session there.
+            Ok(Some(Event::Move(to))) => Some(Ended::SentOn(Some(LeaderHint {
+                node: NodeId(to.server_id),
+                address: Some(to.address),
+            }))),
             Ok(Some(Event::Ended(ended))) => Some(over(Refusal::from_ended(&ended))),
             Ok(None) => Some(Ended::Over),
             Err(status) => Some(over(Refusal::from_status(&status))),
