@@ -22,7 +22,7 @@ use super::limits::{
 };
 use super::sessions::Sessions;
 use crate::clock::Clock;
-use crate::plane::leases::LeaseKeeper;
+use crate::plane::leases::Leases;
 use crate::plane::runtime::RuntimeView;
 
 /// A session that the leader has given.
@@ -51,7 +51,7 @@ struct HolderState {
     own: NodeId,
     held: Mutex<HeldSessions>,
     sessions: Sessions,
-    leases: LeaseKeeper,
+    leases: Leases,
     view: RuntimeView,
     clock: Arc<dyn Clock>,
     /// The way to another server that leads. Without one only the leader takes sessions.
@@ -83,7 +83,7 @@ struct Queues {
 
 impl Holder {
     pub fn new(
-        leases: LeaseKeeper,
+        leases: Leases,
         view: RuntimeView,
         clock: Arc<dyn Clock>,
         door: Option<Arc<dyn LeaderDoor>>,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::leader_door::LeaderDoor;
 use super::workers::WorkerTier;
 use crate::clock::Clock;
-use crate::plane::leases::LeaseKeeper;
+use crate::plane::leases::Leases;
 use crate::plane::runtime::{InputSender, RuntimeView};
 use crate::plane::secrets::SecretBox;
 
@@ -25,7 +25,7 @@ pub struct GatewayOptions {
     pub view: RuntimeView,
     pub input: InputSender,
     pub clock: Arc<dyn Clock>,
-    pub leases: LeaseKeeper,
+    pub leases: Leases,
     pub secrets: Arc<SecretBox>,
     pub session_address: Arc<SessionAddress>,
     /// The servers that are configured or taken in, whether they have come yet or not: no worker is given their ids.

@@ -15,7 +15,7 @@ use dhow_server::clock::{Clock, FakeClock, SystemClock};
 use dhow_server::gateway::{Accepted, GatewayOptions, NodeGateway, serve};
 use dhow_server::net::identity::Identity;
 use dhow_server::net::identity::Peer;
-use dhow_server::plane::leases::{LeaseKeeper, LeaseOptions};
+use dhow_server::plane::leases::{LeaseOptions, Leases};
 use dhow_server::plane::runtime::{Applied, RuntimeHandle, RuntimeOptions, spawn_with};
 use dhow_server::plane::secrets::SecretBox;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ pub struct Server {
     pub id: u64,
     pub addr: SocketAddr,
     pub handle: RuntimeHandle,
-    pub leases: LeaseKeeper,
+    pub leases: Leases,
     pub gateway: NodeGateway,
     pub secrets: Arc<SecretBox>,
     pub end: CancellationToken,
@@ -200,7 +200,7 @@ impl Server {
             ..AdaptiveTtlConfig::default()
         };
         let server_ids: BTreeSet<NodeId> = addresses.keys().copied().collect();
-        let leases = LeaseKeeper::new(LeaseOptions {
+        let leases = Leases::new(LeaseOptions {
             own,
             config,
             clock: Arc::clone(&clock),

@@ -16,7 +16,7 @@ use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::{Cluster, RaftCluster};
-use dhow_server::plane::leases::{LeaseKeeper, LeaseOptions, PeerContact};
+use dhow_server::plane::leases::{LeaseOptions, Leases, PeerContact};
 use dhow_server::plane::log::raft::{RaftOptions, RaftPeerAddrs};
 use dhow_server::plane::runtime::{self, InputSender, OpenedRaft, RuntimeHandle, RuntimeView};
 use dhow_server::plane::secrets::SecretBox;
@@ -197,7 +197,7 @@ impl Server {
     fn gateway(
         &self,
         security: &Security,
-        leases: &LeaseKeeper,
+        leases: &Leases,
         clock: &Arc<dyn Clock>,
         workers: Option<WorkerTier>,
     ) -> NodeGateway {
@@ -220,8 +220,8 @@ impl Server {
         })
     }
 
-    fn leases(&self, config: &DaemonConfig, clock: &Arc<dyn Clock>) -> LeaseKeeper {
-        LeaseKeeper::new(LeaseOptions {
+    fn leases(&self, config: &DaemonConfig, clock: &Arc<dyn Clock>) -> Leases {
+        Leases::new(LeaseOptions {
             own: Some(self.cluster.node),
             config: config.cluster.adaptive_ttl_config().unwrap_or_default(),
             clock: Arc::clone(clock),

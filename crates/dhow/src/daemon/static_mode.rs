@@ -19,7 +19,7 @@ use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::ClusterIdCell;
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::{Cluster, StaticCluster};
-use dhow_server::plane::leases::{LeaseKeeper, LeaseOptions, PeerContact};
+use dhow_server::plane::leases::{LeaseOptions, Leases, PeerContact};
 use dhow_server::plane::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
 use dhow_server::plane::log::store::StoreOptions;
 use dhow_server::plane::runtime::{self, OpenedCopied, RuntimeHandle, RuntimeView};
@@ -274,7 +274,7 @@ impl Parts {
     }
 
     /// Where the peers' agents report. What they are to run each reads off its own copy of the state.
-    fn gateway(&self, leases: LeaseKeeper) -> NodeGateway {
+    fn gateway(&self, leases: Leases) -> NodeGateway {
         let addrs = self.cluster.peers.clone();
         NodeGateway::new(GatewayOptions {
             view: self.runtime.view(),
@@ -294,10 +294,10 @@ impl Parts {
     }
 
     /// A peer is given up one threshold after it was first asked in vain.
-    fn leases(&self) -> LeaseKeeper {
+    fn leases(&self) -> Leases {
         let secs = u32::try_from(self.timings.threshold_ms / 1_000).unwrap_or(u32::MAX);
         let secs = secs.max(1);
-        LeaseKeeper::new(LeaseOptions {
+        Leases::new(LeaseOptions {
             own: Some(self.node),
             config: AdaptiveTtlConfig {
                 min_ttl_secs: secs,

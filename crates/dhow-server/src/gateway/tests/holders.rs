@@ -113,7 +113,7 @@ async fn both_are_fresh(door: &Door, seq: u64) {
     Holders::beat(&door.gateway, from(member(2), fresh))
         .await
         .unwrap();
-    // The keeper of the leases and the holder.
+    // The task of the leases and the holder.
     door.server.clock.wait_for_sleepers(2).await;
     door.server.clock.advance(500);
     door.server.clock.wait_for_sleepers(2).await;

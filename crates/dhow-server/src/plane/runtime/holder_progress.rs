@@ -42,7 +42,7 @@ impl Known {
     }
 }
 
-/// What the leader has heard of the other servers' states; clones are the same. The keeper of the leases writes it, and
+/// What the leader has heard of the other servers' states; clones are the same. The task of the leases writes it, and
 /// whoever removes a node waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct HolderProgress {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, FakeClock};
-use crate::plane::leases::{LeaseKeeper, LeaseOptions, PeerContact};
+use crate::plane::leases::{LeaseOptions, Leases, PeerContact};
 use crate::plane::log::store::{Entry, LogPosition, SnapshotReader, SnapshotWriter, StoreError};
 use crate::plane::log::{Leadership, Log, LogEvent, LogStatus, ProposalId, ProposeError};
 use crate::plane::runtime::{EventId, RuntimeHandle, RuntimeLog, RuntimeOptions, spawn_with};
@@ -162,7 +162,7 @@ impl Log for HeldLog {
 pub struct TestServer {
     pub handle: RuntimeHandle,
     pub clock: FakeClock,
-    pub leases: LeaseKeeper,
+    pub leases: Leases,
     pub log: HeldLog,
     /// Where its events begin.
     pub first_event: EventId,
@@ -243,7 +243,7 @@ impl TestServer {
             }),
             planner: Arc::new(|_, _, _| Plan::default()),
             plan_debounce_ms: 0,
-            // Nobody but the keeper wakes up as time passes.
+            // Nothing but the task of the leases wakes up as time passes.
             plan_tick_ms: u64::MAX / 2,
             ..RuntimeOptions::default()
         };
@@ -251,7 +251,7 @@ impl TestServer {
         let handle = spawn_with(end.clone(), state, Arc::new(clock.clone()), options);
         // No task has run yet.
         let first_event = *handle.view().events().newest().borrow();
-        let leases = LeaseKeeper::new(LeaseOptions {
+        let leases = Leases::new(LeaseOptions {
             own: Some(OWN),
             config: AdaptiveTtlConfig::default(),
             clock: Arc::new(clock.clone()),
@@ -288,14 +288,14 @@ impl TestServer {
         self.clock.monotonic_ms()
     }
 
-    /// Lets time pass in steps that the keeper's timer does not miss.
+    /// Lets time pass in steps that the timer of the leases does not miss.
     pub async fn pass(&self, span_ms: u64) {
         for _ in 0..span_ms / 500 {
             self.jump(500).await;
         }
     }
 
-    /// Moves the time at once, and waits until the keeper has had its turn.
+    /// Moves the time at once, and waits until the task of the leases has had its turn.
     pub async fn jump(&self, span_ms: u64) {
         let begun = self.clock.sleeps_begun();
         self.clock.advance(span_ms);

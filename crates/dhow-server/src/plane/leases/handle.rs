@@ -1,4 +1,4 @@
-//! The keeper of the leases: a handle for those who hear nodes, and the task that lets time pass.
+//! The handle on the leases for those who hear nodes, and the task that lets time pass.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ const TURN_MS: u64 = 500;
 /// How often the log says that nodes follow a higher term: thousands may, and try again every few seconds.
 const HIGHER_TERM_EVERY_MS: u64 = 60_000;
 
-/// What a keeper is made with.
+/// What the daemon opens the leases with.
 pub struct LeaseOptions {
     /// The node that this server runs on: alive by definition while it leads.
     pub own: Option<NodeId>,
@@ -39,7 +39,7 @@ pub struct LeaseOptions {
 /// The handle on the leases that a leader keeps: the gateway tells it whom it heard, and its task gives up those who
 /// were silent for too long; clones are the same.
 #[derive(Clone)]
-pub struct LeaseKeeper {
+pub struct Leases {
     shared: Arc<LeaseState>,
 }
 
@@ -49,11 +49,11 @@ struct LeaseState {
     table: Mutex<SessionTable>,
     /// The term in which this server keeps leases; none while it does not lead.
     term: watch::Sender<Option<u64>>,
-    /// When it was last told that a node follows a higher term.
+    /// When the log last said that a node follows a higher term.
     higher_term_ms: Mutex<Option<u64>>,
 }
 
-impl LeaseKeeper {
+impl Leases {
     pub fn new(options: LeaseOptions) -> Self {
         let table = Mutex::new(SessionTable::new(
             options.config,
