@@ -1,5 +1,6 @@
 //! Nodes that fail, and nodes that may not go.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::http::Method;
@@ -8,6 +9,7 @@ use dhow_core::replica::{Exit, ReplicaEvent};
 use dhow_wire::api::WriteDone;
 use dhow_wire::{ClusterModeName, NodeFailures, NodeStatus};
 use futures_util::future::BoxFuture;
+use futures_util::poll;
 
 use super::support::World;
 use crate::api::{Access, Api, router};
@@ -119,4 +121,34 @@ async fn a_server_that_votes_is_not_forgotten_as_a_node() {
     let path = "/api/v1/nodes/1";
     world.call(Method::DELETE, path, "").await.json::<WriteDone>();
     assert!(world.state().node(NodeId(1)).is_none());
+}
+
+#[tokio::test]
+async fn a_removal_is_done_when_no_server_serves_the_node_any_more() {
+    let mut world = World::new().await;
+    let api = Api {
+        cluster: Arc::new(Voters),
+        ..world.api.clone()
+    };
+    world.router = router(api.clone(), Access::new(&api, None), world.end.clone());
+    world.register(7).await;
+    let view = world.handle.view();
+    let holders = view.observed().holders();
+    holders.begin(Some(0));
+    holders.heard(NodeId(2), Some(view.applied_index()), 0);
+    let mut states = view.states();
+    let mut removal = pin!(world.call(Method::DELETE, "/api/v1/nodes/7", ""));
+    tokio::select! {
+        _ = &mut removal => panic!("the other server may have a session of the node"),
+        gone = states.wait_for(|state| state.node(NodeId(7)).is_none()) => drop(gone.unwrap()),
+    }
+    for _ in 0..32 {
+        tokio::task::yield_now().await;
+        assert!(
+            poll!(&mut removal).is_pending(),
+            "it has not heard of the removal"
+        );
+    }
+    holders.heard(NodeId(2), Some(view.applied_index()), 0);
+    removal.await.json::<WriteDone>();
 }
