@@ -4,7 +4,7 @@ use dhow_core::ids::ReplicaName;
 
 use crate::cgroup::Group;
 use crate::driver::{Cause, Exit, ReplicaStatus};
-use crate::image::{Rootfs, RootfsError};
+use crate::image::Rootfs;
 use crate::shim::stop::blocking;
 
 use super::volatile::remove_tree;
@@ -23,23 +23,11 @@ impl ContainerDriver {
         let id = container_id(name);
         group.kill_and_wait().map_err(Cause::Cgroup)?;
         self.inner.volatile.forget(&id)?;
-        self.release_rootfs(name)?;
-        remove_tree(&self.inner.dirs.dir(name).join(bundle::NAMES_DIR))?;
+        let dir = self.inner.dirs.dir(name);
+        Rootfs::clear(&dir).map_err(|error| Cause::Rootfs(Box::new(error)))?;
+        remove_tree(&dir.join(bundle::NAMES_DIR))?;
         self.inner.network.disconnect(&id)?;
         group.remove().map_err(Cause::Cgroup)
-    }
-
-    fn release_rootfs(&self, name: &ReplicaName) -> Result<(), Cause> {
-        let dir = self.inner.dirs.dir(name);
-        let failed = |error: RootfsError| Cause::Rootfs(Box::new(error));
-        match Rootfs::load(&dir) {
-            Ok(Some(rootfs)) => rootfs.remove().map_err(failed),
-            Ok(None) => Ok(()),
-            // A power cut may have left half a record. What was mounted is gone then.
-            Err(RootfsError::Damaged { path, .. }) => remove_tree(&dir.join("upper"))
-                .and_then(|()| std::fs::remove_file(&path).map_err(Cause::file("removing", path))),
-            Err(error) => Err(failed(error)),
-        }
     }
 
     /// Lets go what a replica that has ended still holds; whoever hears of its end first calls it. A caller that is

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dhow_core::ids::ReplicaName;
 
-use crate::driver::{Cause, ExitKind, ReplicaStatus, UnknownExit};
+use crate::driver::{Cause, ExitKind, ReplicaStatus, UnknownExit, error_chain};
 use crate::shim::record::LOG_DIR;
 use crate::shim::strays;
 
@@ -17,7 +17,10 @@ impl ContainerDriver {
     pub(super) fn sweep_all(&self) -> Result<(), Cause> {
         let names = self.inner.dirs.names()?;
         for name in &names {
-            self.sweep_replica(name)?;
+            // One folder that cannot be cleared concerns its own replica, whose start or removal meets it again.
+            if let Err(error) = self.sweep_replica(name) {
+                tracing::warn!(replica = %name, error = %error_chain(&error), "what an earlier daemon left of a container cannot be cleared");
+            }
         }
         let others = self.clear_groups()?;
         // Named before the listing, so that a start that begins now is not mistaken for a leftover.

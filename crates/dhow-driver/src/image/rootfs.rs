@@ -77,8 +77,10 @@ impl Rootfs {
         };
         let rootfs = Self { dir, state };
         let target = rootfs.path();
-        if let Some(earlier) = Self::load(&rootfs.dir)? {
-            rootfs.check_same(&earlier)?;
+        match Self::load(&rootfs.dir)? {
+            Some(earlier) => rootfs.check_same(&earlier)?,
+            // What is mounted without a record is of an earlier life of the directory, and may be another image.
+            None => Self::clear(&rootfs.dir)?,
         }
         if is_mount_point(&target)? {
             return Ok(rootfs);
@@ -166,33 +168,22 @@ impl Rootfs {
     /// Takes the mount away; what the replica wrote stays. Not being mounted is fine. A process that still
     /// stands inside keeps its view of it and hinders nobody.
     pub fn unmount(&self) -> Result<(), RootfsError> {
-        let target = self.path();
-        for _ in 0..MAX_STACKED_MOUNTS {
-            if !is_mount_point(&target)? {
-                return Ok(());
-            }
-            let plain = unmount(&target, UnmountFlags::NOFOLLOW);
-            let done = plain.or_else(|_| unmount(&target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH));
-            done.map_err(|error| RootfsError::Unmount {
-                path: target.clone(),
-                source: error.into(),
-            })?;
-        }
-        Err(RootfsError::StillMounted { path: target })
+        unmount_all(&self.path())
     }
 
-    /// Unmounts and removes what the replica wrote, and all else that [`Rootfs::mount`] made.
-    pub fn remove(self) -> Result<(), RootfsError> {
-        self.unmount()?;
-        let target = self.path();
+    /// Unmounts and removes what the replica wrote, and all else that [`Rootfs::mount`] made, whether there is a record
+    /// of it or not: a mount outlives the removal of everything around it. Nothing being there is fine.
+    pub fn clear(replica_dir: &Path) -> Result<(), RootfsError> {
+        let target = replica_dir.join(MOUNT_POINT);
+        unmount_all(&target)?;
         match fs::remove_dir(&target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).failing("remove", &target)?,
             Ok(()) | Err(_) => {}
         }
         for name in [UPPER, WORK, TOP, "empty-0", "empty-1"] {
-            remove_tree(&self.dir.join(name))?;
+            remove_tree(&replica_dir.join(name))?;
         }
-        let state = self.dir.join(STATE);
+        let state = replica_dir.join(STATE);
         match fs::remove_file(&state) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).failing("remove", &state)?,
             Ok(()) | Err(_) => Ok(()),
@@ -208,6 +199,23 @@ impl Rootfs {
         dhow_disk::replace(&path, &bytes, Outlives::Process).failing("write", &path)?;
         Ok(())
     }
+}
+
+fn unmount_all(target: &Path) -> Result<(), RootfsError> {
+    for _ in 0..MAX_STACKED_MOUNTS {
+        if !is_mount_point(target)? {
+            return Ok(());
+        }
+        let plain = unmount(target, UnmountFlags::NOFOLLOW);
+        let done = plain.or_else(|_| unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH));
+        done.map_err(|error| RootfsError::Unmount {
+            path: target.to_owned(),
+            source: error.into(),
+        })?;
+    }
+    Err(RootfsError::StillMounted {
+        path: target.to_owned(),
+    })
 }
 
 /// Whether something is mounted here: it then lies on another device than its parent.

@@ -19,6 +19,7 @@ crate::tests! {
     shim_killed: Groups::Any,
     host_restarted: Groups::Any,
     leftovers_of_nobody: Groups::Any,
+    wiped_around_its_mount: Groups::Any,
 }
 
 /// How many a daemon starts at a time.
@@ -207,5 +208,29 @@ async fn leftovers_of_nobody(host: Arc<TestHost>) {
     assert_eq!(listed.len(), 1);
     assert!(matches!(listed[0].1, ReplicaStatus::Running(_)));
     driver.remove(&name(1)).await.unwrap();
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+/// `rm -rf` of the whole folder removes everything but the mount points of what runs.
+async fn wiped_around_its_mount(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let start = |index| ReplicaStart::new(name(index), Arc::new(host.spec(&["sleep", "100000"])));
+    driver.start(&start(0)).await.unwrap();
+    driver.start(&start(1)).await.unwrap();
+    let before = [state(&host, 0), state(&host, 1)];
+    let run = host.dir.join("run");
+    let removed = Command::new("rm")
+        .arg("-rf")
+        .arg(&run)
+        .stderr(Stdio::null())
+        .status();
+    assert!(!removed.unwrap().success(), "mounts are busy");
+    assert!(run.join("shop.web.default.0.g1/rootfs").exists());
+    let later = host.driver();
+    assert!(before.iter().all(|record| !record.workload.lives()));
+    assert_eq!(later.list().await.unwrap(), Vec::new());
+    // The same runs again, on a root of its own.
+    later.start(&start(0)).await.unwrap();
+    later.remove(&name(0)).await.unwrap();
     assert_eq!(host.leftovers(), Vec::<String>::new());
 }

@@ -51,7 +51,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(rootfs) = self.0.take() {
-            rootfs.remove().unwrap();
+            Rootfs::clear(rootfs.path().parent().unwrap()).unwrap();
         }
     }
 }
