@@ -78,7 +78,8 @@ pub fn parse_deployment_under(
     findings_of(decoder, &root, judged).or(spec)
 }
 
-/// The deployment as a file in JSON that reads back to it, with nothing left for the reader's environment.
+/// The deployment as a file in JSON that reads back to it, with nothing left for the reader's environment. What every
+/// reader fills in by itself is left out: a server of an older version may not know it.
 pub fn write_deployment(spec: &DeploymentSpec) -> Result<serde_json::Value, serde_json::Error> {
     let mut file = serde_json::to_value(spec)?;
     let services = file
@@ -86,6 +87,12 @@ pub fn write_deployment(spec: &DeploymentSpec) -> Result<serde_json::Value, serd
         .and_then(serde_json::Value::as_object_mut);
     for service in services.into_iter().flat_map(|services| services.values_mut()) {
         env::escape(service);
+        let privileged = service.get("privileged") == Some(&true.into());
+        if let Some(fields) = service.as_object_mut()
+            && fields.get("no_new_privileges") == Some(&(!privileged).into())
+        {
+            fields.remove("no_new_privileges");
+        }
         let groups = service
             .get_mut("replica_groups")
             .and_then(serde_json::Value::as_array_mut);

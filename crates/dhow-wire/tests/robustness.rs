@@ -270,3 +270,27 @@ fn what_could_not_be_read_is_not_judged() {
     let places: Vec<Option<u32>> = findings.list().iter().map(|finding| finding.line).collect();
     assert_eq!(places, [Some(7), Some(9)]);
 }
+
+/// A command of this version may be talking with a server of one that knows fewer fields.
+#[test]
+fn what_readers_fill_in_by_themselves_is_not_sent() {
+    let sent = |fields: &str| {
+        let text = format!("version: v1\ndeployment: shop\nservices:\n  a:\n{fields}");
+        let spec = parse_deployment(&text, "a.yaml", &|_| None).unwrap();
+        let json = write_deployment(&spec).unwrap();
+        let again = parse_deployment(&json.to_string(), "sent", &|_| None).unwrap();
+        assert_eq!(again, spec);
+        json["services"]["a"]
+            .get("no_new_privileges")
+            .map(ToString::to_string)
+    };
+    let process = "    runtime: process\n    command: [a]\n";
+    let container = "    image: a:1\n";
+    for plain in [process, container] {
+        assert_eq!(sent(plain), None);
+        assert_eq!(sent(&format!("{plain}    no_new_privileges: true\n")), None);
+        let off = format!("{plain}    no_new_privileges: false\n");
+        assert_eq!(sent(&off).as_deref(), Some("false"));
+    }
+    assert_eq!(sent(&format!("{container}    privileged: true\n")), None);
+}
