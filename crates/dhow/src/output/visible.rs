@@ -32,6 +32,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 /// Adds one line; answers whether a colour is left on.
 fn show_line(line: &str, shown: &mut String) -> bool {
     let mut is_coloured = false;
+    let mut before = ' ';
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
         if let Some(colour) = colour(rest) {
@@ -40,7 +41,11 @@ fn show_line(line: &str, shown: &mut String) -> bool {
             rest = &rest[colour.len()..];
             continue;
         }
-        show_char(c, shown);
+        match joins(c) && !before.is_ascii() {
+            true => shown.push(c),
+            false => show_char(c, shown),
+        }
+        before = c;
         rest = &rest[c.len_utf8()..];
     }
     is_coloured
@@ -61,7 +66,22 @@ fn colour(text: &str) -> Option<&str> {
 }
 
 fn must_be_shown(c: char) -> bool {
-    c != '\n' && c != '\t' && (c.is_control() || turns_text_round(c))
+    c != '\n' && c != '\t' && (c.is_control() || turns_text_round(c) || takes_no_room(c) || joins(c))
+}
+
+/// What nobody sees, so that two names look alike, and what some take for the end of a line.
+fn takes_no_room(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}'
+            | '\u{206a}'..='\u{206f}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// What scripts and emoji join their letters with. Among ASCII it only hides.
+fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
 }
 
 /// Marks that change the direction of what stands beside them, so that a line reads as another.
@@ -101,6 +121,9 @@ mod tests {
             ("\u{1b}[>4;2m", "^[[>4;2m"),
             ("\u{1b}[6n\u{9b}6n\u{7f}", "^[[6n<009b>6n^?"),
             ("a\u{202e}b\u{2066}", "a<202e>b<2066>"),
+            ("ro\u{200b}ot \u{feff}a\u{2028}b", "ro<200b>ot <feff>a<2028>b"),
+            ("a\u{200d}b \u{200c}c", "a<200d>b <200c>c"),
+            ("👩\u{200d}🚒 می\u{200c}خواهم", "👩\u{200d}🚒 می\u{200c}خواهم"),
             ("\u{1b}", "^["),
             ("\u{1b}[", "^[["),
             ("grün 漢字 🙂", "grün 漢字 🙂"),
