@@ -108,16 +108,19 @@ impl Planner<'_> {
     }
 
     /// Replicas on nodes that drain, and on others that no longer fit. On a draining node they leave last: what
-    /// is still there may need them.
+    /// is still there may need them. One on a node that is not reachable stays: its reports may be heard a moment before
+    /// the node itself is back.
     fn unfit(
         &self,
         seen: &[Seen<'_>],
         fitting: &BTreeSet<NodeId>,
     ) -> (Vec<crate::ids::ReplicaKey>, Vec<crate::ids::ReplicaKey>) {
         let (mut draining, mut unfit) = (Vec::new(), Vec::new());
-        let leaving = seen
-            .iter()
-            .filter(|seen| !fitting.contains(&seen.replica.node) && !seen.is_lost());
+        let is_away = |node: NodeId| self.state.node(node).is_some_and(|node| !node.is_ready());
+        let leaving = seen.iter().filter(|seen| {
+            let node = seen.replica.node;
+            !fitting.contains(&node) && !seen.is_lost() && !is_away(node)
+        });
         for seen in leaving {
             match self
                 .state

@@ -15,7 +15,7 @@ use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, Service
 use crate::plan::{PlanCache, plan_next};
 use crate::replica::{Exit, ReplicaEvent};
 use crate::spec::DeploymentSpec;
-use crate::state::{NodeInfo, NodeRole, Replica, State};
+use crate::state::{NodeInfo, NodeRole, Replica, State, Wanted};
 use crate::time::ClusterTime;
 
 const NODE: NodeId = NodeId(1);
@@ -190,6 +190,34 @@ fn a_start_is_known_after_the_node_was_lost_and_the_leader_restarted() {
     };
     cluster.happens(&[ended, ReplicaEvent::StartBegan, ReplicaEvent::Started { pid: 8 }]);
     assert_eq!(started(&cluster), Some(WALL + 3_600_000 + 19_999));
+}
+
+#[test]
+fn a_system_replica_that_is_heard_before_its_node_is_back_stays() {
+    let mut cluster = Cluster::new(2);
+    let text = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"a:1","rtype":"system"}}}"#;
+    cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
+        spec: Arc::new(serde_json::from_str(text).unwrap()),
+        author: "ann".into(),
+        wall_unix_secs: 5,
+    }));
+    cluster.plan();
+    let runs = [
+        ReplicaEvent::StartBegan,
+        ReplicaEvent::Started { pid: 7 },
+        ReplicaEvent::BecameHealthy,
+    ];
+    cluster.happens(&runs);
+    cluster.plan();
+    cluster.apply(Command::Node(NodeCommand::Lost { node: NODE }));
+    cluster.plan();
+    cluster.happens(&[ReplicaEvent::Adopted { pid: 7 }]);
+    cluster.plan();
+    assert_eq!(cluster.replica().1.wanted, Wanted::Run);
+    cluster.apply(Command::Node(NodeCommand::Back { node: NODE }));
+    cluster.plan();
+    let (_, replica) = cluster.replica();
+    assert_eq!((replica.wanted, replica.machine.pid), (Wanted::Run, Some(7)));
 }
 
 #[test]
