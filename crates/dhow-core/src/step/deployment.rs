@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{cluster, completed, replicas, rollout, service, sources};
+use super::{cluster, completed, replicas, rollout, service, settings, sources};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -104,7 +104,7 @@ pub(super) fn deploy(
     }
     let again = known.as_ref().is_some_and(|known| {
         let same = known.current().is_some_and(|record| record.spec == *new.spec);
-        known.phase == Phase::Failed && same
+        known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
     });
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     scaled::note(state, &mut deployment);
@@ -193,8 +193,10 @@ fn record_conflicted(
     })
 }
 
-/// What failed and is asked for again is tried at once and with a clean slate: its replicas give way to new ones.
+/// What failed and is asked for again, as it was or mended, is tried at once and with a clean slate: its replicas give
+/// way to new ones.
 fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
+    let level = state.feature_level;
     let services: Vec<ServiceId> = state
         .deployment(name)
         .map(|deployment| deployment.services.values().copied().collect())
@@ -202,9 +204,14 @@ fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn Ch
     for id in services {
         let failed: Vec<(ReplicaKey, NodeId)> = state
             .replicas_of(id)
-            .filter(|(_, replica)| {
+            .filter(|(key, replica)| {
                 let lost = replica.machine.state == ReplicaState::Lost;
-                replica.wanted == Wanted::Run
+                // What runs another version is replaced in any case.
+                let current = state
+                    .service(id)
+                    .is_some_and(|service| service.is_current(key.generation));
+                (current || level < settings::SINCE_LEVEL)
+                    && replica.wanted == Wanted::Run
                     && replica.machine.failures > 0
                     && !replica.is_healthy()
                     && !lost

@@ -12,8 +12,9 @@ use crate::ids::{
     DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, SettingsId, Slot,
     Template,
 };
+use crate::replica::ReplicaState;
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
-use crate::state::{GenerationInfo, NextSettings, Service, State};
+use crate::state::{GenerationInfo, NextSettings, Replica, Service, State};
 
 /// What came of turning a service.
 pub(super) struct Turned {
@@ -39,6 +40,7 @@ pub(super) fn turn(
         None => (make(state, key, spec), true),
     };
     let (now, level) = (state.time, state.feature_level);
+    let bears = state.replicas_of(id).any(|(_, replica)| bears_settings(replica));
     let Some(service) = replicas::service_mut(state, id) else {
         return Turned { id, anew: is_new };
     };
@@ -55,7 +57,8 @@ pub(super) fn turn(
     if counts != service.counts {
         set_counts(service, counts, now);
     }
-    let touched = retarget(service, spec, now, level);
+    let asked = Asked { spec, level, bears };
+    let touched = retarget(service, &asked, now);
     let anew = is_new || service.next_template != template;
     if touched {
         touch_nodes(state, id, sink);
@@ -177,13 +180,24 @@ pub(super) fn info(
     }
 }
 
-/// Sets the target. Answers whether nodes must hear of it although they keep their replicas.
-fn retarget(
-    service: &mut Service,
-    spec: &Arc<ServiceSpec>,
-    now: crate::time::ClusterTime,
+/// Whether a replica goes on under the settings that count. One that was lost out of sight may.
+fn bears_settings(replica: &Replica) -> bool {
+    let runs = replica.is_running() && replica.machine.failures == 0;
+    replica.is_healthy() || runs || replica.machine.state == ReplicaState::Lost
+}
+
+/// What a service is turned towards.
+struct Asked<'a> {
+    spec: &'a Arc<ServiceSpec>,
+    /// The cluster's feature level.
     level: u32,
-) -> bool {
+    /// Whether a replica of the service bears the settings that count: then changed ones are tried before they do.
+    bears: bool,
+}
+
+/// Sets the target. Answers whether nodes must hear of it although they keep their replicas.
+fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterTime) -> bool {
+    let Asked { spec, level, .. } = *asked;
     let Some(target) = service.target_info().cloned() else {
         return false;
     };
@@ -192,7 +206,7 @@ fn retarget(
         return false;
     }
     if !target.spec.rolls_into_at(spec, level) {
-        return resettle(service, &target, spec, level);
+        return resettle(service, &target, asked);
     }
     // What an older generation runs may be just this: then its replicas count, as after a revert.
     let mut generations = service.generations.values().rev();
@@ -202,7 +216,7 @@ fn retarget(
     let mut touched = false;
     match same {
         Some(known) if level >= settings::SINCE_LEVEL => {
-            touched = resettle(service, &known, spec, level);
+            touched = resettle(service, &known, asked);
             let mut generations = service.generations.values().rev();
             let settled = generations.find(|info| info.template == known.template);
             let settled = settled.cloned().unwrap_or(known);
@@ -223,9 +237,11 @@ fn retarget(
     touched
 }
 
-/// Gives the replicas of a template another spec that runs the same. Whether nodes must hear of it.
-fn resettle(service: &mut Service, known: &GenerationInfo, spec: &Arc<ServiceSpec>, level: u32) -> bool {
-    let (counts, next) = match level >= settings::SINCE_LEVEL {
+/// Gives the replicas of a template another spec that runs the same. Whether nodes must hear of it. Where all keep
+/// failing there is nothing to lose, and maybe nothing that could try: a wrong port or check is mended at once.
+fn resettle(service: &mut Service, known: &GenerationInfo, asked: &Asked<'_>) -> bool {
+    let Asked { spec, level, bears } = *asked;
+    let (counts, next) = match level >= settings::SINCE_LEVEL && bears {
         true => settings::of(service, known, spec),
         false => (spec.clone(), None),
     };

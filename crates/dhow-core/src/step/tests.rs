@@ -15,7 +15,7 @@ use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, Service
 use crate::plan::{PlanCache, plan_next};
 use crate::replica::{Exit, ReplicaEvent};
 use crate::spec::DeploymentSpec;
-use crate::state::{NodeInfo, NodeRole, Replica, State, Wanted};
+use crate::state::{NodeInfo, NodeRole, Phase, Replica, State, Wanted};
 use crate::time::ClusterTime;
 
 const NODE: NodeId = NodeId(1);
@@ -218,6 +218,52 @@ fn a_system_replica_that_is_heard_before_its_node_is_back_stays() {
     cluster.plan();
     let (_, replica) = cluster.replica();
     assert_eq!((replica.wanted, replica.machine.pid), (Wanted::Run, Some(7)));
+}
+
+/// A port that somebody has, or a check that nothing passes, in the first file: the next one mends it.
+#[test]
+fn settings_that_nothing_bears_are_mended_by_the_next_file() {
+    for level in [1, 2] {
+        let mut cluster = Cluster::new(level);
+        cluster.deploy("a:1", 5);
+        cluster.plan();
+        let could_not = ReplicaEvent::CouldNotStart {
+            message: "port 80 is taken".into(),
+        };
+        for _ in 0..5 {
+            cluster.happens(&[ReplicaEvent::StartBegan, could_not.clone()]);
+        }
+        cluster.plan();
+        let shop = DeploymentName::new("shop").unwrap();
+        let phase = |cluster: &Cluster| cluster.state.deployment(&shop).unwrap().phase;
+        assert_eq!(phase(&cluster), Phase::Failed);
+        let text = r#"{"version":"v1","deployment":"shop","services":{"web":{"image":"a:1","priority":50,
+            "health":{"check":{"type":"tcp","port":81}}}}}"#;
+        cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(text).unwrap()),
+            author: "ann".into(),
+            wall_unix_secs: 6,
+        }));
+        let service = cluster.state.service(cluster.service()).unwrap();
+        let info = service.target_info().unwrap();
+        assert!(
+            info.next.is_none() && info.spec.health.is_some(),
+            "at level {level}"
+        );
+        let given_way = cluster
+            .state
+            .replicas
+            .values()
+            .all(|replica| replica.wanted == Wanted::Stop);
+        assert_eq!(given_way, level >= 2);
+        cluster.plan();
+        let expected = if level >= 2 {
+            Phase::Deploying
+        } else {
+            Phase::Failed
+        };
+        assert_eq!(phase(&cluster), expected, "at level {level}");
+    }
 }
 
 #[test]
