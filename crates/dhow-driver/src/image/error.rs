@@ -160,7 +160,8 @@ impl fmt::Display for RegistryTrouble {
             Self::UnknownHost => "has a host name that cannot be resolved; check its spelling and this node's DNS",
             Self::TimedOut => "did not answer in time; check the network between this node and it",
             Self::Untrusted => {
-                "could not be verified by its certificate; add its authority to this node, or mark the registry insecure"
+                "could not be verified by its certificate; add its authority to those that this host trusts (only a \
+                 registry on loopback may do without)"
             }
             Self::Broken => "broke the connection again and again",
         })

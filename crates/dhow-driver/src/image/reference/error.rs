@@ -13,7 +13,7 @@ pub enum ReferenceError {
     Character { text: String, character: char },
     #[error(
         "an image reference has no `{scheme}://`; write `{rest}` \
-         (a plain-HTTP registry is marked insecure in the node's configuration)"
+         (only a registry on loopback may speak plain HTTP)"
     )]
     Scheme { scheme: String, rest: String },
     #[error("the image `{text}` names no path; {what} belongs after the colon")]
