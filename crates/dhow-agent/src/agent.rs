@@ -193,7 +193,6 @@ impl AgentHandle {
         let name = &request.replica;
         let command = driver::ExecRequest {
             command: request.command,
-            env: Vec::new(),
             stdin: request.stdin,
         };
         self.driver(name, Stage::Exec).await?.exec(name, command).await

@@ -64,18 +64,6 @@ impl ContainerDriver {
         let mut process = process_of(&dir)?;
         process.args = request.command.clone();
         let program = process.args.first().ok_or(Cause::NoCommand)?;
-        // The later of two wins in every C library.
-        let added = request
-            .env
-            .iter()
-            .map(|(key, _)| format!("{key}="))
-            .collect::<Vec<_>>();
-        process
-            .env
-            .retain(|pair| !added.iter().any(|key| pair.starts_with(key.as_str())));
-        process
-            .env
-            .extend(request.env.iter().map(|(key, value)| format!("{key}={value}")));
         let path = command::path_of(&process.env);
         // The runtime would say so too, in its own words and in the command's output.
         if let Ok(root) = root_view::of_process(running.pid)

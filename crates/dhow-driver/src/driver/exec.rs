@@ -15,8 +15,6 @@ pub const OUTPUT_CHUNKS_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecRequest {
     pub command: Vec<String>,
-    /// Added to the workload's environment.
-    pub env: Vec<(String, String)>,
     /// Whether the command reads what the caller sends; otherwise its input is empty.
     pub stdin: bool,
 }

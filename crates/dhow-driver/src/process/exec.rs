@@ -46,7 +46,6 @@ impl ProcessDriver {
         let secrets = environment::of_process(running.pid, &record.secret_names);
         let mut program = program::build(&record, &secrets, &self.cgroups)?.program;
         program.argv = request.command.clone();
-        program.env.extend(request.env.iter().cloned());
         program.join = record.group.as_ref().map(Group::join_files).unwrap_or_default();
         if program.argv.is_empty() {
             return Err(Cause::NoCommand);
