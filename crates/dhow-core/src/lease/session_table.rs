@@ -399,8 +399,15 @@ impl SessionTable {
         }
     }
 
-    /// A server cannot be reached by the others; its last sign of life was at this time.
+    /// A server cannot be reached by the others; its last sign of life was at this time. Its beats are signs of its life
+    /// as well, and what it said of its own node came with them: only a server that is silent in both ways is dead, and
+    /// nobody waits for its node to come back elsewhere.
     pub fn peer_unreachable(&mut self, node: NodeId, last_sign_ms: u64, now_ms: u64) -> Option<LeaseAlarm> {
+        let beat_ms = self.holders.get(&node).map(|holder| holder.beat_ms);
+        if beat_ms.is_some_and(|beat_ms| now_ms.saturating_sub(beat_ms) < SILENT_MS) {
+            return None;
+        }
+        let last_sign_ms = last_sign_ms.max(beat_ms.unwrap_or(0));
         self.leases.evidence_of_death(node, last_sign_ms, now_ms)
     }
 

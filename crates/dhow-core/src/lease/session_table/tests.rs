@@ -452,3 +452,42 @@ fn the_node_of_a_server_is_not_sent_away() {
     };
     assert_eq!(held.moves(A, &servers, MOVE_AFTER_MS, 1_000), [own]);
 }
+
+#[test]
+fn a_server_that_dies_with_its_own_node_is_noticed_within_the_grace() {
+    let mut table = led([B.0]);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, B, &mut held, 500);
+    open(&mut table, B, &mut held, B, 1_000);
+    let lost = pass(&mut table, 1_000, 60_000, |table, now_ms| {
+        match now_ms <= 20_000 {
+            // The last word of the node came with a beat, after the last one of the channel between servers.
+            true => {
+                held.heard(B, now_ms);
+                beat(table, B, &mut held, now_ms);
+            }
+            false => assert_eq!(table.peer_unreachable(B, 19_900, now_ms), None),
+        }
+    });
+    assert_eq!(
+        lost,
+        [(30_500, B)],
+        "and not after the time to come back elsewhere"
+    );
+}
+
+#[test]
+fn a_server_whose_beats_come_is_not_dead() {
+    let mut table = led([B.0]);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, B, &mut held, 500);
+    open(&mut table, B, &mut held, B, 1_000);
+    let lost = pass(&mut table, 1_000, 120_000, |table, now_ms| {
+        if now_ms % 10_000 == 0 {
+            held.heard(B, now_ms);
+        }
+        beat(table, B, &mut held, now_ms);
+        assert_eq!(table.peer_unreachable(B, 900, now_ms), None);
+    });
+    assert_eq!(lost, []);
+}
