@@ -11,7 +11,7 @@ use dhow_wire::api::HealthDocument;
 use super::context::Context;
 use super::disk;
 use super::problem::{Answer, ApiProblem};
-use crate::net::node_door::NodeDoor;
+use crate::net::node_door::{NodeDoor, PresentReplica};
 use crate::plane::runtime::WriteError;
 
 /// The process answers.
@@ -52,13 +52,18 @@ pub(super) async fn ready(State(context): State<Context>) -> Answer<Json<HealthD
 pub(super) const WAITS: &str = "waits until a server has confirmed that it is still this node's";
 
 /// The replicas of a node that wait until a server has confirmed them; nobody where it does not answer.
-pub(super) async fn waiting_replicas(door: &dyn NodeDoor, node: NodeId) -> Vec<ReplicaName> {
+async fn waiting_replicas(door: &dyn NodeDoor, node: NodeId) -> Vec<ReplicaName> {
+    let waiting = own_replicas(door, node).await.into_iter();
+    let waiting = waiting.filter(|replica| replica.waits);
+    waiting.map(|replica| replica.name).collect()
+}
+
+/// What a node has; nothing where it does not answer.
+pub(super) async fn own_replicas(door: &dyn NodeDoor, node: NodeId) -> Vec<PresentReplica> {
     // A node that is busy with its disk is not waited for: this is asked by what looks whether the server lives.
     const ANSWER_WITHIN: Duration = Duration::from_secs(1);
     let answer = tokio::time::timeout(ANSWER_WITHIN, door.replicas(node)).await;
-    let replicas = answer.ok().and_then(Result::ok).unwrap_or_default();
-    let waiting = replicas.into_iter().filter(|replica| replica.waits);
-    waiting.map(|replica| replica.name).collect()
+    answer.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// The same as a sentence; none where nothing waits.

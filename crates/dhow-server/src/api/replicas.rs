@@ -2,13 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
+use dhow_core::ids::NodeId;
+use dhow_core::replica::Exit;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
 use serde::Deserialize;
 
 use super::context::Context;
 use super::extract::Query;
-use super::health::{WAITS, waiting_replicas};
+use super::health::{WAITS, own_replicas};
 use super::problem::Answer;
+use crate::net::node_door::PresentReplica;
 use crate::plane::services::ReplicaFilter;
 
 /// The query of `/replicas`.
@@ -51,8 +54,9 @@ pub(super) async fn list(
         false => manager.replicas(&filter)?,
     };
     let own = manager.identity().node_id;
-    let waiting = waiting_replicas(&**manager.door(), own).await;
-    for name in waiting {
+    let has_leader = manager.view().leadership().leader.is_some();
+    for present in own_replicas(&**manager.door(), own).await {
+        let name = &present.name;
         let is_it = |replica: &&mut ReplicaStatus| {
             replica.node_id == Some(own.0)
                 && replica.deployment == name.deployment.as_str()
@@ -61,11 +65,49 @@ pub(super) async fn list(
                     .generation
                     .is_none_or(|generation| generation == name.generation.0)
         };
-        if let Some(replica) = replicas.iter_mut().find(is_it) {
-            // What the cluster last knew of it was before the host was started again.
-            (replica.state, replica.healthy, replica.pid) = (ReplicaStateName::Pending, false, None);
-            replica.message = Some(WAITS.to_owned());
+        match replicas.iter_mut().find(is_it) {
+            Some(replica) if present.waits => {
+                // What the cluster last knew of it was before the host was started again.
+                (replica.state, replica.healthy, replica.pid) = (ReplicaStateName::Pending, false, None);
+                replica.message = Some(WAITS.to_owned());
+            }
+            Some(_) => {}
+            // A server without a leader may know less of the cluster than its own node does.
+            None if (present.waits || !has_leader) && filter.takes(&name.deployment, &name.service) => {
+                replicas.push(only_here(own, &present));
+            }
+            None => {}
         }
     }
     Ok(Json(replicas))
+}
+
+/// What this node has and the server has not heard of.
+fn only_here(node: NodeId, present: &PresentReplica) -> ReplicaStatus {
+    let (name, machine) = (&present.name, &present.machine);
+    let (state, pid) = match present.waits {
+        true => (ReplicaStateName::Pending, None),
+        false => (machine.state.into(), machine.pid),
+    };
+    ReplicaStatus {
+        deployment: name.deployment.to_string(),
+        service: name.service.to_string(),
+        role: name.role.to_string(),
+        replica: name.index,
+        id: name.id(),
+        node_id: Some(node.0),
+        image: present.image.clone(),
+        state,
+        healthy: !present.waits && machine.healthy,
+        restarts: machine.restarts,
+        pid,
+        exit_code: machine.exit.and_then(Exit::code),
+        generation: Some(name.generation.0),
+        revision: None,
+        started_unix_secs: None,
+        cpu_used_milli: None,
+        memory_used_bytes: None,
+        live: None,
+        message: present.waits.then(|| WAITS.to_owned()),
+    }
 }

@@ -1,6 +1,6 @@
 //! What listings show.
 
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{Generation, NodeId, ReplicaName};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent};
 use dhow_core::usage::{NodeUsage, ReplicaUsage};
 use dhow_wire::api::{DeploymentPlan, Explanation, HealthDocument, PlanChange};
@@ -228,6 +228,37 @@ async fn what_waits_for_a_servers_word_on_this_node_is_said() {
     let (state, message) = said(1);
     assert_eq!(state, "pending");
     assert!(message.unwrap().contains("waits until a server has confirmed"));
+}
+
+/// A server that was started anew and has heard of no leader yet knows nothing of what its own node has.
+#[tokio::test]
+async fn what_waits_here_is_said_although_the_server_has_not_heard_of_it() {
+    let world = World::new().await;
+    let name = ReplicaName {
+        deployment: "shop".parse().unwrap(),
+        service: "web".parse().unwrap(),
+        role: "default".parse().unwrap(),
+        index: 4,
+        generation: Generation(2),
+    };
+    world.door.set_replicas(vec![PresentReplica {
+        name,
+        machine: Machine::default(),
+        image: None,
+        waits: true,
+    }]);
+    let listed: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
+    let [only] = &listed[..] else {
+        panic!("{listed:?}");
+    };
+    assert_eq!((only.id.as_str(), only.node_id), ("web-default-4", Some(1)));
+    assert_eq!(only.state, ReplicaStateName::Pending);
+    assert!(
+        only.message
+            .as_ref()
+            .unwrap()
+            .contains("waits until a server has confirmed")
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dhow_core::ids::{Generation, ReplicaKey, Slot, replica_id};
+use dhow_core::ids::{DeploymentName, Generation, ReplicaKey, ServiceName, Slot, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::Exit;
 use dhow_core::spec::{RType, ServiceSpec};
@@ -26,11 +26,11 @@ pub struct ReplicaFilter {
 }
 
 impl ReplicaFilter {
-    fn takes(&self, service: &Service) -> bool {
+    /// Whether something of this name was asked for.
+    pub fn takes(&self, deployment: &DeploymentName, service: &ServiceName) -> bool {
         let fits =
             |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
-        fits(&self.deployment, service.key.deployment.as_str())
-            && fits(&self.service, service.key.service.as_str())
+        fits(&self.deployment, deployment.as_str()) && fits(&self.service, service.as_str())
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn list(
     let state = times.state;
     let mut list = Vec::new();
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
-    for service in services.filter(|service| filter.takes(service)) {
+    for service in services.filter(|service| filter.takes(&service.key.deployment, &service.key.service)) {
         let revisions = revisions(state, service);
         let dated = |status: ReplicaStatus| ReplicaStatus {
             revision: status
