@@ -57,7 +57,7 @@ fn of_service(
         done: sum.done_of(service),
         outdated: sum.outdated,
         message: trouble(state, service)
-            .or_else(|| waits_for(report, service))
+            .or_else(|| waits_for(report, service, sum))
             .or_else(|| works(service, sum)),
     }
 }
@@ -98,7 +98,11 @@ fn works(service: &Service, sum: &ServiceSum) -> Option<String> {
     (is_job && sum.at_work() > 0).then(|| format!("at work, {} of {} done", sum.done, sum.desired))
 }
 
-fn waits_for(report: &PlanReport, service: &Service) -> Option<String> {
+/// What it waits for. The report may be of the revision before: what is whole waits for nothing.
+fn waits_for(report: &PlanReport, service: &Service, sum: &ServiceSum) -> Option<String> {
+    if sum.is_whole() {
+        return None;
+    }
     let waiting = report.services.get(&service.id)?.waiting.first()?;
     Some(waiting.why.to_string())
 }
