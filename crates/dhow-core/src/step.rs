@@ -26,6 +26,7 @@ use crate::command::{
 };
 use crate::state::{RequestRecord, State};
 
+pub use deployment::rollback_target;
 pub use epoch::{EpochBegan, begin_epoch};
 
 /// Applies one entry, and tells the sink what that changes.

@@ -507,7 +507,8 @@ fn forget_work(state: &mut State, id: ServiceId) {
     }
 }
 
-fn rollback_target(
+/// The revision that a rollback brings back, and what it asks for.
+pub fn rollback_target(
     state: &State,
     name: &DeploymentName,
     to: Option<DeploymentRevision>,

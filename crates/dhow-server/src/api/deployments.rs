@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{Command, DeploymentCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, ServiceName};
-use dhow_wire::DeploymentStatus;
+use dhow_core::step::rollback_target;
 use dhow_wire::api::{
     Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone,
 };
+use dhow_wire::{DeploymentStatus, Problem, ProblemCode};
 use serde::Deserialize;
 
 use super::caller::Caller;
@@ -168,13 +169,44 @@ pub(super) async fn rollback(
     caller: Caller,
     body: OptionalJson<RollbackRequest>,
 ) -> Answer<Json<Deployed>> {
+    let deployment = known_name(&name)?;
+    let to = body.value.to.map(DeploymentRevision);
+    check_allowed(&context, &deployment, to)?;
     let command = DeploymentCommand::Rollback {
-        deployment: known_name(&name)?,
-        to: body.value.to.map(DeploymentRevision),
+        deployment,
+        to,
         author: caller.author().await,
         wall_unix_secs: context.wall_unix_secs(),
     };
     let request = caller.request_id(&body.bytes);
     let applied = context.write(Command::Deployment(command), request).await?;
     deployed(&name, applied).map(Json)
+}
+
+/// Refuses a revision that the daemon's policy forbids by now. What cannot be found is for the write to say.
+fn check_allowed(
+    context: &Context,
+    deployment: &DeploymentName,
+    to: Option<DeploymentRevision>,
+) -> Answer<()> {
+    let Ok((revision, spec)) = rollback_target(&context.manager().state(), deployment, to) else {
+        return Ok(());
+    };
+    let forbidden = context.api.policy.check(&spec);
+    if forbidden.is_empty() {
+        return Ok(());
+    }
+    let told = forbidden.into_iter().map(|finding| {
+        let hint = finding.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!(
+            "revision {}: {}: {}{hint}",
+            revision.0, finding.path, finding.message
+        )
+    });
+    let detail = format!(
+        "the policy of this daemon forbids revision {} of `{deployment}`",
+        revision.0
+    );
+    let problem = Problem::new(ProblemCode::InvalidSpec, detail);
+    Err(problem.with_findings(told.collect()).into())
 }

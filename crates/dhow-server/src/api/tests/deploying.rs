@@ -100,6 +100,30 @@ async fn a_file_that_the_policy_forbids_names_the_rule() {
 }
 
 #[tokio::test]
+async fn a_revision_that_the_policy_forbids_by_now_is_not_brought_back() {
+    let world = World::new().await;
+    let privileged = SHOP.replace("image:", "privileged: true\n    image:");
+    world
+        .post("/api/v1/deployments", &privileged)
+        .await
+        .json::<Deployed>();
+    world.post("/api/v1/deployments", SHOP).await.json::<Deployed>();
+    let world = world.under(dhow_core::spec::Policy {
+        privileged: false,
+        ..Default::default()
+    });
+    let path = "/api/v1/deployments/shop/rollback";
+    let problem = world.post(path, r#"{"to":1}"#).await.problem(422);
+    let told = problem.findings.join("\n");
+    assert!(
+        told.contains("revision 1: services.web.privileged") && told.contains("rule `policy.privileged`"),
+        "{told}"
+    );
+    world.post(path, r#"{"to":2}"#).await.json::<Deployed>();
+    world.post(path, r#"{"to":9}"#).await.problem(404);
+}
+
+#[tokio::test]
 async fn every_finding_is_told() {
     let world = World::new().await;
     let file = "version: v1\ndeployment: shop\nservices:\n  web:\n    imag: nginx\n    scale: { mode: fixd }\n    \
