@@ -19,7 +19,9 @@ use crate::gateway::node_gateway::GatewayState;
 use crate::gateway::rates::Kind;
 use crate::gateway::workers::internal_token::OVERLAP_SECS;
 use crate::gateway::workers::join_error::{JoinError, problem_of};
+use crate::gateway::workers::tier::WorkerTier;
 use crate::net::identity::Identity;
+use crate::plane::runtime::{Event, EventKind};
 
 /// The header with the token that registration gave.
 const TOKEN_HEADER: &str = "x-dhow-internal-token";
@@ -160,7 +162,7 @@ impl GatewayState {
             .unwrap_or_default();
         let counts = state.feature_level >= State::COUNTS_INTERNAL_TOKENS;
         if counts && token.number > mark.number {
-            self.note_shown(node, token.number).await?;
+            self.note_shown(tier, node, token.number).await?;
         }
         // Whoever shows an earlier one is handed nothing: the newest has arrived, as its worker has proved.
         let is_newest = token.number >= mark.number;
@@ -183,17 +185,27 @@ impl GatewayState {
 
     /// The worker has its answer, which it proves by what it shows. On the disks of the servers before anything else is
     /// said, so that no later leader takes a repeated registration for a lost answer.
-    async fn note_shown(&self, node: NodeId, number: u32) -> Result<(), Refusal> {
+    async fn note_shown(&self, tier: &WorkerTier, node: NodeId, number: u32) -> Result<(), Refusal> {
         let shown = NodeCommand::InternalTokenShown {
             node,
             number,
             earlier_until_unix_secs: self.now_unix_secs().saturating_add(OVERLAP_SECS),
         };
         let written = self.options.input.write(Command::Node(shown), None).await;
-        written.map(drop).map_err(|error| self.refusal(error))
+        written.map_err(|error| self.refusal(error))?;
+        if number > FIRST_TOKEN {
+            let renewed = Event::new(EventKind::InternalTokenRenewed).with_node(node);
+            tier.event_log.note(Event {
+                author: Some(format!("worker {node}")),
+                ..renewed
+            });
+        }
+        Ok(())
     }
 }
 
+/// The number of the one that registration gives.
+const FIRST_TOKEN: u32 = 1;
 /// What a worker of this form does that has no identity any more.
 const JOINS_ANEW: &str = "by `register` with a bootstrap token that it has not joined with, and where it sends a \
                           `csr_pem` or a `client_id`, with a new one";

@@ -152,6 +152,20 @@ async fn an_internal_token_ends_soon_after_the_next_one_was_shown() {
     assert_eq!(again, next, "and is given again");
     let old = std::mem::replace(&mut worker.token, next.unwrap());
     assert_eq!(harbour.polled(&worker).await.0, StatusCode::OK);
+    assert_eq!(harbour.polled(&worker).await.0, StatusCode::OK);
+    let view = harbour.server.handle.view();
+    view.settle_events().await;
+    let told = view.events().since(harbour.server.first_event, 1_000).unwrap();
+    let renewals: Vec<_> = told
+        .iter()
+        .filter(|record| record.event.kind == EventKind::InternalTokenRenewed)
+        .map(|record| record.event.author.clone())
+        .collect();
+    assert_eq!(
+        renewals,
+        [Some(format!("worker {}", worker.node))],
+        "once, with who it was"
+    );
     let earlier = Plain {
         node: worker.node,
         token: old,

@@ -13,6 +13,8 @@ pub enum EventKind {
     WorkerCaRotated,
     /// Not from the log: this server has made a worker's next certificate.
     CertificateRenewed,
+    /// Not from the log: a worker has shown the internal token that replaces the one before.
+    InternalTokenRenewed,
     FeatureLevelRaised,
     SecretSet,
     SecretRemoved,
