@@ -6,10 +6,12 @@
 //! without room takes it all the same, so that a full node can still be told to stop something.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use dhow_core::assignment::Assignment;
+use dhow_disk::Outlives;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::LedgerError;
@@ -91,24 +93,21 @@ impl HighestFile {
             let path = path.clone();
             move |source| LedgerError::File { doing, path, source }
         };
+        let mut bytes = vec![0; 2 * PLACE_BYTES];
+        let found_bytes = match std::fs::metadata(&path) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(failed("reading")(error)),
+        };
+        if found_bytes < bytes.len() as u64 {
+            // All of its room is taken now, and its name is on disk before anything is acted on.
+            dhow_disk::replace(&path, &bytes, Outlives::PowerCut).map_err(failed("writing"))?;
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
             .open(&path)
             .map_err(failed("opening"))?;
-        let mut bytes = vec![0; 2 * PLACE_BYTES];
-        let is_new = file.metadata().map_err(failed("reading"))?.len() < bytes.len() as u64;
-        if is_new {
-            // All of its room is taken now, and its name is on disk before anything is acted on.
-            file.write_all_at(&bytes, 0).map_err(failed("writing"))?;
-            file.sync_all().map_err(failed("syncing"))?;
-            File::open(dir)
-                .and_then(|dir| dir.sync_all())
-                .map_err(failed("syncing the folder of"))?;
-        }
         file.read_exact_at(&mut bytes, 0).map_err(failed("reading"))?;
         let places = bytes.chunks_exact(PLACE_BYTES).filter_map(read_place);
         let newest = places.max_by_key(|written| written.count);

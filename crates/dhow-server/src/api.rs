@@ -44,7 +44,7 @@ pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Principal};
 pub use context::{Api, WorkerTokenKey};
 pub use internal::{StaticRoutes, static_routes};
 pub use openapi::document;
-pub use router::{router, router_with};
+pub use router::{Beside, router, router_with};
 pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with, socket_group};
 pub use worker_api::{WorkerApi, serve_worker};
 

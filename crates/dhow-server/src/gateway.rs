@@ -36,7 +36,7 @@ pub use serve::{Accepted, serve, serve_connection};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
     CertificateError, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX, WorkerCertificates,
-    WorkerRoutes, WorkerTier, worker_routes,
+    WorkerRoutes, WorkerTier, worker_poll_routes, worker_routes,
 };
 
 #[cfg(test)]

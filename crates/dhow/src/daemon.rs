@@ -314,8 +314,7 @@ fn serve(
         policy,
     };
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
-    let more = plane.beside.clone().unwrap_or_default();
-    let serving = api::serve_with(api, more, bound, cancel.clone());
+    let serving = api::serve_with(api, plane.beside.clone(), bound, cancel.clone());
     tokio::spawn(async move {
         tokio::join!(schedules, serving);
     })

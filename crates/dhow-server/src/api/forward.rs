@@ -1,6 +1,6 @@
 //! Every server answers for the cluster: what only the leader knows is asked there, wherever the caller came in.
 //!
-//! Stands before every handler. Reads wait until this leader is known to still be one; writes are tried again where
+//! Stands before the handlers of routes that the leader answers: `router.rs` says which these are. Reads wait until this leader is known to still be one; writes are tried again where
 //! they certainly changed nothing, or where their idempotency key makes that safe: so that an election is a delay for
 //! callers and not a failure.
 
@@ -30,10 +30,6 @@ pub(super) static FORWARDED: HeaderName = HeaderName::from_static("x-dhow-forwar
 /// The revision of the state that an answer was made from.
 pub(super) static REVISION: HeaderName = HeaderName::from_static("x-dhow-revision");
 
-/// The routes of workers that speak JSON, and the one among them that waits.
-const OF_WORKERS: &str = "/api/v1/workers/";
-const WORKER_POLL: &str = "/api/v1/workers/poll";
-
 /// Headers that belong to one connection and are not passed on.
 const HOP_HEADERS: [HeaderName; 6] = [
     header::CONNECTION,
@@ -44,62 +40,79 @@ const HOP_HEADERS: [HeaderName; 6] = [
     header::PROXY_AUTHORIZATION,
 ];
 
-/// Who has to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnsweredBy {
-    /// Whoever is asked.
-    Here,
-    Leader,
+/// How a route that the leader answers is passed on to it; declared where the route is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfLeader {
+    /// The largest body.
+    pub body_bytes_max: usize,
+    /// Whether the leader may take as long as it likes: it follows something, or waits for as long as the caller says.
+    pub waits: bool,
+    /// Whether the same caller saying the same again is known, without an idempotency key.
+    pub is_repeatable: bool,
 }
 
-/// The layer before every handler that decides where a request is answered: here, or at the leader.
-pub(super) async fn route(State(context): State<Context>, request: Request, next: Next) -> Response {
-    if context.api.cluster.mode() == ClusterModeName::SingleNode || place(&request) == AnsweredBy::Here {
+impl OfLeader {
+    /// A question or a change that is answered at once.
+    pub const PLAIN: Self = Self {
+        body_bytes_max: DEPLOYMENT_BYTES_MAX,
+        waits: false,
+        is_repeatable: false,
+    };
+    /// What follows a deployment for as long as it takes.
+    pub const FOLLOWS: Self = Self {
+        waits: true,
+        ..Self::PLAIN
+    };
+    /// What workers say in the JSON form: the same worker saying the same again is known.
+    pub const OF_WORKER: Self = Self {
+        body_bytes_max: WORKER_BODY_BYTES_MAX,
+        waits: false,
+        is_repeatable: true,
+    };
+    /// A worker's poll, which waits for as long as it says, a minute at most.
+    pub const WORKER_POLL: Self = Self {
+        waits: true,
+        ..Self::OF_WORKER
+    };
+}
+
+/// Answers a request of such a route here where this server leads, and passes it on to the leader where it does not.
+pub(super) async fn route(
+    State((context, how)): State<(Context, OfLeader)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if context.api.cluster.mode() == ClusterModeName::SingleNode || is_stale(&request) {
         return next.run(request).await;
     }
     let was_forwarded = request.headers().contains_key(&FORWARDED);
-    match Kept::of(request).await {
+    match Kept::of(request, how).await {
         Ok(kept) if was_forwarded => answer_forwarded(&context, &kept, next).await,
         Ok(kept) => answer(&context, &kept, next).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn place(request: &Request) -> AnsweredBy {
-    let Some(path) = request.uri().path().strip_prefix("/api/v1/") else {
-        return AnsweredBy::Here;
-    };
-    let first = path.split('/').next().unwrap_or_default();
+/// Whether the caller is content with what this server knows.
+fn is_stale(request: &Request) -> bool {
     let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
     let query = request.uri().query().unwrap_or_default();
-    let is_stale = is_read && query.split('&').any(|pair| pair == "consistency=stale");
-    // Logs, commands and images come from nodes, through this server's own door to them; events and the status are
-    // told as this server knows them, also where there is no leader.
-    let is_own = matches!(first, "internal" | "openapi.json" | "events" | "logs" | "images")
-        || (path == "cluster" && is_read)
-        || path.ends_with("/exec");
-    match is_own || is_stale {
-        true => AnsweredBy::Here,
-        false => AnsweredBy::Leader,
-    }
+    is_read && query.split('&').any(|pair| pair == "consistency=stale")
 }
 
 /// A request that can be sent more than once.
 struct Kept {
     parts: Parts,
     body: Bytes,
+    how: OfLeader,
 }
 
 impl Kept {
-    async fn of(request: Request) -> Result<Self, ApiProblem> {
+    async fn of(request: Request, how: OfLeader) -> Result<Self, ApiProblem> {
         let (parts, body) = request.into_parts();
         let bare = Request::from_parts(parts.clone(), body);
-        let bytes_max = match parts.uri.path().starts_with(OF_WORKERS) {
-            true => WORKER_BODY_BYTES_MAX,
-            false => DEPLOYMENT_BYTES_MAX,
-        };
-        let body = read(bare, bytes_max).await?;
-        Ok(Self { parts, body })
+        let body = read(bare, how.body_bytes_max).await?;
+        Ok(Self { parts, body, how })
     }
 
     fn request(&self) -> Request {
@@ -112,12 +125,7 @@ impl Kept {
 
     /// Whether doing it twice is doing it once.
     fn is_repeatable(&self) -> bool {
-        self.is_read() || self.parts.headers.contains_key(KEY_HEADER) || self.is_of_worker()
-    }
-
-    /// What workers say in the JSON form: the same worker saying the same again is known.
-    fn is_of_worker(&self) -> bool {
-        self.parts.uri.path().starts_with(OF_WORKERS)
+        self.is_read() || self.parts.headers.contains_key(KEY_HEADER) || self.how.is_repeatable
     }
 
     /// The same request for another server.
@@ -206,16 +214,13 @@ async fn there(context: &Context, kept: &Kept, leader: NodeId) -> Attempt {
         return Attempt::Again(no_leader(context.api.cluster.mode()).into_response());
     };
     let asked = context.api.peers.send(leader, api_addr, kept.passed_on().await);
-    let path = kept.parts.uri.path();
-    // A worker's poll waits for as long as it says, a minute at most.
-    let is_stream = (kept.is_read() && path.ends_with("/progress")) || path == WORKER_POLL;
     let late = || PeerHttpError::Broken {
         node: leader,
         why: "it takes too long".into(),
     };
     let answered = tokio::select! {
         answered = asked => answered,
-        () = tokio::time::sleep(WRITE_TIMEOUT), if !is_stream => Err(late()),
+        () = tokio::time::sleep(WRITE_TIMEOUT), if !kept.how.waits => Err(late()),
         // One that hangs or is cut off never answers; whoever leads after it does.
         () = deposed(context, leader), if kept.is_repeatable() => Err(PeerHttpError::Broken {
             node: leader,

@@ -15,36 +15,54 @@ use utoipa_axum::routes;
 
 use super::access::{self, Access, Principal};
 use super::context::{Api, Context};
+use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
+use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
 use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
-    router_with(api, Router::new(), access, end)
+    router_with(api, Beside::default(), access, end)
+}
+
+/// Routes that a mode of the cluster has besides those of the API.
+#[derive(Clone, Default)]
+pub struct Beside {
+    /// Answered by whoever is asked.
+    pub here: Router,
+    /// In a cluster with a worker tier: the gateway for workers that speak JSON.
+    pub workers: Option<NodeGateway>,
 }
 
 /// The same with further routes, which are guarded alike.
-pub fn router_with(api: Api, more: Router, access: Access, end: CancellationToken) -> Router {
-    let (routes, _) = described().split_for_parts();
+pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationToken) -> Router {
     let context = Context {
         api,
         end,
         ca: access.ca(),
     };
-    // Theirs would answer for what nobody has. Workers that speak JSON are passed on to the leader, as everybody is.
-    let passes_on = middleware::from_fn_with_state(context.clone(), forward::route);
-    let more = more.reset_fallback().layer(passes_on);
+    let of_leader = |how| middleware::from_fn_with_state((context.clone(), how), forward::route);
+    let routes = answered_here()
+        .merge(answered_by_leader().layer(of_leader(OfLeader::PLAIN)))
+        .merge(followed_at_leader().layer(of_leader(OfLeader::FOLLOWS)));
+    let (routes, _) = routes.split_for_parts();
+    // Theirs would answer for what nobody has.
+    let mut more = beside.here.reset_fallback();
+    if let Some(gateway) = beside.workers {
+        more = more
+            .merge(worker_routes(gateway.clone()).layer(of_leader(OfLeader::OF_WORKER)))
+            .merge(worker_poll_routes(gateway).layer(of_leader(OfLeader::WORKER_POLL)));
+    }
     routes
         .merge(internal::routes())
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(context.clone(), forward::route))
         .with_state(context)
         .merge(more)
         .layer(middleware::from_fn_with_state(access, guard))
@@ -52,12 +70,32 @@ pub fn router_with(api: Api, more: Router, access: Access, end: CancellationToke
 
 /// The routes with their descriptions.
 pub(super) fn described() -> OpenApiRouter<Context> {
+    answered_here()
+        .merge(answered_by_leader())
+        .merge(followed_at_leader())
+}
+
+/// What every server answers for itself. Logs, commands and images come from nodes, through this server's own door to
+/// them; events and the status are told as this server knows them, also where there is no leader.
+pub(super) fn answered_here() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(openapi::describe))
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
         .routes(routes!(metrics::metrics))
         .routes(routes!(cluster::show))
+        .routes(routes!(exec::exec))
+        .routes(routes!(events::follow))
+        .routes(routes!(logs::stream))
+        .routes(routes!(images::list, images::remove))
+        .routes(routes!(images::pull))
+        .routes(routes!(images::import))
+        .routes(routes!(images::prune))
+}
+
+/// What the leader answers, whoever is asked: reads that see every acknowledged write, and all that goes into the log.
+pub(super) fn answered_by_leader() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::backup))
@@ -74,16 +112,8 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::rollback))
         .routes(routes!(deployments::history))
         .routes(routes!(deployments::explain))
-        .routes(routes!(progress::follow))
-        .routes(routes!(exec::exec))
         .routes(routes!(plan::plan))
         .routes(routes!(replicas::list))
-        .routes(routes!(events::follow))
-        .routes(routes!(logs::stream))
-        .routes(routes!(images::list, images::remove))
-        .routes(routes!(images::pull))
-        .routes(routes!(images::import))
-        .routes(routes!(images::prune))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
         .routes(routes!(sources::list))
@@ -92,6 +122,11 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))
+}
+
+/// The same for what the leader goes on to tell.
+fn followed_at_leader() -> OpenApiRouter<Context> {
+    OpenApiRouter::new().routes(routes!(progress::follow))
 }
 
 async fn no_such_address(request: Request) -> ApiProblem {

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::access::Access;
 use super::context::Api;
 use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX, UNIX_MAX};
-use super::router::router_with;
+use super::router::{Beside, router_with};
 use crate::clock::Clock;
 use crate::net::identity::Peer;
 use crate::net::lobby::{Lobby, LobbyLimits};
@@ -63,15 +63,15 @@ impl Bound {
 /// Serves until `cancel` is cancelled: then nothing new is taken, open streams end, and what is under way has a few
 /// seconds to finish.
 pub async fn serve(api: Api, bound: Bound, cancel: CancellationToken) {
-    serve_with(api, Router::new(), bound, cancel).await;
+    serve_with(api, Beside::default(), bound, cancel).await;
 }
 
 /// The same with further routes, which are guarded alike.
-pub async fn serve_with(api: Api, more: Router, bound: Bound, cancel: CancellationToken) {
+pub async fn serve_with(api: Api, beside: Beside, bound: Bound, cancel: CancellationToken) {
     let ca = bound.tls.as_ref().map(ApiTls::fingerprint);
     let access = Access::new(&api, ca);
     let (clock, refused) = (Arc::clone(api.manager.clock()), api.refused.clone());
-    let router = router_with(api, more, access, cancel.clone());
+    let router = router_with(api, beside, access, cancel.clone());
     serve_router(router, clock, refused, bound, cancel).await;
 }
 

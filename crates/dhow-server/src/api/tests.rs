@@ -7,6 +7,7 @@ mod document;
 mod doors;
 mod images_and_secrets;
 mod input;
+mod leader_routes;
 mod listing;
 mod nodes;
 mod old_state;

@@ -9,7 +9,7 @@ mod register;
 mod renew;
 mod tier;
 
-pub use http::{WORKER_BODY_BYTES_MAX, WorkerRoutes, worker_routes};
+pub use http::{WORKER_BODY_BYTES_MAX, WorkerRoutes, worker_poll_routes, worker_routes};
 pub use internal_token::InternalTokens;
 pub use renew::ExpiredIdentity;
 pub use tier::{CertificateError, WorkerCertificates, WorkerTier};

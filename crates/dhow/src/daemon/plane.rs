@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dhow_agent::Session;
 use dhow_core::ids::NodeId;
-use dhow_server::api::WorkerTokenKey;
+use dhow_server::api::{Beside, WorkerTokenKey};
 use dhow_server::clock::Clock;
 use dhow_server::net::peer_http::PeerHttp;
 use dhow_server::net::refused_log::RefusedLog;
@@ -47,7 +47,7 @@ pub struct Plane {
     pub session: Arc<dyn Session>,
     pub secrets: Arc<SecretBox>,
     /// Routes that are served beside the API.
-    pub beside: Option<axum::Router>,
+    pub beside: Beside,
     /// Where every port tells who was refused.
     pub refused: RefusedLog,
     /// What is to be ended after the runtime.

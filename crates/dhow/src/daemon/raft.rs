@@ -10,6 +10,7 @@ use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::ids::NodeId;
 use dhow_core::lease::MOVE_AFTER_MS;
 use dhow_core::state::{NodeRole, State};
+use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, WorkerTier};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
@@ -65,11 +66,13 @@ pub async fn start(
         .as_ref()
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
     let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
-    let mut beside = gateway::routes(gateway.clone()).merge(gateway::holder_routes(gateway.clone()));
+    let beside = Beside {
+        here: gateway::routes(gateway.clone()).merge(gateway::holder_routes(gateway.clone())),
+        workers: tier.is_some().then(|| gateway.clone()),
+    };
     let tasks = TaskTracker::new();
     tasks.spawn(gateway.clone().hold(end.clone()));
     if let Some(tier) = tier {
-        beside = beside.merge(gateway::worker_routes(gateway.clone()));
         tasks.spawn(tier.serve(gateway, view.clone(), end.clone()));
     }
     tasks.spawn(leases.run(end.clone()));
@@ -100,7 +103,7 @@ pub async fn start(
         renew_expired_secs: config.renew_expired_secs(),
         session: Arc::new(session),
         secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
-        beside: Some(beside),
+        beside,
         refused: server.refused,
         rest: rest(end, tasks, server.listening),
     })

@@ -8,6 +8,7 @@ use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command, NodeCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::state::{Liveness, NodeRole, State};
+use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::peer_http::{NoPeers, PeerHttp};
 use dhow_server::net::refused_log::RefusedLog;
@@ -80,7 +81,7 @@ pub async fn start(
         renew_expired_secs: 0,
         session: Arc::new(session),
         secrets,
-        beside: None,
+        beside: Beside::default(),
         refused,
         rest: Box::pin(async move {
             if let Some(later) = later {

@@ -12,7 +12,7 @@ use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::lease::{AdaptiveTtlConfig, MOVE_AFTER_MS};
 use dhow_core::spec::ServiceSpec;
 use dhow_core::state::{NodeInfo, NodeRole};
-use dhow_server::api::{StaticRoutes, static_routes};
+use dhow_server::api::{Beside, StaticRoutes, static_routes};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
@@ -201,6 +201,11 @@ struct Parts {
     end: CancellationToken,
 }
 
+/// Routes that each peer answers by itself. A static cluster has no worker tier.
+fn beside(here: axum::Router) -> Beside {
+    Beside { here, workers: None }
+}
+
 impl Parts {
     fn plane(self, tasks: &TaskTracker, info: NodeInfo, http: PeerHttp, security: &Security) -> Plane {
         let (input, view) = (self.runtime.input(), self.runtime.view());
@@ -264,7 +269,7 @@ impl Parts {
             peers: http,
             session: Arc::new(StaticSession { work, leader }),
             secrets: self.secrets,
-            beside: Some(gateway::routes(gateway).merge(routes)),
+            beside: beside(gateway::routes(gateway).merge(routes)),
             refused: self.refused,
             rest: Box::pin(async move {
                 end.cancel();

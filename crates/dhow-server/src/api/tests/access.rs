@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::support::{SHOP, World, media_type, request};
-use crate::api::{Access, router_with};
+use crate::api::{Access, Beside, router_with};
 use crate::net::identity::{Identity, Peer};
 use crate::net::lobby::{Lobby, LobbyLimits};
 
@@ -39,6 +39,10 @@ fn local() -> Peer {
     Peer::Tcp("127.0.0.1:40000".parse().unwrap())
 }
 
+fn beside(here: Router) -> Beside {
+    Beside { here, workers: None }
+}
+
 /// The API with a cluster key or without, and routes that others bring.
 fn router(world: &World, ca: Option<CaFingerprint>) -> Router {
     let answers = any(|| async { "answered" });
@@ -47,7 +51,7 @@ fn router(world: &World, ca: Option<CaFingerprint>) -> Router {
         .route("/api/v1/workers/poll", answers.clone())
         .route("/dhow.v1.Nodes/Session", answers);
     let access = Access::new(&world.api, ca);
-    router_with(world.api.clone(), more, access, CancellationToken::new())
+    router_with(world.api.clone(), beside(more), access, CancellationToken::new())
 }
 
 struct Caller<'a> {
@@ -465,7 +469,7 @@ async fn headers_of_servers_are_taken_off_strangers() {
     });
     let more = Router::new().route("/api/v1/workers/echo", echo);
     let access = Access::new(&world.api, Some(CA));
-    let router = router_with(world.api.clone(), more, access, CancellationToken::new());
+    let router = router_with(world.api.clone(), beside(more), access, CancellationToken::new());
     let heard = async |peer: Peer| {
         let mut caller = caller(&router, peer);
         for name in [
@@ -499,7 +503,7 @@ async fn a_node_that_grpc_refuses_stays_a_stranger() {
     });
     let more = Router::new().route("/dhow.v1.Nodes/Register", answer);
     let access = Access::new(&world.api, Some(CA));
-    let router = router_with(world.api.clone(), more, access, CancellationToken::new());
+    let router = router_with(world.api.clone(), beside(more), access, CancellationToken::new());
     let limits = LobbyLimits {
         guests: 8,
         per_address: 8,

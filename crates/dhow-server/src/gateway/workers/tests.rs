@@ -27,7 +27,8 @@ use tonic::Request;
 use tower::ServiceExt;
 
 use super::{
-    CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_routes,
+    CertificateError, ExpiredIdentity, InternalTokens, WorkerCertificates, WorkerTier, worker_poll_routes,
+    worker_routes,
 };
 use crate::clock::Clock;
 use crate::gateway::{GatewayOptions, NodeGateway, ServerIds};
@@ -189,7 +190,7 @@ impl Harbour {
     }
 
     async fn send(&self, request: HttpRequest<Body>) -> (StatusCode, HeaderMap, Vec<u8>) {
-        let routes = worker_routes(self.gateway.clone());
+        let routes = worker_routes(self.gateway.clone()).merge(worker_poll_routes(self.gateway.clone()));
         let response = routes.oneshot(request).await.unwrap();
         let (head, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes().to_vec();

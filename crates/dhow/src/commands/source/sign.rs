@@ -1,9 +1,7 @@
 //! The side of whoever publishes deployment files: makes a key, and signs a directory. No daemon is needed.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -49,15 +47,8 @@ pub struct SignArgs {
 
 pub fn keygen(args: &KeygenArgs) -> anyhow::Result<Exit> {
     let key = ManifestSigner::from_seed(rand::random());
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&args.file)
+    dhow_disk::create(&args.file, key.text().as_bytes())
         .with_context(|| format!("{} cannot be made", args.file.display()))?;
-    file.write_all(key.text().as_bytes())
-        .and_then(|()| file.sync_all())
-        .with_context(|| format!("{} cannot be written", args.file.display()))?;
     output::data(&format!("{}\n", key.public()))?;
     Ok(Exit::Done)
 }
@@ -136,7 +127,7 @@ fn next_version(dir: &Path, now_unix_secs: i64) -> u64 {
 }
 
 /// Both files are written beside their places first, so that what a server reads is whole; between the two it finds
-/// an index without its signature, refuses that and looks again.
+/// an index without its signature, refuses that and looks again. Others than their owner read them.
 fn write_set(dir: &Path, set: &ReceivedSet) -> anyhow::Result<()> {
     let parts = [(SIGNATURE_NAME, &set.signature), (INDEX_NAME, &set.index)];
     for (name, bytes) in parts {
@@ -148,9 +139,10 @@ fn write_set(dir: &Path, set: &ReceivedSet) -> anyhow::Result<()> {
         };
         write().with_context(|| format!("{} cannot be written", path.display()))?;
     }
+    let folder = dhow_disk::Dir::open(dir).with_context(|| format!("{} cannot be opened", dir.display()))?;
     for (name, _) in parts {
-        let (from, to) = (dir.join(format!(".{name}.new")), dir.join(name));
-        std::fs::rename(&from, &to).with_context(|| format!("{} cannot be written", to.display()))?;
+        let named = folder.rename(format!(".{name}.new"), name);
+        named.with_context(|| format!("{} cannot be written", dir.join(name).display()))?;
     }
     Ok(())
 }
