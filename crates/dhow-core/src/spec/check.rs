@@ -31,6 +31,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use cron::{CronProblem, CronSchedule};
 pub use finding::{FieldPath, PathPart, Related, SpecFinding};
 pub use names::secret_name_problem;
 pub use placement::{arch_hint, os_hint};

@@ -5,6 +5,7 @@
 //! twice, and of the firings that were missed while no server ran, the last one alone is made up for. A clock that is
 //! set back by more than minutes was wrong before: the schedule says so and goes on by the present one.
 
+mod calendar;
 mod table;
 
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::plane::runtime::{InputSender, RuntimeView, WriteError};
+pub(crate) use calendar::shown;
 use table::{Due, Table};
-pub(crate) use table::{Outlook, outlook, shown};
+pub(crate) use table::{Outlook, outlook};
 
 /// How often the schedules are looked at: they have minutes.
 const TICK_MS: u64 = 1_000;

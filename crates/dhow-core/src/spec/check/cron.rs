@@ -1,12 +1,12 @@
-//! The five-field cron expression: minute, hour, day of month, month, day of week. Only its form is checked
-//! here, and that it can ever come true; when it fires is decided where there is a calendar.
+//! The five-field cron expression: minute, hour, day of month, month, day of week. It is read here alone: for the check of a
+//! deployment file, and for the schedules of a server, which has the calendar that says which day a date is.
 
 use super::suggest::nearest;
 use super::words::quoted;
 
 /// Why a text is not a schedule.
 #[derive(Debug)]
-pub(super) struct CronProblem {
+pub struct CronProblem {
     pub message: String,
     pub hint: String,
 }
@@ -71,7 +71,101 @@ const MACROS: [(&str, &str); 7] = [
 /// The longest month of each, February in a leap year.
 const DAYS_IN_MONTH: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-pub(super) fn check(schedule: &str) -> Result<(), CronProblem> {
+/// A schedule that was read: at which times of which days it fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CronSchedule {
+    /// Sets of bits, as the following ones.
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    /// Sunday is 0.
+    weekdays: u64,
+    /// Whether the day of the month is `*`: then the day of the week decides alone.
+    is_any_day: bool,
+    /// The same the other way round.
+    is_any_weekday: bool,
+}
+
+impl CronSchedule {
+    pub fn parse(schedule: &str) -> Result<Self, CronProblem> {
+        let words = fields_of(schedule)?;
+        let mut sets = [0u64; 5];
+        for ((word, field), set) in words.iter().zip(&FIELDS).zip(&mut sets) {
+            *set = read_list(word, field)?;
+        }
+        let [minutes, hours, days, months, weekdays] = sets;
+        let read = Self {
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays: (weekdays | weekdays >> 7) & 0x7f,
+            is_any_day: words[2] == "*",
+            is_any_weekday: words[4] == "*",
+        };
+        if read.is_any_weekday && !ever_comes(days, months) {
+            return Err(problem(
+                format!("{} never comes: no such month has that day", quoted(schedule)),
+                "change the day of month or the month".into(),
+            ));
+        }
+        Ok(read)
+    }
+
+    /// Whether it fires on a day of a month, both from 1, which is that day of the week, Sunday being 0. Where days of both
+    /// kinds are given, either of them fires, as in every cron.
+    pub fn is_on(&self, month: u8, day: u8, weekday: u8) -> bool {
+        let (is_day, is_weekday) = (has(self.days, day), has(self.weekdays, weekday));
+        let is_on = match (self.is_any_day, self.is_any_weekday) {
+            (true, _) => is_weekday,
+            (false, true) => is_day,
+            (false, false) => is_day || is_weekday,
+        };
+        is_on && has(self.months, month)
+    }
+
+    /// The first hour and minute of a day, not before these.
+    pub fn first_time(&self, hour: u8, minute: u8) -> Option<(u8, u8)> {
+        let in_hour = first_from(self.minutes, minute).filter(|_| has(self.hours, hour));
+        if let Some(minute) = in_hour {
+            return Some((hour, minute));
+        }
+        let hour = first_from(self.hours, hour.saturating_add(1))?;
+        Some((hour, first_from(self.minutes, 0)?))
+    }
+
+    /// The last hour and minute of a day, not after these.
+    pub fn last_time(&self, hour: u8, minute: u8) -> Option<(u8, u8)> {
+        let in_hour = last_until(self.minutes, minute).filter(|_| has(self.hours, hour));
+        if let Some(minute) = in_hour {
+            return Some((hour, minute));
+        }
+        let hour = last_until(self.hours, hour.checked_sub(1)?)?;
+        Some((hour, last_until(self.minutes, 59)?))
+    }
+}
+
+fn has(set: u64, number: u8) -> bool {
+    first_from(set, number) == Some(number)
+}
+
+/// The smallest number of a set that is not below this one.
+fn first_from(set: u64, number: u8) -> Option<u8> {
+    let rest = set & u64::MAX.checked_shl(u32::from(number)).unwrap_or(0);
+    (rest != 0).then(|| rest.trailing_zeros() as u8)
+}
+
+/// The greatest number of a set that is not above this one.
+fn last_until(set: u64, number: u8) -> Option<u8> {
+    let above = u64::MAX
+        .checked_shl(u32::from(number).saturating_add(1))
+        .unwrap_or(0);
+    let rest = set & !above;
+    (rest != 0).then(|| 63 - rest.leading_zeros() as u8)
+}
+
+fn fields_of(schedule: &str) -> Result<Vec<&str>, CronProblem> {
     if let Some((_, fields)) = MACROS.iter().find(|(name, _)| *name == schedule.trim()) {
         return Err(problem(
             format!("{} is not one of the five fields of a schedule", quoted(schedule)),
@@ -91,20 +185,7 @@ pub(super) fn check(schedule: &str) -> Result<(), CronProblem> {
         };
         return Err(problem(found, hint.into()));
     }
-    let mut sets = [0u64; 5];
-    for ((word, field), set) in words.iter().zip(&FIELDS).zip(&mut sets) {
-        *set = read_list(word, field)?;
-    }
-    let [_, _, days, months, _] = sets;
-    // With a day of week given too, either of the two days fires, as in every cron.
-    let weekday_is_open = words[4].starts_with('*');
-    if weekday_is_open && !ever_comes(days, months) {
-        return Err(problem(
-            format!("{} never comes: no such month has that day", quoted(schedule)),
-            "change the day of month or the month".into(),
-        ));
-    }
-    Ok(())
+    Ok(words)
 }
 
 fn ever_comes(days: u64, months: u64) -> bool {
@@ -197,7 +278,7 @@ fn read_number(text: &str, field: &Field) -> Result<u8, CronProblem> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::CronSchedule;
 
     #[test]
     fn schedules_that_are_fine() {
@@ -209,10 +290,12 @@ mod tests {
             "0 0 29 2 *",
             "  0  3 * * *  ",
             "0 0 31 2 MON",
+            "0 0 30 2 */2",
             "3/5 * * * *",
             "0 0 * * sun",
         ] {
-            assert!(check(schedule).is_ok(), "{schedule}: {:?}", check(schedule));
+            let read = CronSchedule::parse(schedule);
+            assert!(read.is_ok(), "{schedule}: {read:?}");
         }
     }
 
@@ -243,7 +326,38 @@ mod tests {
                 "`999999999999` is no minute: it is 0 to 59",
             ),
         ] {
-            assert_eq!(check(schedule).unwrap_err().message, message);
+            assert_eq!(CronSchedule::parse(schedule).unwrap_err().message, message);
         }
+    }
+    #[test]
+    fn times_of_a_day_are_found_from_both_sides() {
+        let read = |schedule| CronSchedule::parse(schedule).unwrap();
+        let office = read("*/20 8-18 * * *");
+        assert_eq!(office.first_time(0, 0), Some((8, 0)));
+        assert_eq!(office.first_time(8, 41), Some((9, 0)));
+        assert_eq!(office.first_time(18, 40), Some((18, 40)));
+        assert_eq!(office.first_time(18, 41), None);
+        assert_eq!(office.last_time(23, 59), Some((18, 40)));
+        assert_eq!(office.last_time(9, 19), Some((9, 0)));
+        assert_eq!(office.last_time(7, 59), None);
+        assert_eq!(office.last_time(0, 0), None);
+        let every = read("* * * * *");
+        assert_eq!(every.first_time(23, 59), Some((23, 59)));
+        assert_eq!(every.last_time(0, 0), Some((0, 0)));
+    }
+
+    #[test]
+    fn either_kind_of_day_fires_where_both_are_given() {
+        let is_on = |schedule, month, day, weekday| {
+            let read = CronSchedule::parse(schedule).unwrap();
+            read.is_on(month, day, weekday)
+        };
+        assert!(is_on("0 0 * * 7", 3, 4, 0), "Sunday is 7 too");
+        assert!(!is_on("0 0 * * 7", 3, 4, 1));
+        assert!(is_on("0 0 13 * FRI", 3, 13, 2));
+        assert!(is_on("0 0 13 * FRI", 3, 12, 5));
+        assert!(!is_on("0 0 13 * FRI", 3, 12, 4));
+        assert!(!is_on("0 0 13 4 FRI", 3, 13, 5), "another month");
+        assert!(!is_on("0 0 13 * *", 3, 12, 5));
     }
 }

@@ -171,7 +171,7 @@ fn check_schedule(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFin
                 .hint("add one, such as `schedule: \"0 3 * * *\"` for every night at 3:00"),
         ),
         (RType::Cron, Some(schedule)) => {
-            if let Err(problem) = super::cron::check(schedule) {
+            if let Err(problem) = super::cron::CronSchedule::parse(schedule) {
                 findings.push(SpecFinding::at(place, problem.message).hint(problem.hint));
             }
         }

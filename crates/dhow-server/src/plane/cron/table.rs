@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use croner::Cron;
 use dhow_core::ids::ServiceId;
 use dhow_core::spec::RType;
+use dhow_core::spec::check::CronSchedule;
 use dhow_core::state::{Request, Service, State};
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+
+use super::calendar::{self, shown};
 
 /// Whose requests the firings are.
 const PRINCIPAL: &str = "cron";
@@ -26,7 +26,7 @@ pub(super) struct Due {
 
 struct Row {
     schedule: String,
-    cron: Cron,
+    cron: CronSchedule,
     /// The last firing that is settled, or where counting began.
     last_unix_secs: i64,
     /// None where it never comes again.
@@ -62,14 +62,6 @@ pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> O
         left_out_unix_secs,
         schedule: row.schedule,
     })
-}
-
-/// A moment as people read it.
-pub(crate) fn shown(unix_secs: i64) -> String {
-    civil(unix_secs).map_or_else(
-        || unix_secs.to_string(),
-        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    )
 }
 
 /// The next run of each cron service. The leader's task for schedules keeps one.
@@ -131,10 +123,11 @@ fn is_same(row: &Row, service: &Service) -> bool {
 impl Row {
     fn new(state: &State, service: &Service, now_unix_secs: i64) -> Option<Self> {
         let schedule = service.spec()?.schedule.clone()?;
-        let cron: Cron = match schedule.parse() {
+        let cron = match CronSchedule::parse(&schedule) {
             Ok(cron) => cron,
-            Err(error) => {
-                tracing::warn!(service = %service.key, schedule, %error, "a schedule cannot be read");
+            Err(problem) => {
+                let error = problem.message;
+                tracing::warn!(service = %service.key, schedule, error, "a schedule cannot be read");
                 return None;
             }
         };
@@ -177,19 +170,12 @@ impl Row {
     /// The last firing whose time has come and that is not settled; those before it are left out.
     fn due(&self, now_unix_secs: i64) -> Option<i64> {
         let next = self.next_unix_secs.filter(|next| *next <= now_unix_secs)?;
-        let now = civil(now_unix_secs)?;
-        let last = self
-            .cron
-            .find_previous_occurrence(&now, true)
-            .ok()
-            .and_then(unix_secs);
+        let last = calendar::last_until(&self.cron, now_unix_secs);
         Some(last.unwrap_or(next).max(next))
     }
 
     fn next_after(&self, unix_secs_then: i64) -> Option<i64> {
-        let then = civil(unix_secs_then)?;
-        let next = self.cron.find_next_occurrence(&then, false).ok()?;
-        unix_secs(next)
+        calendar::next_after(&self.cron, unix_secs_then)
     }
 }
 
@@ -208,14 +194,4 @@ fn begins_unix_secs(state: &State, service: &Service, now_unix_secs: i64) -> i64
         None if service.cron_runs > 0 => now_unix_secs,
         None => deployed,
     }
-}
-
-fn civil(unix_secs: i64) -> Option<DateTime> {
-    let at = jiff::Timestamp::from_second(unix_secs).ok()?;
-    Some(TimeZone::UTC.to_datetime(at))
-}
-
-fn unix_secs(at: DateTime) -> Option<i64> {
-    let at = TimeZone::UTC.to_timestamp(at).ok()?;
-    Some(at.as_second())
 }
