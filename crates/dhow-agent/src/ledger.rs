@@ -208,7 +208,13 @@ impl Account {
                 self.replicas.remove(&name);
             }
             Record::Durable { seq } => {
-                self.durable_seq = seq.min(self.seq);
+                if seq > self.seq {
+                    // A power cut took the end of the file: numbers go on above those that were told, and what happened
+                    // since has some of theirs.
+                    self.seq = seq;
+                    self.pending.clear();
+                }
+                self.durable_seq = seq;
                 let durable_seq = self.durable_seq;
                 while self.pending.len() > LEDGER_KEPT_MAX
                     && self.pending.front().is_some_and(|event| event.seq <= durable_seq)

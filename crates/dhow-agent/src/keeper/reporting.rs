@@ -245,11 +245,16 @@ impl Reporting {
             } => {
                 self.known |= !inventory_wanted;
                 self.told_all |= self.is_inventory && !inventory_wanted;
-                self.next = match inventory_wanted {
+                // A ledger that has lost its end cannot tell what is missing.
+                self.next = match inventory_wanted || seq > ledger.seq() {
                     true => Next::Inventory,
                     false => Next::Events { after: seq },
                 };
                 (Some(Record::Durable { seq }), open)
+            }
+            ReportAnswer::ReplayFrom { seq } if seq > ledger.seq() => {
+                self.next = Next::Inventory;
+                (Some(Record::Durable { seq }), Vec::new())
             }
             ReportAnswer::ReplayFrom { seq } => {
                 self.next = replay_from(seq, ledger);

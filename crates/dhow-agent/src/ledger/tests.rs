@@ -196,3 +196,24 @@ fn a_long_history_is_written_anew() {
     assert_eq!(ledger.replicas().len(), 1);
     assert_eq!(ledger.incarnation(), 1);
 }
+
+#[test]
+fn numbers_go_on_above_what_was_told_before_the_end_was_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::open(dir.path(), 42).unwrap();
+    ledger.append(vec![track(0), event(1, 0), event(2, 0)]).unwrap();
+    ledger.append(vec![Record::Durable { seq: 7 }]).unwrap();
+    assert_eq!((ledger.seq(), ledger.durable_seq()), (7, 7));
+    assert_eq!(ledger.events_after(7, 9).unwrap(), []);
+    assert!(
+        ledger.events_after(6, 9).is_none(),
+        "nobody knows any more what that was"
+    );
+    ledger.append(vec![event(8, 0)]).unwrap();
+    drop(ledger);
+    let ledger = Ledger::open(dir.path(), 43).unwrap();
+    let told = (ledger.incarnation(), ledger.seq(), ledger.durable_seq());
+    assert_eq!(told, (42, 8, 7));
+    assert_eq!(ledger.events_after(7, 9).unwrap().len(), 1);
+    assert_eq!(ledger.replicas().len(), 1, "what it runs it knows");
+}

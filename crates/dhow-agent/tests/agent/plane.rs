@@ -326,7 +326,12 @@ impl Session for Plane {
                     })
                 }
                 Ok(other) => panic!("{other:?}"),
-                Err(Refused::Gap { replay_from, .. }) => Ok(ReportAnswer::ReplayFrom { seq: replay_from }),
+                Err(
+                    Refused::Gap { replay_from, .. }
+                    | Refused::OldInventory {
+                        known: replay_from, ..
+                    },
+                ) => Ok(ReportAnswer::ReplayFrom { seq: replay_from }),
                 Err(Refused::Incarnation { .. }) => Ok(ReportAnswer::InventoryWanted),
                 Err(other) => panic!("{other}"),
             }

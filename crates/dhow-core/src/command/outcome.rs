@@ -136,6 +136,8 @@ pub enum Refused {
     },
     #[error("node {node} speaks as incarnation {found}, known is {known}; it should send all it has")]
     Incarnation { node: NodeId, known: u64, found: u64 },
+    #[error("node {node} tells all that it had up to event {found}, and was heard up to event {known} since")]
+    OldInventory { node: NodeId, known: u64, found: u64 },
     #[error("the set of manifests has version {found}, version {known} was taken already")]
     OldManifests { known: u64, found: u64 },
     #[error("this idempotency key was used for another request; use a new one")]

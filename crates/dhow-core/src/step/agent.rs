@@ -5,7 +5,7 @@ use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{Machine, ReplicaState, RestartRule, step as step_machine};
-use crate::state::{Replica, Session, State, Wanted};
+use crate::state::{Node, Replica, Session, State, Wanted};
 use crate::time::ClusterTime;
 
 pub(super) fn apply(
@@ -160,6 +160,18 @@ fn settle(
     }
 }
 
+/// From this level on a late account is refused.
+const LATE_LEVEL: u32 = 2;
+
+/// Whether a node's whole account of itself was overtaken by what it told since: it would take the mirror back. A plain
+/// worker has no numbers. An agent of the first version, which tries no settings, does not go on above the number that the
+/// control plane has where a power cut took the end of its ledger: its account is the newest that there is.
+fn is_late(node: &Node, told: Session) -> bool {
+    let known = node.session;
+    let is_same_life = told.incarnation != 0 && told.incarnation == known.incarnation;
+    is_same_life && told.seq < known.seq && node.info.tries_settings
+}
+
 /// Takes a node's whole account of itself in place of what the mirror believed.
 fn inventory(
     state: &mut State,
@@ -169,6 +181,13 @@ fn inventory(
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let node = state.node(id).ok_or(Missing::Node(id))?;
+    if state.feature_level >= LATE_LEVEL && is_late(node, session) {
+        return Err(Refused::OldInventory {
+            node: id,
+            known: node.session.seq,
+            found: session.seq,
+        });
+    }
     let keys: Vec<ReplicaKey> = node.replica_keys().collect();
     let replicas = items.len();
     sink.tell(state, Change::Node(id, NodeChange::Inventory { replicas }));

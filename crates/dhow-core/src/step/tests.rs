@@ -1,5 +1,6 @@
 //! What the log keeps for people: times that a restart does not move, and why a replica had to go.
 
+mod late;
 mod sources;
 mod who;
 

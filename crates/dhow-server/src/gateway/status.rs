@@ -125,7 +125,12 @@ impl GatewayState {
         };
         let taken = match taken {
             Ok(taken) => taken,
-            Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
+            Err(WriteError::Refused(
+                Refused::Gap { replay_from, .. }
+                | Refused::OldInventory {
+                    known: replay_from, ..
+                },
+            )) => {
                 return Ok(StatusAck {
                     replay_from: Some(replay_from),
                     ..ack

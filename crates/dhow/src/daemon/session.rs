@@ -56,9 +56,12 @@ impl LocalSession {
                     false => Vec::new(),
                 },
             }),
-            Err(WriteError::Refused(Refused::Gap { replay_from, .. })) => {
-                Ok(ReportAnswer::ReplayFrom { seq: replay_from })
-            }
+            Err(WriteError::Refused(
+                Refused::Gap { replay_from, .. }
+                | Refused::OldInventory {
+                    known: replay_from, ..
+                },
+            )) => Ok(ReportAnswer::ReplayFrom { seq: replay_from }),
             Err(WriteError::Refused(Refused::Incarnation { .. })) => Ok(ReportAnswer::InventoryWanted),
             Err(error) => Err(SessionError::Unavailable(error.to_string())),
         }

@@ -142,6 +142,7 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::TooManyApiTokens { .. }
         | Refused::Gap { .. }
         | Refused::Incarnation { .. }
+        | Refused::OldInventory { .. }
         | Refused::OldManifests { .. }
         | Refused::NotNow(_) => ProblemCode::Refused,
     }
