@@ -86,8 +86,9 @@ impl Bar {
         self.begin(stage).await?;
         let (terms, after) = (stage.term().await? - terms, stage.fleet.look().await?);
         let told = format!(
-            "{terms} elections, {} sessions ended, {} attempts reached nobody",
+            "{terms} elections, {} sessions ended, {} moved, {} attempts reached nobody",
             after.ended() - before.ended(),
+            after.moved - before.moved,
             after.unreached - before.unreached
         );
         stage.report.tell("trouble", told);

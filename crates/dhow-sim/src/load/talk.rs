@@ -81,6 +81,8 @@ pub struct Look {
     pub stopped: u64,
     /// Sessions that ended against the worker's will, by server.
     pub ended_at: Vec<u64>,
+    /// Sessions that a server sent to another one, where they belong.
+    pub moved: u64,
     /// Assignments below one that the same worker had before.
     pub behind: u64,
     pub unreached: u64,
@@ -114,6 +116,7 @@ impl Look {
         self.started += other.started;
         self.stopped += other.stopped;
         add_each(&mut self.ended_at, &other.ended_at);
+        self.moved += other.moved;
         self.behind += other.behind;
         self.unreached += other.unreached;
         self.joins_refused += other.joins_refused;

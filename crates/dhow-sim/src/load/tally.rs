@@ -20,6 +20,8 @@ pub struct Tally {
     last_refusal: std::sync::Mutex<Option<String>>,
     /// Sessions that ended against the worker's will, by server.
     ended_at: Vec<AtomicU64>,
+    /// Sessions that a server sent to another one, where they belong.
+    pub moved: AtomicU64,
     /// Assignments below one that the same worker had before: there is never one.
     pub behind: AtomicU64,
     pub heartbeats: AtomicU64,
@@ -74,6 +76,7 @@ impl Tally {
         let told = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Look {
             ended_at: self.ended_at.iter().map(told).collect(),
+            moved: told(&self.moved),
             behind: told(&self.behind),
             unreached: told(&self.unreached),
             joins_refused: told(&self.joins_refused),

@@ -79,7 +79,11 @@ impl Worker {
                     Tally::count(&self.around.tally.sent_on);
                     self.search.sent_to(leader);
                 }
-                Ended::Over => self.search.succeeded(),
+                Ended::Over => self.search.left(server),
+                Ended::Moved(to) => {
+                    Tally::count(&self.around.tally.moved);
+                    self.search.sent_to(Some(to));
+                }
                 Ended::TurnedAway(why) => {
                     self.around.tally.turn_away(why);
                     return;
@@ -125,8 +129,8 @@ impl Worker {
         self.seat.set_server(place);
         self.search.succeeded();
         let ended = session.serve(&mut self.orders).await;
-        // Whoever was told to go has not lost its session.
-        if self.seat.order().has_session() {
+        // Whoever was told to go, or to move, has not lost its session.
+        if self.seat.order().has_session() && !matches!(ended, Ended::Moved(_)) {
             self.ended_at = Some(Instant::now());
             tally.session_ended(place.unwrap_or_default());
         }

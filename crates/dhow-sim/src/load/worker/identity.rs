@@ -69,11 +69,7 @@ impl Identity {
                     let reply = reply.into_inner();
                     let chain = reply.certificate_chain_pem.ok_or("no certificate came")?;
                     let tls = key.client_config(invitation.token.ca_fingerprint(), &chain);
-                    search.succeeded();
-                    search.sent_to(Some(dhow_wire::grpc::LeaderHint {
-                        node: NodeId(0),
-                        address: Some(server.to_string()),
-                    }));
+                    search.is_node(NodeId(reply.node_id));
                     return Ok(Self {
                         node: NodeId(reply.node_id),
                         tls: Arc::new(tls.map_err(|error| said(&error))?),

@@ -1,13 +1,14 @@
-//! Which server a worker tries next, and when: each has an order of its own, so that those of a server that dies spread over
-//! all others, and come back to it with their next session.
+//! Which server a worker tries next, and when, as the agent does it: the best for this node first, the one that it has just
+//! left last.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::Backoff;
+use dhow_core::ids::NodeId;
+use dhow_core::lease::server_weight;
 use dhow_wire::grpc::LeaderHint;
-
-use crate::load::squad::hash_of;
 
 /// As the agent has it: two servers may each believe in the other.
 const HINTS_MAX: u32 = 3;
@@ -15,8 +16,12 @@ const HINTS_MAX: u32 = 3;
 /// A worker's search for a server: where the next attempt goes and how long it waits.
 #[derive(Debug)]
 pub struct Search {
-    /// In the order of this worker.
+    /// In the order of their ids, from 1 on.
     servers: Vec<SocketAddr>,
+    /// The same in the order of this worker.
+    ranked: Vec<SocketAddr>,
+    /// Its node id, or any number before it has one.
+    key: u64,
     /// The next one.
     turn: usize,
     /// None before the first attempt, which waits for nothing.
@@ -27,15 +32,38 @@ pub struct Search {
 
 impl Search {
     pub fn new(servers: Vec<SocketAddr>, place: usize) -> Self {
-        let mut servers = servers;
-        servers.sort_by_key(|server| hash_of(&(place, server)));
-        Self {
+        let mut search = Self {
             servers,
+            ranked: Vec::new(),
+            key: place as u64,
             turn: 0,
             failures: None,
             hint: None,
             hints_followed: 0,
-        }
+        };
+        search.rank(None);
+        search
+    }
+
+    fn rank(&mut self, left: Option<SocketAddr>) {
+        let mut all: Vec<(u64, SocketAddr)> = (1..).zip(self.servers.iter().copied()).collect();
+        all.sort_by_key(|(id, server)| (left == Some(*server), Reverse(server_weight(self.key, *id))));
+        self.ranked = all.into_iter().map(|(_, server)| server).collect();
+        self.turn = 0;
+    }
+
+    /// It has joined: it looks for the server that it belongs to, without a pause.
+    pub fn is_node(&mut self, node: NodeId) {
+        self.key = node.0;
+        self.failures = None;
+        self.hints_followed = 0;
+        self.rank(None);
+    }
+
+    /// Its session with this server has ended: what comes next is a new search, with the other servers first.
+    pub fn left(&mut self, server: SocketAddr) {
+        self.succeeded();
+        self.rank(Some(server));
     }
 
     /// Waits for its time, and gives the server to try.
@@ -48,14 +76,13 @@ impl Search {
             tokio::time::sleep(pause(failures / servers.max(1))).await;
         }
         self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
-        let server = self.servers[self.turn % self.servers.len()];
+        let server = self.ranked[self.turn % self.ranked.len()];
         self.turn = self.turn.wrapping_add(1);
         server
     }
 
     pub fn succeeded(&mut self) {
         self.failures = Some(0);
-        self.turn = 0;
         self.hints_followed = 0;
     }
 
@@ -83,23 +110,29 @@ fn pause(rounds: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dhow_core::lease::best_server;
 
     #[tokio::test(start_paused = true)]
-    async fn those_of_a_dead_server_spread_over_the_others() {
+    async fn each_begins_where_its_servers_want_it_and_ends_with_the_one_that_it_left() {
         let servers: Vec<SocketAddr> = (1..4)
             .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
             .collect();
         let mut second = [0; 3];
-        for place in 0..300 {
-            let mut search = Search::new(servers.clone(), place);
-            if search.next().await == servers[0] {
-                let next = search.next().await;
+        for node in 100..400 {
+            let mut search = Search::new(servers.clone(), 5);
+            search.is_node(NodeId(node));
+            let first = search.next().await;
+            let best = best_server(NodeId(node), (1..4).map(NodeId));
+            assert_eq!(best, Some(NodeId(first.port().into())));
+            search.left(first);
+            let next = search.next().await;
+            assert_ne!(next, first, "it has just left it");
+            if first == servers[0] {
                 second[usize::from(next.port()) - 1] += 1;
-                search.succeeded();
-                assert_eq!(search.next().await, servers[0], "it is tried first again");
             }
+            search.next().await;
+            assert_eq!(search.next().await, first, "in the end it is tried again");
         }
-        assert_eq!(second[0], 0);
         assert!(second[1] > 20 && second[2] > 20, "{second:?}");
     }
 }

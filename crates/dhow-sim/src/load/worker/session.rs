@@ -38,6 +38,8 @@ pub enum Ended {
     SentOn(Option<LeaderHint>),
     /// It was open.
     Over,
+    /// It was open, and the node belongs to another server.
+    Moved(LeaderHint),
     /// Asking again does not help.
     TurnedAway(String),
 }
@@ -219,10 +221,10 @@ impl<'a> Session<'a> {
             }
             Ok(Some(Event::Opened(_) | Event::Drain(_))) => None,
             // Unlike an agent it leaves before it has a session there.
-            Ok(Some(Event::Move(to))) => Some(Ended::SentOn(Some(LeaderHint {
+            Ok(Some(Event::Move(to))) => Some(Ended::Moved(LeaderHint {
                 node: NodeId(to.server_id),
                 address: Some(to.address),
-            }))),
+            })),
             Ok(Some(Event::Ended(ended))) => Some(over(Refusal::from_ended(&ended))),
             Ok(None) => Some(Ended::Over),
             Err(status) => Some(over(Refusal::from_status(&status))),
@@ -319,7 +321,7 @@ fn lesson(refusal: Option<Refusal>) -> Ended {
 fn over(refusal: Option<Refusal>) -> Ended {
     match lesson(refusal) {
         Ended::Unreached | Ended::Over => Ended::Over,
-        ended @ (Ended::SentOn(_) | Ended::TurnedAway(_)) => ended,
+        ended @ (Ended::SentOn(_) | Ended::Moved(_) | Ended::TurnedAway(_)) => ended,
     }
 }
 
