@@ -4,6 +4,8 @@
 //! they certainly changed nothing, or where their idempotency key makes that safe: so that an election is a delay for
 //! callers and not a failure.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -155,11 +157,39 @@ enum Attempt {
     Again(Response),
 }
 
+/// For how long a request is tried again. What counts is the time without a leader: one that has worked on the request
+/// for a while, and was lost then, leaves its successor as much time as any.
+struct Patience {
+    begun: Instant,
+    /// The time in which a leader had the request.
+    was_worked_on: Duration,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            was_worked_on: Duration::ZERO,
+        }
+    }
+
+    /// A leader had the request since then.
+    fn worked_on_since(&mut self, since: Instant) {
+        self.was_worked_on += since.elapsed();
+    }
+
+    fn is_over(&self) -> bool {
+        let all = self.begun.elapsed();
+        all >= WRITE_TIMEOUT || all.saturating_sub(self.was_worked_on) >= LEADER_WAIT
+    }
+}
+
 async fn answer(context: &Context, kept: &Kept, next: Next) -> Response {
-    let give_up = Instant::now() + LEADER_WAIT;
+    let mut patience = Patience::new();
     let mut leaderships = context.manager().view().leaderships();
     loop {
         let leadership = *leaderships.borrow_and_update();
+        let tried = Instant::now();
         let attempt = match leadership.leader {
             Some(_) if leadership.is_here => here(context, kept, next.clone()).await,
             Some(leader) => there(context, kept, NodeId(leader)).await,
@@ -169,7 +199,10 @@ async fn answer(context: &Context, kept: &Kept, next: Next) -> Response {
             Attempt::Done(response) => return response,
             Attempt::Again(response) => response,
         };
-        if Instant::now() >= give_up {
+        if leadership.leader.is_some() {
+            patience.worked_on_since(tried);
+        }
+        if patience.is_over() {
             return response;
         }
         let news = tokio::time::timeout(RETRY_PAUSE, leaderships.changed()).await;
@@ -305,4 +338,37 @@ pub(super) fn no_leader(mode: ClusterModeName) -> ApiProblem {
 
 fn unreachable(code: ProblemCode, error: &PeerHttpError) -> ApiProblem {
     ApiProblem::new(code, format!("the leader does not answer: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pass(span: Duration) {
+        tokio::time::advance(span).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_a_leader_worked_on_a_request_is_not_its_successors() {
+        let mut patience = Patience::new();
+        let tried = Instant::now();
+        pass(LEADER_WAIT * 2).await;
+        patience.worked_on_since(tried);
+        assert!(!patience.is_over(), "the next leader has not had any time");
+        pass(LEADER_WAIT - RETRY_PAUSE).await;
+        assert!(!patience.is_over());
+        pass(RETRY_PAUSE).await;
+        assert!(patience.is_over(), "there is no other leader");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_tried_for_longer_than_a_write_may_take() {
+        let mut patience = Patience::new();
+        while !patience.is_over() {
+            let tried = Instant::now();
+            pass(LEADER_WAIT).await;
+            patience.worked_on_since(tried);
+        }
+        assert_eq!(patience.begun.elapsed(), WRITE_TIMEOUT);
+    }
 }

@@ -21,7 +21,8 @@ pub(super) const LABELS_MAX: usize = 64;
 /// not coming back soon.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a caller waits for a leader where there is none: an election takes about a second.
+/// How long a caller waits for a leader where there is none: an election takes about a second. The time in which a leader
+/// had the request does not count; with it, nothing is tried again after [`WRITE_TIMEOUT`].
 pub(super) const LEADER_WAIT: Duration = Duration::from_secs(5);
 
 /// The pause before a request is tried again, unless another server leads before.
