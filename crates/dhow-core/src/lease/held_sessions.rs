@@ -56,6 +56,16 @@ struct Held {
     told_to_move_ms: Option<u64>,
 }
 
+impl Held {
+    fn new(id: SessionId, heard_ms: u64) -> Self {
+        Self {
+            id,
+            heard_ms,
+            told_to_move_ms: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct OnItsWay {
     seq: u64,
@@ -126,12 +136,7 @@ impl HeldSessions {
 
     /// The leader has given this node a session here.
     pub fn opened(&mut self, node: NodeId, id: SessionId, now_ms: u64) {
-        let held = Held {
-            id,
-            heard_ms: now_ms,
-            told_to_move_ms: None,
-        };
-        self.sessions.insert(node, held);
+        self.sessions.insert(node, Held::new(id, now_ms));
         self.untold.insert(node);
         self.broke.remove(&node);
         self.ended.remove(&node);
@@ -157,6 +162,26 @@ impl HeldSessions {
         if let Some(held) = self.take(node, id, last_sign_ms) {
             self.broke.insert(node, held);
         }
+    }
+
+    /// The leader has given this node a session here, and the node went before it was told: the session broke.
+    pub fn broke_unserved(&mut self, node: NodeId, id: SessionId, now_ms: u64) {
+        if self.is_newest(node, id) {
+            self.broke.insert(node, Held::new(id, now_ms));
+        }
+    }
+
+    /// The leader has given this node a session that this server could not serve. That says nothing of its node.
+    pub fn ended_unserved(&mut self, node: NodeId, id: SessionId, now_ms: u64) {
+        if self.is_newest(node, id) {
+            self.ended.insert(node, Held::new(id, now_ms));
+        }
+    }
+
+    /// Whether the node has had no newer session here.
+    fn is_newest(&self, node: NodeId, id: SessionId) -> bool {
+        let all = [&self.sessions, &self.broke, &self.ended];
+        all.iter().all(|of| of.get(&node).is_none_or(|held| held.id < id))
     }
 
     fn take(&mut self, node: NodeId, id: SessionId, last_sign_ms: u64) -> Option<Held> {

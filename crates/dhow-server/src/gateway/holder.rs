@@ -7,32 +7,34 @@ use dhow_core::ids::NodeId;
 use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, RegisterReply, RegisterRequest,
-    RenewReply, StatusAck, held_ack, opened_session,
+    HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, OpenedSession, RegisterReply,
+    RegisterRequest, RenewReply, StatusAck, held_ack, opened_session,
 };
 use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, open_session_bytes, to_beat};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::forwarded::{Forwarded, ForwardedReport};
+use super::given::{Given, Unserved};
 use super::leader_door::LeaderDoor;
 use super::limits::{
     BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
-    GATHER_MS, LEADER_ANSWER_MAX_MS, WARM_UP_MS,
+    GATHER_MS, LEADER_ANSWER_MAX_MS,
 };
 use super::sessions::Sessions;
 use crate::clock::Clock;
 use crate::plane::leases::Leases;
 use crate::plane::runtime::RuntimeView;
 
-/// A session that the leader has given.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
-    pub session: SessionId,
-    pub ttl_secs: u32,
+/// A question of a node that goes to the leader together with others.
+struct Waiting<Q, A> {
+    asked: Q,
+    /// From then on nobody waits for the answer.
+    until_ms: u64,
+    answer: A,
 }
 
-type Opening = (OpenSession, oneshot::Sender<Result<Given, Refusal>>);
+type Opening = Waiting<OpenSession, oneshot::Sender<Result<Unserved, Refusal>>>;
 
 /// Where the answer to a report goes. The report counts as forwarded until then, also where its node has gone.
 struct Answer {
@@ -40,7 +42,7 @@ struct Answer {
     _place: ForwardedReport,
 }
 
-type Forwarding = (HeldReport, Answer);
+type Forwarding = Waiting<HeldReport, Answer>;
 
 /// A holder; cheap to clone.
 #[derive(Clone)]
@@ -144,7 +146,7 @@ impl Holder {
     }
 
     /// Waits until this server may serve nodes while another one leads, where it soon may.
-    pub async fn until_fresh(&self) -> bool {
+    pub async fn until_fresh(&self, until_ms: u64) -> bool {
         let mut beaten = self.0.beaten.subscribe();
         let fresh = async {
             while !self.is_fresh() {
@@ -154,7 +156,7 @@ impl Holder {
             }
             Ok(true)
         };
-        self.in_time(WARM_UP_MS, fresh).await.unwrap_or(false)
+        self.in_time(until_ms, fresh).await.unwrap_or(false)
     }
 
     /// A node was heard, in a session or not; the time to live that it is granted.
@@ -186,23 +188,45 @@ impl Holder {
         self.0.news.notify_one();
     }
 
+    /// A session that the leader has given was not served: its node went before.
+    pub fn broke_unserved(&self, node: NodeId, session: SessionId) {
+        let now_ms = self.0.clock.monotonic_ms();
+        self.held().broke_unserved(node, session, now_ms);
+        self.0.news.notify_one();
+    }
+
+    /// Until when the leader is waited for on behalf of a node that asks now.
+    pub fn answered_until_ms(&self) -> u64 {
+        self.0.clock.monotonic_ms().saturating_add(LEADER_ANSWER_MAX_MS)
+    }
+
     /// Asks the leader, which is another server, for a session.
-    pub async fn ask_for(&self, session: OpenSession) -> Result<Given, Refusal> {
+    pub async fn ask_for(&self, asked: OpenSession, until_ms: u64) -> Result<Unserved, Refusal> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.0.openings.try_send((session, answer));
+        let sent = self.0.openings.try_send(Waiting {
+            asked,
+            until_ms,
+            answer,
+        });
         sent.map_err(|_| Refusal::Busy)?;
-        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+        let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
+        self.in_time(until_ms, answered).await
     }
 
     /// Hands a report to the leader, which is another server; answered once it is durable and in the state here.
-    pub async fn forward(&self, report: HeldReport) -> Result<StatusAck, Refusal> {
+    pub async fn forward(&self, report: HeldReport, until_ms: u64) -> Result<StatusAck, Refusal> {
         let size_bytes = held_report_bytes(&report);
         let place = self.0.forwarded.enter(NodeId(report.node_id), size_bytes)?;
         let (told, answered) = oneshot::channel();
         let answer = Answer { told, _place: place };
-        let sent = self.0.reports.try_send((report, answer));
+        let sent = self.0.reports.try_send(Waiting {
+            asked: report,
+            until_ms,
+            answer,
+        });
         sent.map_err(|_| Refusal::Busy)?;
-        answered.await.unwrap_or(Err(Refusal::ShuttingDown))
+        let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
+        self.in_time(until_ms, answered).await
     }
 
     /// The state with everything in it that any server had acknowledged before this was called, confirmed by the leader,
@@ -213,21 +237,21 @@ impl Holder {
             boot: self.boot(),
             sessions: Vec::new(),
         };
-        let asked = self.in_time(LEADER_ANSWER_MAX_MS, door.open(leader, request));
-        self.reached(asked.await?.read_index).await
+        let asked = async { self.reached(door.open(leader, request).await?.read_index).await };
+        self.in_time(self.answered_until_ms(), asked).await
     }
 
     /// A worker joins here, and the leader, which is another server, takes it.
     pub async fn register(&self, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let (door, leader) = self.leader()?;
-        self.in_time(LEADER_ANSWER_MAX_MS, door.register(leader, request))
+        self.in_time(self.answered_until_ms(), door.register(leader, request))
             .await
     }
 
     /// The next certificate of a worker that has proved who it is, from the leader, which is another server.
     pub async fn renew(&self, renewal: HeldRenewal) -> Result<RenewReply, Refusal> {
         let (door, leader) = self.leader()?;
-        self.in_time(LEADER_ANSWER_MAX_MS, door.renew(leader, renewal))
+        self.in_time(self.answered_until_ms(), door.renew(leader, renewal))
             .await
     }
 
@@ -242,25 +266,20 @@ impl Holder {
 
     async fn in_time<T>(
         &self,
-        max_ms: u64,
+        until_ms: u64,
         asked: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        let clock = &self.0.clock;
-        let until_ms = clock.monotonic_ms().saturating_add(max_ms);
         tokio::select! {
             biased;
             answer = asked => answer,
-            () = clock.sleep_until_monotonic(until_ms) => Err(Refusal::Busy),
+            () = self.0.clock.sleep_until_monotonic(until_ms) => Err(Refusal::Busy),
         }
     }
 
     /// Waits until the state here is as new as that.
     async fn reached(&self, index: u64) -> Result<Arc<State>, Refusal> {
-        let reached = async {
-            let state = self.0.view.state_at(index).await;
-            state.map_err(|_| Refusal::ShuttingDown)
-        };
-        self.in_time(LEADER_ANSWER_MAX_MS, reached).await
+        let state = self.0.view.state_at(index).await;
+        state.map_err(|_| Refusal::ShuttingDown)
     }
 
     /// Tells the leader of the sessions here, and forwards what is for it, until `end`.
@@ -348,17 +367,18 @@ impl Holder {
     /// Tells the leader, and waits for its answer for as long as that is of use.
     async fn beat(&self) -> Result<HolderBeatAnswer, Refusal> {
         let shared = &self.0;
+        let until_ms = shared.clock.monotonic_ms().saturating_add(BEAT_ANSWER_MAX_MS);
         let beat = self.next_beat();
         if shared.leases.term().is_some() {
             let confirmed = async { shared.view.latest().await.map_err(|_| Refusal::Busy) };
-            self.in_time(BEAT_ANSWER_MAX_MS, confirmed).await?;
+            self.in_time(until_ms, confirmed).await?;
             let read_index = shared.view.applied_index();
             let answer = shared.leases.beat(shared.own, &beat);
             let answer = answer.ok_or(Refusal::NotLeader { leader: None })?;
             return Ok(HolderBeatAnswer { read_index, ..answer });
         }
         let (door, leader) = self.leader()?;
-        let answer = self.in_time(BEAT_ANSWER_MAX_MS, door.beat(leader, to_beat(&beat)));
+        let answer = self.in_time(until_ms, door.beat(leader, to_beat(&beat)));
         answer.await.map(from_answer).inspect_err(|refusal| {
             tracing::debug!(%refusal, %leader, "the leader does not answer a holder");
         })
@@ -391,7 +411,8 @@ impl Holder {
                 return;
             };
             let gathered;
-            (gathered, left_over) = gather(first, &mut openings, |opening| open_session_bytes(&opening.0));
+            (gathered, left_over) =
+                gather(first, &mut openings, |opening| open_session_bytes(&opening.asked));
             let holder = self.clone();
             asking.spawn(async move {
                 holder.open_together(gathered).await;
@@ -401,41 +422,46 @@ impl Holder {
         }
     }
 
-    async fn open_together(&self, gathered: Vec<Opening>) {
-        let (sessions, answers): (Vec<OpenSession>, Vec<_>) = gathered.into_iter().unzip();
+    async fn open_together(&self, mut gathered: Vec<Opening>) {
+        gathered.retain(|opening| !opening.answer.is_closed());
+        let Some(until_ms) = gathered.iter().map(|opening| opening.until_ms).min() else {
+            return;
+        };
+        // Whoever asked is still there when the time is over: that a node went is no fault of a slow leader.
+        let until_ms = until_ms.saturating_sub(GATHER_MS);
+        if until_ms <= self.0.clock.monotonic_ms() {
+            let answers = gathered.into_iter().map(|opening| opening.answer);
+            return tell_all(answers, &Refusal::Busy);
+        }
+        let (sessions, answers): (Vec<OpenSession>, Vec<_>) = gathered
+            .into_iter()
+            .map(|opening| (opening.asked, opening.answer))
+            .unzip();
+        let nodes: Vec<NodeId> = sessions.iter().map(|asked| NodeId(asked.node_id)).collect();
         let asked = async {
             let (door, leader) = self.leader()?;
-            let request = OpenRequest {
-                boot: self.boot(),
-                sessions,
-            };
-            let reply = self
-                .in_time(LEADER_ANSWER_MAX_MS, door.open(leader, request))
-                .await?;
-            self.reached(reply.read_index).await?;
-            Ok(reply.sessions)
+            let boot = self.boot();
+            door.open(leader, OpenRequest { boot, sessions }).await
         };
-        match asked.await {
-            Err(refusal) => tell_all(answers.into_iter(), &refusal),
-            Ok(opened) => {
-                let mut opened = opened.into_iter();
-                for answer in answers {
-                    let given = opened.next();
-                    let ttl_secs = given.as_ref().map_or(0, |given| given.ttl_secs);
-                    let outcome = match given.and_then(|given| given.outcome) {
-                        Some(opened_session::Outcome::Session(id)) => Ok(Given {
-                            session: from_session(id),
-                            ttl_secs,
-                        }),
-                        Some(opened_session::Outcome::Refused(refused)) => {
-                            Err(Refusal::from_refused(&refused))
-                        }
-                        None => Err(Refusal::Busy),
-                    };
-                    // Whoever asked may have gone.
-                    let _ = answer.send(outcome);
+        let reply = match self.in_time(until_ms, asked).await {
+            Ok(reply) => reply,
+            Err(refusal) => return tell_all(answers.into_iter(), &refusal),
+        };
+        let reached = self.in_time(until_ms, self.reached(reply.read_index)).await;
+        let mut opened = reply.sessions.into_iter();
+        for (node, answer) in nodes.into_iter().zip(answers) {
+            let outcome = match (given_in(opened.next()), &reached) {
+                (Ok(given), Ok(_)) => Ok(Unserved::new(self.clone(), node, given)),
+                (Ok(given), Err(refusal)) => {
+                    // The state here is too old to serve it, which says nothing of its node.
+                    let now_ms = self.0.clock.monotonic_ms();
+                    self.held().ended_unserved(node, given.session, now_ms);
+                    Err(refusal.clone())
                 }
-            }
+                (Err(refusal), _) => Err(refusal),
+            };
+            // Whoever asked may have gone: then the session breaks here.
+            let _ = answer.send(outcome);
         }
     }
 
@@ -449,7 +475,7 @@ impl Holder {
                 return;
             };
             let gathered;
-            (gathered, left_over) = gather(first, &mut reports, |report| held_report_bytes(&report.0));
+            (gathered, left_over) = gather(first, &mut reports, |report| held_report_bytes(&report.asked));
             let holder = self.clone();
             handing_in.spawn(async move {
                 holder.report_together(gathered).await;
@@ -459,17 +485,26 @@ impl Holder {
         }
     }
 
-    async fn report_together(&self, gathered: Vec<Forwarding>) {
-        let (reports, answers): (Vec<HeldReport>, Vec<_>) = gathered.into_iter().unzip();
+    async fn report_together(&self, mut gathered: Vec<Forwarding>) {
+        gathered.retain(|report| !report.answer.told.is_closed());
+        let Some(until_ms) = gathered.iter().map(|report| report.until_ms).max() else {
+            return;
+        };
+        if until_ms <= self.0.clock.monotonic_ms() {
+            let answers = gathered.into_iter().map(|report| report.answer.told);
+            return tell_all(answers, &Refusal::Busy);
+        }
+        let (reports, answers): (Vec<HeldReport>, Vec<_>) = gathered
+            .into_iter()
+            .map(|report| (report.asked, report.answer))
+            .unzip();
         let asked = async {
             let (door, leader) = self.leader()?;
-            let reports = HeldReports { reports };
-            let acks = self
-                .in_time(LEADER_ANSWER_MAX_MS, door.report(leader, reports))
-                .await?;
+            let acks = door.report(leader, HeldReports { reports }).await?;
             self.reached(acks.index).await?;
             Ok(acks.acks)
         };
+        let asked = self.in_time(until_ms, asked);
         match asked.await {
             Err(refusal) => tell_all(answers.into_iter().map(|answer| answer.told), &refusal),
             Ok(acks) => {
@@ -489,6 +524,19 @@ impl Holder {
     fn held(&self) -> MutexGuard<'_, HeldSessions> {
         // Every change is whole before the lock is let go of, so one left by a panic is sound.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the leader says to one who wants a session.
+fn given_in(opened: Option<OpenedSession>) -> Result<Given, Refusal> {
+    let opened = opened.ok_or(Refusal::Busy)?;
+    match opened.outcome {
+        Some(opened_session::Outcome::Session(id)) => Ok(Given {
+            session: from_session(id),
+            ttl_secs: opened.ttl_secs,
+        }),
+        Some(opened_session::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
+        None => Err(Refusal::Busy),
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::stream;
 use tonic::{Request, Response, Status};
 
 use super::caller::Caller;
-use super::holder::Given;
+use super::given::Given;
 use super::limits::{ACKS_BYTES_MAX, FORWARD_MAX};
 use super::node_gateway::{GatewayState, NodeGateway};
 use super::rates::Kind;

@@ -144,6 +144,15 @@ impl GatewayState {
 
     /// Waits until this server leads in earnest, where it has just been elected; gives its term.
     pub async fn leading_term(&self) -> Result<u64, Refusal> {
+        self.leading_term_by(self.warm_by_ms()).await
+    }
+
+    /// Until when a server that was just elected, or has just lost its leader, is waited for by one who comes now.
+    fn warm_by_ms(&self) -> u64 {
+        self.options.clock.monotonic_ms().saturating_add(WARM_UP_MS)
+    }
+
+    async fn leading_term_by(&self, until_ms: u64) -> Result<u64, Refusal> {
         if let Some(term) = self.options.leases.term() {
             return Ok(term);
         }
@@ -151,7 +160,6 @@ impl GatewayState {
             return Err(self.not_leader());
         }
         let mut terms = self.options.leases.terms();
-        let until_ms = self.options.clock.monotonic_ms().saturating_add(WARM_UP_MS);
         tokio::select! {
             biased;
             term = terms.wait_for(Option::is_some) => term.ok().and_then(|term| *term),
@@ -162,12 +170,13 @@ impl GatewayState {
 
     /// How this server can serve this node, or one that joins: as the leader, or as a holder that the leader has answered lately.
     pub async fn serving(&self, node: Option<NodeId>) -> Result<Serving, Refusal> {
-        match self.leading_term().await {
+        let until_ms = self.warm_by_ms();
+        match self.leading_term_by(until_ms).await {
             Ok(_) => Ok(Serving::Leads),
             Err(_) if self.holder.is_fresh() => Ok(Serving::Holds),
             // Its session stays: the next leader will be there in a moment.
             Err(_) if node.is_some_and(|node| self.holder.has(node)) => Err(Refusal::Busy),
-            Err(_) if self.holder.until_fresh().await => Ok(Serving::Holds),
+            Err(_) if self.holder.until_fresh(until_ms).await => Ok(Serving::Holds),
             Err(refusal) if self.holder.is_led_by_older() => Err(refusal),
             // The leader has its own nodes: another holder may be better off.
             Err(_) => Err(Refusal::NotLeader { leader: None }),
@@ -258,6 +267,7 @@ impl GatewayState {
             highest_term: request.highest_term,
             highest_cluster: request.highest_cluster,
         };
+        let until_ms = self.holder.answered_until_ms();
         let given = match self.serving(Some(node)).await? {
             Serving::Leads => {
                 self.open_for(self.options.leases.own(), self.holder.boot(), asked)
@@ -265,7 +275,7 @@ impl GatewayState {
             }
             Serving::Holds => {
                 self.hear_caller(&caller, Kind::Call)?;
-                self.holder.ask_for(asked).await?
+                self.holder.ask_for(asked, until_ms).await?.take()
             }
         };
         let clock = Arc::clone(&self.options.clock);
@@ -326,6 +336,7 @@ impl GatewayState {
         let report = request.into_inner();
         caller.check_named(report.node_id)?;
         let node = caller.node();
+        let until_ms = self.holder.answered_until_ms();
         let serving = self.serving(Some(node)).await?;
         self.state_with(node).await?;
         let ttl_secs = self.hear_caller(&caller, Kind::Call)?;
@@ -337,7 +348,8 @@ impl GatewayState {
                     is_worker: matches!(caller.identity, Identity::Worker(_)),
                     report: Some(report),
                 };
-                self.holder.forward(report).await.map_err(kept_with_session)
+                let acknowledged = self.holder.forward(report, until_ms).await;
+                acknowledged.map_err(kept_with_session)
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, Term};
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::Machine;
 use dhow_core::state::{NodeInfo, NodeRole};
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
 use super::limits::CALLS_BURST;
-use super::{GatewayOptions, HeardStream, LastHeard, NodeGateway};
+use super::{GatewayOptions, HeardStream, LastHeard, LeaderDoor, NodeGateway};
 use crate::clock::Clock;
 use crate::net::identity::{Identity, Peer};
 use crate::plane::leases::tests::support::{OWN, TestServer, info};
@@ -27,6 +27,7 @@ use crate::plane::runtime::{InboxError, ReducerInput};
 use crate::plane::secrets::SecretBox;
 
 mod ex_leader;
+mod held;
 mod holders;
 
 struct Door {
@@ -54,6 +55,10 @@ impl Door {
     }
 
     fn of(server: TestServer) -> Self {
+        Self::with(server, None)
+    }
+
+    fn with(server: TestServer, leader_door: Option<Arc<dyn LeaderDoor>>) -> Self {
         let (dir, end) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let gateway = NodeGateway::new(GatewayOptions {
             view: server.handle.view(),
@@ -66,7 +71,7 @@ impl Door {
             server_ids: Arc::new(BTreeSet::new),
             members: Arc::new(|| BTreeSet::from([OWN, NodeId(2)])),
             carries_assignments: true,
-            leader_door: None,
+            leader_door,
             move_after_ms: 60_000,
             end: end.clone(),
         });

@@ -84,6 +84,36 @@ fn a_break_is_evidence_one_grace_after_the_last_sign() {
 }
 
 #[test]
+fn a_session_whose_node_went_before_it_was_served_is_as_broken_as_any() {
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, A, &mut held, 500);
+    let (id, _) = table.open(A, held.boot(), WORKER, 1_000);
+    held.broke_unserved(WORKER, id, 1_000);
+    let lost = pass(&mut table, 1_000, 60_000, |table, now_ms| {
+        beat(table, A, &mut held, now_ms);
+    });
+    assert_eq!(lost, [(11_500, WORKER)]);
+}
+
+#[test]
+fn a_session_that_was_never_served_says_nothing_of_a_newer_one() {
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    beat(&mut table, A, &mut held, 500);
+    let (older, _) = table.open(A, held.boot(), WORKER, 1_000);
+    open(&mut table, A, &mut held, WORKER, 1_000);
+    held.broke_unserved(WORKER, older, 1_000);
+    held.ended_unserved(WORKER, older, 1_000);
+    let lost = pass(&mut table, 1_000, 60_000, |table, now_ms| {
+        held.heard(WORKER, now_ms);
+        beat(table, A, &mut held, now_ms);
+    });
+    assert_eq!(lost, []);
+    assert!(held.has(WORKER));
+}
+
+#[test]
 fn a_session_elsewhere_answers_the_break_and_ends_the_older_one() {
     let mut table = led([WORKER.0]);
     let (mut a, mut b) = (HeldSessions::new(7), HeldSessions::new(8));

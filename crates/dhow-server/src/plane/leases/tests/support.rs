@@ -216,6 +216,19 @@ impl TestServer {
         server
     }
 
+    /// One that was elected, and cannot begin its term.
+    pub async fn start_elected(nodes: &[u64]) -> Self {
+        let server = Self::begin(nodes, None, true);
+        // No task has run yet.
+        server.log.hold();
+        let mut leaderships = server.handle.view().leaderships();
+        leaderships
+            .wait_for(|leadership| leadership.is_here)
+            .await
+            .unwrap();
+        server
+    }
+
     /// One that follows node 2.
     pub async fn start_following(nodes: &[u64]) -> Self {
         let server = Self::begin(nodes, None, false);
