@@ -22,7 +22,7 @@ use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, PER_CALLER_MAX, UNIX_MAX};
 use super::router::{Beside, router_with};
 use crate::clock::Clock;
 use crate::net::identity::Peer;
-use crate::net::lobby::{Lobby, LobbyLimits};
+use crate::net::lobby::{FILES_LEFT, Lobby, LobbyLimits};
 use crate::net::refused_log::RefusedLog;
 
 pub use bind::bind;
@@ -118,7 +118,7 @@ pub(super) async fn serve_router(
 }
 
 async fn accept_unix(listener: UnixListener, server: Server) {
-    let lobby = Lobby::new(LobbyLimits::of_host(UNIX_MAX, UNIX_MAX));
+    let lobby = Lobby::new(LobbyLimits::of_host(UNIX_MAX, UNIX_MAX, FILES_LEFT));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -141,7 +141,7 @@ async fn accept_unix(listener: UnixListener, server: Server) {
 
 async fn accept_tcp(listener: TcpListener, tls: Option<ApiTls>, server: Server) {
     let is_loopback = listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback());
-    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_CALLER_MAX));
+    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_CALLER_MAX, FILES_LEFT));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

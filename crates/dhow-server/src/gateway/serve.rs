@@ -195,6 +195,7 @@ mod tests {
             guests: 8,
             per_address: 8,
             per_known: 1,
+            callers: usize::MAX,
         };
         let lobby = Lobby::new(limits);
         let addr = "10.0.0.9:1".parse().unwrap();

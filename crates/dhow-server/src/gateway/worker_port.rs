@@ -22,7 +22,7 @@ use crate::net::identity::{Identity, Peer};
 use crate::net::keys::{
     NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
 };
-use crate::net::lobby::{Lobby, LobbyLimits, Visit};
+use crate::net::lobby::{FILES_LEFT_BY_WORKERS, Lobby, LobbyLimits, Visit};
 use crate::net::refused_log::RefusedLog;
 use crate::net::tcp;
 use crate::plane::runtime::RuntimeView;
@@ -92,7 +92,11 @@ impl WorkerPort {
     /// Serves until `end`: then nothing new is taken, sessions are told, and connections have a moment to end.
     pub async fn serve(self, gateway: NodeGateway, end: CancellationToken) {
         let (router, connections) = (routes(gateway), TaskTracker::new());
-        let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_WORKER_MAX));
+        let lobby = Lobby::new(LobbyLimits::of_host(
+            GUESTS_MAX,
+            PER_WORKER_MAX,
+            FILES_LEFT_BY_WORKERS,
+        ));
         let abort = CancellationToken::new();
         let port = Arc::new(self);
         loop {

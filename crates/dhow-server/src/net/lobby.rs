@@ -13,6 +13,7 @@ mod turnstile;
 mod visit;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ const PROGRESS: Duration = Duration::from_millis(100);
 /// members need the rest.
 const FILES_PART: u64 = 8;
 
+/// Files that a port leaves to everything else of the process. The workers' port leaves the other ports enough for the
+/// servers and for people: a server that is full of sessions still hears its leader, and its workers go elsewhere.
+pub(crate) const FILES_LEFT: usize = 500;
+pub(crate) const FILES_LEFT_BY_WORKERS: usize = 2_000;
+
+/// The callers of all ports of this process together: each one has a file.
+static CALLERS: AtomicUsize = AtomicUsize::new(0);
+
 /// The fewest guests that a port has room for, however few files there are.
 const GUESTS_MIN: usize = 64;
 
@@ -58,19 +67,26 @@ pub(crate) struct LobbyLimits {
     pub per_address: usize,
     /// Connections of one that has proved who it is.
     pub per_known: usize,
+    /// Callers of all ports together, guests or not, from which on this port takes a newcomer only in the place of a
+    /// guest.
+    pub callers: usize,
 }
 
 impl LobbyLimits {
-    /// So many guests, or as many as this process has files for; three quarters of the places for one address.
-    pub fn of_host(guests: usize, per_known: usize) -> Self {
+    /// So many guests, or as many as this process has files for, of which `files_left` stay free; three quarters of the
+    /// places for one address.
+    pub fn of_host(guests: usize, per_known: usize, files_left: usize) -> Self {
         let files = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
         let files = files.map_or(1_024, |(soft, _)| soft);
-        let room = usize::try_from(files / FILES_PART).unwrap_or(usize::MAX);
-        let guests = guests.min(room).max(GUESTS_MIN);
+        let count = |files: u64| usize::try_from(files).unwrap_or(usize::MAX);
+        let guests = guests.min(count(files / FILES_PART)).max(GUESTS_MIN);
+        // Of few files as many stay free as may be: half of them.
+        let files_left = files_left.min(count(files / 2));
         Self {
             guests,
             per_address: guests / 4 * 3,
             per_known,
+            callers: count(files) - files_left,
         }
     }
 }
@@ -88,15 +104,24 @@ struct LobbyState {
     /// A guest or a known caller has left.
     left: Notify,
     turnstile: Turnstile,
+    callers_max: usize,
+    callers: &'static AtomicUsize,
 }
 
 impl Lobby {
     pub fn new(limits: LobbyLimits) -> Self {
+        Self::among(limits, &CALLERS)
+    }
+
+    /// One of the lobbies that count their callers together.
+    fn among(limits: LobbyLimits, callers: &'static AtomicUsize) -> Self {
         Self(Arc::new(LobbyState {
             rooms: Mutex::new(Rooms::new(limits)),
             seats: Mutex::new(Seats::new(limits.per_known)),
             left: Notify::new(),
             turnstile: Turnstile::of_host(),
+            callers_max: limits.callers,
+            callers,
         }))
     }
 
@@ -113,7 +138,8 @@ impl Lobby {
     async fn enter_as(&self, account: Account) -> Option<Visit> {
         loop {
             let left = self.0.left.notified();
-            let asked = self.rooms().enter(account, Instant::now());
+            let is_full = self.0.callers.load(Ordering::Relaxed) >= self.0.callers_max;
+            let asked = self.rooms().enter(account, is_full, Instant::now());
             match asked {
                 Admission::In(guest) => return Some(Visit::new(self.clone(), guest)),
                 Admission::Full { progresses: false } => return None,

@@ -508,6 +508,7 @@ async fn a_node_that_grpc_refuses_stays_a_stranger() {
         guests: 8,
         per_address: 8,
         per_known: 1,
+        callers: usize::MAX,
     };
     // Unauthenticated, denied and unimplemented; then a worker that has joined.
     for (status, guests, told) in [("12", 1, 0), ("16", 1, 1), ("7", 1, 1), ("0", 0, 1)] {

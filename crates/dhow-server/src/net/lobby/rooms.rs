@@ -126,11 +126,14 @@ impl Rooms {
         }
     }
 
-    pub fn enter(&mut self, account: Account, now: Instant) -> Admission {
-        if self.count >= self.limits.guests && !self.make_room(account, now) {
-            let progresses = self
-                .proved
-                .is_some_and(|at| now.saturating_duration_since(at) < PROGRESS);
+    /// Takes a newcomer in; where the process `is_full`, only in the place of another.
+    pub fn enter(&mut self, account: Account, is_full: bool, now: Instant) -> Admission {
+        if (is_full || self.count >= self.limits.guests) && !self.make_room(account, now) {
+            // In a full process nobody's proof makes room.
+            let progresses = !is_full
+                && self
+                    .proved
+                    .is_some_and(|at| now.saturating_duration_since(at) < PROGRESS);
             return Admission::Full { progresses };
         }
         self.next += 1;

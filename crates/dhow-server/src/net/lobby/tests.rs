@@ -11,6 +11,7 @@ const LIMITS: LobbyLimits = LobbyLimits {
     guests: 8,
     per_address: 6,
     per_known: 2,
+    callers: usize::MAX,
 };
 
 fn at(last: u8) -> SocketAddr {
@@ -116,6 +117,7 @@ async fn crowds_that_prove_nothing_have_little_time() {
         guests: 400,
         per_address: 300,
         per_known: 2,
+        callers: usize::MAX,
     };
     for is_proving in [false, true] {
         let lobby = Lobby::new(limits);
@@ -158,4 +160,25 @@ fn a_network_of_ipv6_is_one_address() {
     assert_ne!(account("2001:db8:1:2::1"), account("2001:db8:1:3::1"));
     assert_eq!(account("::ffff:10.0.0.1"), account("10.0.0.1"));
     assert_ne!(account("10.0.0.1"), account("10.0.0.2"));
+}
+
+/// A process that is full takes a newcomer only in the place of a guest, and other ports have more room than the workers'.
+#[tokio::test(start_paused = true)]
+async fn callers_leave_files_for_others() {
+    static CALLERS: AtomicUsize = AtomicUsize::new(0);
+    let port = |callers| Lobby::among(LobbyLimits { callers, ..LIMITS }, &CALLERS);
+    let (workers, api) = (port(4), port(5));
+    let known = fill(&workers, at(1), 4).await;
+    known.iter().for_each(|visit| visit.prove(None));
+    assert!(
+        workers.enter(at(1)).await.is_none(),
+        "nobody is a guest whose place it could have"
+    );
+    let guest = api.enter(at(2)).await.unwrap();
+    assert!(api.enter(at(2)).await.is_none(), "it came just now");
+    tokio::time::advance(PATIENCE).await;
+    let next = api.enter(at(2)).await.unwrap();
+    assert!(is_over(&guest).await && !is_over(&next).await);
+    drop((known, guest));
+    assert!(workers.enter(at(1)).await.is_some(), "its files are free again");
 }

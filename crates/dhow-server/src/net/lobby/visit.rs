@@ -1,5 +1,6 @@
 //! One connection's place: a guest's at first, by its own name once it has proved who it is.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -36,6 +37,7 @@ impl Visit {
             Some(turn) => Stands::Waits(turn),
             None => Stands::Guest,
         };
+        lobby.0.callers.fetch_add(1, Ordering::Relaxed);
         Self(Arc::new(VisitState {
             lobby,
             account: guest.account,
@@ -116,6 +118,7 @@ impl Drop for VisitState {
                     .remove(self.account, self.number, Instant::now());
             }
         }
+        self.lobby.0.callers.fetch_sub(1, Ordering::Relaxed);
         self.lobby.0.left.notify_waiters();
     }
 }

@@ -17,7 +17,7 @@ use super::limits::{DRAIN_DEADLINE, GUESTS_MAX, HANDSHAKE_TIMEOUT, HELLO_BYTES_M
 use super::security::{Doorman, Unproved};
 use super::serving::serve;
 use super::transport::TlsTransport;
-use crate::net::lobby::{Lobby, LobbyLimits, Visit};
+use crate::net::lobby::{FILES_LEFT, Lobby, LobbyLimits, Visit};
 use crate::net::peers::PeerHandler;
 use crate::net::tcp;
 
@@ -67,7 +67,7 @@ struct Door {
 }
 
 async fn accept(listener: TcpListener, door: Arc<Door>) {
-    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_MEMBER_MAX));
+    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_MEMBER_MAX, FILES_LEFT));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
