@@ -52,8 +52,8 @@ pub enum Freshness {
 struct Held {
     id: SessionId,
     heard_ms: u64,
-    /// When its node was last told to go to another server.
-    told_to_move_ms: Option<u64>,
+    /// The server to which its node was last told to go, and when.
+    told_to_move: Option<(NodeId, u64)>,
 }
 
 impl Held {
@@ -61,7 +61,7 @@ impl Held {
         Self {
             id,
             heard_ms,
-            told_to_move_ms: None,
+            told_to_move: None,
         }
     }
 }
@@ -290,18 +290,30 @@ impl HeldSessions {
             return Vec::new();
         }
         self.moved_ms = Some(now_ms);
-        let lasting = |to: &NodeId| {
+        let fresh_for_ms = |to: NodeId| {
             let mut known = servers.iter();
-            known.any(|fresh| fresh.server == *to && fresh.fresh_for_ms >= after_ms)
+            known
+                .find(|fresh| fresh.server == to)
+                .map(|fresh| fresh.fresh_for_ms)
         };
-        let is_told = |held: &Held| matches!(held.told_to_move_ms, Some(at_ms) if now_ms.saturating_sub(at_ms) < MOVE_AGAIN_MS);
+        // One that was told and did not go is told again at once where the server was gone in between.
+        let is_told = |held: &Held, to: NodeId, for_ms: u64| {
+            held.told_to_move.is_some_and(|(told, at_ms)| {
+                let since_ms = now_ms.saturating_sub(at_ms);
+                told == to && since_ms <= for_ms && since_ms < MOVE_AGAIN_MS
+            })
+        };
         let mut moves = Vec::new();
-        for (node, held) in self.sessions.iter_mut().filter(|(_, held)| !is_told(held)) {
+        for (node, held) in &mut self.sessions {
             let best = best_server(*node, servers.iter().map(|fresh| fresh.server));
-            let Some(to) = best.filter(|best| *best != own).filter(&lasting) else {
+            let Some(to) = best.filter(|best| *best != own) else {
                 continue;
             };
-            held.told_to_move_ms = Some(now_ms);
+            let lasting_ms = fresh_for_ms(to).filter(|for_ms| *for_ms >= after_ms);
+            if lasting_ms.is_none_or(|for_ms| is_told(held, to, for_ms)) {
+                continue;
+            }
+            held.told_to_move = Some((to, now_ms));
             moves.push(Move {
                 node: *node,
                 session: held.id,

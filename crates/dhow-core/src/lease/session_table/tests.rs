@@ -521,3 +521,22 @@ fn a_server_whose_beats_come_is_not_dead() {
     });
     assert_eq!(lost, []);
 }
+
+#[test]
+fn a_node_that_could_not_go_is_told_again_when_its_server_is_back() {
+    let mut table = led(100..200);
+    let mut held = HeldSessions::new(7);
+    let mut nodes = (100..200).map(NodeId);
+    let node = nodes.find(|node| best_server(*node, [A, B]) == Some(B)).unwrap();
+    open(&mut table, A, &mut held, node, 0);
+    // The server has just died, and the leader has not missed it yet.
+    let dead = fresh_for(&[(A, 900_000), (B, 900_000)]);
+    assert_eq!(held.moves(A, &dead, MOVE_AFTER_MS, 1_000).len(), 1);
+    assert_eq!(held.moves(A, &dead, MOVE_AFTER_MS, 2_000), []);
+    let early = fresh_for(&[(A, 900_000), (B, 59_000)]);
+    assert_eq!(held.moves(A, &early, MOVE_AFTER_MS, 80_000), []);
+    let back = fresh_for(&[(A, 900_000), (B, 60_000)]);
+    assert_eq!(held.moves(A, &back, MOVE_AFTER_MS, 81_000).len(), 1);
+    let later = fresh_for(&[(A, 900_000), (B, 70_000)]);
+    assert_eq!(held.moves(A, &later, MOVE_AFTER_MS, 91_000), []);
+}
