@@ -35,7 +35,7 @@ impl ContainerDriver {
     pub(super) async fn release_ended(&self, name: &ReplicaName) -> Result<(), Cause> {
         let (driver, name) = (self.clone(), name.clone());
         blocking(move || {
-            let Some(_lock) = driver.inner.dirs.lock_if_free(&name)? else {
+            let Some(_lock) = driver.inner.dirs.lock_ended(&name)? else {
                 return Ok(());
             };
             match driver.inner.dirs.status(&name) {

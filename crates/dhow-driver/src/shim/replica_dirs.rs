@@ -141,6 +141,15 @@ impl ReplicaDirs {
         Err(Cause::Busy)
     }
 
+    /// Takes the lock of a replica that has ended, once its shim has let go of it: the end is told before that. `None`
+    /// where somebody starts it, or there is no folder. Blocks.
+    pub(crate) fn lock_ended(&self, name: &ReplicaName) -> Result<Option<File>, Cause> {
+        match self.lock_soon(name, Missing::Leave) {
+            Err(Cause::AlreadyRuns { .. } | Cause::Busy) => Ok(None),
+            taken => taken,
+        }
+    }
+
     /// Takes a replica's lock if nobody has it and there is a folder.
     pub(crate) fn lock_if_free(&self, name: &ReplicaName) -> Result<Option<File>, Cause> {
         self.lock(name, Missing::Leave)
