@@ -35,7 +35,7 @@ fn a_small_fleet_goes_through_everything() {
         at_once: WORKERS,
         services: 4,
         steady: Duration::from_secs(3),
-        kills: 2,
+        kills: 1,
         // Long enough for it to end its sessions when it goes on.
         pause: Duration::from_secs(8),
         dead: 10,
