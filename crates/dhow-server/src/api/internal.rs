@@ -46,7 +46,11 @@ pub(super) fn routes() -> Router<Context> {
         .route("/api/v1/internal/scale", post(scale::scale))
         .route("/api/v1/internal/assignments", get(scale::assignments))
         .route(FEATURE_LEVEL_PATH, get(feature_level))
-        .route(barrier::PATH, get(barrier::reached))
+}
+
+/// What the leader alone answers to the other servers.
+pub(super) fn leader_routes() -> Router<Context> {
+    Router::new().route(barrier::PATH, get(barrier::reached))
 }
 
 /// Which level this server knows, for the leader to ask before it raises the cluster's.

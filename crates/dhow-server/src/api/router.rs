@@ -61,6 +61,7 @@ pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationTo
     }
     routes
         .merge(internal::routes())
+        .merge(internal::leader_routes().layer(of_leader(OfLeader::PLAIN)))
         .fallback(no_such_address)
         .method_not_allowed_fallback(no_such_method)
         .with_state(context)

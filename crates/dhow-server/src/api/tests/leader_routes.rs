@@ -16,7 +16,7 @@ use utoipa::openapi::OpenApi;
 
 use super::support::World;
 use crate::api::router::{answered_here, described};
-use crate::api::{Access, router};
+use crate::api::{Access, barrier, router};
 use crate::net::identity::{Identity, Peer};
 use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 
@@ -117,6 +117,8 @@ async fn reads_are_the_leaders_but_for_those_that_every_server_answers() {
         "/ready",
     ];
     assert_eq!(here, BTreeSet::from(expected));
+    // Where another server asks how far the leader is, nobody else may answer.
+    assert!(needs_leader(&router, barrier::PATH).await);
     // Whoever is content with what this server knows is told it.
     assert!(needs_leader(&router, "/api/v1/nodes").await);
     assert!(!needs_leader(&router, "/api/v1/nodes?consistency=stale").await);
