@@ -2,7 +2,7 @@
 //! socket, closed to everybody else, and held by one daemon at a time.
 
 mod closing;
-mod holder;
+mod lock;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, Write};
@@ -69,10 +69,10 @@ impl DataDir {
         let mut lock = options
             .open(&path)
             .with_context(|| format!("the lock file {} cannot be opened", path.display()))?;
-        if let Err(holder) = holder::take(&mut lock) {
-            let holder = holder.map_or_else(String::new, |pid| format!(" (process {pid})"));
+        if let Err(other) = lock::take(&mut lock) {
+            let other = other.map_or_else(String::new, |pid| format!(" (process {pid})"));
             anyhow::bail!(
-                "another daemon{holder} runs on {}: stop it, or give --data-dir to use another directory",
+                "another daemon{other} runs on {}: stop it, or give --data-dir to use another directory",
                 dir.display()
             );
         }

@@ -7,59 +7,24 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use dhow_core::ids::NodeId;
+use dhow_wire::Problem;
 use dhow_wire::token::CaFingerprint;
-use dhow_wire::{ClusterModeName, Problem};
-use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use utoipa::openapi::OpenApi;
 
-use super::support::World;
+use super::support::{FixedCluster, World};
 use crate::api::router::{answered_here, described};
 use crate::api::{Access, barrier, router};
 use crate::net::identity::{Identity, Peer};
-use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 
 /// A server of a raft cluster that took itself for the leader and whom nobody confirms that.
-struct Deposed;
-
-impl Cluster for Deposed {
-    fn mode(&self) -> ClusterModeName {
-        ClusterModeName::Raft
-    }
-
-    fn node_id(&self) -> NodeId {
-        NodeId(1)
-    }
-
-    fn members(&self) -> Vec<Member> {
-        Vec::new()
-    }
-
-    fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
-        Box::pin(std::future::ready(Err(BarrierError::Ended)))
-    }
-
-    fn add(&self, _: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
-    }
-
-    fn remove(&self, _: NodeId, _: bool) -> BoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
-    }
-
-    fn hand_over(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 fn deposed(world: &World) -> Router {
     let mut api = world.api.clone();
-    api.cluster = Arc::new(Deposed);
+    api.cluster = Arc::new(FixedCluster {
+        members: Vec::new(),
+        leads: false,
+    });
     let access = Access::new(&api, Some(CaFingerprint([9; 32])));
     router(api, access, CancellationToken::new())
 }

@@ -7,13 +7,12 @@ use axum::http::Method;
 use dhow_core::ids::NodeId;
 use dhow_core::replica::{Exit, ReplicaEvent};
 use dhow_wire::api::WriteDone;
-use dhow_wire::{ClusterModeName, NodeFailures, NodeStatus};
-use futures_util::future::BoxFuture;
+use dhow_wire::{NodeFailures, NodeStatus};
 use futures_util::poll;
 
-use super::support::World;
+use super::support::{FixedCluster, World};
 use crate::api::{Access, Api, router};
-use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
+use crate::plane::cluster::Member;
 
 /// Starts and ends three times in a row.
 fn keeps_failing() -> Vec<ReplicaEvent> {
@@ -54,47 +53,18 @@ async fn a_node_where_many_services_fail_is_named() {
     }
 }
 
-/// Servers that vote.
-struct Voters;
-
-impl Cluster for Voters {
-    fn mode(&self) -> ClusterModeName {
-        ClusterModeName::Raft
-    }
-
-    fn node_id(&self) -> NodeId {
-        NodeId(1)
-    }
-
-    fn members(&self) -> Vec<Member> {
-        let member = |id| Member {
-            node: NodeId(id),
-            api_addr: None,
-            raft_addr: None,
-            is_voter: true,
-            is_reachable: true,
-        };
-        vec![member(1), member(2)]
-    }
-
-    fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn add(&self, _: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
-    }
-
-    fn remove(&self, _: NodeId, _: bool) -> BoxFuture<'_, Result<(), MembershipError>> {
-        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
-    }
-
-    fn hand_over(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
+/// Two servers that vote, of which this one leads.
+fn voters() -> FixedCluster {
+    let member = |id| Member {
+        node: NodeId(id),
+        api_addr: None,
+        raft_addr: None,
+        is_voter: true,
+        is_reachable: true,
+    };
+    FixedCluster {
+        members: vec![member(1), member(2)],
+        leads: true,
     }
 }
 
@@ -102,7 +72,7 @@ impl Cluster for Voters {
 async fn a_server_that_votes_is_not_forgotten_as_a_node() {
     let mut world = World::new().await;
     let api = Api {
-        cluster: Arc::new(Voters),
+        cluster: Arc::new(voters()),
         ..world.api.clone()
     };
     let alone = world.router.clone();
@@ -127,7 +97,7 @@ async fn a_server_that_votes_is_not_forgotten_as_a_node() {
 async fn a_removal_is_done_when_no_server_serves_the_node_any_more() {
     let mut world = World::new().await;
     let api = Api {
-        cluster: Arc::new(Voters),
+        cluster: Arc::new(voters()),
         ..world.api.clone()
     };
     world.router = router(api.clone(), Access::new(&api, None), world.end.clone());

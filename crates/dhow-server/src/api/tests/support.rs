@@ -16,6 +16,7 @@ use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::api::{LogRecord, LogStream};
 use dhow_wire::{ClusterModeName, Problem};
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
@@ -28,7 +29,7 @@ use crate::net::identity::Peer;
 use crate::net::node_door::ScriptedDoor;
 use crate::net::peer_http::{NoPeers, PeerHttp};
 use crate::net::refused_log::RefusedLog;
-use crate::plane::cluster::SingleNode;
+use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer, SingleNode};
 use crate::plane::runtime::{EventStore, ReportBody, RuntimeHandle, RuntimeOptions, spawn_with};
 use crate::plane::secrets::SecretBox;
 use crate::plane::services::{ClusterIdentity, ServiceManager};
@@ -383,5 +384,47 @@ impl Stream {
             all.push(sent);
         }
         all
+    }
+}
+
+/// A raft cluster whose membership does not change: what this server, number 1, is told of the others.
+pub struct FixedCluster {
+    pub members: Vec<Member>,
+    /// Whether the others confirm that it leads.
+    pub leads: bool,
+}
+
+impl Cluster for FixedCluster {
+    fn mode(&self) -> ClusterModeName {
+        ClusterModeName::Raft
+    }
+
+    fn node_id(&self) -> NodeId {
+        NodeId(1)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.members.clone()
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<(), BarrierError>> {
+        let confirmed = self.leads.then_some(()).ok_or(BarrierError::Ended);
+        Box::pin(std::future::ready(confirmed))
+    }
+
+    fn add(&self, _: Newcomer) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
+    }
+
+    fn remove(&self, _: NodeId, _: bool) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(std::future::ready(Err(MembershipError::NotLeader)))
+    }
+
+    fn hand_over(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
     }
 }

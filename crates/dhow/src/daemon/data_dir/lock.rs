@@ -1,4 +1,4 @@
-//! The daemon that has the directory's lock. One that was killed is waited for: the kernel may need a second to close the
+//! The lock of the directory, which one daemon has. One that was killed is waited for: the kernel may need a second to close the
 //! thousands of connections of a busy server, and whoever starts it again at once is not to be told that it runs.
 
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const EXITING: u64 = 0x4;
 /// The bit of SIGKILL in a set of signals.
 const KILLED: u64 = 1 << 8;
 
-/// Takes the lock, or says who has it. Blocks while a holder that was killed ends.
+/// Takes the lock, or says who has it. Blocks while a daemon that was killed ends.
 pub(super) fn take(lock: &mut File) -> Result<(), Option<u32>> {
     let try_it = |lock: &File| flock(lock, FlockOperation::NonBlockingLockExclusive);
     if try_it(lock).is_ok() {
@@ -26,23 +26,23 @@ pub(super) fn take(lock: &mut File) -> Result<(), Option<u32>> {
     }
     let mut written = String::new();
     let _ = lock.read_to_string(&mut written);
-    let holder: Option<u32> = written.trim().parse().ok();
-    if let Some(holder) = holder {
-        await_end(holder);
+    let other: Option<u32> = written.trim().parse().ok();
+    if let Some(other) = other {
+        await_end(other);
     }
-    try_it(lock).map_err(|_| holder)
+    try_it(lock).map_err(|_| other)
 }
 
 /// Returns at once where the process does not end.
-fn await_end(holder: u32) {
-    let Some(pid) = i32::try_from(holder).ok().and_then(Pid::from_raw) else {
+fn await_end(other: u32) {
+    let Some(pid) = i32::try_from(other).ok().and_then(Pid::from_raw) else {
         return;
     };
     // Held before it is looked at, so that it is one process that is looked at and waited for.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
         return;
     };
-    let read = |name: &str| fs::read_to_string(format!("/proc/{holder}/{name}")).unwrap_or_default();
+    let read = |name: &str| fs::read_to_string(format!("/proc/{other}/{name}")).unwrap_or_default();
     if is_ending(&read("stat"), &read("status")) {
         let mut ended = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut ended, PollTimeout::from(ENDS_WITHIN_MS));
