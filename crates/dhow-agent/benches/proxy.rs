@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use bytes::Bytes;
-use dhow_agent::proxy::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table};
+use dhow_agent::proxy::{Backend, Listener, Protocol, Route, Rule, Table};
 use http_body_util::Full;
 use hyper::Response;
 use hyper::service::service_fn;
@@ -81,12 +81,12 @@ fn measure() -> ExitCode {
     let http = free_port();
     let tcp = free_port();
     let table = Table {
-        version: TABLE_VERSION,
         revision: 1,
         listeners: vec![
             listener(http, Protocol::Http, &addrs),
             listener(tcp, Protocol::Tcp, &addrs),
         ],
+        ..Table::empty()
     };
     std::fs::write(dir.path().join("table.json"), serde_json::to_vec(&table).unwrap()).unwrap();
     let proxy = role(&["proxy", "--dir", dir.path().to_str().unwrap()]);
@@ -135,16 +135,13 @@ fn free_port() -> SocketAddr {
 }
 
 fn listener(addr: SocketAddr, protocol: Protocol, backends: &[SocketAddr]) -> Listener {
-    let backends = backends.iter().map(|addr| Backend {
-        id: addr.to_string(),
-        addr: *addr,
-        draining: false,
-    });
+    let backends = backends.iter().map(|addr| Backend::here(addr.to_string(), *addr));
     let route = Route {
         id: "all".into(),
         host: None,
         path: None,
         backends: backends.collect(),
+        who: Rule::Anybody,
     };
     Listener {
         addr,

@@ -1,6 +1,7 @@
 //! The agent as the daemon sees it: opened on a directory with drivers and a session, then a task and a handle.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use dhow_wire::door::{ExecRequest, LogItem, LogQuery, PresentReplica, ReplicaPul
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::balance::Balancer;
+use crate::balance::{Balancer, NodePlace};
 use crate::drivers::{Drivers, Found};
 use crate::highest::HighestFile;
 use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
@@ -22,7 +23,7 @@ use crate::logs;
 use crate::ports::Ports;
 use crate::pulls::Pulls;
 use crate::runner::Context;
-use crate::session::Session;
+use crate::session::{Orders, Session};
 use crate::usage::Meter;
 
 /// What a restart of the host means for what the node was running.
@@ -38,12 +39,17 @@ pub enum Returning {
 /// What an agent is made with.
 pub struct AgentOptions {
     pub node: NodeId,
+    /// Where the proxies of other nodes reach this node's; none where they do not.
+    pub mesh: Option<SocketAddr>,
     /// Where the ledger is kept.
     pub dir: PathBuf,
     pub volumes_dir: PathBuf,
     pub drivers: Drivers,
     pub balancer: Arc<dyn Balancer>,
+    /// The way to the control plane.
     pub session: Arc<dyn Session>,
+    /// Where assignments come from: the session as well, except in a static cluster.
+    pub orders: Arc<dyn Orders>,
     /// What must not be started here, whoever asks for it.
     pub policy: Policy,
     pub returning: Returning,
@@ -62,6 +68,7 @@ pub enum AgentError {
 
 /// An agent that is ready to run.
 pub struct Agent {
+    context: Arc<Context>,
     keeper: Keeper,
     meter: Meter,
     found: Vec<Found>,
@@ -99,7 +106,11 @@ impl Agent {
         let (names, names_receiver) = watch::channel(Arc::default());
         let (settled, settled_receiver) = watch::channel(false);
         let context = Arc::new(Context {
-            node: options.node,
+            place: NodePlace {
+                node: options.node,
+                mesh: options.mesh,
+            },
+            directory: options.orders.directory(),
             drivers: options.drivers,
             balancer: options.balancer,
             session: options.session,
@@ -112,7 +123,7 @@ impl Agent {
             policy: Arc::new(options.policy),
         });
         let handle = AgentHandle {
-            node: context.node,
+            node: context.place.node,
             drivers: context.drivers.clone(),
             pulls: context.pulls.clone(),
             last_words: context.last_words.clone(),
@@ -127,8 +138,10 @@ impl Agent {
         };
         Ok(Self {
             meter,
+            context: Arc::clone(&context),
             keeper: Keeper::new(
                 context,
+                options.orders,
                 memory,
                 options.returning,
                 KeeperStatus { names, settled },
@@ -153,6 +166,7 @@ impl Agent {
             ended = self.keeper.run(self.found, self.incoming, cancel) => ended,
             // Measures for as long as the keeper runs.
             () = self.meter.run() => Ok(()),
+            () = self.context.follow_directory() => Ok(()),
         }
     }
 }

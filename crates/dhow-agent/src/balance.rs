@@ -2,21 +2,34 @@
 //! listeners are open before a replica starts, a replica is admitted once it is healthy and withdrawn before it is
 //! asked to end.
 
+mod book;
+mod door;
+mod known;
+mod known_file;
+mod loopback;
 mod no_balancer;
 mod node;
+mod process_caller;
 mod routes;
+mod variables;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 
+use crate::proxy::MeshIdentity;
+use crate::session::KnownDirectory;
+
+pub use known::NodePlace;
 pub use no_balancer::NoBalancer;
-pub use node::NodeBalancer;
+pub use node::{NodeBalancer, NodeNetwork};
+pub(crate) use process_caller::of_process;
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -26,6 +39,15 @@ pub struct BackendAddress {
     /// The endpoint's name.
     pub endpoint: String,
     pub addr: SocketAddr,
+}
+
+/// From where a replica calls others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallsFrom {
+    /// A container has an address of its own on the bridge.
+    Bridge(Ipv4Addr),
+    /// A host program shares the host's network: its control group tells it from others, else its user.
+    Process { cgroup: Option<u64>, uid: Option<u32> },
 }
 
 /// Implemented by the proxy's client, and by [`NoBalancer`].
@@ -54,6 +76,40 @@ pub trait Balancer: Send + Sync + 'static {
 
     /// After a start: whatever an earlier daemon left of others than these is given up.
     fn retain<'a>(&'a self, names: &'a BTreeSet<ReplicaName>) -> BalancerFuture<'a, ()>;
+
+    /// Shows this to the proxies of other nodes from now on.
+    fn identify(&self, _identity: MeshIdentity) -> BalancerFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Takes in where this node is and what servers tell of services; nothing told leaves what was told before. Names are
+    /// there when this returns.
+    fn told<'a>(
+        &'a self,
+        _place: NodePlace,
+        _told: Option<&'a Arc<KnownDirectory>>,
+    ) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// How a replica finds the services of its deployment. Call it once its service is open.
+    fn variables<'a>(
+        &'a self,
+        _name: &'a ReplicaName,
+        _spec: &'a ServiceSpec,
+    ) -> BalancerFuture<'a, BTreeMap<String, String>> {
+        Box::pin(async { BTreeMap::new() })
+    }
+
+    /// Says from where a replica calls, before it does.
+    fn calls_from<'a>(&'a self, _name: &'a ReplicaName, _from: CallsFrom) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// Nothing of the replica runs any more: its place may become another one's.
+    fn calls_no_more<'a>(&'a self, _name: &'a ReplicaName) -> BalancerFuture<'a, ()> {
+        Box::pin(async {})
+    }
 
     /// The service has gone from this node: its ports are given up.
     fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()>;

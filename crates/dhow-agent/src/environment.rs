@@ -45,6 +45,8 @@ pub struct Here<'a> {
     pub volumes_dir: &'a Path,
     pub session: &'a dyn Session,
     pub policy: &'a Policy,
+    /// Where it finds the services of its deployment.
+    pub services: BTreeMap<String, String>,
 }
 
 /// Resolves everything that a start needs.
@@ -59,8 +61,10 @@ pub async fn start_of(
         volumes_dir,
         session,
         policy,
+        services,
     } = here;
-    let mut env = own_variables(name, node);
+    let mut env = services;
+    env.extend(own_variables(name, node));
     env.extend(spec.env.clone());
     let secret_env = secrets_of(&spec.env, session).await?;
     for key in secret_env.keys() {
@@ -79,6 +83,7 @@ pub async fn start_of(
         volumes,
         bind_folders: policy.host_binds.clone(),
         log: LogLimits::default(),
+        on_address: None,
     })
 }
 

@@ -27,6 +27,7 @@ use crate::ledger::{Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
 use crate::rollouts::Rollouts;
 use crate::runner::{Assigned, Beginning, Context, Happening, Runner, Wish};
+use crate::session::Orders;
 use confirmation::Confirmation;
 use heartbeat_timer::HeartbeatTimer;
 use reporting::{Poll, Reporting};
@@ -60,6 +61,7 @@ pub struct KeeperStatus {
 /// The agent's main task, with the ledger, the runners and the reports that are on their way. An agent runs one.
 pub struct Keeper {
     context: Arc<Context>,
+    orders: Arc<dyn Orders>,
     /// Lent to a blocking task while it is written.
     ledger: Option<Ledger>,
     /// Likewise.
@@ -78,12 +80,19 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(context: Arc<Context>, memory: Memory, returning: Returning, told: KeeperStatus) -> Self {
-        context.session.acted_on(memory.highest.highest());
+    pub fn new(
+        context: Arc<Context>,
+        orders: Arc<dyn Orders>,
+        memory: Memory,
+        returning: Returning,
+        told: KeeperStatus,
+    ) -> Self {
+        orders.acted_on(memory.highest.highest());
         Self {
             confirmation: Confirmation::new(returning),
             reporting: Reporting::new(Arc::clone(&context.session)),
-            poll: Poll::new(Arc::clone(&context.session)),
+            poll: Poll::new(Arc::clone(&orders)),
+            orders,
             rollouts: Rollouts::new(context.drivers.clone()),
             context,
             ledger: Some(memory.ledger),
@@ -108,9 +117,10 @@ impl Keeper {
             mut asks,
         } = incoming;
         self.take_up(found);
+        self.context.take_directory().await;
         let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
         self.context.balancer.retain(&kept).await;
-        let mut beat = HeartbeatTimer::new(self.context.node, self.context.session.pace());
+        let mut beat = HeartbeatTimer::new(self.context.place.node, self.context.session.pace());
         let mut news = Vec::new();
         let outcome = loop {
             let Some(ledger) = self.ledger.as_ref() else {
@@ -414,7 +424,7 @@ impl Keeper {
                 self.highest = Some(file);
                 return Ok(());
             }
-            self.context.session.acted_on(file.highest());
+            self.orders.acted_on(file.highest());
         }
         self.highest = Some(file);
         self.poll.taken(update.revision);

@@ -1,8 +1,8 @@
 //! One node: it runs the replicas that the control plane assigns to it, heals them, checks their health and
 //! tells what happened.
 //!
-//! Called by the `dhow` binary, which joins it with a session to the control plane: in-process on a single node,
-//! over the network elsewhere. It must never see `dhow-server`, and never decide what should run: it carries out.
+//! Called by the `dhow` binary, which joins it with a session to the control plane: over a pipe in the same process on a
+//! single node, over the network elsewhere. It must never see `dhow-server`, and never decide what should run: it carries out.
 
 mod agent;
 mod balance;
@@ -25,10 +25,12 @@ pub mod session;
 mod usage;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
-pub use balance::{BackendAddress, Balancer, BalancerFuture, NoBalancer, NodeBalancer};
+pub use balance::{
+    BackendAddress, Balancer, BalancerFuture, CallsFrom, NoBalancer, NodeBalancer, NodeNetwork, NodePlace,
+};
 pub use drivers::Drivers;
 pub use highest::Highest;
 pub use session::{
-    Heartbeat, HeartbeatAnswer, OpenRollout, Pace, Report, ReportAnswer, ReportBody, RolloutId, Session,
-    SessionError, SessionFuture,
+    Heartbeat, HeartbeatAnswer, KnownDirectory, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
+    RolloutId, Session, SessionError, SessionFuture,
 };

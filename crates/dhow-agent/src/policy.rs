@@ -1,17 +1,33 @@
 //! This node's own policy, asked before every start: the API that took a file may be another daemon's, with other
 //! rules, and only here is it known who a user is and where a path leads.
 
+use std::ffi::CString;
 use std::path::Path;
 
 use dhow_core::spec::policy::HostFacts;
 use dhow_core::spec::{Policy, ServiceSpec};
-use nix::unistd::{Uid, User};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 
 /// Why a replica must not be started on this node. Asks the user database and looks at files: blocks.
 pub fn refusal(policy: &Policy, spec: &ServiceSpec) -> Option<String> {
     let found = policy.check(spec, &ThisHost);
     let first = found.first()?;
     Some(format!("{first}: {}", first.hint))
+}
+
+/// The group of a name or number; a name that the host does not know starts nothing.
+fn group_id(text: &str) -> Option<Gid> {
+    match text.parse::<u32>() {
+        Ok(gid) => Some(Gid::from_raw(gid)),
+        Err(_) => Group::from_name(text).ok().flatten().map(|group| group.gid),
+    }
+}
+
+/// The groups that the user database has the user in.
+fn groups_of(user: &User) -> Vec<Gid> {
+    let name = CString::new(user.name.as_str()).ok();
+    let listed = name.and_then(|name| getgrouplist(&name, user.gid).ok());
+    listed.unwrap_or_else(|| vec![user.gid])
 }
 
 struct ThisHost;
@@ -28,6 +44,30 @@ impl HostFacts for ThisHost {
         };
         // Nobody's name starts nothing.
         uid == Some(0)
+    }
+
+    fn foreign_group(&self, user: &str) -> Option<String> {
+        let (name, group) = match user.split_once(':') {
+            Some((name, group)) => (name, Some(group)),
+            None => (user, None),
+        };
+        let entry = match name.parse::<u32>() {
+            Ok(uid) => User::from_uid(Uid::from_raw(uid)),
+            Err(_) => User::from_name(name),
+        };
+        let entry = entry.ok().flatten();
+        let gid = match (group, &entry) {
+            (Some(group), _) => group_id(group)?,
+            // The user's own.
+            (None, Some(_)) => return None,
+            // A number that the host does not know runs with root's group.
+            (None, None) => Gid::from_raw(0),
+        };
+        let is_own = match &entry {
+            Some(user) => groups_of(user).contains(&gid),
+            None => gid.as_raw() != 0 && Group::from_gid(gid).ok().flatten().is_none(),
+        };
+        (!is_own).then(|| group.map_or_else(|| gid.to_string(), str::to_owned))
     }
 
     fn lies_in(&self, source: &str, folders: &[String]) -> bool {
@@ -88,6 +128,28 @@ mod tests {
             let why = refusal(&policy, &process(user)).unwrap();
             assert!(why.contains("policy.root_processes"), "{user}: {why}");
         }
-        assert_eq!(refusal(&policy, &process("65534")), None);
+        let own = User::from_uid(Uid::from_raw(65534)).unwrap().unwrap();
+        for user in [
+            "65534",
+            &own.name,
+            &format!("65534:{}", own.gid),
+            "4000000:4000000",
+        ] {
+            assert_eq!(refusal(&policy, &process(user)), None, "{user}");
+        }
+        // Whoever has the group of the disks has the disks; a number without a group would have root's.
+        let root_group = Group::from_gid(Gid::from_raw(0)).unwrap().unwrap().name;
+        for user in [
+            "65534:0",
+            &format!("{}:{root_group}", own.name),
+            "4000000",
+            "4000000:0",
+        ] {
+            let why = refusal(&policy, &process(user)).unwrap();
+            assert!(
+                why.contains("policy.root_processes") && why.contains("group"),
+                "{user}: {why}"
+            );
+        }
     }
 }

@@ -12,22 +12,32 @@
 //! and all else it learns from the daemon.
 
 mod backend;
+mod backends;
 mod balancer;
 mod bind;
+mod buffers;
 mod client;
 mod connect;
 mod control;
 mod descriptors;
+mod dns;
 mod error;
 mod http;
+mod judge;
 mod limits;
 mod listener;
+mod mesh;
 mod port_owner;
 mod predecessor;
 mod privileges;
 mod process;
 mod protocol;
+mod reach;
+mod relay;
 mod routes;
+mod service_sockets;
+mod shared_stream;
+mod sock_diag;
 mod socket;
 mod store;
 mod table;
@@ -36,12 +46,17 @@ mod udp;
 
 use std::io::Write;
 
-pub use client::{ProxyClient, ProxyCommand, ProxyConfig};
+pub use client::{ProxyClient, ProxyConfig};
 pub use error::ProxyError;
+pub use mesh::MeshIdentity;
 pub use process::main;
 pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
-pub use table::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, TableError, Transport};
+pub use table::{
+    Allowed, Backend, Caller, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
+    NamedReplica, NamedService, Names, ProcessCaller, Protocol, Route, Rule, Table, TableError, TicketKey,
+    Transport,
+};
 
 pub(crate) use bind::taken_beside;
 

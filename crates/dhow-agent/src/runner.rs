@@ -14,23 +14,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::assignment::AssignedSettings;
-use dhow_core::ids::{NodeId, ReplicaName, SettingsId};
+use dhow_core::ids::{ReplicaName, SettingsId};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
 use dhow_core::spec::{Policy, ServiceSpec};
 use dhow_driver::driver::{self, Driver, ExitKind, PortBinding, ReplicaStatus, UnknownExit};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 
-use crate::balance::Balancer;
+use crate::balance::{Balancer, NodePlace};
 use crate::drivers::Drivers;
 use crate::last_words::LastWords;
 use crate::limits::MESSAGE_MAX_CHARS;
 use crate::ports::Ports;
 use crate::pulls::Pulls;
-use crate::session::Session;
+use crate::session::{KnownDirectory, Session};
 
 /// What all runners of a node share.
 pub struct Context {
-    pub node: NodeId,
+    pub place: NodePlace,
+    /// What servers tell of services.
+    pub directory: channel::Receiver<Option<Arc<KnownDirectory>>>,
     pub drivers: Drivers,
     pub balancer: Arc<dyn Balancer>,
     pub session: Arc<dyn Session>,
@@ -42,6 +44,26 @@ pub struct Context {
     pub work: Semaphore,
     pub volumes_dir: PathBuf,
     pub policy: Arc<Policy>,
+}
+
+impl Context {
+    /// Has the balancer know what servers have told last.
+    pub async fn take_directory(&self) {
+        let told = self.directory.borrow().clone();
+        self.balancer.told(self.place, told.as_ref()).await;
+    }
+
+    /// Keeps the balancer up to date; ends with the session.
+    pub async fn follow_directory(&self) {
+        let mut told = self.directory.clone();
+        loop {
+            told.borrow_and_update();
+            self.take_directory().await;
+            if told.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
 }
 
 /// What a runner tells the keeper, in order.

@@ -1,5 +1,6 @@
-//! What an agent and the control plane say to each other, whatever carries it. Implemented by the binary for a
-//! control plane in the same process, and by [`grpc::GrpcSession`] for one across a network.
+//! What an agent and the control plane say to each other. [`grpc::GrpcSession`] is the session of every node, whether
+//! its control plane is in the same process or across a network. A node of a static cluster takes its orders from its
+//! own copy of the state in place of its session.
 
 pub mod grpc;
 
@@ -10,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
+use dhow_core::directory::{Directory, DirectoryChange};
 use dhow_core::ids::Revision;
-pub use dhow_core::mirror::{ReportBody, RolloutId};
-use dhow_core::spec::ServiceSpec;
+pub use dhow_core::mirror::{OpenRollout, ReportBody, RolloutId};
 use dhow_core::usage::NodeUsage;
+use dhow_wire::grpc::MeshPass;
 use tokio::sync::watch;
 
 use crate::highest::Highest;
@@ -25,9 +27,6 @@ pub trait Session: Send + Sync + 'static {
     /// Hands in a report; answered once it is durable.
     fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer>;
 
-    /// Waits until there is something newer than `last`, and tells it; everything at once where there is no last.
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment>;
-
     /// Says that the node lives, what it runs and which rollouts it knows.
     fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer>;
 
@@ -37,19 +36,41 @@ pub trait Session: Send + Sync + 'static {
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
 
-    /// Takes the highest order that the node has acted on: the session tells it to servers, which open none for a node
-    /// that is ahead of them.
-    fn acted_on(&self, _highest: &Highest) {}
-
-    /// How often the control plane wants to hear of the node; none where it does not say.
-    fn pace(&self) -> Option<watch::Receiver<Pace>> {
-        None
-    }
+    /// How often the control plane wants to hear of the node.
+    fn pace(&self) -> watch::Receiver<Pace>;
 
     /// The least time between two reports of changes: what happens in between goes together. The first one goes at
     /// once.
-    fn report_gap(&self) -> Duration {
-        Duration::ZERO
+    fn report_gap(&self) -> Duration;
+}
+
+/// Where an agent's assignments and its directory come from: its session, or in a static cluster the node's own copy of
+/// the state. Calls may be dropped at any time.
+pub trait Orders: Send + Sync + 'static {
+    /// Waits until there is something newer than `last`, and tells it; everything at once where there is no last.
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment>;
+
+    /// Takes the highest order that the node has acted on.
+    fn acted_on(&self, highest: &Highest);
+
+    /// Follows what the node is told of services; none before the first word. What an assignment's replicas may call is
+    /// there before the assignment is.
+    fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>>;
+}
+
+/// What the node knows of services, and who it is to the proxies of other nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownDirectory {
+    pub directory: Directory,
+    pub pass: MeshPass,
+}
+
+impl KnownDirectory {
+    /// Takes in what was told; what is not said anew stays.
+    pub fn follow(&mut self, change: DirectoryChange, pass: MeshPass) {
+        self.directory.apply(change);
+        self.pass.ticket = pass.ticket.or(self.pass.ticket.take());
+        self.pass.ticket_key = pass.ticket_key.or(self.pass.ticket_key);
     }
 }
 
@@ -90,14 +111,6 @@ pub struct HeartbeatAnswer {
     pub replay_from: Option<u64>,
     /// Rollouts that are open for the node and that it did not name.
     pub open: Vec<OpenRollout>,
-}
-
-/// A service of an open rollout.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenRollout {
-    pub id: RolloutId,
-    /// What its roles will run.
-    pub specs: Vec<Arc<ServiceSpec>>,
 }
 
 /// What the control plane answers to a report: how far it is durable, and what it wants to hear next.

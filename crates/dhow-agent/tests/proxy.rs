@@ -13,6 +13,8 @@ mod daemon;
 mod lifecycle;
 #[path = "proxy/load.rs"]
 mod load;
+#[path = "proxy/names.rs"]
+mod names;
 #[path = "proxy/rights.rs"]
 mod rights;
 #[path = "proxy/runner.rs"]
@@ -31,6 +33,6 @@ fn main() -> ExitCode {
         Some("proxy") => std::process::exit(dhow_agent::proxy::main(args)),
         Some("backend") => backend::main(args),
         Some("daemon") => daemon::main(args),
-        Some(_) | None => runner::main(&[lifecycle::TESTS, under_load::TESTS, rights::TESTS]),
+        Some(_) | None => runner::main(&[lifecycle::TESTS, under_load::TESTS, rights::TESTS, names::TESTS]),
     }
 }

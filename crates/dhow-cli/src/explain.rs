@@ -19,7 +19,33 @@ pub struct Args {
 pub fn text(explanation: &Explanation) -> String {
     let mut text = format!("{}\n", explanation.subject);
     for line in &explanation.lines {
-        text += &format!("  {line}\n");
+        // A message that a node has sent may have lines of its own: none of them is to look like one of ours.
+        let mut parts = line.lines();
+        text += &format!("  {}\n", parts.next().unwrap_or_default());
+        for more in parts {
+            text += &format!("    | {more}\n");
+        }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nodes_message_adds_no_line_of_ours() {
+        let explanation = Explanation {
+            subject: "shop/web-default-0".into(),
+            lines: vec![
+                "it could not start on node 4: no\n  it runs, and is healthy".into(),
+                "it is tried again".into(),
+            ],
+            replicas: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let expected = "shop/web-default-0\n  it could not start on node 4: no\n    |   it runs, and is healthy\n  it is \
+                        tried again\n";
+        assert_eq!(text(&explanation), expected);
+    }
 }

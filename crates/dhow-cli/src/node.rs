@@ -9,7 +9,7 @@ use dhow_wire::{NodeAmounts, NodeStatus, ReplicaStatus, ResourceAmount, WorkerLe
 pub use change::{LabelArgs, RmArgs, UndrainArgs};
 pub use drain::{DrainArgs, DrainEnd, ShownDrain, timed_out};
 
-use crate::human::{age, bytes, cores};
+use crate::human::{age, bytes, cores, one_line};
 use crate::ps;
 use crate::shown::{word, yes_no};
 use crate::table::Table;
@@ -96,7 +96,7 @@ fn facts(node: &NodeStatus, now_unix_secs: i64) -> String {
         ("platform", platform(node)),
         ("address", node.api_addr.clone().unwrap_or_default()),
         ("labels", labels(node)),
-        ("replicas", node.replicas.to_string()),
+        ("replicas", replicas(node)),
     ];
     if let Some(resources) = node.resources {
         facts.push(("cpu", amounts(resources, cpu)));
@@ -116,15 +116,33 @@ fn facts(node: &NodeStatus, now_unix_secs: i64) -> String {
     if let Some(secs) = node.drain.as_ref().and_then(|drain| drain.ends_in_secs) {
         facts.push(("drain", format!("what is left is ended in {secs} s")));
     }
+    if node.drain.as_ref().is_some_and(|drain| drain.drained) {
+        let until = format!("`dhow node undrain {}`", node.node_id);
+        facts.push((
+            "drain",
+            format!("it is drained: once it is back, it takes no replicas before {until}"),
+        ));
+    }
     for wait in node.drain.iter().flat_map(|drain| &drain.waiting) {
         let cannot = if wait.cannot_move { " cannot move" } else { "" };
         facts.push(("drain", format!("{}{cannot}: {}", wait.replica, wait.why)));
     }
     let line = |(name, value): (&str, String)| {
-        let value = if value.is_empty() { "-" } else { &value };
+        // Labels are what people and workers have written.
+        let value = match one_line(&value) {
+            empty if empty.is_empty() => "-".to_owned(),
+            value => value,
+        };
         format!("{:<10} {value}\n", format!("{name}:"))
     };
     facts.into_iter().map(line).collect()
+}
+
+fn replicas(node: &NodeStatus) -> String {
+    match node.runs_replicas {
+        true => node.replicas.to_string(),
+        false => format!("{}; it is a server that runs none", node.replicas),
+    }
 }
 
 fn cpu(amount: ResourceAmount) -> String {

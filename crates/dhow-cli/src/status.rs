@@ -4,7 +4,7 @@ use dhow_core::ids::DeploymentName;
 use dhow_wire::{DeploymentStatus, ServedEndpoint, ServiceHealthSummary};
 
 use crate::endpoints::Viewpoint;
-use crate::human::one_line;
+use crate::human::{minute_utc, one_line};
 use crate::shown::{Shown, word, yes_no};
 use crate::table::Table;
 use crate::target;
@@ -96,9 +96,11 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
     }
 }
 
-/// How many run of how many, or have done their work; those of other revisions apart while one rolls.
+/// How many run of how many, or have done their work; those of other revisions apart while one rolls. Of a schedule
+/// also when it is due next.
 fn running(service: &ServiceHealthSummary) -> String {
     let mut text = match service.done {
+        Some(0) if service.desired == 0 && service.next_run_unix_secs.is_some() => "no run yet".into(),
         Some(done @ 1..) => {
             let works = service.running.saturating_sub(done);
             match works {
@@ -110,6 +112,9 @@ fn running(service: &ServiceHealthSummary) -> String {
     };
     if let (Some(updated), Some(outdated)) = (service.updated, service.outdated) {
         text += &format!(" ({updated} new, {outdated} to be replaced)");
+    }
+    if let Some(next) = service.next_run_unix_secs {
+        text += &format!(", next {}", minute_utc(next));
     }
     text
 }

@@ -72,6 +72,7 @@ fn nodes(state: &mut State, count: u64) {
             },
             runs_replicas: true,
             tries_settings: false,
+            mesh_addr: None,
         };
         apply(
             state,

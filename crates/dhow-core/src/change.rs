@@ -155,9 +155,22 @@ pub enum ServiceChange<'a> {
     },
     /// A new generation of the same template, so that replicas can be moved.
     GenerationOpened,
-    CronFired,
+    /// For that moment of its schedule.
+    CronFired {
+        scheduled_unix_secs: i64,
+    },
     SettingsAdopted,
     Removed,
+}
+
+/// Why a replica is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    Planned(StopReason),
+    /// Its deployment had failed and was asked for again.
+    CleanSlate,
+    /// A comparison of two states does not show it.
+    Unknown,
 }
 
 /// What an entry did to one replica, or what it says of it and the mirror did not take.
@@ -166,8 +179,8 @@ pub enum ReplicaChange<'a> {
     Placed,
     /// The plan wanted it there and it does not fit any more.
     LeftOut(Stale),
-    /// It is to end; without a reason where its failed deployment was asked for again.
-    StopAsked(Option<StopReason>),
+    /// It is to end.
+    StopAsked(StopCause),
     TriesSettings,
     /// Its node says what happened, and the mirror has moved by it.
     Reported(&'a ReplicaEvent),

@@ -123,6 +123,14 @@ pub enum ClusterCommand {
     RemoveSource {
         name: Arc<str>,
     },
+    /// The first entry of an epoch of a static cluster, applied to the newest copy that its leader has found. The peers
+    /// take the state after it as a whole, so that it stands in no log.
+    EpochBegan {
+        /// The highest that any copy has.
+        revision: Revision,
+        /// Likewise; the entry's own time is the copy's.
+        time: ClusterTime,
+    },
 }
 
 /// A command about nodes: they join, are lost, come back, drain, are labelled and removed.

@@ -9,6 +9,7 @@ pub mod assignment;
 pub mod branches;
 pub mod change;
 pub mod command;
+pub mod directory;
 pub mod dry_run;
 pub mod ids;
 pub mod invariants;

@@ -2,6 +2,7 @@
 //! without listing it. The agent makes the text from its own machines, the reducer from the state; where the two
 //! differ, one of them has missed something. Pure; it never says which of the two is right.
 
+mod open_rollout;
 mod report_body;
 mod rollout_id;
 
@@ -9,6 +10,7 @@ use crate::ids::{NodeId, ReplicaName};
 use crate::replica::{Machine, ReplicaState};
 use crate::state::State;
 
+pub use open_rollout::{OpenRollout, open_rollouts};
 pub use report_body::ReportBody;
 pub use rollout_id::{BadRolloutId, RolloutId};
 

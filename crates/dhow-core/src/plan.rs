@@ -11,6 +11,7 @@ mod failure;
 mod moving;
 mod nodes;
 mod placing;
+mod plain;
 mod refresh;
 mod removal;
 mod report;
@@ -61,6 +62,7 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         placements_left: PLACEMENTS_PER_PLAN_MAX,
         failed: BTreeSet::new(),
         moving: BTreeSet::new(),
+        plain: None,
     };
     for service in due {
         if planner.placements_left == 0 {
@@ -93,6 +95,8 @@ struct Planner<'a> {
     failed: BTreeSet<DeploymentName>,
     /// Replicas that this plan tries on another node: they speak against no version yet.
     moving: BTreeSet<ReplicaKey>,
+    /// Looked up once a replica is placed.
+    plain: Option<plain::PlainNodes>,
 }
 
 impl Planner<'_> {

@@ -251,6 +251,14 @@ impl RestartRule {
         }
     }
 
+    /// Whether a replica that ends well has done what it should; otherwise it is started again.
+    pub fn lets_end(&self) -> bool {
+        match self.restart.policy {
+            RestartPolicy::Always => self.completes,
+            RestartPolicy::OnFailure | RestartPolicy::Never => true,
+        }
+    }
+
     /// The state after an end with this exit, `failures` in a row counted with this one.
     fn after(&self, exit: Exit, failures: u32) -> ReplicaState {
         let again = match self.restart.policy {

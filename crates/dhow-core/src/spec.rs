@@ -22,7 +22,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use command::{CommandSpec, ImageSpec, PullPolicy, Resources, Runtime};
-pub use endpoint::{Endpoint, Expose, Protocol};
+pub use endpoint::{Allowed, Endpoint, Expose, Protocol};
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;

@@ -4,6 +4,7 @@
 
 mod agent;
 mod api_tokens;
+mod callers;
 mod cluster;
 mod completed;
 mod deployment;
@@ -27,7 +28,6 @@ use crate::command::{
 use crate::state::{RequestRecord, State};
 
 pub use deployment::rollback_target;
-pub use epoch::{EpochBegan, begin_epoch};
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -96,6 +96,7 @@ fn is_edit(command: &Command) -> bool {
         Command::Cluster(command) => match command {
             ClusterCommand::Bootstrap { .. }
             | ClusterCommand::TermBegan { .. }
+            | ClusterCommand::EpochBegan { .. }
             | ClusterCommand::RaiseFeatureLevel { .. }
             | ClusterCommand::KeepServerIds { .. }
             | ClusterCommand::UseToken { .. } => false,

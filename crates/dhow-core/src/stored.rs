@@ -24,18 +24,21 @@ pub enum Form {
     Two,
     /// The same as it was before a cluster's number of nodes was kept: it is only read.
     Three,
-    /// All that this version knows.
+    /// Of clusters with feature level 2, before nodes said where others reach their proxies.
     Four,
+    /// All that this version knows.
+    Five,
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Four;
+    pub const NEWEST: Self = Self::Five;
 
     /// The form that every server of a cluster at this level reads.
     pub fn of_level(feature_level: u32) -> Self {
         match feature_level {
             0 | 1 => Self::One,
-            _ => Self::Four,
+            2 => Self::Four,
+            _ => Self::Five,
         }
     }
 
@@ -45,11 +48,12 @@ impl Form {
             Self::Two => 2,
             Self::Three => 3,
             Self::Four => 4,
+            Self::Five => 5,
         }
     }
 
     pub fn of_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two, Self::Three, Self::Four]
+        [Self::One, Self::Two, Self::Three, Self::Four, Self::Five]
             .into_iter()
             .find(|form| form.number() == number)
     }
@@ -60,7 +64,8 @@ impl Form {
             Self::One => FIELDS_OF_FORM_ONE,
             Self::Two => FIELDS_OF_FORM_TWO,
             Self::Three => FIELDS_OF_FORM_THREE,
-            Self::Four => &[],
+            Self::Four => FIELDS_OF_FORM_FOUR,
+            Self::Five => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -71,7 +76,7 @@ impl Form {
         let rows: &[(&str, &str, usize)] = match self {
             Self::One => VARIANT_FIELDS_OF_FORM_ONE,
             Self::Two | Self::Three => VARIANT_FIELDS_OF_FORM_THREE,
-            Self::Four => &[],
+            Self::Four | Self::Five => &[],
         };
         let row = rows
             .iter()
@@ -84,7 +89,7 @@ impl Form {
     fn variants(self, name: &str) -> Option<usize> {
         let rows: &[(&str, usize)] = match self {
             Self::One => VARIANTS_OF_FORM_ONE,
-            Self::Two | Self::Three | Self::Four => &[],
+            Self::Two | Self::Three | Self::Four | Self::Five => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -115,7 +120,10 @@ const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
 ];
 
 /// The same for form 3.
-const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("State", 23)];
+const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("NodeInfo", 8), ("State", 23)];
+
+/// The same for form 4.
+const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[("NodeInfo", 8)];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[

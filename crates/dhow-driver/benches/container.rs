@@ -16,6 +16,10 @@ mod bare;
 #[expect(dead_code, reason = "shared with the tests of images")]
 mod builder;
 #[path = "../src/container/network/namespace.rs"]
+#[expect(
+    dead_code,
+    reason = "the driver's own code, of which the bare loop needs a part"
+)]
 mod namespace;
 #[path = "../src/container/network/netlink.rs"]
 #[expect(
@@ -31,6 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dhow_driver::container::Subnet;
 use dhow_driver::driver::{Driver, ReplicaStart, StopRequest, error_chain};
 use dhow_driver::shim::zygote;
 use futures_util::StreamExt;

@@ -61,8 +61,9 @@ use crate::shim::stop::blocking;
 use crate::shim::{ReplicaDirs, ShimClient, SignalTarget};
 
 use filters::Filters;
+pub use names::host_name_servers;
 use network::Network;
-pub use network::{BridgeConfig, Subnet, SubnetError};
+pub use network::{BridgeConfig, ServiceNetwork, Subnet, SubnetError};
 use runtime::Runtime;
 use volatile::Volatile;
 
@@ -157,6 +158,17 @@ impl ContainerDriver {
         found.await.map_err(|cause| cause.at_host(Stage::List))
     }
 
+    /// Where containers reach services by name, made at the first call; or why they do not.
+    pub async fn service_network(&self) -> Result<ServiceNetwork, String> {
+        let why = match self.inner.network.services().await {
+            Ok(Some(Ok(services))) => return Ok(services.clone()),
+            Ok(Some(Err(why))) => why.clone(),
+            Ok(None) => "no range of addresses is set for services".to_owned(),
+            Err(cause) => error_chain(&cause),
+        };
+        Err(format!("containers do not reach services by name: {why}"))
+    }
+
     /// Removes the bridge and everything on memory, for the end of all use. No replica may be left.
     pub async fn remove_host_state(&self) -> DriverResult<()> {
         let driver = self.clone();
@@ -192,7 +204,10 @@ impl ContainerDriver {
             notices.push(error_chain(&cause));
         } else {
             match self.inner.network.bridge().await {
-                Ok(bridge) => notices.extend(bridge.notices.iter().cloned()),
+                Ok(bridge) => {
+                    notices.extend(bridge.notices.iter().cloned());
+                    notices.extend(self.service_network().await.err());
+                }
                 Err(cause) => {
                     available = false;
                     notices.push(error_chain(&cause));

@@ -27,7 +27,7 @@ pub use error::{Cause, DriverError, Stage, error_chain};
 pub use exec::{ExecChunk, ExecOutput, ExecRequest, ExecSession, OUTPUT_CHUNKS_MAX};
 pub use prepare::{Preparation, Prepared, Progress, ProgressSink};
 pub use signal::StopSignal;
-pub use start::{PortBinding, ReplicaStart, StartRecord};
+pub use start::{OnAddress, PortBinding, ReplicaStart, StartRecord};
 pub use status::{Exit, ExitKind, ReplicaStatus, Running, StopRequest, UnknownExit};
 
 pub use crate::cgroup::Usage;

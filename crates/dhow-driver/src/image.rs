@@ -26,6 +26,7 @@ mod source;
 mod store;
 #[cfg(test)]
 mod test_tar;
+mod transfers;
 mod unpack;
 mod work;
 

@@ -35,7 +35,7 @@ mod transport;
 mod unchecked;
 pub mod zygote;
 
-pub use client::{RunSession, ShimClient, ShimCommand, ShimConfig, build_of};
+pub use client::{OwnCommand, RunSession, ShimClient, ShimConfig, build_of};
 pub use error::ShimError;
 pub use exec_session::{ExecPipes, exec_session};
 pub use replica_dirs::{ReplicaDirs, StartLock};

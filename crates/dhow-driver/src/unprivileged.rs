@@ -1,6 +1,6 @@
 //! Giving up root for good: another user, no groups, and of all capabilities those that are named.
 //!
-//! For a process with one thread, before it starts others: the kernel keeps capabilities for each thread.
+//! The kernel keeps capabilities for each thread: threads that are there before give up theirs themselves.
 
 use std::io;
 
@@ -18,7 +18,17 @@ const NOBODY: u32 = 65_534;
 /// Becomes this user with these capabilities and no other; nobody, where the host does not have the number, as in a
 /// container with few of them. Gives who it has become. The process must be root.
 pub fn become_user(id: u32, keep: &[u8]) -> io::Result<u32> {
-    // Without this the change of the user takes all of them away.
+    keep_through_change(keep)?;
+    let became = change(id)
+        .map(|()| id)
+        .or_else(|_| change(NOBODY).map(|()| NOBODY));
+    keep_only(keep)?;
+    Ok(became?)
+}
+
+/// Lets the calling thread keep capabilities while the process becomes another user, which takes them all away
+/// otherwise; no more than these can ever be gained. Then comes [`keep_only`].
+pub fn keep_through_change(keep: &[u8]) -> io::Result<()> {
     prctl::set_keepcaps(true)?;
     for capability in 0..=u8::MAX {
         if !keep.contains(&capability) && drop_from_bounding_set(capability).is_err() {
@@ -26,12 +36,13 @@ pub fn become_user(id: u32, keep: &[u8]) -> io::Result<u32> {
             break;
         }
     }
-    let became = change(id)
-        .map(|()| id)
-        .or_else(|_| change(NOBODY).map(|()| NOBODY));
+    Ok(())
+}
+
+/// Gives up all capabilities of the calling thread but these, for good.
+pub fn keep_only(keep: &[u8]) -> io::Result<()> {
     set_capabilities(keep)?;
-    prctl::set_keepcaps(false)?;
-    Ok(became?)
+    Ok(prctl::set_keepcaps(false)?)
 }
 
 fn change(id: u32) -> nix::Result<()> {

@@ -21,6 +21,8 @@ mod mistakes;
 mod network;
 #[path = "process/runner.rs"]
 mod runner;
+#[path = "container/services.rs"]
+mod services;
 #[path = "container/test_host.rs"]
 #[expect(dead_code, reason = "shared with the measurement")]
 mod test_host;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             None => runner::main(&[
                 features::TESTS,
                 network::TESTS,
+                services::TESTS,
                 mistakes::TESTS,
                 killed::TESTS,
                 conformance::TESTS,

@@ -79,17 +79,14 @@ async fn drain(mut events: mpsc::Receiver<LogEvent>, waiting: Waiting) {
     };
     while let Some(event) = events.recv().await {
         match event {
-            LogEvent::CommittedTogether { parts, .. } => {
+            LogEvent::Committed { parts, .. } => {
                 parts
                     .into_iter()
                     .filter_map(|part| part.proposal)
                     .for_each(|id| tell(id, true));
             }
             LogEvent::Refused { proposal, .. } => tell(proposal, false),
-            LogEvent::Committed { .. }
-            | LogEvent::Leadership(_)
-            | LogEvent::SnapshotInstalled { .. }
-            | LogEvent::Failed(_) => {}
+            LogEvent::Leadership(_) | LogEvent::SnapshotInstalled { .. } | LogEvent::Failed(_) => {}
         }
     }
 }

@@ -13,6 +13,15 @@ use std::pin::Pin;
 pub use fake::FakeClock;
 pub use system::SystemClock;
 
+/// A moment of wall time as people read it.
+pub(crate) fn shown_utc(unix_secs: i64) -> String {
+    match jiff::Timestamp::from_second(unix_secs) {
+        Ok(moment) => moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        // Outside of what a calendar holds.
+        Err(_) => unix_secs.to_string(),
+    }
+}
+
 /// Ends when its moment has come.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 

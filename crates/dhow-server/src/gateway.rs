@@ -25,6 +25,8 @@ mod serve;
 mod session_stream;
 mod sessions;
 mod status;
+mod tickets;
+mod told_directory;
 pub(crate) mod verdict;
 mod worker_port;
 mod workers;
@@ -34,6 +36,7 @@ pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
 pub use node_gateway::{NodeGateway, holder_routes, routes};
 pub use options::{GatewayOptions, ServerIds};
 pub use serve::{Accepted, serve, serve_connection};
+pub use tickets::{GivenTicket, TicketIssuer};
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
     CertificateError, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX, WorkerCertificates,

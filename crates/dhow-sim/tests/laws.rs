@@ -1,7 +1,9 @@
 //! The laws of the core, over generated clusters and sequences: invariants after every step, replay equality,
 //! a warm planner equals a cold one, plans come to rest, `step` says what it does, a node that follows changes has what
-//! one that is told everything has, and a healed cluster reaches what was asked.
+//! one that is told everything has, of its work and of services, and a healed cluster reaches what was asked.
 
+#[path = "laws/directory.rs"]
+mod directory;
 #[path = "laws/following.rs"]
 mod following;
 #[path = "laws/ops.rs"]
@@ -49,6 +51,7 @@ proptest! {
         prop_assert_eq!(lab.replay().hash(), lab.state.hash());
         following::check(&lab.log);
         told::check_all(&lab.log);
+        directory::check(&lab.log);
     }
 
     #[test]
@@ -80,6 +83,7 @@ proptest! {
         }
         prop_assert_eq!(state.hash(), again.hash());
         told::check_all(&commands);
+        directory::check(&commands);
     }
 }
 

@@ -39,6 +39,7 @@ fn a_small_fleet_goes_through_everything() {
         // Long enough for it to end its sessions when it goes on.
         pause: Duration::from_secs(8),
         dead: 10,
+        one_address: false,
         firewall: false,
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod assignment;
+mod directory;
 mod holder_beat;
 mod keep_alive;
 mod malformed;
@@ -18,11 +19,13 @@ mod node_info;
 pub mod proto;
 mod refusal;
 mod report;
+mod rollout;
 mod spec_texts;
 mod usage;
 
 pub use assembly::Assembly;
-pub use assignment::to_parts;
+pub use assignment::{SpecReader, to_parts};
+pub use directory::{DirectoryAssembly, MeshPass, to_directory_parts};
 pub use holder_beat::{
     fit_acks, from_answer, from_beat, from_session, held_report_bytes, open_session_bytes, to_answer,
     to_beat, to_session,
@@ -36,6 +39,7 @@ pub use proto::nodes_client::NodesClient;
 pub use proto::nodes_server::{Nodes, NodesServer};
 pub use refusal::{LeaderHint, Refusal};
 pub use report::{from_body, to_body};
+pub use rollout::{from_open_rollout, to_open_rollout};
 pub use spec_texts::SpecTexts;
 pub use usage::{from_usage, to_usage};
 

@@ -8,6 +8,7 @@ pub mod access_token;
 pub mod api;
 pub mod backup;
 mod byte_stream;
+pub mod certificate;
 pub mod config;
 pub mod deployment;
 pub mod document;
@@ -24,15 +25,16 @@ pub mod stabilization;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod ticket;
 pub mod token;
 pub mod worker;
 
 pub use access_token::{AccessToken, MalformedAccessToken};
 pub use byte_stream::ByteStream;
 pub use config::{
-    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, NodeResources,
-    RaftPeer, Setting, SourceConfig, StaticPeer, WorkerTierRole, load_config, parse_config,
-    source_name_problem,
+    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MESH_PORT,
+    NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig, StaticPeer,
+    WorkerTierRole, load_config, parse_config, source_name_problem,
 };
 pub use deployment::{parse_deployment, parse_deployment_under, write_deployment};
 pub use document::{Finding, Findings};
@@ -48,6 +50,7 @@ pub use status::{
     NodeDrainStatus, NodeFailures, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
     ResourceAmount, ServedEndpoint, ServingNode,
 };
+pub use ticket::{Ticket, TicketError, VerifiedTicket};
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};
 pub use worker::{
     AdaptiveTtlConfig, BootstrapRollout, WorkerAssignmentEvent, WorkerContainerStatus, WorkerLease,

@@ -7,6 +7,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 pub(crate) enum Domain {
     WorkerBootstrapToken,
     ManifestIndex,
+    NodeTicket,
 }
 
 pub(crate) const SIGNATURE_BYTES: usize = ed25519_dalek::SIGNATURE_LENGTH;
@@ -16,6 +17,7 @@ impl Domain {
         match self {
             Self::WorkerBootstrapToken => "dhow worker bootstrap token v1",
             Self::ManifestIndex => "dhow manifest index v1",
+            Self::NodeTicket => "dhow node ticket v1",
         }
     }
 

@@ -4,21 +4,21 @@
 //! before API, and the other way round at the end. What runs on the host goes on without it.
 
 pub mod data_dir;
+mod directory_feed;
 mod door;
 mod door_exec;
 mod door_images;
 mod host;
-mod leader_session;
 pub mod logging;
 mod node_info;
+mod own_session;
 mod plane;
+mod proxy_identity;
 pub mod raft;
 pub mod reload;
 mod security;
-mod session;
 mod single;
 pub mod static_mode;
-mod static_session;
 #[cfg(test)]
 mod tests;
 mod tier;
@@ -52,6 +52,7 @@ use data_dir::DataDir;
 use door::LocalDoor;
 use host::HostParts;
 use plane::Plane;
+use proxy_identity::ProxyIdentity;
 use security::Security;
 
 /// How long an orderly end may take before what hangs is cut off.
@@ -99,8 +100,21 @@ impl Daemon {
             let cert = Arc::clone(security.tls.cert());
             tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
         }
+        let proved = security
+            .as_ref()
+            .map(|security| (security.tls.clone(), security.key.clone()));
         let plane = start_plane(config, node, security, storage, &clock).await?;
         let host = HostParts::open(config).await?;
+        if let Some((tls, key)) = proved {
+            let identifying = ProxyIdentity {
+                tls,
+                key,
+                view: plane.view.clone(),
+                balancer: Arc::clone(&host.balancer),
+                clock: Arc::clone(&clock) as _,
+            };
+            tokio::spawn(identifying.keep(cancel.clone()));
+        }
         let agent = open_agent(config, &plane, &host).await?;
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
@@ -261,11 +275,13 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi, security: Option<&Security>) -
 async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &HostParts) -> anyhow::Result<Agent> {
     let agent = Agent::open(AgentOptions {
         node: plane.node,
+        mesh: config.mesh_addr(),
         dir: config.data_dir.join("agent"),
         volumes_dir: config.data_dir.join("volumes"),
         drivers: host.drivers.clone(),
         balancer: host.balancer.clone(),
         session: Arc::clone(&plane.session),
+        orders: Arc::clone(&plane.orders),
         policy: config.policy.clone(),
         returning: returning(&config.cluster)?,
     });

@@ -1,27 +1,50 @@
 //! The balancer of this node: keeps the proxy's table as replicas come and go. The proxy runs only while there is
 //! something to serve.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 use dhow_driver::driver::error_chain;
+use dhow_wire::ServiceRange;
 
+use super::book::AddressBook;
+use super::known::NodePlace;
 use super::routes::{Routes, backend_id};
-use super::{BackendAddress, Balancer, BalancerFuture};
-use crate::proxy::{ProxyClient, ProxyConfig, ProxyError, Transport, saved_table, taken_beside};
+use super::variables::variables;
+use super::{BackendAddress, Balancer, BalancerFuture, CallsFrom, known_file, loopback};
+use crate::proxy::{
+    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Transport, saved_table, taken_beside,
+};
+use crate::session::KnownDirectory;
 
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The node's network, as it is configured and as the host can have it.
+#[derive(Clone, Debug)]
+pub struct NodeNetwork {
+    /// Where the address book and the last directory are kept.
+    pub dir: PathBuf,
+    pub range: ServiceRange,
+    /// Where public endpoints are served.
+    pub ingress_addr: IpAddr,
+    /// Where containers ask for names; none where there are no containers, or they cannot.
+    pub dns: Option<Dns>,
+}
 
 /// The node's balancer as runners see it: it starts the proxy's process when the first endpoint is opened, and sends it
 /// each new table.
 pub struct NodeBalancer {
     config: ProxyConfig,
+    network_dir: PathBuf,
     wanted: Mutex<Wanted>,
+    /// One writer of the network's folder at a time.
+    disk: tokio::sync::Mutex<()>,
     /// One table at a time goes to the proxy.
     served: tokio::sync::Mutex<Served>,
 }
@@ -29,6 +52,8 @@ pub struct NodeBalancer {
 #[derive(Default)]
 struct Wanted {
     routes: Routes,
+    /// Ports of the loopback that the proxy has, or was found to be able to have.
+    sure: BTreeSet<(Transport, SocketAddr)>,
     /// Counts the changes.
     revision: u64,
 }
@@ -36,6 +61,8 @@ struct Wanted {
 #[derive(Default)]
 struct Served {
     client: Option<Arc<ProxyClient>>,
+    /// What the proxy shows to others: given to each one that is started, because it may never have had it.
+    identity: Option<MeshIdentity>,
     /// The revision of the table that the proxy has, and the listeners that it could not bind.
     revision: u64,
     unbound: Vec<(SocketAddr, String)>,
@@ -43,20 +70,99 @@ struct Served {
 
 impl NodeBalancer {
     /// Takes up what an earlier daemon left; starts nothing.
-    pub fn open(config: ProxyConfig) -> Self {
-        let routes = match saved_table(&config.dir) {
-            Ok(Some(table)) => Routes::from_table(&table),
-            Ok(None) => Routes::default(),
+    pub fn open(config: ProxyConfig, network: NodeNetwork) -> Self {
+        let saved = saved_table(&config.dir).unwrap_or_else(|error| {
+            // The table is made anew from what runs; for a moment less is served than could be.
+            tracing::warn!(%error, "the balancer's table cannot be read");
+            None
+        });
+        let mut routes = saved.as_ref().map(Routes::from_table).unwrap_or_default();
+        let known = &mut routes.known;
+        (known.range, known.dns) = (network.range, network.dns);
+        known.ingress_addr = Some(network.ingress_addr);
+        known.book = AddressBook::read(&network.dir).unwrap_or_else(|error| {
+            tracing::error!(%error, "the addresses of services cannot be read; they get new ones");
+            AddressBook::default()
+        });
+        match known_file::read(&network.dir) {
+            Ok(Some((node, told))) => known.remember(node, Arc::new(told)),
+            Ok(None) => {}
             Err(error) => {
-                // The table is made anew from what runs; for a moment less is served than could be.
-                tracing::warn!(%error, "the balancer's table cannot be read");
-                Routes::default()
+                tracing::error!(%error, "what is known of services cannot be read; servers tell it anew")
             }
-        };
+        }
+        let listeners = saved.iter().flat_map(|table| &table.listeners);
+        let sure = listeners
+            .map(|listener| (listener.protocol.transport(), listener.addr))
+            .collect();
         Self {
             config,
-            wanted: Mutex::new(Wanted { routes, revision: 1 }),
+            network_dir: network.dir,
+            wanted: Mutex::new(Wanted {
+                routes,
+                sure,
+                revision: 1,
+            }),
+            disk: tokio::sync::Mutex::default(),
             served: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Gives every service that is known its number, and every endpoint that host programs call a port that can be had.
+    /// Both are on disk before anybody is told.
+    async fn settle(&self) {
+        let _disk = self.disk.lock().await;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        let (mut changed, unsure) = {
+            let mut wanted = self.wanted();
+            let Wanted { routes, sure, .. } = &mut *wanted;
+            let services = routes.known.numbered();
+            let size = routes.known.range.size();
+            let changed = routes.known.book.keep(&services, size, now);
+            let ports = routes.known.loopback_ports().into_iter();
+            let unsure = ports.filter(|port| !sure.contains(&(port.transport, port.addr)));
+            (changed, unsure.collect::<Vec<_>>())
+        };
+        if !unsure.is_empty() {
+            let found = tokio::task::spawn_blocking(move || loopback::find(unsure)).await;
+            let mut wanted = self.wanted();
+            for (port, addr) in found.unwrap_or_default() {
+                wanted.sure.insert((port.transport, addr));
+                if addr != port.addr {
+                    let book = &mut wanted.routes.known.book;
+                    book.set_port(&port.service, &port.endpoint, addr.port());
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            let (book, dir) = (self.wanted().routes.known.book.clone(), self.network_dir.clone());
+            let written = tokio::task::spawn_blocking(move || book.write(&dir)).await;
+            if let Ok(Err(error)) = written {
+                tracing::error!(%error, "the addresses of services are not on disk: after a restart they may be others");
+            }
+        }
+    }
+
+    async fn take_told(&self, place: NodePlace, told: Option<&Arc<KnownDirectory>>) {
+        let revision = {
+            let mut wanted = self.wanted();
+            if !wanted.routes.known.tell(place, told) {
+                return;
+            }
+            wanted.revision += 1;
+            wanted.revision
+        };
+        self.serve_or_say(revision).await;
+        if let Some(told) = told {
+            let _disk = self.disk.lock().await;
+            let (dir, told) = (self.network_dir.clone(), Arc::clone(told));
+            let written =
+                tokio::task::spawn_blocking(move || known_file::write(&dir, place.node, &told)).await;
+            if let Ok(Err(error)) = written {
+                tracing::warn!(%error, "what is known of services is not on disk: a restart without servers begins with less");
+            }
         }
     }
 
@@ -80,6 +186,7 @@ impl NodeBalancer {
         if served.revision >= revision && served.unbound.is_empty() {
             return Ok(Vec::new());
         }
+        self.settle().await;
         let (newest, table, is_empty) = {
             let wanted = self.wanted();
             let table = wanted.routes.table(wanted.revision);
@@ -92,9 +199,14 @@ impl NodeBalancer {
             (served.revision, served.unbound) = (newest, Vec::new());
             return Ok(Vec::new());
         }
-        let client = match &mut served.client {
+        let Served { client, identity, .. } = &mut *served;
+        let client = match client {
             Some(client) => client,
-            none => none.insert(Arc::new(ProxyClient::open(self.config.clone()).await?)),
+            none => {
+                let opened = Arc::new(ProxyClient::open(self.config.clone()).await?);
+                give_identity(&opened, identity.as_ref()).await;
+                none.insert(opened)
+            }
         };
         let applied = client.apply(table).await?;
         let unbound = applied.listeners.into_iter();
@@ -116,15 +228,12 @@ impl NodeBalancer {
 
     async fn open_service(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
         let service = name.service_key();
-        if spec.endpoints.is_empty() && self.wanted().routes.addresses(&service).is_empty() {
-            return Ok(());
-        }
         let (revision, opened) = {
             let mut wanted = self.wanted();
             let before = wanted.routes.table(0);
             let opened = wanted.routes.open(&service, name.generation, spec);
             // Most calls change nothing.
-            if wanted.routes.table(0) != before {
+            if wanted.routes.known.lacks_numbers() || wanted.routes.table(0) != before {
                 wanted.revision += 1;
             }
             (wanted.revision, opened)
@@ -132,7 +241,7 @@ impl NodeBalancer {
         opened?;
         let unbound = self.serve(revision).await;
         let unbound = unbound.map_err(|error| format!("the balancer failed: {}", error_chain(&error)))?;
-        let own = self.wanted().routes.addresses(&service);
+        let own = self.wanted().routes.public_addresses(&service);
         match unbound.into_iter().find(|(addr, _)| own.contains(addr)) {
             Some((_, why)) => Err(why),
             None => Ok(()),
@@ -210,6 +319,18 @@ impl NodeBalancer {
     }
 }
 
+/// Without it other nodes are not reached; the next one is tried in time.
+async fn give_identity(client: &ProxyClient, identity: Option<&MeshIdentity>) {
+    if let Some(identity) = identity
+        && let Err(error) = client.identify(identity.clone()).await
+    {
+        tracing::error!(
+            why = error_chain(&error),
+            "the balancer did not take the certificate for other nodes"
+        );
+    }
+}
+
 /// Who has one of the addresses that are not listened on yet because their port is, on another address.
 async fn taken_by_others(
     claimed: BTreeSet<(Transport, SocketAddr)>,
@@ -275,13 +396,69 @@ impl Balancer for NodeBalancer {
         })
     }
 
+    fn identify(&self, identity: MeshIdentity) -> BalancerFuture<'_, ()> {
+        Box::pin(async move {
+            let mut served = self.served.lock().await;
+            if let Some(client) = &served.client {
+                give_identity(client, Some(&identity)).await;
+            }
+            served.identity = Some(identity);
+        })
+    }
+
     fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()> {
         Box::pin(async move {
-            if self.wanted().routes.addresses(service).is_empty() {
-                return;
-            }
-            let (revision, ()) = self.change(|routes| routes.close(service));
+            let revision = {
+                let mut wanted = self.wanted();
+                let before = wanted.routes.table(0);
+                wanted.routes.close(service);
+                if wanted.routes.table(0) == before {
+                    return;
+                }
+                wanted.revision += 1;
+                wanted.revision
+            };
             self.serve_or_say(revision).await;
+        })
+    }
+
+    fn told<'a>(&'a self, place: NodePlace, told: Option<&'a Arc<KnownDirectory>>) -> BalancerFuture<'a, ()> {
+        Box::pin(self.take_told(place, told))
+    }
+
+    fn variables<'a>(
+        &'a self,
+        name: &'a ReplicaName,
+        spec: &'a ServiceSpec,
+    ) -> BalancerFuture<'a, BTreeMap<String, String>> {
+        Box::pin(async move {
+            let reached = self
+                .wanted()
+                .routes
+                .known
+                .reached_from(&name.deployment, spec.runtime());
+            variables(&reached)
+        })
+    }
+
+    fn calls_from<'a>(&'a self, name: &'a ReplicaName, from: CallsFrom) -> BalancerFuture<'a, ()> {
+        Box::pin(async move {
+            let revision = {
+                let mut wanted = self.wanted();
+                if !wanted.routes.known.calls_from(name, from) {
+                    return;
+                }
+                wanted.revision += 1;
+                wanted.revision
+            };
+            self.serve_or_say(revision).await;
+        })
+    }
+
+    fn calls_no_more<'a>(&'a self, name: &'a ReplicaName) -> BalancerFuture<'a, ()> {
+        Box::pin(async move {
+            // The next table leaves it out; whoever gets its place is told before it runs.
+            self.change(|routes| routes.known.calls_no_more(&backend_id(name)));
         })
     }
 }

@@ -1,22 +1,15 @@
 //! Which ports the node's services have, and who stands behind them: what the proxy's table is made from. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
-use dhow_core::spec::{self, Endpoint, Expose, ServiceSpec};
+use dhow_core::spec::ServiceSpec;
 
 use super::BackendAddress;
-use crate::proxy::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table, Transport};
-
-/// An endpoint that is listened for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Door {
-    addr: SocketAddr,
-    protocol: Protocol,
-    host: Option<String>,
-    path: Option<String>,
-}
+use super::door::{Door, Ingress};
+use super::known::Known;
+use crate::proxy::{Backend, Listener, Route, Table, Transport};
 
 /// The endpoints of the node's services and the replicas behind each of them. The node's balancer changes them as
 /// runners say, and makes the proxy's tables from them. Keys are the ids that a table has, so that a saved table can be
@@ -32,6 +25,8 @@ pub struct Routes {
     claims: BTreeMap<String, BTreeMap<String, Door>>,
     /// The newest generation that has said what the service's endpoints are.
     spoken: BTreeMap<ServiceKey, Generation>,
+    /// What else the node knows of services, and where its public endpoints are.
+    pub known: Known,
 }
 
 /// Marks the route of a door that is only to come: no endpoint's name has it.
@@ -42,7 +37,7 @@ pub fn backend_id(name: &ReplicaName) -> String {
     format!("{name}@{}", name.generation)
 }
 
-fn route_prefix(service: &ServiceKey) -> String {
+pub fn route_prefix(service: &ServiceKey) -> String {
     format!("{}/{}/", service.deployment, service.service)
 }
 
@@ -57,20 +52,31 @@ impl Routes {
                 .iter()
                 .filter(|route| !route.id.ends_with(TO_COME));
             for route in known {
-                let door = Door {
-                    addr: listener.addr,
-                    protocol: listener.protocol,
-                    host: route.host.clone(),
-                    path: route.path.clone(),
-                };
-                routes.doors.insert(route.id.clone(), door);
-                for backend in route.backends.iter().filter(|backend| !backend.draining) {
-                    let served = routes.backends.entry(backend.id.clone()).or_default();
-                    served.push((route.id.clone(), backend.addr));
+                if let Some(door) = Door::from_table(listener, route) {
+                    routes.doors.insert(route.id.clone(), door);
                 }
+                routes.take_backends(&route.id, &route.backends);
             }
         }
+        for service in table.names.iter().flat_map(|names| &names.services) {
+            for endpoint in &service.endpoints {
+                let id = format!("{}/{}/{}", service.deployment, service.service, endpoint.name);
+                routes.take_backends(&id, &endpoint.backends);
+            }
+        }
+        routes.known.take_up(table);
         routes
+    }
+
+    fn take_backends(&mut self, route: &str, backends: &[Backend]) {
+        for backend in backends.iter().filter(|backend| !backend.draining) {
+            // Replicas of other nodes are told anew.
+            let Some(addr) = backend.addr else { continue };
+            let served = self.backends.entry(backend.id.clone()).or_default();
+            if !served.iter().any(|(known, _)| known == route) {
+                served.push((route.to_owned(), addr));
+            }
+        }
     }
 
     /// Takes the service's endpoints, or names the one that another service has.
@@ -88,8 +94,9 @@ impl Routes {
             return Ok(());
         }
         let prefix = route_prefix(service);
-        let wanted = self.free_doors(&prefix, spec)?;
+        let wanted = self.free_doors(service, spec)?;
         self.spoken.insert(service.clone(), generation);
+        self.known.spoken(service, spec);
         self.doors.retain(|id, _| !id.starts_with(&prefix));
         self.doors.extend(wanted);
         Ok(())
@@ -102,7 +109,7 @@ impl Routes {
         if spoken.is_some_and(|spoken| *spoken > name.generation) {
             return Ok(());
         }
-        let mut wanted = self.free_doors(&route_prefix(&service), spec)?;
+        let mut wanted = self.free_doors(&service, spec)?;
         wanted.retain(|id, door| self.doors.get(id) != Some(door));
         self.claims.insert(backend_id(name), wanted);
         Ok(())
@@ -112,18 +119,25 @@ impl Routes {
         self.claims.remove(&backend_id(name));
     }
 
-    /// The doors of a spec, unless another service has one of them or is about to.
-    fn free_doors(&self, prefix: &str, spec: &ServiceSpec) -> Result<BTreeMap<String, Door>, String> {
+    /// The doors of a spec, unless another service has a public one of them or is about to. One that is for this host
+    /// alone is no reason to refuse: whoever was first keeps the port, and the other is reached by its own address.
+    fn free_doors(&self, service: &ServiceKey, spec: &ServiceSpec) -> Result<BTreeMap<String, Door>, String> {
+        let prefix = route_prefix(service);
         let mut wanted: BTreeMap<String, Door> = BTreeMap::new();
         for endpoint in &spec.endpoints {
-            let (id, door) = (format!("{prefix}{}", endpoint.name), door_of(endpoint));
+            let door = Door::of(&service.deployment, endpoint);
+            let id = format!("{prefix}{}", endpoint.name);
             let claimed = self.claims.values().flatten();
-            let mut others = self.doors.iter().chain(claimed);
-            let other = others.find(|(other, held)| !other.starts_with(prefix) && clashes(&door, held));
-            if let Some((other, _)) = other {
+            let mut others = self
+                .doors
+                .iter()
+                .chain(claimed)
+                .filter(|(_, held)| held.is_public);
+            let other = others.find(|(other, held)| !other.starts_with(&prefix) && door.clashes(held));
+            if let Some((other, _)) = other.filter(|_| door.is_public) {
                 return Err(format!(
                     "port {} of endpoint {id} belongs to endpoint {other} already",
-                    door.addr.port()
+                    door.port
                 ));
             }
             wanted.insert(id, door);
@@ -131,14 +145,40 @@ impl Routes {
         Ok(wanted)
     }
 
+    /// The doors that are listened for: public ones first, then those of replicas here, then those of services that the
+    /// node only knows. Of two that clash the later one has to do without.
+    fn open_doors(&self) -> Vec<(String, Door)> {
+        let mut open: Vec<(String, Door)> = Vec::new();
+        let own = |is_public| {
+            let doors = self
+                .doors
+                .iter()
+                .filter(move |(_, door)| door.is_public == is_public);
+            doors.map(|(id, door)| (id.clone(), door.clone()))
+        };
+        let far = self.known.far_doors();
+        let (far_public, far): (Vec<_>, Vec<_>) = far.into_iter().partition(|(_, door)| door.is_public);
+        let wanted = own(true).chain(far_public).chain(own(false)).chain(far);
+        for (id, door) in wanted {
+            let is_known = open
+                .iter()
+                .any(|(other, held)| *other == id || door.clashes(held));
+            if !is_known {
+                open.push((id, door));
+            }
+        }
+        open
+    }
+
     /// The doors that are to come and need a listener of their own: a port that is listened on already stays as it
     /// is until they are there.
     fn to_come(&self) -> BTreeMap<&String, &Door> {
+        let open = self.open_doors();
         let mut coming: BTreeMap<&String, &Door> = BTreeMap::new();
         for (id, door) in self.claims.values().flatten() {
-            let is_open = self.doors.values().any(|open| same_port(open, door));
+            let is_open = open.iter().any(|(_, open)| open.same_port(door));
             let mut others = coming.iter().filter(|(other, _)| **other != id);
-            if !is_open && !others.any(|(_, other)| clashes(door, other)) {
+            if !is_open && !others.any(|(_, other)| door.clashes(other)) {
                 coming.insert(id, door);
             }
         }
@@ -181,112 +221,105 @@ impl Routes {
         self.claims.retain(|id, _| ids.contains(id));
         self.doors
             .retain(|id, _| prefixes.iter().any(|prefix| id.starts_with(prefix)));
+        self.known
+            .retain(&names.iter().map(ReplicaName::service_key).collect());
     }
 
     pub fn close(&mut self, service: &ServiceKey) {
         let prefix = route_prefix(service);
         self.spoken.remove(service);
+        self.known.close(service);
         self.doors.retain(|id, _| !id.starts_with(&prefix));
         self.claims
             .retain(|_, claimed| !claimed.keys().any(|id| id.starts_with(&prefix)));
     }
 
-    /// The addresses that a service listens on.
-    pub fn addresses(&self, service: &ServiceKey) -> BTreeSet<SocketAddr> {
+    /// The addresses at which a service takes requests from outside: it cannot do without them.
+    pub fn public_addresses(&self, service: &ServiceKey) -> BTreeSet<SocketAddr> {
         let prefix = route_prefix(service);
         let own = self.doors.iter().filter(|(id, _)| id.starts_with(&prefix));
-        own.map(|(_, door)| door.addr).collect()
+        own.filter(|(_, door)| door.is_public)
+            .map(|(_, door)| door.addr(self.ingress()))
+            .collect()
     }
 
-    /// The addresses that a replica has claimed for its service.
+    /// The public addresses that a replica has claimed for its service.
     pub fn claimed(&self, name: &ReplicaName) -> BTreeSet<(Transport, SocketAddr)> {
         let claimed = self.claims.get(&backend_id(name)).into_iter().flatten();
         claimed
-            .map(|(_, door)| (door.protocol.transport(), door.addr))
+            .filter(|(_, door)| door.is_public)
+            .map(|(_, door)| (door.protocol.transport(), door.addr(self.ingress())))
             .collect()
     }
 
     /// Everything that is listened on, or is to be.
     pub fn listened(&self) -> BTreeSet<SocketAddr> {
-        let coming = self.to_come().into_values();
-        let doors = self.doors.values().chain(coming);
-        doors.map(|door| door.addr).collect()
+        let listeners = self.listeners().into_iter();
+        listeners.map(|listener| listener.addr).collect()
     }
 
+    /// Whether nothing needs the proxy.
     pub fn is_empty(&self) -> bool {
-        self.doors.is_empty() && self.claims.values().all(BTreeMap::is_empty)
+        self.open_doors().is_empty()
+            && self.claims.values().all(BTreeMap::is_empty)
+            && !self.known.needs_names()
     }
 
-    pub fn table(&self, revision: u64) -> Table {
+    fn ingress(&self) -> Ingress {
+        self.known.ingress()
+    }
+
+    /// The listeners of this host's own ports.
+    fn listeners(&self) -> Vec<Listener> {
         let mut listeners: BTreeMap<(Transport, SocketAddr), Listener> = BTreeMap::new();
-        let open = self.doors.iter().map(|(id, door)| (id, id.clone(), door));
+        let open = self.open_doors().into_iter();
+        let open = open.map(|(id, door)| (id.clone(), id, door));
         let coming = self.to_come().into_iter();
-        let coming = coming.map(|(id, door)| (id, format!("{id}{TO_COME}"), door));
+        let coming = coming.map(|(id, door)| (id.clone(), format!("{id}{TO_COME}"), door.clone()));
         for (id, route, door) in open.chain(coming) {
-            let key = (door.protocol.transport(), door.addr);
+            let addr = door.addr(self.ingress());
+            let key = (door.protocol.transport(), addr);
             let listener = listeners.entry(key).or_insert_with(|| Listener {
-                addr: door.addr,
+                addr,
                 protocol: door.protocol,
                 routes: Vec::new(),
             });
             listener.routes.push(Route {
                 id: route,
-                host: door.host.clone(),
-                path: door.path.clone(),
-                backends: self.behind(id),
+                host: door.host,
+                path: door.path,
+                backends: self.behind(&id),
+                who: door.who,
             });
         }
+        listeners.into_values().collect()
+    }
+
+    /// What the proxy is to serve.
+    pub fn table(&self, revision: u64) -> Table {
+        let mut listeners = self.listeners();
+        listeners.extend(self.known.loopback_listeners(&|route| self.behind(route)));
         Table {
-            version: TABLE_VERSION,
             revision,
-            listeners: listeners.into_values().collect(),
+            listeners,
+            names: self.known.names(&|route| self.behind(route)),
+            mesh: self.known.mesh(),
+            ..Table::empty()
         }
     }
 
+    /// The replicas behind a route: those of this node, and those that other nodes have.
     fn behind(&self, route: &str) -> Vec<Backend> {
         let serves = |(id, served): (&String, &Vec<(String, SocketAddr)>)| {
             let (_, addr) = served.iter().find(|(served, _)| served == route)?;
             Some(Backend {
-                id: id.clone(),
-                addr: *addr,
                 draining: self.draining.contains(id),
+                ..Backend::here(id, *addr)
             })
         };
-        self.backends.iter().filter_map(serves).collect()
+        let here = self.backends.iter().filter_map(serves);
+        here.chain(self.known.elsewhere(route)).collect()
     }
-}
-
-fn door_of(endpoint: &Endpoint) -> Door {
-    let ip = match endpoint.expose {
-        Expose::Public => Ipv4Addr::UNSPECIFIED,
-        Expose::Internal => Ipv4Addr::LOCALHOST,
-    };
-    let protocol = match endpoint.protocol {
-        spec::Protocol::Http | spec::Protocol::Websocket => Protocol::Http,
-        // What is encrypted is passed on as it is.
-        spec::Protocol::Https | spec::Protocol::Tcp => Protocol::Tcp,
-        spec::Protocol::Udp => Protocol::Udp,
-    };
-    Door {
-        addr: (ip, endpoint.port).into(),
-        protocol,
-        host: endpoint.host.clone().filter(|_| protocol == Protocol::Http),
-        path: endpoint.path.clone().filter(|_| protocol == Protocol::Http),
-    }
-}
-
-/// Whether they need the same port of the host.
-fn same_port(one: &Door, other: &Door) -> bool {
-    one.protocol.transport() == other.protocol.transport() && one.addr.port() == other.addr.port()
-}
-
-/// Whether both cannot be listened for: HTTP can share a port by host and path, everything else cannot.
-fn clashes(one: &Door, other: &Door) -> bool {
-    if !same_port(one, other) {
-        return false;
-    }
-    let shares = one.addr == other.addr && one.protocol == Protocol::Http && other.protocol == Protocol::Http;
-    !shares || (one.host == other.host && one.path == other.path)
 }
 
 #[cfg(test)]

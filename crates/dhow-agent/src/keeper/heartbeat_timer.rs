@@ -1,5 +1,5 @@
 //! When the next heartbeat is due: at the node's own place in the window that the control plane gives, or every few
-//! seconds where it gives none.
+//! seconds before it has given one.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::session::Pace;
 /// due.
 pub struct HeartbeatTimer {
     node: NodeId,
-    pace: Option<watch::Receiver<Pace>>,
+    pace: watch::Receiver<Pace>,
     known: Pace,
     next: Instant,
     /// Heartbeats since the session was opened.
@@ -23,7 +23,7 @@ pub struct HeartbeatTimer {
 }
 
 impl HeartbeatTimer {
-    pub fn new(node: NodeId, pace: Option<watch::Receiver<Pace>>) -> Self {
+    pub fn new(node: NodeId, pace: watch::Receiver<Pace>) -> Self {
         let mut beat = Self {
             node,
             pace,
@@ -44,15 +44,14 @@ impl HeartbeatTimer {
                     self.next = Instant::now() + self.delay();
                     return;
                 }
-                () = changed(self.pace.as_mut()) => self.follow(),
+                () = changed(&mut self.pace) => self.follow(),
             }
         }
     }
 
     /// Takes what the control plane has said. A shorter time counts from now on; a longer one once it is its turn.
     fn follow(&mut self) {
-        let Some(pace) = &mut self.pace else { return };
-        let pace = *pace.borrow_and_update();
+        let pace = *self.pace.borrow_and_update();
         let is_new_session = pace.session != self.known.session;
         if pace == self.known {
             return;
@@ -74,13 +73,9 @@ impl HeartbeatTimer {
     }
 }
 
-async fn changed(pace: Option<&mut watch::Receiver<Pace>>) {
-    let changed = match pace {
-        Some(pace) => pace.changed().await.is_ok(),
-        None => false,
-    };
-    // Nobody will ever say anything else.
-    if !changed {
+async fn changed(pace: &mut watch::Receiver<Pace>) {
+    if pace.changed().await.is_err() {
+        // Nobody will ever say anything else.
         std::future::pending().await
     }
 }
@@ -100,8 +95,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_pace_it_is_regular() {
-        let mut beat = HeartbeatTimer::new(NodeId(7), None);
+    async fn before_a_pace_is_given_it_is_regular() {
+        let (_sender, receiver) = watch::channel(Pace::default());
+        let mut beat = HeartbeatTimer::new(NodeId(7), receiver);
         assert_eq!(waited(&mut beat).await, HEARTBEAT_EVERY);
         assert_eq!(waited(&mut beat).await, HEARTBEAT_EVERY);
     }
@@ -109,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_keeps_its_place_in_every_window() {
         let (_sender, receiver) = watch::channel(pace(200, 1));
-        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), receiver);
         let first = waited(&mut beat).await.as_millis() as u64;
         assert_eq!(first, report_delay_ms(7, 200, 0));
         for seq in 1..4 {
@@ -121,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_shorter_time_counts_at_once_and_a_longer_one_later() {
         let (sender, receiver) = watch::channel(pace(600, 1));
-        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), receiver);
         beat.due().await;
         sender.send_replace(pace(10, 1));
         assert!(waited(&mut beat).await < Duration::from_secs(10));
@@ -133,7 +129,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_new_session_takes_its_place_anew() {
         let (sender, receiver) = watch::channel(pace(100, 1));
-        let mut beat = HeartbeatTimer::new(NodeId(7), Some(receiver));
+        let mut beat = HeartbeatTimer::new(NodeId(7), receiver);
         beat.due().await;
         sender.send_replace(pace(100, 2));
         let next = waited(&mut beat).await.as_millis() as u64;

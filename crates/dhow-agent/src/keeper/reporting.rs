@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::ledger::{Ledger, Record};
 use crate::limits::{REPORT_EVENTS_MAX, RETRY_FIRST, RETRY_MAX};
 use crate::session::{
-    Heartbeat, HeartbeatAnswer, OpenRollout, Report, ReportAnswer, ReportBody, RolloutId, Session,
+    Heartbeat, HeartbeatAnswer, OpenRollout, Orders, Report, ReportAnswer, ReportBody, RolloutId, Session,
     SessionError,
 };
 
@@ -306,7 +306,7 @@ async fn until(at: Option<Instant>) {
 
 /// The poll for assignments.
 pub struct Poll {
-    session: Arc<dyn Session>,
+    orders: Arc<dyn Orders>,
     /// None at first: a node that has just started is told everything.
     last: Option<Revision>,
     patience: Patience,
@@ -314,9 +314,9 @@ pub struct Poll {
 }
 
 impl Poll {
-    pub fn new(session: Arc<dyn Session>) -> Self {
+    pub fn new(orders: Arc<dyn Orders>) -> Self {
         Self {
-            session,
+            orders,
             last: None,
             patience: Patience::default(),
             call: None,
@@ -327,12 +327,12 @@ impl Poll {
         if self.call.is_some() || !may_ask {
             return;
         }
-        let (session, last, pause) = (Arc::clone(&self.session), self.last, self.patience.pause());
+        let (orders, last, pause) = (Arc::clone(&self.orders), self.last, self.patience.pause());
         self.call = Some(Box::pin(async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            session.assignments(last).await
+            orders.assignments(last).await
         }));
     }
 

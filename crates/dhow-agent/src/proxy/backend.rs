@@ -11,23 +11,46 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::http::pool::Pool;
+use super::mesh::Peer;
 
 /// How long a backend that refused a connection is passed over: doubled with each further refusal.
 const AVOID_FIRST: Duration = Duration::from_millis(250);
 /// Six doublings: a backend that comes back is used again within this time.
 const AVOID_MAX: Duration = Duration::from_secs(10);
 
-/// A backend by the replica's name and one of its addresses.
-pub type BackendKey = (String, SocketAddr);
+/// How long another node's word that its replica is ending counts. By then the table says it, or it is so no more.
+const TOLD_MAX: Duration = Duration::from_secs(10);
+
+/// A backend by the replica's name and where it is.
+pub type BackendKey = (String, PlaceKey);
+
+/// Where a backend is, as it is told apart from others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlaceKey {
+    Here(SocketAddr),
+    There {
+        node: u64,
+        /// A replica of another node has no address here: its node finds it by the endpoint's name.
+        endpoint: String,
+    },
+}
+
+/// Where a backend is, and who brings a stream there.
+pub enum BackendPlace {
+    Here(SocketAddr),
+    There { peer: Arc<Peer>, endpoint: String },
+}
 
 /// One backend of the running proxy: its counts, its idle connections, and whether it is avoided for a moment.
 pub struct BackendState {
     pub id: String,
-    pub addr: SocketAddr,
+    pub place: BackendPlace,
     pub pool: Pool,
     /// Ends what is still open to it, some time after no table names it any more.
     pub gone: CancellationToken,
     draining: AtomicBool,
+    /// Until when its node's word that it is ending counts.
+    told_until_ms: AtomicU64,
     in_flight: AtomicU32,
     total: AtomicU64,
     refused_total: AtomicU64,
@@ -39,20 +62,36 @@ pub struct BackendState {
 }
 
 impl BackendState {
-    pub fn new(key: BackendKey, idle: Arc<Notify>) -> Self {
-        let (id, addr) = key;
+    pub fn new(id: String, place: BackendPlace, idle: Arc<Notify>) -> Self {
         Self {
             id,
-            addr,
+            place,
             pool: Pool::default(),
             gone: CancellationToken::new(),
             draining: AtomicBool::new(false),
+            told_until_ms: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             total: AtomicU64::new(0),
             refused_total: AtomicU64::new(0),
             refused_in_row: AtomicU32::new(0),
             avoid_until_ms: AtomicU64::new(0),
             idle,
+        }
+    }
+
+    /// Its address, where it is a replica of this node.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        match &self.place {
+            BackendPlace::Here(addr) => Some(*addr),
+            BackendPlace::There { .. } => None,
+        }
+    }
+
+    /// Its node, where that is another one.
+    pub fn node(&self) -> Option<u64> {
+        match &self.place {
+            BackendPlace::Here(_) => None,
+            BackendPlace::There { peer, .. } => Some(peer.node),
         }
     }
 
@@ -65,8 +104,20 @@ impl BackendState {
         }
     }
 
-    pub fn is_draining(&self) -> bool {
+    /// Its node says that it is ending, before a table does: it gets nothing new, and idle connections are closed.
+    pub fn told_to_drain(&self) {
+        let until_ms = now_ms().saturating_add(millis(TOLD_MAX));
+        self.told_until_ms.store(until_ms, Ordering::SeqCst);
+        self.pool.clear();
+    }
+
+    /// Whether a table says so.
+    pub fn is_marked_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.is_marked_draining() || is_ahead(&self.told_until_ms)
     }
 
     pub fn in_flight(&self) -> u32 {
@@ -82,8 +133,11 @@ impl BackendState {
     }
 
     pub fn is_avoided(&self) -> bool {
-        let until_ms = self.avoid_until_ms.load(Ordering::Relaxed);
-        until_ms != 0 && until_ms > now_ms()
+        let is_silent = match &self.place {
+            BackendPlace::Here(_) => false,
+            BackendPlace::There { peer, .. } => peer.is_silent(),
+        };
+        is_silent || is_ahead(&self.avoid_until_ms)
     }
 
     /// Claims the backend for one request or connection; `None` when it has begun to drain meanwhile.
@@ -126,6 +180,12 @@ impl Drop for Lease {
             self.backend.idle.notify_waiters();
         }
     }
+}
+
+/// Whether a moment is still to come; 0 is none.
+fn is_ahead(moment_ms: &AtomicU64) -> bool {
+    let moment_ms = moment_ms.load(Ordering::Relaxed);
+    moment_ms != 0 && moment_ms > now_ms()
 }
 
 /// Milliseconds on this process's own clock, never 0.

@@ -7,34 +7,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::backend::{BackendKey, BackendState};
+use super::backends::Backends;
 use super::bind::{Socket, why_not};
+use super::dns::NameServer;
+use super::judge::{Judge, Side};
 use super::limits::Limits;
 use super::listener::{ListenerContext, RunningListener};
-use super::protocol::{Applied, BackendStatus, ListenerStatus, Status};
+use super::mesh::{IdentityError, Mesh, MeshIdentity, Targets, Timing, endpoint_of};
+use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
+use super::service_sockets::{NamespaceId, ServiceSockets};
 use super::table::{self, Table, TableError, Transport};
 
-/// How long connections to a backend that no table names any more are left open.
-const REMOVED_GRACE: Duration = Duration::from_secs(30);
-
-pub type ListenerKey = (Transport, SocketAddr);
+/// Which socket of which network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenerKey {
+    pub side: Side,
+    pub transport: Transport,
+    pub addr: SocketAddr,
+}
 
 /// The listeners and backends that the proxy serves. Its control connections apply tables to it and ask for its status.
 pub struct Balancer {
     shared: ListenerContext,
-    /// Notified whenever a draining backend has become idle.
-    idle: Arc<Notify>,
+    /// Makes the sockets of service addresses, where the proxy has a network of its own.
+    services: Option<ServiceSockets>,
+    names: NameServer,
     /// One table after the other.
     inner: tokio::sync::Mutex<BalancerState>,
-    backends: Mutex<Backends>,
+    backends: Backends,
+    pub(super) mesh: Arc<Mesh>,
 }
 
 /// The table that counts, and what is bound of it.
@@ -42,8 +50,17 @@ struct BalancerState {
     table: Table,
     listeners: BTreeMap<ListenerKey, RunningListener>,
     unbound: BTreeMap<ListenerKey, Unbound>,
+    /// Where other nodes call.
+    mesh: Option<MeshListener>,
     /// Listeners have been given away or closed: nothing is bound any more.
     ended: bool,
+}
+
+/// The listener of the mesh.
+struct MeshListener {
+    addr: SocketAddr,
+    socket: Socket,
+    stop: CancellationToken,
 }
 
 /// Why a listener is not there.
@@ -53,26 +70,30 @@ struct Unbound {
     taken: bool,
 }
 
-#[derive(Default)]
-struct Backends {
-    named: BTreeMap<BackendKey, Arc<BackendState>>,
-    /// No longer named, with something still open.
-    leaving: Vec<Arc<BackendState>>,
-}
-
 impl Balancer {
-    pub fn new(limits: Limits) -> Self {
+    /// `owner` is the user whose calls from this host are let through.
+    pub fn new(limits: Limits, owner: u32, services: Option<ServiceSockets>) -> Self {
+        Self::with_timing(limits, owner, services, Timing::default())
+    }
+
+    /// With another rhythm of the signs of life between nodes.
+    pub fn with_timing(limits: Limits, owner: u32, services: Option<ServiceSockets>, timing: Timing) -> Self {
         let tasks = TaskTracker::new();
+        let judge = Arc::new(Judge::new(owner));
+        let mesh = Arc::new(Mesh::new(limits.clone(), tasks.clone(), timing));
         Self {
-            shared: ListenerContext { limits, tasks },
-            idle: Arc::default(),
+            names: NameServer::new(tasks.clone()),
+            shared: ListenerContext { limits, tasks, judge },
+            services,
             inner: tokio::sync::Mutex::new(BalancerState {
                 table: Table::empty(),
                 listeners: BTreeMap::new(),
                 unbound: BTreeMap::new(),
+                mesh: None,
                 ended: false,
             }),
-            backends: Mutex::default(),
+            backends: Backends::new(Arc::clone(&mesh)),
+            mesh,
         }
     }
 
@@ -88,17 +109,26 @@ impl Balancer {
         if inner.ended {
             return Ok(inner.applied());
         }
-        self.name_backends(&table);
-        let wanted: BTreeSet<ListenerKey> = table.listeners.iter().map(key).collect();
+        self.backends.name(&table);
+        // Who calls is known before anything is listened on for them.
+        self.shared.judge.learn(&table);
+        let targets = Targets::new(&table, |endpoint, backend| self.backends.state(endpoint, backend));
+        self.mesh.update(table.mesh.as_ref(), targets);
+        let specs = specs(&table);
+        let wanted: BTreeSet<ListenerKey> = specs.iter().map(key).collect();
         let listeners = std::mem::take(&mut inner.listeners);
         let (kept, removed) = listeners.into_iter().partition(|(key, _)| wanted.contains(key));
         inner.listeners = kept;
         close(removed).await;
         inner.unbound.clear();
-        for spec in &table.listeners {
+        for spec in &specs {
             let inherited = inherited.remove(&key(spec));
             self.apply_listener(&mut inner, spec, inherited).await;
         }
+        let mesh = table.mesh.as_ref().map(|mesh| mesh_key(mesh.listen));
+        let of_mesh = mesh.and_then(|key| inherited.remove(&key));
+        self.apply_mesh(&mut inner, mesh, of_mesh).await;
+        self.apply_names(&mut inner, &table, inherited).await;
         inner.table = table;
         Ok(inner.applied())
     }
@@ -107,19 +137,98 @@ impl Balancer {
     pub async fn retry_unbound(&self) {
         let mut inner = self.inner.lock().await;
         let unbound = std::mem::take(&mut inner.unbound);
-        let specs: Vec<table::Listener> = inner.table.listeners.clone();
+        if unbound.is_empty() {
+            return;
+        }
+        let specs = specs(&inner.table);
         for spec in specs.iter().filter(|spec| unbound.contains_key(&key(spec))) {
             self.apply_listener(&mut inner, spec, None).await;
+        }
+        let mesh = inner.table.mesh.as_ref().map(|mesh| mesh_key(mesh.listen));
+        if mesh.is_some_and(|key| unbound.contains_key(&key)) {
+            self.apply_mesh(&mut inner, mesh, None).await;
+        }
+        let table = inner.table.clone();
+        self.apply_names(&mut inner, &table, BTreeMap::new()).await;
+    }
+
+    /// Listens for other nodes where the table says, and nowhere else.
+    async fn apply_mesh(
+        &self,
+        inner: &mut BalancerState,
+        wanted: Option<ListenerKey>,
+        inherited: Option<OwnedFd>,
+    ) {
+        if inner.mesh.as_ref().map(|mesh| mesh_key(mesh.addr)) == wanted {
+            return;
+        }
+        if let Some(before) = inner.mesh.take() {
+            before.stop.cancel();
+        }
+        let Some(key) = wanted else { return };
+        match self.socket(key, inherited).await {
+            Ok(socket) => {
+                let (addr, stop) = (key.addr, CancellationToken::new());
+                if let Socket::Stream(listener) = &socket {
+                    self.mesh.serve(Arc::clone(listener), stop.clone());
+                }
+                inner.mesh = Some(MeshListener { addr, socket, stop });
+            }
+            Err(error) => inner.unbound_with(key, &error),
+        }
+    }
+
+    /// Shows this certificate to other nodes from now on.
+    pub fn identify(&self, identity: &MeshIdentity) -> Result<(), IdentityError> {
+        self.mesh.identify(identity)
+    }
+
+    /// Has names answered as a table says.
+    async fn apply_names(
+        &self,
+        inner: &mut BalancerState,
+        table: &Table,
+        mut inherited: BTreeMap<ListenerKey, OwnedFd>,
+    ) {
+        let missing = self.names.learn(table.names.as_ref());
+        for (transport, addr) in missing {
+            let side = Side::Services;
+            let key = ListenerKey {
+                side,
+                transport,
+                addr,
+            };
+            match self.socket(key, inherited.remove(&key)).await {
+                Ok(socket) => self.names.listen(addr, socket),
+                Err(error) => inner.unbound_with(key, &error),
+            }
+        }
+    }
+
+    /// A socket that was taken over, or a new one in its network.
+    async fn socket(&self, key: ListenerKey, inherited: Option<OwnedFd>) -> io::Result<Socket> {
+        let ListenerKey {
+            side,
+            transport,
+            addr,
+        } = key;
+        match (inherited, side) {
+            (Some(descriptor), _) => Socket::take_over(descriptor, transport),
+            (None, Side::Host) => Socket::bind(addr, transport),
+            (None, Side::Services) => {
+                let services = self.services.as_ref().ok_or_else(no_network)?;
+                Socket::take_over(services.bind(addr, transport).await?, transport)
+            }
         }
     }
 
     async fn apply_listener(
         &self,
         inner: &mut BalancerState,
-        spec: &table::Listener,
+        wanted: &(Side, table::Listener),
         inherited: Option<OwnedFd>,
     ) {
-        let key = key(spec);
+        let (key, (side, spec)) = (key(wanted), wanted);
         if let Some(running) = inner.listeners.get_mut(&key) {
             if running.spec == *spec {
                 return;
@@ -129,62 +238,28 @@ impl Balancer {
                 return;
             }
             // The same socket goes on under another protocol: no connection is refused.
-            let started = self.start(spec, running.socket.clone());
+            let started = self.start(*side, spec, running.socket.clone());
             if let Some(before) = inner.listeners.insert(key, started) {
                 before.close().await;
             }
             return;
         }
-        let (transport, addr) = key;
-        let socket = match inherited {
-            Some(descriptor) => Socket::take_over(descriptor, transport),
-            None => Socket::bind(addr, transport),
-        };
-        match socket {
+        match self.socket(key, inherited).await {
             Ok(socket) => {
-                inner.listeners.insert(key, self.start(spec, socket));
+                inner.listeners.insert(key, self.start(*side, spec, socket));
             }
-            Err(error) => {
-                let taken = error.kind() == io::ErrorKind::AddrInUse;
-                let why = why_not(addr, &error);
-                inner.unbound.insert(key, Unbound { why, taken });
-            }
+            Err(error) => inner.unbound_with(key, &error),
         }
     }
 
-    fn start(&self, spec: &table::Listener, socket: Socket) -> RunningListener {
-        RunningListener::start(&self.shared, spec.clone(), socket, self.route_set(spec))
+    fn start(&self, side: Side, spec: &table::Listener, socket: Socket) -> RunningListener {
+        RunningListener::start(&self.shared, side, spec.clone(), socket, self.route_set(spec))
     }
 
     fn route_set(&self, spec: &table::Listener) -> RouteSet {
-        let mut backends = self.backends();
-        RouteSet::new(&spec.routes, |backend| {
-            backends.state(backend_key(backend), &self.idle)
+        RouteSet::new(&spec.routes, |route, backend| {
+            self.backends.state(endpoint_of(&route.id), backend)
         })
-    }
-
-    /// Makes what the table names known, and lets go of the rest.
-    fn name_backends(&self, table: &Table) {
-        let mut draining: BTreeMap<BackendKey, bool> = BTreeMap::new();
-        let routes = table.listeners.iter().flat_map(|listener| &listener.routes);
-        for backend in routes.flat_map(|route| &route.backends) {
-            *draining.entry(backend_key(backend)).or_default() |= backend.draining;
-        }
-        let mut backends = self.backends();
-        let named = std::mem::take(&mut backends.named);
-        for (key, state) in named {
-            if draining.contains_key(&key) {
-                backends.named.insert(key, state);
-            } else {
-                backends.leave(state);
-            }
-        }
-        for (key, draining) in draining {
-            let state = backends.state(key, &self.idle);
-            if state.is_draining() != draining {
-                state.set_draining(draining);
-            }
-        }
     }
 
     pub async fn status(&self) -> Status {
@@ -201,42 +276,40 @@ impl Balancer {
             revision: inner.table.revision,
             listeners: listeners.collect(),
             connections_max: self.shared.limits.connections_max,
-            backends: self
-                .backends()
-                .all()
-                .map(|state| BackendStatus::of(state))
-                .collect(),
+            refused_calls: self.shared.judge.refused(),
+            backends: self.backends.status(),
         }
     }
 
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.
     pub async fn wait_drained(&self, ids: &[String], deadline: Instant) -> Vec<String> {
-        loop {
-            let notified = self.idle.notified();
-            tokio::pin!(notified);
-            // Listening before looking: what becomes idle in between is not missed.
-            notified.as_mut().enable();
-            let idle: Vec<String> = {
-                let backends = self.backends();
-                let is_idle = |id: &&String| {
-                    !backends
-                        .all()
-                        .any(|state| state.id == **id && state.in_flight() > 0)
-                };
-                ids.iter().filter(is_idle).cloned().collect()
-            };
-            if idle.len() == ids.len() || timeout_at(deadline, notified).await.is_err() {
-                return idle;
-            }
-        }
+        self.backends.wait_drained(ids, deadline).await
     }
 
     /// The table and the sockets that serve it, for the proxy after this one.
     pub async fn sockets(&self) -> (Table, Vec<(ListenerKey, Socket)>) {
         let inner = self.inner.lock().await;
         let sockets = inner.listeners.iter();
-        let sockets = sockets.map(|(key, running)| (*key, running.socket.clone()));
-        (inner.table.clone(), sockets.collect())
+        let mut sockets: Vec<_> = sockets
+            .map(|(key, running)| (*key, running.socket.clone()))
+            .collect();
+        for (transport, addr, socket) in self.names.sockets() {
+            let side = Side::Services;
+            let key = ListenerKey {
+                side,
+                transport,
+                addr,
+            };
+            sockets.push((key, socket));
+        }
+        let mesh = inner.mesh.iter();
+        sockets.extend(mesh.map(|mesh| (mesh_key(mesh.addr), mesh.socket.clone())));
+        (inner.table.clone(), sockets)
+    }
+
+    /// The network of service addresses that this proxy listens in.
+    pub fn namespace(&self) -> Option<NamespaceId> {
+        self.services.as_ref().map(ServiceSockets::id)
     }
 
     /// Accepts nothing more; what is open finishes.
@@ -244,7 +317,12 @@ impl Balancer {
         let mut inner = self.inner.lock().await;
         inner.ended = true;
         inner.unbound.clear();
+        if let Some(mesh) = inner.mesh.take() {
+            mesh.stop.cancel();
+        }
+        self.mesh.end();
         close(std::mem::take(&mut inner.listeners)).await;
+        self.names.end();
         self.shared.tasks.close();
     }
 
@@ -255,52 +333,42 @@ impl Balancer {
 
     /// What is done every few seconds: idle connections are let go.
     pub fn sweep(&self) {
-        let mut backends = self.backends();
-        backends.leaving.retain(|state| state.in_flight() > 0);
-        backends.all().for_each(|state| state.pool.sweep());
-    }
-
-    fn backends(&self) -> MutexGuard<'_, Backends> {
-        // Nothing that runs under the lock leaves the maps half changed.
-        self.backends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backends.sweep();
+        self.mesh.sweep();
     }
 }
 
 impl BalancerState {
     fn applied(&self) -> Applied {
-        let bound = self.listeners.keys().map(|key| (key.1, Ok(())));
+        let mesh = self.mesh.iter().map(|mesh| mesh.addr);
+        let bound = self.listeners.keys().map(|key| key.addr).chain(mesh);
+        let bound = bound.map(|addr| (addr, Ok(())));
         let unbound = self.unbound.iter();
-        let unbound = unbound.map(|(key, unbound)| (key.1, Err(unbound.why.clone())));
+        let unbound = unbound.map(|(key, unbound)| (key.addr, Err(unbound.why.clone())));
         let taken = self.unbound.iter().filter(|(_, unbound)| unbound.taken);
         Applied {
             listeners: bound.chain(unbound).collect(),
-            taken: taken.map(|(key, _)| *key).collect(),
+            taken: taken.map(|(key, _)| (key.transport, key.addr)).collect(),
         }
+    }
+
+    fn unbound_with(&mut self, key: ListenerKey, error: &io::Error) {
+        // In its own network nobody but the proxy itself has an address.
+        let taken = key.side == Side::Host && error.kind() == io::ErrorKind::AddrInUse;
+        let why = why_not(key.addr, error);
+        self.unbound.insert(key, Unbound { why, taken });
     }
 }
 
-impl Backends {
-    fn state(&mut self, key: BackendKey, idle: &Arc<Notify>) -> Arc<BackendState> {
-        let made = || Arc::new(BackendState::new(key.clone(), idle.clone()));
-        self.named.entry(key.clone()).or_insert_with(made).clone()
-    }
+fn no_network() -> io::Error {
+    io::Error::other("this proxy has no network of its own: the daemon's log says why")
+}
 
-    fn leave(&mut self, state: Arc<BackendState>) {
-        // Nothing new may reach it, even by a route that was looked up just before.
-        state.set_draining(true);
-        if state.in_flight() == 0 {
-            return;
-        }
-        self.leaving.push(state.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(REMOVED_GRACE).await;
-            state.gone.cancel();
-        });
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Arc<BackendState>> {
-        self.named.values().chain(&self.leaving)
-    }
+/// Everything that a table wants listened on, in both networks.
+fn specs(table: &Table) -> Vec<(Side, table::Listener)> {
+    let host = table.listeners.iter().cloned().map(|spec| (Side::Host, spec));
+    let named = table.names.iter().flat_map(table::Names::listeners);
+    host.chain(named.map(|spec| (Side::Services, spec))).collect()
 }
 
 async fn close(listeners: BTreeMap<ListenerKey, RunningListener>) {
@@ -309,10 +377,19 @@ async fn close(listeners: BTreeMap<ListenerKey, RunningListener>) {
     }
 }
 
-fn key(spec: &table::Listener) -> ListenerKey {
-    (spec.protocol.transport(), spec.addr)
+fn key((side, spec): &(Side, table::Listener)) -> ListenerKey {
+    ListenerKey {
+        side: *side,
+        transport: spec.protocol.transport(),
+        addr: spec.addr,
+    }
 }
 
-fn backend_key(backend: &table::Backend) -> BackendKey {
-    (backend.id.clone(), backend.addr)
+/// The listener of the mesh is the host's.
+fn mesh_key(addr: SocketAddr) -> ListenerKey {
+    ListenerKey {
+        side: Side::Host,
+        transport: Transport::Stream,
+        addr,
+    }
 }

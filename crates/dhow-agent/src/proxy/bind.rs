@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpSocket, UdpSocket};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use tokio::net::{TcpListener, UdpSocket};
 
 use super::port_owner::{self, Owner};
 use super::table::Transport;
 
 /// Connections that the kernel keeps for us until they are accepted; it cuts this to its own limit.
-pub const BACKLOG: u32 = 4096;
+pub const BACKLOG: i32 = 4096;
 
 /// A listener's socket, shared by its task and by whoever hands it over.
 #[derive(Clone)]
@@ -23,22 +24,10 @@ pub enum Socket {
 
 impl Socket {
     pub fn bind(addr: SocketAddr, transport: Transport) -> io::Result<Self> {
-        match transport {
-            Transport::Stream => {
-                let socket = match addr {
-                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
-                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
-                };
-                // Connections of a proxy that was killed must not keep the port.
-                socket.set_reuseaddr(true)?;
-                socket.bind(addr)?;
-                Ok(Self::Stream(Arc::new(socket.listen(BACKLOG)?)))
-            }
-            Transport::Datagram => Self::from_datagram(std::net::UdpSocket::bind(addr)?),
-        }
+        Self::take_over(new_socket(addr, transport)?, transport)
     }
 
-    /// Takes over a socket that another process has bound.
+    /// Takes over a socket that another process or thread has bound.
     pub fn take_over(descriptor: OwnedFd, transport: Transport) -> io::Result<Self> {
         match transport {
             Transport::Stream => {
@@ -46,14 +35,36 @@ impl Socket {
                 listener.set_nonblocking(true)?;
                 Ok(Self::Stream(Arc::new(TcpListener::from_std(listener)?)))
             }
-            Transport::Datagram => Self::from_datagram(std::net::UdpSocket::from(descriptor)),
+            Transport::Datagram => {
+                let socket = std::net::UdpSocket::from(descriptor);
+                socket.set_nonblocking(true)?;
+                Ok(Self::Datagram(Arc::new(UdpSocket::from_std(socket)?)))
+            }
         }
     }
+}
 
-    fn from_datagram(socket: std::net::UdpSocket) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        Ok(Self::Datagram(Arc::new(UdpSocket::from_std(socket)?)))
+/// Binds an address in the network of the calling thread, and listens there.
+pub fn new_socket(addr: SocketAddr, transport: Transport) -> io::Result<OwnedFd> {
+    let kind = match transport {
+        Transport::Stream => SocketType::STREAM,
+        Transport::Datagram => SocketType::DGRAM,
+    };
+    let family = match addr {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    match transport {
+        Transport::Stream => {
+            // Connections of a proxy that was killed must not keep the port.
+            net::sockopt::set_socket_reuseaddr(&socket, true)?;
+            net::bind(&socket, &addr)?;
+            net::listen(&socket, BACKLOG)?;
+        }
+        Transport::Datagram => net::bind(&socket, &addr)?,
     }
+    Ok(socket)
 }
 
 impl AsFd for Socket {

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_driver::logs::{LogDir, LogLimits};
-use dhow_driver::shim::{ShimClient, build_of};
+use dhow_driver::shim::{OwnCommand, ShimClient, build_of};
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::error::ProxyError;
+use super::mesh::MeshIdentity;
 use super::protocol::{self, Applied, Reply, Request, Status};
 use super::table::Table;
 use super::{bind, socket};
@@ -27,39 +28,25 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// A proxy that has just ended is started again and asked once more.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// How the proxy is started: a command line to which its arguments are added.
-#[derive(Clone, Debug)]
-pub struct ProxyCommand {
-    pub program: PathBuf,
-    pub args: Vec<String>,
-}
-
-impl Default for ProxyCommand {
-    /// This very binary, even when the file has been replaced since: the zygote runs the same.
-    fn default() -> Self {
-        Self {
-            program: "/proc/self/exe".into(),
-            args: vec!["proxy".into()],
-        }
-    }
-}
-
 /// What the daemon opens its client of the proxy with.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// The proxy's own folder: its sockets, table and log.
     pub dir: PathBuf,
     pub shim: Arc<ShimClient>,
-    pub command: ProxyCommand,
+    pub command: OwnCommand,
     /// A running proxy of another build hands over to one of this.
     pub build: String,
     pub log: LogLimits,
+    /// Where the network of service addresses is pinned; without one there are listeners of the host alone. A running
+    /// proxy that is in another hands over to one in this.
+    pub namespace: Option<PathBuf>,
 }
 
 impl ProxyConfig {
     /// This binary's own proxy.
     pub fn new(dir: PathBuf, shim: Arc<ShimClient>) -> Result<Self, ProxyError> {
-        let command = ProxyCommand::default();
+        let command = OwnCommand::of_this_binary("proxy");
         let failed = |doing| {
             let path = command.program.clone();
             move |source| ProxyError::File { doing, path, source }
@@ -72,6 +59,7 @@ impl ProxyConfig {
             command,
             build,
             log: LogLimits::default(),
+            namespace: None,
         })
     }
 }
@@ -99,8 +87,16 @@ impl ProxyClient {
 
     /// Has a table served. A listener that cannot be bound is no error: its reason is in the answer.
     pub async fn apply(&self, table: Table) -> Result<Applied, ProxyError> {
-        match self.call(Request::Apply(table), ANSWER_TIMEOUT).await? {
+        match self.call(Request::Apply(Box::new(table)), ANSWER_TIMEOUT).await? {
             Reply::Applied(applied) => Ok(name_owners(applied).await),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Has the proxy show this to those of other nodes. Older ones that still finish something need nothing new.
+    pub async fn identify(&self, identity: MeshIdentity) -> Result<(), ProxyError> {
+        match self.call(Request::Identify(identity), ANSWER_TIMEOUT).await? {
+            Reply::Done => Ok(()),
             other => Err(unexpected(other)),
         }
     }

@@ -1,10 +1,10 @@
 //! Connections to backends and from clients, set up alike.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 /// A backend on this host answers at once, one on another within a round trip and one lost packet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -22,6 +22,17 @@ pub async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     }
     set_up(&stream);
     Ok(stream)
+}
+
+/// A socket for datagrams to a backend and from it.
+pub async fn datagrams(addr: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match addr {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(addr).await?;
+    Ok(socket)
 }
 
 /// Small writes go out at once, and dead peers are noticed. A socket that refuses works without.

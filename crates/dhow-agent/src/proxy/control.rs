@@ -10,8 +10,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::balancer::Balancer;
+use super::balancer::{Balancer, ListenerKey};
+use super::bind::Socket;
 use super::descriptors;
+use super::judge::Side;
+use super::mesh::MeshIdentity;
 use super::protocol::{self, HandOver, Hello, Reply, Request};
 use super::store::Store;
 use super::table::Table;
@@ -74,7 +77,11 @@ impl Control {
             match request {
                 Request::Hello => protocol::send(&mut stream, Reply::Hello(self.hello())).await?,
                 Request::Apply(table) => {
-                    let reply = self.apply(table).await;
+                    let reply = self.apply(*table).await;
+                    protocol::send(&mut stream, reply).await?;
+                }
+                Request::Identify(identity) => {
+                    let reply = self.identify(identity).await;
                     protocol::send(&mut stream, reply).await?;
                 }
                 Request::Status => {
@@ -103,6 +110,7 @@ impl Control {
             build: self.build.clone(),
             pid: std::process::id(),
             ended: self.ended.load(Ordering::Acquire),
+            namespace: self.balancer.namespace(),
         }
     }
 
@@ -127,6 +135,23 @@ impl Control {
         Reply::Applied(applied)
     }
 
+    /// Takes a certificate, also in a proxy that only finishes what it has.
+    async fn identify(&self, identity: MeshIdentity) -> Reply {
+        if let Err(error) = self.balancer.identify(&identity) {
+            let why = dhow_driver::driver::error_chain(&error);
+            return Reply::Refused { why };
+        }
+        let store = Arc::clone(&self.store);
+        let saved = tokio::task::spawn_blocking(move || store.save_identity(&identity)).await;
+        if let Ok(Err(error)) = saved {
+            // It is shown all the same; only a proxy that is killed now has none until its daemon gives it one.
+            super::note(&format!(
+                "what is shown to other nodes could not be saved: {error}"
+            ));
+        }
+        Reply::Done
+    }
+
     /// Sends table and listeners. They are served here until the other says that it does.
     async fn hand_over(&self, stream: &mut UnixStream) -> io::Result<()> {
         if self.ended.load(Ordering::Acquire) {
@@ -134,9 +159,23 @@ impl Control {
             return protocol::send(stream, Reply::Refused { why }).await;
         }
         let (table, sockets) = self.balancer.sockets().await;
-        let listeners = sockets.iter().map(|(key, _)| *key).collect();
-        protocol::send(stream, Reply::HandOver(HandOver { table, listeners })).await?;
-        let numbers: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+        let (own, others): (Vec<_>, Vec<_>) = sockets.iter().partition(|(key, _)| key.side == Side::Services);
+        let named = |sockets: &[&(ListenerKey, Socket)]| {
+            let keys = sockets.iter().map(|(key, _)| (key.transport, key.addr));
+            keys.collect()
+        };
+        let hand_over = HandOver {
+            table,
+            listeners: named(&others),
+            services: named(&own),
+            namespace: self.balancer.namespace(),
+        };
+        protocol::send(stream, Reply::HandOver(Box::new(hand_over))).await?;
+        let numbers: Vec<_> = others
+            .iter()
+            .chain(&own)
+            .map(|(_, socket)| socket.as_fd())
+            .collect();
         descriptors::send(stream, &numbers).await
     }
 

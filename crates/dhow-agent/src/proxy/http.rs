@@ -4,14 +4,12 @@ mod body;
 mod forward;
 mod headers;
 pub mod pool;
-mod stream;
 mod tunnel;
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
@@ -24,8 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
+use super::judge::Arrival;
 use super::limits::Permit;
-use super::routes::RouteSet;
+use super::mesh::Origin;
+use super::relay::reset;
+use super::routes::{Route, RouteSet};
+use super::table::{Peer, Rule};
 
 /// From a connection, or the end of its last request, to the end of the next request's headers. So an idle
 /// client is let go after this time too.
@@ -57,6 +59,9 @@ pub struct HttpListener {
 struct Connection {
     listener: HttpListener,
     peer: HeaderValue,
+    arrival: Arrival,
+    /// Found out when it first matters.
+    caller: OnceLock<Peer>,
     /// A response has told the client that this connection ends.
     told: AtomicBool,
     told_notify: Notify,
@@ -69,6 +74,25 @@ impl Connection {
         self.listener.stop.is_cancelled()
     }
 
+    /// Whether this client may have its request sent by a route.
+    fn may_call(&self, route: &Route) -> bool {
+        match &route.who {
+            Rule::Anybody => true,
+            Rule::Judged(_) => {
+                let caller = self.caller.get_or_init(|| self.arrival.identify());
+                self.arrival.may_call(route, caller)
+            }
+        }
+    }
+
+    /// Whom the request is from, as other nodes are told: where everybody may call it does not matter.
+    fn origin(&self, route: &Route) -> Origin {
+        match &route.who {
+            Rule::Anybody => Origin::Outside,
+            Rule::Judged(_) => Origin::of(self.caller.get_or_init(|| self.arrival.identify())),
+        }
+    }
+
     fn tell(&self) {
         if !self.told.swap(true, Ordering::Relaxed) {
             self.told_notify.notify_one();
@@ -76,10 +100,19 @@ impl Connection {
     }
 }
 
-/// Serves one client to its end.
-pub async fn serve(listener: HttpListener, stream: TcpStream, peer: SocketAddr, permit: Permit) {
+/// Serves one client to its end. One that may use no route at all is reset.
+pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, permit: Permit) {
+    let caller = OnceLock::new();
+    if listener.routes.borrow().is_judged() {
+        let peer = caller.get_or_init(|| arrival.identify());
+        if let Some(route) = listener.routes.borrow().refusing(peer) {
+            arrival.may_call(route, peer);
+            reset(stream);
+            return;
+        }
+    }
     let _ = stream.set_nodelay(true);
-    let ip = peer.ip().to_canonical().to_string();
+    let ip = arrival.peer.ip().to_canonical().to_string();
     let Ok(peer) = HeaderValue::try_from(ip) else {
         return;
     };
@@ -91,6 +124,8 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, peer: SocketAddr, 
     let connection = Arc::new(Connection {
         listener,
         peer,
+        arrival,
+        caller,
         told: AtomicBool::new(false),
         told_notify: Notify::new(),
         _permit: permit,

@@ -14,9 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
+use super::judge::{Arrival, Judge, Side};
 use super::limits::{Limits, Permit};
 use super::routes::RouteSet;
-use super::table::{self, Protocol};
+use super::table::{self, Protocol, Transport};
 use super::udp::UdpListener;
 use super::{http, tcp, udp};
 
@@ -28,6 +29,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct ListenerContext {
     pub limits: Limits,
     pub tasks: TaskTracker,
+    pub judge: Arc<Judge>,
 }
 
 /// A bound listener.
@@ -40,11 +42,18 @@ pub struct RunningListener {
 }
 
 impl RunningListener {
-    pub fn start(shared: &ListenerContext, spec: table::Listener, socket: Socket, routes: RouteSet) -> Self {
+    pub fn start(
+        shared: &ListenerContext,
+        side: Side,
+        spec: table::Listener,
+        socket: Socket,
+        routes: RouteSet,
+    ) -> Self {
         let stop = CancellationToken::new();
         let (sender, receiver) = watch::channel(Arc::new(routes));
         let accept = Accept {
             shared: shared.clone(),
+            side,
             routes: receiver,
             stop: stop.clone(),
         };
@@ -54,10 +63,11 @@ impl RunningListener {
                 .spawn(accept.streams(listener.clone(), spec.protocol)),
             Socket::Datagram(socket) => shared.tasks.spawn(udp::serve(UdpListener {
                 socket: socket.clone(),
+                addr: spec.addr,
+                side,
                 routes: accept.routes,
                 stop: accept.stop,
-                tasks: accept.shared.tasks,
-                limits: accept.shared.limits,
+                shared: accept.shared,
             })),
         };
         Self {
@@ -85,6 +95,7 @@ impl RunningListener {
 
 struct Accept {
     shared: ListenerContext,
+    side: Side,
     routes: watch::Receiver<Arc<RouteSet>>,
     stop: CancellationToken,
 }
@@ -123,6 +134,15 @@ impl Accept {
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, protocol: Protocol) {
         let tasks = &self.shared.tasks;
+        // A client that has gone again has no address.
+        let Ok(local) = stream.local_addr() else { return };
+        let arrival = Arrival {
+            judge: self.shared.judge.clone(),
+            side: self.side,
+            transport: Transport::Stream,
+            peer,
+            local,
+        };
         match protocol {
             Protocol::Http => {
                 let listener = HttpListener {
@@ -130,10 +150,10 @@ impl Accept {
                     stop: self.stop.clone(),
                     tasks: tasks.clone(),
                 };
-                tasks.spawn(http::serve(listener, stream, peer, permit));
+                tasks.spawn(http::serve(listener, stream, arrival, permit));
             }
             Protocol::Tcp | Protocol::Udp => {
-                tasks.spawn(tcp::serve(self.routes.clone(), stream, permit));
+                tasks.spawn(tcp::serve(self.routes.clone(), stream, arrival, permit));
             }
         }
     }

@@ -15,7 +15,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::balancer::{Balancer, ListenerKey};
+use super::judge::Side;
 use super::protocol::{self, HandOver, Reply, Request};
+use super::service_sockets::NamespaceId;
 use super::table::Table;
 use super::{descriptors, note, socket};
 
@@ -27,10 +29,12 @@ pub struct Inherited {
     stream: StdStream,
     table: Table,
     listeners: BTreeMap<ListenerKey, OwnedFd>,
+    /// The network that those of service addresses are in.
+    namespace: Option<NamespaceId>,
 }
 
 enum Asked {
-    All(Inherited),
+    All(Box<Inherited>),
     /// It had handed over to another proxy.
     Nothing,
 }
@@ -46,7 +50,7 @@ pub async fn ask(dir: &Path, generation: u32) -> io::Result<Option<Inherited>> {
         let asked = timeout(HAND_OVER_TIMEOUT, ask_one(stream)).await;
         let asked = asked.map_err(|_| io::Error::from(io::ErrorKind::TimedOut));
         match asked.flatten() {
-            Ok(Asked::All(inherited)) => return Ok(Some(inherited)),
+            Ok(Asked::All(inherited)) => return Ok(Some(*inherited)),
             Ok(Asked::Nothing) => {}
             // It died over it: then there is nothing to take over, and its ports are free.
             Err(_) if socket::connect(dir, &name).await.is_err() => {}
@@ -61,7 +65,7 @@ pub async fn ask(dir: &Path, generation: u32) -> io::Result<Option<Inherited>> {
 
 async fn ask_one(mut stream: UnixStream) -> io::Result<Asked> {
     protocol::send(&mut stream, Request::HandOver).await?;
-    let HandOver { table, listeners } = match protocol::receive(&mut stream).await? {
+    let hand_over: Box<HandOver> = match protocol::receive(&mut stream).await? {
         Reply::HandOver(hand_over) => hand_over,
         Reply::Refused { .. } => return Ok(Asked::Nothing),
         other => {
@@ -70,12 +74,21 @@ async fn ask_one(mut stream: UnixStream) -> io::Result<Asked> {
             )));
         }
     };
-    let received = descriptors::receive(&stream, listeners.len()).await?;
-    Ok(Asked::All(Inherited {
+    let host = hand_over.listeners.into_iter().map(|of| (Side::Host, of));
+    let services = hand_over.services.into_iter().map(|of| (Side::Services, of));
+    let keys = host.chain(services).map(|(side, (transport, addr))| ListenerKey {
+        side,
+        transport,
+        addr,
+    });
+    let keys: Vec<ListenerKey> = keys.collect();
+    let received = descriptors::receive(&stream, keys.len()).await?;
+    Ok(Asked::All(Box::new(Inherited {
         stream: stream.into_std()?,
-        table,
-        listeners: listeners.into_iter().zip(received).collect(),
-    }))
+        table: hand_over.table,
+        listeners: keys.into_iter().zip(received).collect(),
+        namespace: hand_over.namespace,
+    })))
 }
 
 /// The sockets of older proxies, the youngest first.
@@ -96,7 +109,12 @@ fn predecessors(dir: &Path, generation: u32) -> io::Result<Vec<(u32, String)>> {
 impl Inherited {
     /// Serves it, and tells the other.
     pub async fn serve(self, balancer: &Balancer) -> io::Result<()> {
-        let applied = balancer.apply(self.table, self.listeners).await;
+        let mut listeners = self.listeners;
+        if balancer.namespace() != self.namespace {
+            // Nobody reaches a network that is not the bridge's any more.
+            listeners.retain(|key, _| key.side == Side::Host);
+        }
+        let applied = balancer.apply(self.table, listeners).await;
         for (addr, bound) in applied.map_err(io::Error::other)?.listeners {
             if let Err(why) = bound {
                 note(&format!("{addr}: {why}"));

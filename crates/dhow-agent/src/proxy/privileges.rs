@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use dhow_driver::call_filter::{Call, CallFilter};
-use dhow_driver::unprivileged::{NET_BIND_SERVICE, become_user};
+use dhow_driver::unprivileged::{NET_BIND_SERVICE, become_user, keep_only, keep_through_change};
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
@@ -20,7 +20,8 @@ const USERS: u64 = 0x1000_0000;
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: u32 = 0x7e02_0000;
 
-/// Gives up what only the start needs. Call it before there is a second thread.
+/// Gives up what only the start needs, for this thread and those that it starts. A thread that is there already has
+/// said that it expects it.
 pub fn give_up(dir: &Path, store: &Store) -> io::Result<()> {
     if geteuid().is_root() {
         let id = user_of(dir);
@@ -37,6 +38,25 @@ pub fn give_up(dir: &Path, store: &Store) -> io::Result<()> {
             )),
         }
     }
+    forbid_calls()
+}
+
+/// For a thread that is there before the process becomes another user: the change is all threads', and would take the
+/// right to bind low ports from this one.
+pub fn expect_change() -> io::Result<()> {
+    match geteuid().is_root() {
+        true => keep_through_change(&[NET_BIND_SERVICE]),
+        false => Ok(()),
+    }
+}
+
+/// Gives up in such a thread what [`give_up`] has given up in its own.
+pub fn follow() -> io::Result<()> {
+    keep_only(&[NET_BIND_SERVICE])?;
+    forbid_calls()
+}
+
+fn forbid_calls() -> io::Result<()> {
     match CallFilter::allowing(&calls(), Errno::ENOSYS).apply() {
         // A kernel that was built without filters.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use super::balancer::Balancer;
 use super::control::Control;
 use super::limits::{Limits, raise_descriptors};
 use super::predecessor::{self, Inherited};
+use super::service_sockets::ServiceSockets;
 use super::store::Store;
 use super::{note, privileges, protocol, socket};
 
@@ -36,13 +37,15 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a proxy that has handed over may still finish: long transfers and tunnels.
 const HANDED_OVER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What stands on the command line: `--dir DIR [--generation N] [--build TEXT]`.
+/// What stands on the command line: `--dir DIR [--generation N] [--build TEXT] [--namespace FILE]`.
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
     dir: PathBuf,
     /// Counts the proxies of a folder: a higher one takes over from a lower one.
     generation: u32,
     build: String,
+    /// Where the network of service addresses is pinned.
+    namespace: Option<PathBuf>,
 }
 
 /// Runs a proxy to its end: the binary's `proxy` command, called with what follows that word. Gives the exit
@@ -84,8 +87,9 @@ fn runtime(cores: usize) -> io::Result<tokio::runtime::Runtime> {
 
 impl Arguments {
     fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
-        let usage = || io::Error::other("usage: proxy --dir DIR [--generation N] [--build TEXT]");
-        let (mut dir, mut generation, mut build) = (None, 0, String::new());
+        let usage =
+            || io::Error::other("usage: proxy --dir DIR [--generation N] [--build TEXT] [--namespace FILE]");
+        let (mut dir, mut generation, mut build, mut namespace) = (None, 0, String::new(), None);
         let mut args = args.into_iter();
         while let Some(name) = args.next() {
             let value = args.next().ok_or_else(usage)?;
@@ -95,6 +99,7 @@ impl Arguments {
                     let number = value.to_str().and_then(|text| text.parse().ok());
                     generation = number.ok_or_else(usage)?;
                 }
+                Some("--namespace") => namespace = Some(PathBuf::from(value)),
                 Some("--build") => build = value.into_string().map_err(|_| usage())?,
                 Some(_) | None => return Err(usage()),
             }
@@ -104,6 +109,7 @@ impl Arguments {
             dir,
             generation,
             build,
+            namespace,
         })
     }
 }
@@ -116,6 +122,7 @@ struct Prepared {
     descriptors_max: u64,
     /// Whose word counts: that of the user who started it.
     owner: u32,
+    services: Option<ServiceSockets>,
 }
 
 impl Prepared {
@@ -141,15 +148,34 @@ impl Prepared {
         let store = Store::open(dir)?;
         let control = socket::listen(dir, &name)?;
         let owner = nix::unistd::geteuid().as_raw();
+        let services = arguments.namespace.as_deref().and_then(enter);
         let prepared = Self {
             store,
             control,
             inherited,
             descriptors_max,
             owner,
+            services,
         };
         privileges::give_up(dir, &prepared.store)?;
+        if let Some(services) = &prepared.services {
+            services.give_up()?;
+        }
         Ok(prepared)
+    }
+}
+
+/// Without the network of service addresses the host's listeners are served all the same.
+fn enter(namespace: &Path) -> Option<ServiceSockets> {
+    match ServiceSockets::enter(namespace) {
+        Ok(services) => Some(services),
+        Err(error) => {
+            note(&format!(
+                "service addresses are not served: {} cannot be entered: {error}",
+                namespace.display()
+            ));
+            None
+        }
     }
 }
 
@@ -158,7 +184,9 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     // A terminal that goes away is no reason to end.
     let _hangup = signal(SignalKind::hangup())?;
-    let balancer = Arc::new(Balancer::new(Limits::new(prepared.descriptors_max)));
+    let limits = Limits::new(prepared.descriptors_max);
+    let balancer = Arc::new(Balancer::new(limits, prepared.owner, prepared.services));
+    identify(&prepared.store, &balancer);
     begin(prepared.inherited, &prepared.store, &balancer).await?;
     let control = Arc::new(Control {
         store: Arc::new(prepared.store),
@@ -199,6 +227,18 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     Ok(())
 }
 
+/// Shows to other nodes what the daemon gave last. Without it they are not reached until the daemon gives it again.
+fn identify(store: &Store, balancer: &Balancer) {
+    let identified = match store.load_identity() {
+        Ok(Some(identity)) => balancer.identify(&identity).map_err(io::Error::other),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = identified {
+        note(&format!("what was shown to other nodes is not used: {error}"));
+    }
+}
+
 /// Serves what the proxy before this one did, or else the table on disk.
 async fn begin(inherited: Option<Inherited>, store: &Store, balancer: &Balancer) -> io::Result<()> {
     if let Some(inherited) = inherited {
@@ -230,9 +270,12 @@ mod tests {
             dir: "/d".into(),
             generation: 3,
             build: "b".into(),
+            namespace: None,
         };
         assert_eq!(good, expected);
         assert_eq!(parse(&["--dir", "/d"]).unwrap().generation, 0);
+        let inside = parse(&["--dir", "/d", "--namespace", "/n"]).unwrap();
+        assert_eq!(inside.namespace, Some("/n".into()));
         for bad in [
             &["--dir"][..],
             &[],

@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::backend::BackendState;
+use super::mesh::MeshIdentity;
+use super::service_sockets::NamespaceId;
 use super::table::{Table, Transport};
 
 pub const CONTROL_VERSION: u32 = 1;
@@ -37,7 +39,9 @@ struct Envelope<T> {
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     Hello,
-    Apply(Table),
+    Apply(Box<Table>),
+    /// What the proxy shows to those of other nodes from now on. It keeps it in its folder, in no table and in no log.
+    Identify(MeshIdentity),
     Status,
     WaitDrained {
         ids: Vec<String>,
@@ -57,7 +61,7 @@ pub enum Reply {
     Applied(Applied),
     Status(Status),
     Drained { ids: Vec<String> },
-    HandOver(HandOver),
+    HandOver(Box<HandOver>),
     Done,
     Refused { why: String },
 }
@@ -69,6 +73,9 @@ pub struct Hello {
     pub pid: u32,
     /// It accepts nothing any more and only finishes what it has.
     pub ended: bool,
+    /// The network of service addresses that it listens in.
+    #[serde(default)]
+    pub namespace: Option<NamespaceId>,
 }
 
 /// What the next proxy gets: the descriptors follow in this order.
@@ -76,6 +83,12 @@ pub struct Hello {
 pub struct HandOver {
     pub table: Table,
     pub listeners: Vec<(Transport, SocketAddr)>,
+    /// Those of service addresses, behind the others; earlier versions have none.
+    #[serde(default)]
+    pub services: Vec<(Transport, SocketAddr)>,
+    /// The network that these are in.
+    #[serde(default)]
+    pub namespace: Option<NamespaceId>,
 }
 
 /// What became of a table.
@@ -96,6 +109,9 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// How many client connections there may be at once, by the number of descriptors.
     pub connections_max: usize,
+    /// Connections, requests and datagrams of those who may not call.
+    #[serde(default)]
+    pub refused_calls: u64,
     pub backends: Vec<BackendStatus>,
 }
 
@@ -111,7 +127,12 @@ pub struct ListenerStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendStatus {
     pub id: String,
-    pub addr: SocketAddr,
+    /// Of a replica of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addr: Option<SocketAddr>,
+    /// Of a replica of another node: which one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
     pub draining: bool,
     /// Requests, connections or sessions that are open now.
     pub in_flight: u32,
@@ -124,8 +145,11 @@ pub struct BackendStatus {
 impl Status {
     /// Joins what an older proxy still has in flight.
     pub(super) fn add(&mut self, older: Status) {
+        self.refused_calls = self.refused_calls.saturating_add(older.refused_calls);
         for theirs in older.backends {
-            let same = |ours: &&mut BackendStatus| ours.id == theirs.id && ours.addr == theirs.addr;
+            let same = |ours: &&mut BackendStatus| {
+                ours.id == theirs.id && (ours.addr, ours.node) == (theirs.addr, theirs.node)
+            };
             match self.backends.iter_mut().find(same) {
                 Some(ours) => {
                     ours.in_flight = ours.in_flight.saturating_add(theirs.in_flight);
@@ -142,7 +166,8 @@ impl BackendStatus {
     pub(super) fn of(state: &BackendState) -> Self {
         Self {
             id: state.id.clone(),
-            addr: state.addr,
+            addr: state.addr(),
+            node: state.node(),
             draining: state.is_draining(),
             in_flight: state.in_flight(),
             total: state.total(),

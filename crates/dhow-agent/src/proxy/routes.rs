@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::backend::{BackendState, Lease};
-use super::table::{self, normal_host};
+use super::table::{self, Peer, Rule, normal_host};
 
 /// How many usable backends one choice compares. Among this many the least busy one is as good as the least
 /// busy of all, and the cost of a choice does not grow with the service.
@@ -18,8 +18,10 @@ pub struct RouteSet {
     any_host: Vec<Arc<Route>>,
 }
 
-/// One route: the path that it takes and the backends that it spreads requests over.
+/// One route: who may use it, the path that it takes and the backends that it spreads requests over.
 pub struct Route {
+    pub id: String,
+    pub who: Rule,
     path: Option<String>,
     backends: Vec<Arc<BackendState>>,
     /// Where the next choice begins, so that equally busy backends take turns.
@@ -27,13 +29,19 @@ pub struct Route {
 }
 
 impl RouteSet {
-    pub fn new(routes: &[table::Route], mut state: impl FnMut(&table::Backend) -> Arc<BackendState>) -> Self {
+    pub fn new(
+        routes: &[table::Route],
+        mut state: impl FnMut(&table::Route, &table::Backend) -> Option<Arc<BackendState>>,
+    ) -> Self {
         let mut set = Self::default();
         for route in routes {
+            let backends = route.backends.iter();
             let made = Arc::new(Route {
+                id: route.id.clone(),
+                who: route.who.clone(),
                 // The whole tree is the same as no path.
                 path: route.path.clone().filter(|path| path != "/"),
-                backends: route.backends.iter().map(&mut state).collect(),
+                backends: backends.filter_map(|backend| state(route, backend)).collect(),
                 next: AtomicUsize::new(0),
             });
             let same_host = match &route.host {
@@ -58,6 +66,21 @@ impl RouteSet {
             same_host.and_then(|routes| routes.iter().find(takes))
         };
         named.or_else(|| self.any_host.iter().find(takes)).cloned()
+    }
+
+    /// Whether who calls has to be known.
+    pub fn is_judged(&self) -> bool {
+        self.all().any(|route| matches!(route.who, Rule::Judged(_)))
+    }
+
+    /// One of the routes, where every one refuses this caller.
+    pub fn refusing(&self, peer: &Peer) -> Option<&Arc<Route>> {
+        let admitted = self.all().any(|route| route.who.admits(peer));
+        if admitted { None } else { self.all().next() }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.by_host.values().flatten().chain(&self.any_host)
     }
 
     /// The one route of a `Tcp` or `Udp` listener.

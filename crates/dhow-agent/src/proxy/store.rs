@@ -8,11 +8,14 @@ use std::path::Path;
 use dhow_disk::{Dir, Outlives};
 use rustix::fs::{AtFlags, Gid, OFlags, Uid};
 
+use super::mesh::{IDENTITY_MAX_BYTES, MeshIdentity};
 use super::protocol::MESSAGE_MAX_BYTES;
 use super::table::Table;
 
 const FOLDER: &str = "table";
 const TABLE_FILE: &str = "table.json";
+/// Key and certificates, readable for the proxy's user alone.
+const IDENTITY_FILE: &str = "mesh.json";
 
 /// The folder, held open.
 #[derive(Debug)]
@@ -35,16 +38,35 @@ impl Store {
     pub fn give_to(&self, id: u32) -> io::Result<()> {
         let (user, group) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
         rustix::fs::fchown(&self.folder, user, group)?;
-        match rustix::fs::chownat(&self.folder, TABLE_FILE, user, group, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
+        for file in [TABLE_FILE, IDENTITY_FILE] {
+            match rustix::fs::chownat(&self.folder, file, user, group, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(rustix::io::Errno::NOENT) | Ok(()) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 
     /// Replaces the file in one step: a reader sees the old or the new one, never half. Blocks.
     pub fn save(&self, table: &Table) -> io::Result<()> {
         let bytes = serde_json::to_vec(table)?;
         self.folder.replace(TABLE_FILE, &bytes, Outlives::PowerCut)
+    }
+
+    /// Replaces what is shown to other nodes. Blocks.
+    pub fn save_identity(&self, identity: &MeshIdentity) -> io::Result<()> {
+        let bytes = serde_json::to_vec(identity)?;
+        self.folder.replace(IDENTITY_FILE, &bytes, Outlives::PowerCut)
+    }
+
+    /// What is shown to other nodes; `None` where the daemon has given nothing yet. Blocks.
+    pub fn load_identity(&self) -> io::Result<Option<MeshIdentity>> {
+        let Some(bytes) = read_plain(&self.folder, IDENTITY_FILE, IDENTITY_MAX_BYTES)? else {
+            return Ok(None);
+        };
+        // Its words would be a key's.
+        let read = serde_json::from_slice(&bytes).map_err(|_| io::ErrorKind::InvalidData);
+        Ok(Some(read?))
     }
 
     /// The saved table; `None` where there is none. One that cannot be carried out is an error. Blocks.
@@ -69,9 +91,18 @@ pub fn load(dir: &Path) -> io::Result<Option<Table>> {
     Ok(None)
 }
 
-/// Nothing but a plain file of no more than a table's size: the proxy's user may have put anything there.
 fn load_from(folder: &Dir) -> io::Result<Option<Table>> {
-    let file = match folder.open_file(TABLE_FILE, OFlags::RDONLY | OFlags::NONBLOCK) {
+    let Some(bytes) = read_plain(folder, TABLE_FILE, MESSAGE_MAX_BYTES)? else {
+        return Ok(None);
+    };
+    let table: Table = serde_json::from_slice(&bytes)?;
+    table.check().map_err(io::Error::other)?;
+    Ok(Some(table))
+}
+
+/// Nothing but a plain file of no more than its size: the proxy's user may have put anything there.
+fn read_plain(folder: &Dir, name: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match folder.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -80,11 +111,9 @@ fn load_from(folder: &Dir) -> io::Result<Option<Table>> {
         return Err(io::Error::other("it is no plain file"));
     }
     let mut bytes = Vec::new();
-    let limit = u64::try_from(MESSAGE_MAX_BYTES).unwrap_or(u64::MAX);
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;
-    let table: Table = serde_json::from_slice(&bytes)?;
-    table.check().map_err(io::Error::other)?;
-    Ok(Some(table))
+    Ok(Some(bytes))
 }
 
 pub fn remove(dir: &Path) -> io::Result<()> {

@@ -1,13 +1,21 @@
 //! What the balancer does: listeners, their routes, and the backends behind them. The daemon sends it, the
 //! proxy keeps the last one on disk. A table is whole: what it does not name is not served.
 
+mod mesh;
+mod names;
+mod rule;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// The form of a table. A higher one is refused rather than misread.
-pub const TABLE_VERSION: u32 = 1;
+pub use mesh::{Mesh, MeshPeer, TICKET_MAX_BYTES, TicketKey};
+pub use names::{Caller, Dns, NamedEndpoint, NamedReplica, NamedService, Names, ProcessCaller};
+pub use rule::{Allowed, EndpointRule, Expose, Peer, Rule};
+
+/// The form of a table. A higher one is refused rather than misread; form 1 has listeners alone, open to everybody.
+pub const TABLE_VERSION: u32 = 2;
 /// A node's endpoints: each costs a descriptor, and a port of 65,535.
 pub const LISTENERS_MAX: usize = 4096;
 /// Over all routes: 65,536 × about 100 bytes of JSON is less than a control message may have.
@@ -21,8 +29,14 @@ pub struct Table {
     pub version: u32,
     /// The daemon's own count, shown in the status. The last table applied holds, whatever its number.
     pub revision: u64,
+    /// In the host's network.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+    /// In the proxy's own network, which containers reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mesh: Option<Mesh>,
 }
 
 /// An address to listen on, the protocol that is spoken there, and its routes.
@@ -72,14 +86,21 @@ pub struct Route {
     pub path: Option<String>,
     #[serde(default)]
     pub backends: Vec<Backend>,
+    #[serde(default)]
+    pub who: Rule,
 }
 
-/// One address of a replica behind a route.
+/// A replica behind a route: one address of a replica of this node, or a replica of another node. It has `addr` or
+/// `node`, never both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// The replica's name. One replica may stand behind several routes, with several addresses.
     pub id: String,
-    pub addr: SocketAddr,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addr: Option<SocketAddr>,
+    /// Reached by the proxy of that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
     /// Gets nothing new; what it has it may finish.
     #[serde(default)]
     pub draining: bool,
@@ -118,14 +139,24 @@ pub enum TableError {
     Path { route: String, path: String },
     #[error("the host {host:?} of route {route:?} is no host name: no port, slash or space may stand in it")]
     Host { route: String, host: String },
-    #[error("the route {route:?} has the backend {id:?} at {addr} twice")]
-    SameBackend {
-        route: String,
-        id: String,
-        addr: SocketAddr,
-    },
+    #[error("the route {route:?} has the backend {id:?} twice at the same place")]
+    SameBackend { route: String, id: String },
+    #[error("the backend {id:?} of route {route:?} must have either an address or a node")]
+    NoPlace { route: String, id: String },
     #[error("the route {route:?} leads from {addr} back to itself")]
     Loop { route: String, addr: SocketAddr },
+    #[error("the table has {id} twice")]
+    SameService { id: String },
+    #[error("{address} cannot stand for a service: it is no address of a network's own host")]
+    NoServiceAddress { address: Ipv4Addr },
+    #[error("the address {address} stands for two services")]
+    SameServiceAddress { address: Ipv4Addr },
+    #[error("two callers have the address {addr}")]
+    SameCaller { addr: Ipv4Addr },
+    #[error("the name server {addr} would ask itself")]
+    UpstreamItself { addr: Ipv4Addr },
+    #[error("the node {node} is there twice")]
+    SameNode { node: u64 },
 }
 
 impl Table {
@@ -134,7 +165,16 @@ impl Table {
             version: TABLE_VERSION,
             revision: 0,
             listeners: Vec::new(),
+            names: None,
+            mesh: None,
         }
+    }
+
+    /// Everything that stands behind a route, of the host's listeners and of names.
+    pub fn backends(&self) -> impl Iterator<Item = &Backend> {
+        let routes = self.listeners.iter().flat_map(|listener| &listener.routes);
+        let named = self.names.iter().flat_map(Names::backends);
+        routes.flat_map(|route| &route.backends).chain(named)
     }
 
     /// Whether it can be carried out as it stands; ports that are taken show only when it is applied.
@@ -143,22 +183,32 @@ impl Table {
             return Err(TableError::Version { found: self.version });
         }
         at_most("listeners", self.listeners.len(), LISTENERS_MAX)?;
-        let routes = self.listeners.iter().flat_map(|listener| &listener.routes);
-        let backends = routes.map(|route| route.backends.len()).sum();
-        at_most("backends", backends, BACKENDS_MAX)?;
-        let mut seen = BTreeSet::new();
-        for listener in &self.listeners {
-            let addr = listener.addr;
-            if addr.port() == 0 {
-                return Err(TableError::NoPort { addr });
-            }
-            if !seen.insert((listener.protocol.transport(), addr)) {
-                return Err(TableError::SameAddress { addr });
-            }
-            listener.check()?;
+        at_most("backends", self.backends().count(), BACKENDS_MAX)?;
+        check_listeners(&self.listeners)?;
+        if let Some(names) = &self.names {
+            names.check()?;
+            let listeners = names.listeners();
+            at_most("listeners of services", listeners.len(), LISTENERS_MAX)?;
+            check_listeners(&listeners)?;
         }
-        Ok(())
+        self.mesh.as_ref().map_or(Ok(()), Mesh::check)
     }
+}
+
+/// Listeners of one network.
+fn check_listeners(listeners: &[Listener]) -> Result<(), TableError> {
+    let mut seen = BTreeSet::new();
+    for listener in listeners {
+        let addr = listener.addr;
+        if addr.port() == 0 {
+            return Err(TableError::NoPort { addr });
+        }
+        if !seen.insert((listener.protocol.transport(), addr)) {
+            return Err(TableError::SameAddress { addr });
+        }
+        listener.check()?;
+    }
+    Ok(())
 }
 
 impl Listener {
@@ -214,23 +264,40 @@ impl Route {
         let mut seen = BTreeSet::new();
         for backend in &self.backends {
             text("the backend id", &backend.id)?;
-            let addr = backend.addr;
-            if addr.port() == 0 {
-                return Err(TableError::NoPort { addr });
+            let id = || backend.id.clone();
+            match backend.addr {
+                Some(addr) if addr.port() == 0 => return Err(TableError::NoPort { addr }),
+                Some(addr) if addr == listener => {
+                    return Err(TableError::Loop { route: route(), addr });
+                }
+                Some(_) | None => {}
             }
-            if addr == listener {
-                return Err(TableError::Loop { route: route(), addr });
+            if backend.addr.is_some() == backend.node.is_some() {
+                return Err(TableError::NoPlace {
+                    route: route(),
+                    id: id(),
+                });
             }
-            if !seen.insert((&backend.id, addr)) {
-                let id = backend.id.clone();
+            if !seen.insert((&backend.id, backend.addr, backend.node)) {
                 return Err(TableError::SameBackend {
                     route: route(),
-                    id,
-                    addr,
+                    id: id(),
                 });
             }
         }
         Ok(())
+    }
+}
+
+impl Backend {
+    /// A replica of this node.
+    pub fn here(id: impl Into<String>, addr: SocketAddr) -> Self {
+        Self {
+            id: id.into(),
+            addr: Some(addr),
+            node: None,
+            draining: false,
+        }
     }
 }
 

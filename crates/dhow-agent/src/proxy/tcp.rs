@@ -1,45 +1,74 @@
 //! TCP listeners: a connection is tied to a backend, bytes pass both ways, each direction ends by itself.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::backend::Lease;
 use super::connect;
+use super::judge::Arrival;
 use super::limits::Permit;
+use super::mesh::Origin;
+use super::reach::BackendStream;
+use super::relay::{relay, reset};
 use super::routes::{RouteSet, Tried};
+use super::table::Transport;
 
-/// Per direction. A connection costs twice this while it lives.
-pub const TUNNEL_BUFFER_BYTES: usize = 16 << 10;
 /// As long as an HTTP request waits when there is no backend.
 const BACKEND_WAIT: Duration = super::http::BACKEND_WAIT;
 
-/// Serves one client to its end. Without a backend it is closed.
-pub async fn serve(mut routes: watch::Receiver<Arc<RouteSet>>, mut client: TcpStream, permit: Permit) {
+/// Serves one client to its end. Without a backend it is closed, without the right to call it is reset.
+pub async fn serve(
+    mut routes: watch::Receiver<Arc<RouteSet>>,
+    mut client: TcpStream,
+    arrival: Arrival,
+    permit: Permit,
+) {
+    let judged = {
+        let routes = routes.borrow();
+        routes.only().filter(|_| routes.is_judged()).cloned()
+    };
+    let origin = match judged {
+        Some(route) => {
+            let caller = arrival.identify();
+            if !arrival.may_call(&route, &caller) {
+                reset(client);
+                return;
+            }
+            Origin::of(&caller)
+        }
+        None => Origin::Outside,
+    };
     connect::set_up(&client);
-    let Some((lease, mut backend)) = connected(&mut routes).await else {
+    let Some((lease, mut backend)) = connected(&mut routes, &origin).await else {
         return;
     };
-    let size = TUNNEL_BUFFER_BYTES;
-    tokio::select! {
-        // A reset on either side ends both.
-        _ = copy_bidirectional_with_sizes(&mut client, &mut backend, size, size) => {}
-        () = lease.backend.gone.cancelled() => {}
+    let relayed = tokio::select! {
+        relayed = relay(&mut client, &mut backend) => relayed,
+        () = lease.backend.gone.cancelled() => Err(io::ErrorKind::ConnectionAborted.into()),
+    };
+    if relayed.is_err() {
+        // A reset on either side is one on the other: neither takes what it has for the whole.
+        reset(client);
+        backend.reset();
     }
     drop(permit);
 }
 
-async fn connected(routes: &mut watch::Receiver<Arc<RouteSet>>) -> Option<(Lease, TcpStream)> {
+async fn connected(
+    routes: &mut watch::Receiver<Arc<RouteSet>>,
+    origin: &Origin,
+) -> Option<(Lease, BackendStream)> {
     let deadline = Instant::now() + BACKEND_WAIT;
     let mut tried = Tried::default();
     loop {
         let route = routes.borrow_and_update().only().cloned()?;
         while let Some(lease) = route.pick(&tried) {
-            match connect::connect(lease.backend.addr).await {
+            match lease.backend.reach(origin, Transport::Stream).await {
                 Ok(stream) => {
                     lease.backend.accepted();
                     return Some((lease, stream));

@@ -1,5 +1,7 @@
 //! The balancer in this process, with small servers as backends.
 
 mod http;
+mod mesh;
+mod rules;
 mod streams;
-mod support;
+pub(super) mod support;

@@ -1,20 +1,28 @@
 //! UDP listeners: datagrams of one client go to one backend for as long as either speaks.
 
+mod tunnel;
+
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::net::UdpSocket;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::backend::{BackendState, Lease};
-use super::limits::{Limits, UDP_SESSIONS_MAX};
+use super::connect;
+use super::judge::{Arrival, Side};
+use super::limits::UDP_SESSIONS_MAX;
+use super::listener::ListenerContext;
+use super::mesh::Origin;
 use super::routes::{RouteSet, Tried};
+use super::table::Transport;
 
 /// A session without a datagram for this long has ended.
 const SESSION_IDLE: Duration = Duration::from_secs(30);
@@ -30,24 +38,32 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What the task of one UDP listener works with.
 pub struct UdpListener {
     pub socket: Arc<UdpSocket>,
+    pub addr: SocketAddr,
+    pub side: Side,
     pub routes: watch::Receiver<Arc<RouteSet>>,
     pub stop: CancellationToken,
-    pub tasks: TaskTracker,
-    pub limits: Limits,
+    pub shared: ListenerContext,
 }
 
 type Sessions = Arc<Mutex<HashMap<SocketAddr, Arc<Session>>>>;
 
 struct Session {
     client: SocketAddr,
-    /// Connected to the backend.
-    socket: UdpSocket,
-    lease: Lease,
+    link: Link,
+    lease: Mutex<Lease>,
     begin: Instant,
     last_ms: AtomicU64,
     ended: AtomicBool,
     end: CancellationToken,
     _permit: OwnedSemaphorePermit,
+}
+
+/// How a session's datagrams reach the backend.
+enum Link {
+    /// A socket that is connected to it.
+    Here(UdpSocket),
+    /// To the task that has the tunnel.
+    There(mpsc::Sender<Bytes>),
 }
 
 /// Serves until the listener is stopped. Sessions go on until they are idle.
@@ -75,9 +91,7 @@ pub async fn serve(mut listener: UdpListener) {
 fn drop_unrouted(listener: &UdpListener, sessions: &Sessions) {
     let route = listener.routes.borrow().only().cloned();
     lock(sessions).retain(|_, session| {
-        let stays = route
-            .as_ref()
-            .is_some_and(|route| route.has(&session.lease.backend));
+        let stays = route.as_ref().is_some_and(|route| route.has(&session.backend()));
         if !stays {
             session.end.cancel();
         }
@@ -91,38 +105,77 @@ impl UdpListener {
         let mut tried = Tried::default();
         loop {
             let known = lock(sessions).get(&client).cloned();
+            let known = known.filter(|session| !session.ended.load(Ordering::Relaxed));
             let session = match known {
-                Some(session) if !session.ended.load(Ordering::Relaxed) => session,
-                Some(_) | None => match self.begin(sessions, client, &tried).await {
+                // An address of a container may be another's by now.
+                Some(session) if self.side == Side::Services && self.origin(client).is_none() => {
+                    session.end.cancel();
+                    return;
+                }
+                Some(session) => session,
+                None => match self.begin(sessions, client, &tried).await {
                     Some(session) => session,
                     // No backend or no room: UDP is allowed to lose it.
                     None => return,
                 },
             };
             session.touch();
-            let sent = tokio::time::timeout(SEND_TIMEOUT, session.socket.send(datagram)).await;
-            match sent {
-                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    session.refused();
-                    tried.add(&session.lease.backend);
+            match &session.link {
+                Link::Here(socket) => {
+                    let sent = tokio::time::timeout(SEND_TIMEOUT, socket.send(datagram)).await;
+                    match sent {
+                        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                            session.refused();
+                            tried.add(&session.backend());
+                        }
+                        Ok(_) | Err(_) => return,
+                    }
                 }
-                Ok(_) | Err(_) => return,
+                Link::There(queue) => match queue.try_send(Bytes::copy_from_slice(datagram)) {
+                    Ok(()) | Err(TrySendError::Full(_)) => return,
+                    // Its task has just ended.
+                    Err(TrySendError::Closed(_)) => session.ended.store(true, Ordering::Relaxed),
+                },
             }
         }
     }
 
+    /// Who calls, as other nodes are told; `None` where it may not.
+    fn origin(&self, client: SocketAddr) -> Option<Origin> {
+        let routes = self.routes.borrow();
+        let Some(route) = routes.only().filter(|_| routes.is_judged()) else {
+            return Some(Origin::Outside);
+        };
+        let arrival = Arrival {
+            judge: self.shared.judge.clone(),
+            side: self.side,
+            transport: Transport::Datagram,
+            peer: client,
+            local: self.addr,
+        };
+        let caller = arrival.identify();
+        arrival.may_call(route, &caller).then(|| Origin::of(&caller))
+    }
+
     async fn begin(&self, sessions: &Sessions, client: SocketAddr, tried: &Tried) -> Option<Arc<Session>> {
+        let origin = self.origin(client)?;
         if lock(sessions).len() >= UDP_SESSIONS_MAX {
             return None;
         }
-        let permit = self.limits.try_process()?;
+        let permit = self.shared.limits.try_process()?;
         let route = self.routes.borrow().only().cloned()?;
         let lease = route.pick(tried)?;
-        let socket = open(lease.backend.addr).await.ok()?;
+        let (link, questions) = match lease.backend.addr() {
+            Some(addr) => (Link::Here(connect::datagrams(addr).await.ok()?), None),
+            None => {
+                let (sender, questions) = mpsc::channel(tunnel::QUEUE_MAX);
+                (Link::There(sender), Some(questions))
+            }
+        };
         let session = Arc::new(Session {
             client,
-            socket,
-            lease,
+            link,
+            lease: Mutex::new(lease),
             begin: Instant::now(),
             last_ms: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -132,8 +185,11 @@ impl UdpListener {
         lock(sessions).insert(client, session.clone());
         let (socket, stop, sessions) = (self.socket.clone(), self.stop.clone(), sessions.clone());
         let ours = session.clone();
-        self.tasks.spawn(async move {
-            ours.answer(&socket, &stop).await;
+        self.shared.tasks.spawn(async move {
+            match questions {
+                Some(questions) => tunnel::serve(&ours, &route, &origin, questions, &socket, &stop).await,
+                None => ours.answer(&socket, &stop).await,
+            }
             ours.ended.store(true, Ordering::Relaxed);
             let mut sessions = lock(&sessions);
             if sessions.get(&client).is_some_and(|now| Arc::ptr_eq(now, &ours)) {
@@ -147,43 +203,62 @@ impl UdpListener {
 impl Session {
     /// Sends the backend's datagrams to the client until both are silent.
     async fn answer(&self, listener: &UdpSocket, stop: &CancellationToken) {
-        let backend: &Arc<BackendState> = &self.lease.backend;
+        let Link::Here(socket) = &self.link else {
+            return;
+        };
+        let backend = self.backend();
         loop {
             let ready = tokio::select! {
-                ready = tokio::time::timeout(DRAIN_IDLE, self.socket.readable()) => ready,
+                ready = tokio::time::timeout(DRAIN_IDLE, socket.readable()) => ready,
                 () = backend.gone.cancelled() => return,
                 () = self.end.cancelled() => return,
             };
             match ready {
-                Ok(Ok(())) => match self.relay(listener).await {
+                Ok(Ok(())) => match self.relay(socket, listener).await {
                     Ok(()) => self.touch(),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return self.refused(),
                     Err(_) => return,
                 },
                 Ok(Err(_)) => return,
-                Err(_) => {
-                    let is_draining = backend.is_draining() || stop.is_cancelled();
-                    let limit = if is_draining { DRAIN_IDLE } else { SESSION_IDLE };
-                    if self.idle() >= limit {
-                        return;
-                    }
-                }
+                Err(_) if self.is_over(&backend, stop) => return,
+                Err(_) => {}
             }
         }
     }
 
-    async fn relay(&self, listener: &UdpSocket) -> io::Result<()> {
+    /// Whether it has been silent for long enough.
+    fn is_over(&self, backend: &BackendState, stop: &CancellationToken) -> bool {
+        let is_draining = backend.is_draining() || stop.is_cancelled();
+        let limit = if is_draining { DRAIN_IDLE } else { SESSION_IDLE };
+        self.idle() >= limit
+    }
+
+    fn backend(&self) -> Arc<BackendState> {
+        Arc::clone(&self.lease().backend)
+    }
+
+    /// Has another backend from now on.
+    fn move_to(&self, lease: Lease) {
+        *self.lease() = lease;
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        // Nothing that runs under the lock leaves it half changed.
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn relay(&self, socket: &UdpSocket, listener: &UdpSocket) -> io::Result<()> {
         // Made for one datagram: a thousand idle sessions must not hold a thousand of these.
         let mut datagram = Vec::with_capacity(DATAGRAM_MAX_BYTES);
-        self.socket.try_recv_buf(&mut datagram)?;
+        socket.try_recv_buf(&mut datagram)?;
         // A client that is gone is noticed by its silence.
         let _ = listener.send_to(&datagram, self.client).await;
         Ok(())
     }
 
     fn refused(&self) {
-        self.lease.backend.refused();
+        self.backend().refused();
         self.ended.store(true, Ordering::Relaxed);
         self.end.cancel();
     }
@@ -199,16 +274,6 @@ impl Session {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-async fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
-    let any: SocketAddr = match addr {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(addr).await?;
-    Ok(socket)
 }
 
 fn lock(sessions: &Sessions) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Session>>> {

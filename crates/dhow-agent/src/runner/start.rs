@@ -1,17 +1,19 @@
 //! One attempt to start.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dhow_core::replica::{ReplicaEvent, ReplicaState};
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_driver::driver::{
-    Cause, DriverError, DriverResult, Preparation, Prepared, Progress, ReplicaStart, ReplicaStatus, Running,
-    error_chain,
+    Cause, DriverError, DriverResult, OnAddress, Preparation, Prepared, Progress, ReplicaStart,
+    ReplicaStatus, Running, error_chain,
 };
 use dhow_driver::shim::ShimError;
 use tokio::sync::watch;
 
 use super::{Runner, Wish, message, settled};
+use crate::balance::CallsFrom;
 use crate::environment::{self, EnvironmentError};
 use crate::policy;
 use crate::ports;
@@ -47,6 +49,8 @@ impl Runner {
         if let Some(why) = self.forbidden(spec).await {
             return Ready::Failed(why);
         }
+        // Names of what it may call are there before it starts.
+        self.context.take_directory().await;
         if let Err(why) = self.context.balancer.open(&self.name, spec).await {
             return Ready::Failed(why);
         }
@@ -114,18 +118,37 @@ impl Runner {
         self.context.ports.give_back(&self.ports);
         self.ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
         self.track(spec).await;
-        environment::start_of(
+        let services = self.context.balancer.variables(&self.name, spec).await;
+        let start = environment::start_of(
             &self.name,
             spec,
             self.ports.clone(),
             environment::Here {
-                node: self.context.node,
+                node: self.context.place.node,
                 volumes_dir: &self.context.volumes_dir,
                 session: &*self.context.session,
                 policy: &self.context.policy,
+                services,
             },
-        )
-        .await
+        );
+        Ok(ReplicaStart {
+            on_address: Some(self.tells_address()),
+            ..start.await?
+        })
+    }
+
+    /// The proxy knows who calls from an address before anything there runs.
+    fn tells_address(&self) -> OnAddress {
+        let (context, name) = (Arc::clone(&self.context), self.name.clone());
+        OnAddress(Arc::new(move |address| {
+            let (context, name) = (Arc::clone(&context), name.clone());
+            Box::pin(async move {
+                if let IpAddr::V4(address) = address {
+                    let from = CallsFrom::Bridge(address);
+                    context.balancer.calls_from(&name, from).await;
+                }
+            })
+        }))
     }
 
     async fn start(&mut self, start: &ReplicaStart) {

@@ -29,6 +29,7 @@ impl Runner {
             self.keep_last_words().await;
         }
         self.unclaim().await;
+        self.context.balancer.calls_no_more(&self.name).await;
         self.remove().await;
         self.context.ports.give_back(&self.ports);
         self.tell(Happening::Gone {
@@ -54,7 +55,8 @@ impl Runner {
         let how = self.stop_request();
         // A workload that takes its time to end needs no work of ours: it holds no place.
         match self.driver.stop(&self.name, how).await {
-            Ok(exit) => Some(exit),
+            // It ended because it was asked to, whatever the kernel had ended in it before.
+            Ok(exit) => Some(Exit { oom: false, ..exit }),
             Err(error) => {
                 tracing::warn!(replica = %self.name, why = error_chain(&error), "could not be stopped in order");
                 None

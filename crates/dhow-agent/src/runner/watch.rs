@@ -1,15 +1,17 @@
 //! A run of a replica, from its start to its end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::replica::ReplicaEvent;
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::trial::Trial;
 use super::{Assigned, Runner, Wish, ended, message};
+use crate::balance::{CallsFrom, of_process};
 use crate::health::{Checks, Subject, Verdict};
 use crate::limits::STEADY_AFTER;
 use crate::ports;
@@ -30,6 +32,7 @@ impl Runner {
         let mut checks = Checks::new(self.machine.healthy);
         let steady_at = Instant::now() + STEADY_AFTER;
         self.open_endpoints().await;
+        self.tell_callers_place().await;
         self.claim_again().await;
         let mut trial = self.trial(None);
         if self.machine.healthy {
@@ -142,6 +145,24 @@ impl Runner {
         if let Err(why) = self.context.balancer.open(&self.name, spec).await {
             tracing::warn!(replica = %self.name, why, "its endpoint is not open");
         }
+    }
+
+    /// Says from where it calls others. A container's was said before it ran, unless an earlier daemon started it.
+    async fn tell_callers_place(&self) {
+        let Some(spec) = &self.spec else { return };
+        let from = match (spec.runtime(), self.machine.pid) {
+            (Runtime::Container, _) => match self.driver.address(&self.name).await {
+                Ok(Some(IpAddr::V4(address))) => CallsFrom::Bridge(address),
+                Ok(_) | Err(_) => return,
+            },
+            (Runtime::Process, Some(pid)) => {
+                let looked = tokio::task::spawn_blocking(move || of_process(pid)).await;
+                let Ok(from) = looked else { return };
+                from
+            }
+            (Runtime::Process, None) => return,
+        };
+        self.context.balancer.calls_from(&self.name, from).await;
     }
 
     pub(super) async fn admit(&mut self) {

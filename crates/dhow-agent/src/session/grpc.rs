@@ -1,4 +1,4 @@
-//! The session with a control plane across a network: one connection to a server with one stream of assignments
+//! The session of a node with its control plane: one connection to a server with one stream of assignments
 //! on it, and calls beside it.
 //!
 //! Made by the daemon, which knows where servers are and how connections are secured. A task of its own finds the best
@@ -28,14 +28,14 @@ use dhow_core::ids::Revision;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, RenewRequest, SecretsRequest, StatusAck, StatusReport};
-use dhow_wire::grpc::{Refusal, to_body, to_usage};
+use dhow_wire::grpc::{Refusal, from_open_rollout, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tonic::{Request, Status};
 
 use super::{
-    Heartbeat, HeartbeatAnswer, OpenRollout, Pace, Report, ReportAnswer, RolloutId, Session, SessionError,
-    SessionFuture,
+    Heartbeat, HeartbeatAnswer, KnownDirectory, Orders, Pace, Report, ReportAnswer, RolloutId, Session,
+    SessionError, SessionFuture,
 };
 use crate::highest::Highest;
 use crate::limits::CALL_TIMEOUT;
@@ -178,7 +178,7 @@ impl GrpcSession {
             (Some(seq), _, inventory_wanted) => Ok(ReportAnswer::Durable {
                 seq,
                 inventory_wanted,
-                open: ack.bootstrap.into_iter().filter_map(open_of).collect(),
+                open: ack.bootstrap.into_iter().filter_map(from_open_rollout).collect(),
             }),
             (None, Some(seq), _) => Ok(ReportAnswer::ReplayFrom { seq }),
             (None, None, true) => Ok(ReportAnswer::InventoryWanted),
@@ -218,10 +218,6 @@ impl Session for GrpcSession {
         Box::pin(self.hand_in(report))
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
-        Box::pin(self.next_update(last))
-    }
-
     fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         Box::pin(async move {
             let digest = Some(beat.digest).filter(|digest| !digest.is_empty());
@@ -231,7 +227,7 @@ impl Session for GrpcSession {
             Ok(HeartbeatAnswer {
                 inventory_wanted: ack.inventory_wanted,
                 replay_from: ack.replay_from,
-                open: ack.bootstrap.into_iter().filter_map(open_of).collect(),
+                open: ack.bootstrap.into_iter().filter_map(from_open_rollout).collect(),
             })
         })
     }
@@ -244,12 +240,8 @@ impl Session for GrpcSession {
         Box::pin(self.fetch(names))
     }
 
-    fn acted_on(&self, highest: &Highest) {
-        self.shared.highest.send_replace(highest.clone());
-    }
-
-    fn pace(&self) -> Option<watch::Receiver<Pace>> {
-        Some(self.shared.pace.subscribe())
+    fn pace(&self) -> watch::Receiver<Pace> {
+        self.shared.pace.subscribe()
     }
 
     fn report_gap(&self) -> Duration {
@@ -257,22 +249,25 @@ impl Session for GrpcSession {
     }
 }
 
+impl Orders for GrpcSession {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
+        Box::pin(self.next_update(last))
+    }
+
+    /// Servers open no session for a node that is ahead of them.
+    fn acted_on(&self, highest: &Highest) {
+        self.shared.highest.send_replace(highest.clone());
+    }
+
+    fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
+        self.shared.directory.subscribe()
+    }
+}
+
 impl Drop for GrpcSession {
     fn drop(&mut self) {
         self.link.abort();
     }
-}
-
-/// A rollout as it came; one that cannot be read is not prepared for, and comes with its assignment.
-fn open_of(told: proto::OpenRollout) -> Option<OpenRollout> {
-    let specs = told
-        .spec_json
-        .iter()
-        .map(|json| serde_json::from_slice(json).map(Arc::new));
-    Some(OpenRollout {
-        id: told.rollout_id.parse().ok()?,
-        specs: specs.collect::<Result<_, _>>().ok()?,
-    })
 }
 
 /// A variable of an environment is a text without a zero.

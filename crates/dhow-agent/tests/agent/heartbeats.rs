@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::OpenRollout;
+use dhow_core::ids::{Generation, ServiceName};
 use dhow_driver::fake::FakeHost;
 
 use super::plane::{Node, Plane, healthy, service};
@@ -75,6 +76,8 @@ async fn an_open_rollout_is_prepared_for_before_its_turn_and_named_from_then_on(
     let prepares = host.prepares();
     let open = |id: &str, env: &[(&str, &str)]| OpenRollout {
         id: id.parse().unwrap(),
+        service: ServiceName::new("web").unwrap(),
+        generation: Generation(2),
         specs: vec![Arc::new(service(1, env)), Arc::new(service(2, env))],
     };
     plane.open(vec![
@@ -111,6 +114,8 @@ async fn a_node_that_comes_hears_of_open_rollouts_with_its_first_report() {
     let (plane, host, dir) = (Plane::new(), FakeHost::default(), tempfile::tempdir().unwrap());
     plane.open(vec![OpenRollout {
         id: "shop@2".parse().unwrap(),
+        service: ServiceName::new("web").unwrap(),
+        generation: Generation(2),
         specs: vec![Arc::new(service(1, &[]))],
     }]);
     plane.refuse_heartbeats();

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Balancer, Drivers, Heartbeat, HeartbeatAnswer, NoBalancer, OpenRollout,
-    Report, ReportAnswer, ReportBody, Returning, RolloutId, Session, SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Balancer, Drivers, Heartbeat, HeartbeatAnswer, Highest, KnownDirectory,
+    NoBalancer, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody, Returning, RolloutId, Session,
+    SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::assignment::{Assignment, assignment_since};
@@ -112,6 +114,7 @@ impl Plane {
             },
             runs_replicas: true,
             tries_settings: true,
+            mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {
             node: NODE,
@@ -338,21 +341,6 @@ impl Session for Plane {
         })
     }
 
-    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
-        Box::pin(async move {
-            let mut changed = self.changed.subscribe();
-            self.inner.lock().unwrap().asked += 1;
-            loop {
-                changed.borrow_and_update();
-                self.check_reachable()?;
-                if let Some(update) = assignment_since(&self.state(), NODE, last) {
-                    return Ok(update);
-                }
-                changed.changed().await.unwrap();
-            }
-        })
-    }
-
     fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
         Box::pin(async move {
             self.check_reachable()?;
@@ -381,6 +369,38 @@ impl Session for Plane {
             let known = names.iter().filter(|name| *name == "known");
             Ok(known.map(|name| (name.clone(), "its value".to_owned())).collect())
         })
+    }
+
+    fn pace(&self) -> watch::Receiver<Pace> {
+        watch::channel(Pace::default()).1
+    }
+
+    fn report_gap(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Orders for Plane {
+    fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
+        Box::pin(async move {
+            let mut changed = self.changed.subscribe();
+            self.inner.lock().unwrap().asked += 1;
+            loop {
+                changed.borrow_and_update();
+                self.check_reachable()?;
+                if let Some(update) = assignment_since(&self.state(), NODE, last) {
+                    return Ok(update);
+                }
+                changed.changed().await.unwrap();
+            }
+        })
+    }
+
+    fn acted_on(&self, _highest: &Highest) {}
+
+    /// Nobody tells of services here.
+    fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
+        watch::channel(None).1
     }
 }
 
@@ -423,11 +443,13 @@ impl Node {
     ) -> Self {
         let agent = Agent::open(AgentOptions {
             node: NODE,
+            mesh: None,
             dir: dir.join("agent"),
             volumes_dir: dir.join("volumes"),
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer,
             session: Arc::clone(plane) as Arc<dyn Session>,
+            orders: Arc::clone(plane) as Arc<dyn Orders>,
             policy: Default::default(),
             returning,
         });

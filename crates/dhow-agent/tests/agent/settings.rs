@@ -226,6 +226,7 @@ fn on(port: u16) -> ServiceSpec {
             path: None,
             host: None,
             target_role: None,
+            allow: None,
         }],
         ..checked(0)
     }

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_agent::proxy::{ProxyClient, ProxyCommand, ProxyConfig, ProxyError, Table};
+use dhow_agent::proxy::{ProxyClient, ProxyConfig, ProxyError, Table};
+use dhow_driver::shim::OwnCommand;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -148,7 +149,7 @@ async fn refused_tables_change_nothing(host: Arc<TestHost>) {
 }
 
 async fn one_that_cannot_run_is_not_started_for_ever(host: Arc<TestHost>) {
-    let command = ProxyCommand {
+    let command = OwnCommand {
         program: "/bin/sh".into(),
         args: ["-c", "echo it is broken >&2; exit 3", "sh"]
             .map(str::to_owned)

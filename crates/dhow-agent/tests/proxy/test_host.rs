@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use dhow_agent::proxy::{Backend, Listener, Protocol, ProxyClient, ProxyConfig, Route, TABLE_VERSION, Table};
+use dhow_agent::proxy::{Backend, Listener, Protocol, ProxyClient, ProxyConfig, Route, Rule, Table};
 use dhow_driver::cgroup::CgroupHost;
 use dhow_driver::shim::{ShimClient, ShimConfig};
 
@@ -111,13 +111,8 @@ pub fn free_port() -> SocketAddr {
 }
 
 pub fn table(revision: u64, addr: SocketAddr, backends: &[(&str, SocketAddr)]) -> Table {
-    let backends = backends.iter().map(|(id, addr)| Backend {
-        id: (*id).to_owned(),
-        addr: *addr,
-        draining: false,
-    });
+    let backends = backends.iter().map(|(id, addr)| Backend::here(*id, *addr));
     Table {
-        version: TABLE_VERSION,
         revision,
         listeners: vec![Listener {
             addr,
@@ -127,7 +122,9 @@ pub fn table(revision: u64, addr: SocketAddr, backends: &[(&str, SocketAddr)]) -
                 host: None,
                 path: None,
                 backends: backends.collect(),
+                who: Rule::Anybody,
             }],
         }],
+        ..Table::empty()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dhow_wire::api::NodeLabelRequest;
+use dhow_wire::{NodeState, NodeStatus};
 
 /// Let a node have replicas again
 #[derive(clap::Args)]
@@ -49,9 +50,26 @@ fn change(text: &str) -> Result<Change, String> {
 }
 
 impl UndrainArgs {
-    /// What was done.
-    pub fn said(&self) -> String {
-        format!("node {} takes replicas again", self.node)
+    /// What was done, to a node that was so before.
+    pub fn said(&self, before: &NodeStatus) -> String {
+        let node = self.node;
+        match before.status {
+            NodeState::Ready => format!("node {node} was not drained: nothing has changed"),
+            NodeState::Unreachable if before.drain.is_none() => {
+                format!("node {node} was not drained: nothing has changed, and it cannot be reached")
+            }
+            NodeState::Unreachable => {
+                format!(
+                    "node {node} is drained no longer; it cannot be reached, and takes replicas once it is back"
+                )
+            }
+            NodeState::Draining | NodeState::Drained if !before.runs_replicas => {
+                format!("node {node} is drained no longer; it is a server that runs no replicas")
+            }
+            NodeState::Draining | NodeState::Drained => {
+                format!("node {node} takes replicas again; what has left it stays where it is now")
+            }
+        }
     }
 }
 
@@ -105,5 +123,21 @@ mod tests {
         assert_eq!(change("zone-"), Ok(Change::Unset("zone".into())));
         assert!(change("-").is_err());
         assert!(change("zone").is_err());
+    }
+
+    #[test]
+    fn a_server_that_runs_nothing_is_not_said_to_take_replicas() {
+        let args = UndrainArgs { node: 1 };
+        let mut node: NodeStatus = serde_json::from_str(
+            r#"{"node_id":1,"role":"server","status":"drained","leader":false,"labels":{},"replicas":0,
+                "runs_replicas":false}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            args.said(&node),
+            "node 1 is drained no longer; it is a server that runs no replicas"
+        );
+        node.runs_replicas = true;
+        assert!(args.said(&node).starts_with("node 1 takes replicas again"));
     }
 }

@@ -182,6 +182,7 @@ mod tests {
             leader: true,
             labels: Default::default(),
             replicas,
+            runs_replicas: true,
             os: None,
             arch: None,
             api_addr: None,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::{Change, ChangeSink, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
+use super::{
+    Change, ChangeSink, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
+};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{Machine, ReplicaState};
 use crate::state::{Deployment, Node, Phase, Replica, RevisionOutcome, State, Wanted};
@@ -98,7 +100,11 @@ fn node(
         Some(old) => old,
         None => {
             tell(NodeChange::Joined);
-            fresh = Node::new(id, Arc::clone(&new.info), new.eligibility);
+            // A worker that speaks the plain form has said so with its first word.
+            fresh = Node {
+                is_plain: new.is_plain,
+                ..Node::new(id, Arc::clone(&new.info), new.eligibility)
+            };
             &fresh
         }
     };
@@ -212,7 +218,7 @@ fn replica(
         tell(ReplicaChange::Placed);
     }
     if was_wanted == Wanted::Run && new.wanted == Wanted::Stop {
-        tell(ReplicaChange::StopAsked(None));
+        tell(ReplicaChange::StopAsked(StopCause::Unknown));
     }
     let seen = |machine: &Machine| (machine.state, machine.healthy, machine.restarts);
     let was = old.map_or(&fresh, |old| &old.machine);

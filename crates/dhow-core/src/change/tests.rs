@@ -73,6 +73,7 @@ impl Cluster {
             },
             runs_replicas: true,
             tries_settings: false,
+            mesh_addr: None,
         };
         self.apply(Command::Node(NodeCommand::Register {
             node: NodeId(node),
@@ -143,7 +144,7 @@ fn a_life_is_told_from_its_beginning_to_its_end() {
     assert_eq!(
         cluster.plan(),
         [
-            "shop/web-default-0 on 1 StopAsked(Some(Removed))",
+            "shop/web-default-0 on 1 StopAsked(Planned(Removed))",
             "node 1 AssignmentChanged"
         ]
     );
@@ -285,4 +286,35 @@ fn a_comparison_finds_what_a_whole_life_has_left() {
     let mut same = Heard::default();
     compare(&before, &before, &mut same);
     assert!(same.0.is_empty());
+}
+
+#[test]
+fn a_worker_that_joins_in_the_plain_form_is_told_once() {
+    let mut cluster = Cluster::default();
+    cluster.apply(Command::Cluster(ClusterCommand::Bootstrap {
+        cluster_id: "c".into(),
+        feature_level: 2,
+        nodes_limit: None,
+    }));
+    cluster.apply(Command::Cluster(ClusterCommand::IssueToken {
+        nonce: "n".into(),
+        uses_allowed: 1,
+        expires_unix_secs: 0,
+    }));
+    let before = cluster.state.clone();
+    cluster.register(9);
+    let info = Arc::clone(&cluster.state.node(NodeId(9)).unwrap().info);
+    cluster.state = before.clone();
+    let said = cluster.apply(Command::Cluster(ClusterCommand::UseToken {
+        nonce: "n".into(),
+        key_hash: "key".into(),
+        now_unix_secs: 0,
+        wish: None,
+        info,
+        is_plain: true,
+    }));
+    let mut found = Heard::default();
+    compare(&before, &cluster.state, &mut found);
+    assert_eq!(found.0, ["node 1 Joined"]);
+    assert!(said.contains(&found.0[0]), "{said:?}");
 }

@@ -146,6 +146,17 @@ pub enum Refused {
     NotNow(&'static str),
     #[error("the spec cannot be carried out: {0}")]
     BadSpec(String),
+    #[error(
+        "the public port {port} of `{service}` (endpoint `{endpoint}`) belongs to `{by}`: take another `port`, or tell \
+         http requests apart by `host` or `path`"
+    )]
+    PortTaken {
+        service: ServiceName,
+        endpoint: String,
+        port: u16,
+        /// `deployment/service/endpoint`.
+        by: String,
+    },
 }
 
 impl Refused {

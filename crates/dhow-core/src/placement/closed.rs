@@ -15,6 +15,7 @@ pub(super) enum Closed {
     Unsuitable,
     Unreachable,
     Draining,
+    Drained,
     Avoided,
     HeldExclusively,
     DedicatedToAnother,
@@ -90,6 +91,7 @@ pub(super) fn closed(
         Openness::Open | Openness::NoReplicas => {}
         Openness::Unreachable => return Some(Closed::Unreachable),
         Openness::Draining => return Some(Closed::Draining),
+        Openness::Drained => return Some(Closed::Drained),
     }
     if mark.avoided {
         return Some(Closed::Avoided);

@@ -11,7 +11,10 @@ use crate::ids::{NodeId, ServiceId};
 pub enum Openness {
     #[default]
     Open,
+    /// It is being emptied.
     Draining,
+    /// It was emptied.
+    Drained,
     Unreachable,
     /// It never runs any, as a server that only belongs to the control plane.
     NoReplicas,

@@ -25,7 +25,8 @@ pub enum Reason {
     },
     Unreachable,
     Draining,
-    /// The caller ruled it out for this replica.
+    Drained,
+    /// It has another deployment's service of that name and knows services by their name alone.
     Avoided,
     HeldExclusively,
     DedicatedToAnother,
@@ -134,7 +135,11 @@ impl Reason {
             Self::LacksLabel { key, value } => write!(f, "lack{s} label {key}={value}"),
             Self::Unreachable => write!(f, "{is} unreachable"),
             Self::Draining => write!(f, "{is} draining"),
-            Self::Avoided => write!(f, "{is} ruled out for this replica"),
+            Self::Drained => write!(f, "{is} drained"),
+            Self::Avoided => write!(
+                f,
+                "would not tell it from another deployment's service of that name"
+            ),
             Self::HeldExclusively => write!(f, "{is} held by an exclusive replica"),
             Self::DedicatedToAnother => write!(f, "{is} dedicated to another service"),
             Self::RunsOthers => write!(f, "run{s} other services, a dedicated node is asked"),
@@ -247,6 +252,10 @@ mod tests {
         assert_eq!(
             unplaced(1, &[(1, Reason::Draining)]).to_string(),
             "the only node is draining"
+        );
+        assert_eq!(
+            unplaced(3, &[(1, Reason::Draining), (2, Reason::Drained)]).to_string(),
+            "1 of 3 nodes is draining; 2 are drained"
         );
         assert_eq!(
             unplaced(4, &[(4, Reason::Unreachable)]).to_string(),

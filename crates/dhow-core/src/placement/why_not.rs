@@ -173,6 +173,7 @@ fn closed_reason(closed: Closed) -> Option<Reason> {
         Closed::Unsuitable => None,
         Closed::Unreachable => Some(Reason::Unreachable),
         Closed::Draining => Some(Reason::Draining),
+        Closed::Drained => Some(Reason::Drained),
         Closed::Avoided => Some(Reason::Avoided),
         Closed::HeldExclusively => Some(Reason::HeldExclusively),
         Closed::DedicatedToAnother => Some(Reason::DedicatedToAnother),

@@ -134,6 +134,7 @@ impl Planner<'_> {
         };
         let mut avoid = self.disliked(view);
         avoid.push(seen.replica.node);
+        avoid.extend(self.mistaking(view.service));
         let mut ask = ask(view, slot.role, role, &view.present, None);
         ask.avoid = &avoid;
         let found = !self.cache.table.place(&ask, 1).is_empty();

@@ -2,18 +2,16 @@
 
 use crate::placement::{NodeRow, Occupant, Openness};
 use crate::spec::NodeMode;
-use crate::state::{Node, Taken};
+use crate::state::{Drain, Node, Taken};
 
 /// The row of a node.
 pub fn node_row(node: &Node) -> NodeRow {
-    let open = if !node.is_ready() {
-        Openness::Unreachable
-    } else if node.is_draining() {
-        Openness::Draining
-    } else if !node.info.runs_replicas {
-        Openness::NoReplicas
-    } else {
-        Openness::Open
+    let open = match (node.is_ready(), node.drain) {
+        (false, _) => Openness::Unreachable,
+        (true, Drain::Draining { .. }) => Openness::Draining,
+        (true, Drain::Drained { .. }) => Openness::Drained,
+        (true, Drain::No) if !node.info.runs_replicas => Openness::NoReplicas,
+        (true, Drain::No) => Openness::Open,
     };
     NodeRow {
         id: node.id,

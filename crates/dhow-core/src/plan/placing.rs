@@ -17,7 +17,13 @@ impl Planner<'_> {
         report: &mut ServiceReport,
     ) -> bool {
         let mut present = view.present.clone();
-        let disliked = self.disliked(view);
+        if missing.is_empty() {
+            return true;
+        }
+        let mistaking = self.mistaking(view.service);
+        let mut disliked = self.disliked(view);
+        let is_any_disliked = !disliked.is_empty();
+        disliked.extend(&mistaking);
         let mut placements = Vec::new();
         let mut all_placed = true;
         let mut rest = missing;
@@ -33,11 +39,11 @@ impl Planner<'_> {
             rest = after;
             let mut placed = 0;
             // Nodes where its replicas kept failing come after all others, and only then.
-            if bound.is_none() && !disliked.is_empty() {
+            if bound.is_none() && is_any_disliked {
                 placed = self.place_batch(view, batch, (None, &disliked), &mut present, &mut placements);
             }
             let left = &batch[placed..];
-            placed += self.place_batch(view, left, (bound, &[]), &mut present, &mut placements);
+            placed += self.place_batch(view, left, (bound, &mistaking), &mut present, &mut placements);
             let left = &batch[placed..];
             if !left.is_empty() && self.placements_left > 0 {
                 all_placed = false;
@@ -80,6 +86,7 @@ impl Planner<'_> {
                 node: *node,
                 eligibility: found.eligibility,
             });
+            self.note_plain(view.service, *node);
         }
         let placed = chosen.len();
         add_present(present, chosen);
@@ -92,7 +99,11 @@ impl Planner<'_> {
             return false;
         };
         let bound = view.service.volume_node(slot);
-        let ask = ask(view, slot.role, role, &view.present, bound);
+        let mistaking = self.mistaking(view.service);
+        let ask = Ask {
+            avoid: &mistaking,
+            ..ask(view, slot.role, role, &view.present, bound)
+        };
         let found = !self.cache.table.place(&ask, 1).is_empty();
         self.cache.reserved |= found;
         if !found {
@@ -114,7 +125,11 @@ impl Planner<'_> {
             return;
         };
         self.cache.blocked.insert(view.service.id);
-        let ask = ask(view, first.role, role, present, bound);
+        let mistaking = self.mistaking(view.service);
+        let ask = Ask {
+            avoid: &mistaking,
+            ..ask(view, first.role, role, present, bound)
+        };
         let why = match self.make_room(view, &ask, left.len()) {
             Some(nodes) => Why::RoomToCome { nodes },
             None => {

@@ -4,6 +4,7 @@
 //!
 //! Pure, and complete: it reports everything it finds, never only the first, and it never changes the spec.
 
+mod callers;
 mod command;
 mod cron;
 mod depends;
@@ -61,6 +62,7 @@ pub fn check_deployment(deployment: &DeploymentSpec) -> Vec<SpecFinding> {
     names::check(deployment, &mut findings);
     depends::check(deployment, &mut findings);
     endpoints::check_ports(deployment, &mut findings);
+    callers::check(deployment, &mut findings);
     findings
 }
 

@@ -68,6 +68,18 @@ pub struct Forbidden {
     pub hint: String,
 }
 
+impl Forbidden {
+    fn new(rule: Rule, field: FieldPath, what: String, hint: &str) -> Self {
+        let hint = hint.to_owned();
+        Self {
+            rule,
+            field,
+            what,
+            hint,
+        }
+    }
+}
+
 impl std::fmt::Display for Forbidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
@@ -83,6 +95,9 @@ impl std::fmt::Display for Forbidden {
 pub trait HostFacts {
     /// Whether a program of this user, or of none that is named, runs as root.
     fn is_root(&self, user: Option<&str>) -> bool;
+    /// The group that a program of this user runs with and the user is not in. One of these may be as good as root's:
+    /// that of the disks, or of those who may start containers.
+    fn foreign_group(&self, user: &str) -> Option<String>;
     /// Whether what a bind's source leads to lies in one of these folders.
     fn lies_in(&self, source: &str, folders: &[String]) -> bool;
 }
@@ -115,25 +130,13 @@ impl Policy {
 
     /// All that is forbidden of what one role runs.
     pub fn check(&self, spec: &ServiceSpec, host: &dyn HostFacts) -> Vec<Forbidden> {
-        let mut found = Vec::new();
-        let mut forbid = |rule, field: FieldPath, what: String, hint: &str| {
-            let hint = hint.to_owned();
-            found.push(Forbidden {
-                rule,
-                field,
-                what,
-                hint,
-            });
+        let mut found = match spec.runtime() {
+            Runtime::Process if !self.root_processes => of_root(spec, host),
+            Runtime::Process | Runtime::Container => Vec::new(),
         };
-        match spec.runtime() {
-            Runtime::Process if !self.root_processes && host.is_root(spec.user.as_deref()) => forbid(
-                Rule::RootProcesses,
-                FieldPath::of("user"),
-                "host programs must not run as root here".to_owned(),
-                "give the service a `user` that is not root, such as `user: nobody`",
-            ),
-            Runtime::Process | Runtime::Container => {}
-        }
+        let mut forbid = |rule, field: FieldPath, what: String, hint: &str| {
+            found.push(Forbidden::new(rule, field, what, hint));
+        };
         if !self.privileged && spec.privileged {
             forbid(
                 Rule::Privileged,
@@ -182,6 +185,41 @@ impl Policy {
     }
 }
 
+/// What of a host program would make it root, or let it become root.
+fn of_root(spec: &ServiceSpec, host: &dyn HostFacts) -> Vec<Forbidden> {
+    let forbidden =
+        |field, what: String, hint| Forbidden::new(Rule::RootProcesses, FieldPath::of(field), what, hint);
+    if host.is_root(spec.user.as_deref()) {
+        return vec![forbidden(
+            "user",
+            "host programs must not run as root here".to_owned(),
+            "give the service a `user` that is not root, such as `user: nobody`",
+        )];
+    }
+    let mut found = Vec::new();
+    if spec.no_new_privileges == Some(false) {
+        found.push(forbidden(
+            "no_new_privileges",
+            "host programs must not be able to become root here".to_owned(),
+            "remove `no_new_privileges: false`: with it a program with the set-user-id bit, which a container can put \
+             into a folder of the host, runs as root",
+        ));
+    }
+    let foreign = spec.user.as_deref().and_then(|user| host.foreign_group(user));
+    if let Some(group) = foreign {
+        found.push(forbidden(
+            "user",
+            format!(
+                "host programs must not run with a group that their user is not in: {}",
+                quoted(&group)
+            ),
+            "leave the group out, or put the user into it; a number that is nobody's has a group that is nobody's too, \
+             such as `user: 4242:4242`",
+        ));
+    }
+    found
+}
+
 /// A policy for files, before it is known where their replicas run.
 #[derive(Clone, Debug)]
 pub struct FilePolicy {
@@ -209,6 +247,10 @@ impl HostFacts for WordsOnly {
         };
         let name = user.split(':').next().unwrap_or_default();
         name == "root" || name.parse::<u32>() == Ok(0)
+    }
+
+    fn foreign_group(&self, _: &str) -> Option<String> {
+        None
     }
 
     fn lies_in(&self, source: &str, folders: &[String]) -> bool {
@@ -314,6 +356,14 @@ mod tests {
         };
         for user in ["root", "0", "00", "0:1000", "root:nogroup"] {
             assert!(is_refused(Some(user), false), "{user}");
+        }
+        let free = |no_new_privileges| ServiceSpec {
+            no_new_privileges,
+            ..process(Some("nobody"))
+        };
+        for (chosen, count) in [(Some(false), 1), (Some(true), 0), (None, 0)] {
+            let found = strict().check(&free(chosen), &WordsOnly { runs_as_root: true });
+            assert_eq!(found.len(), count, "{chosen:?}");
         }
         assert!(is_refused(None, true));
         assert!(!is_refused(None, false));

@@ -323,6 +323,20 @@ impl ServiceSpec {
         own != other
     }
 
+    /// Whether an endpoint says who may call it in words that came with feature level 3.
+    pub fn has_callers(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::has_callers)
+    }
+
+    /// The spec for a reader of a version that does not know those words.
+    pub fn without_callers(&self) -> ServiceSpec {
+        let endpoints = self.endpoints.iter().map(Endpoint::without_callers);
+        ServiceSpec {
+            endpoints: endpoints.collect(),
+            ..self.clone()
+        }
+    }
+
     /// The endpoints whose ports the driver hands to a host program at its start, in that order. A container listens on
     /// its own ports, whatever stands in the file.
     fn ports_by_name(&self) -> Vec<&str> {
@@ -445,6 +459,7 @@ mod tests {
             path: None,
             host: None,
             target_role: None,
+            allow: None,
         };
         let with = |spec: ServiceSpec, endpoints: &[Endpoint]| ServiceSpec {
             endpoints: endpoints.to_vec(),

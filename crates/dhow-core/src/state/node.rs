@@ -35,6 +35,9 @@ pub struct NodeInfo {
     /// Its agent tries settings beside those that count. One that does not is told when all others have passed.
     #[serde(default)]
     pub tries_settings: bool,
+    /// `ip:port` at which other nodes reach its proxy; none where it takes no part in the mesh.
+    #[serde(default)]
+    pub mesh_addr: Option<Arc<str>>,
 }
 
 /// Whether the leader hears a node.

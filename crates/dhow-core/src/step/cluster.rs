@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{api_tokens, sources, worker_cas};
+use super::{api_tokens, epoch, sources, worker_cas};
 use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
@@ -60,7 +60,9 @@ fn change_of(command: &ClusterCommand, is_raised: bool) -> Option<ClusterChange<
         ClusterCommand::RemoveSource { name } => ClusterChange::SourceRemoved { name },
         ClusterCommand::RaiseFeatureLevel { .. }
         | ClusterCommand::UseToken { .. }
-        | ClusterCommand::KeepServerIds { .. } => return None,
+        | ClusterCommand::KeepServerIds { .. }
+        // The beginning of its leader's term follows, and is told.
+        | ClusterCommand::EpochBegan { .. } => return None,
     })
 }
 
@@ -124,6 +126,7 @@ fn change(
         }
         ClusterCommand::SetSource { name, settings } => sources::set(state, name, settings)?,
         ClusterCommand::RemoveSource { name } => sources::remove(state, name)?,
+        ClusterCommand::EpochBegan { revision, time } => epoch::begin(state, term, *revision, *time)?,
     }
     Ok(Outcome::Done)
 }

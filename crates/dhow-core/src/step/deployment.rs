@@ -5,8 +5,8 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{cluster, completed, replicas, rollout, service, settings, sources};
-use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange};
+use super::{callers, cluster, completed, replicas, rollout, service, settings, sources};
+use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
@@ -90,6 +90,7 @@ pub(super) fn deploy(
 ) -> Result<Outcome, Refused> {
     let name = &new.spec.deployment;
     check_spec(new.spec)?;
+    callers::check_level(state, new.spec)?;
     let known = state.deployment(name).cloned();
     if let Some(known) = &known {
         if known.phase == Phase::Removing {
@@ -101,6 +102,10 @@ pub(super) fn deploy(
                 changed: false,
             });
         }
+    }
+    if !manifests {
+        // A set is compared as a whole before anything of it is deployed.
+        callers::check_ports(state, new.spec, &|other| other == name)?;
     }
     let again = known.as_ref().is_some_and(|known| {
         let same = known.current().is_some_and(|record| record.spec == *new.spec);
@@ -152,6 +157,7 @@ fn record_conflicted(
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     check_spec(spec)?;
+    callers::check_level(state, spec)?;
     let name = &spec.deployment;
     let known = state.deployment(name).cloned();
     let is_new = known.is_none();
@@ -219,7 +225,8 @@ fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn Ch
             .map(|(key, replica)| (*key, replica.node))
             .collect();
         for (key, node) in failed {
-            sink.tell(state, Change::Replica(key, node, ReplicaChange::StopAsked(None)));
+            let asked = ReplicaChange::StopAsked(StopCause::CleanSlate);
+            sink.tell(state, Change::Replica(key, node, asked));
             replicas::stop(state, &key, sink);
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn apply(
         NodeCommand::Lost { node } => lost(state, *node, sink)?,
         NodeCommand::Back { node } => back(state, *node, sink)?,
         NodeCommand::SetDrain { node, drain } => {
+            let before = drain_of(state, *node);
             change_eligibility(state, *node, |node| {
                 node.drain_rules = DrainRules::default();
                 node.drain = match (*drain, node.is_idle()) {
@@ -36,7 +37,7 @@ pub(super) fn apply(
                     }
                 };
             })?;
-            tell_drain(state, *node, sink);
+            tell_drain(state, *node, before, sink);
         }
         NodeCommand::Drain {
             node,
@@ -51,12 +52,12 @@ pub(super) fn apply(
                 ends_at,
                 ignore_system,
             };
+            let before = drain_of(state, *node);
             drain(state, *node, *shutdown, rules)?;
-            tell_drain(state, *node, sink);
+            tell_drain(state, *node, before, sink);
         }
         NodeCommand::Label { node, set, unset } => {
-            label(state, *node, set, unset)?;
-            sink.tell(state, Change::Node(*node, NodeChange::Labelled));
+            label(state, *node, set, unset, sink)?;
         }
         NodeCommand::Remove { node } => remove(state, *node, sink)?,
         NodeCommand::TellsGenerations { node } => {
@@ -77,6 +78,9 @@ pub(super) fn apply(
     }
     Ok(Outcome::Done)
 }
+
+/// From this level on it is kept where other nodes reach a node's proxy.
+const MESH_LEVEL: u32 = 3;
 
 /// A new node, or a known one with what it says of itself now.
 pub(super) fn register(
@@ -121,11 +125,14 @@ pub(super) fn register(
 
 /// What the cluster's level does not have is not kept: the node says it again once the level is higher.
 fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
-    if level >= settings::SINCE_LEVEL || !info.tries_settings {
+    let tries_settings = info.tries_settings && level >= settings::SINCE_LEVEL;
+    let mesh_addr = info.mesh_addr.as_ref().filter(|_| level >= MESH_LEVEL);
+    if tries_settings == info.tries_settings && mesh_addr == info.mesh_addr.as_ref() {
         return info.clone();
     }
     Arc::new(NodeInfo {
-        tries_settings: false,
+        tries_settings,
+        mesh_addr: mesh_addr.cloned(),
         ..info.as_ref().clone()
     })
 }
@@ -176,8 +183,14 @@ fn back(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<(), 
     Ok(())
 }
 
-fn tell_drain(state: &State, id: NodeId, sink: &mut dyn ChangeSink) {
-    if let Some(node) = state.node(id) {
+/// What a node's drain is at the moment.
+fn drain_of(state: &State, id: NodeId) -> Option<(Drain, DrainRules)> {
+    state.node(id).map(|node| (node.drain, node.drain_rules))
+}
+
+/// A drain that was asked for again as it is has changed nothing.
+fn tell_drain(state: &State, id: NodeId, before: Option<(Drain, DrainRules)>, sink: &mut dyn ChangeSink) {
+    if let Some(node) = state.node(id).filter(|_| drain_of(state, id) != before) {
         sink.tell(state, Change::Node(id, NodeChange::Drain(node.drain)));
     }
 }
@@ -220,15 +233,22 @@ fn label(
     id: NodeId,
     set: &BTreeMap<String, String>,
     unset: &[String],
+    sink: &mut dyn ChangeSink,
 ) -> Result<(), Refused> {
+    let mut is_other = false;
     change_eligibility(state, id, |node| {
         let mut labels = node.set_labels.as_ref().clone();
         unset.iter().for_each(|key| {
             labels.remove(key);
         });
         labels.extend(set.iter().map(|(key, value)| (key.clone(), value.clone())));
+        is_other = *node.set_labels != labels;
         node.set_labels = Arc::new(labels);
-    })
+    })?;
+    if is_other {
+        sink.tell(state, Change::Node(id, NodeChange::Labelled));
+    }
+    Ok(())
 }
 
 /// Only a node that has nothing, or cannot be reached: then what it had is given up.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::{replicas, rollout, service, settings};
-use crate::change::{Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
+use crate::change::{
+    Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
+};
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
 use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId};
 use crate::replica::ReplicaState;
@@ -62,7 +64,7 @@ pub(super) fn apply(
             return rollout::fail(state, deployment, *revision, (*service, cause), sink);
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
-        PlanCommand::CronFired { service, .. } => cron_fired(state, *service, sink)?,
+        PlanCommand::CronFired { service, .. } => cron_fired(state, *service, command, sink)?,
         PlanCommand::TrySettings {
             service,
             generation,
@@ -252,7 +254,7 @@ fn stop(
         }
         sink.tell(
             state,
-            Change::Replica(*key, node, ReplicaChange::StopAsked(Some(why))),
+            Change::Replica(*key, node, ReplicaChange::StopAsked(StopCause::Planned(why))),
         );
         replicas::stop(state, key, sink);
         if unbinds && let Some(service) = replicas::service_mut(state, id) {
@@ -305,7 +307,7 @@ fn move_away(
             }
             service.failed_on = kept;
         }
-        let why = Some(StopReason::FailsThere);
+        let why = StopCause::Planned(StopReason::FailsThere);
         sink.tell(state, Change::Replica(*key, node, ReplicaChange::StopAsked(why)));
         replicas::stop(state, key, sink);
     }
@@ -363,7 +365,12 @@ fn drain_finished(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> R
 }
 
 /// Starts a run of a cron service, unless the last one is still under way.
-fn cron_fired(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
+fn cron_fired(
+    state: &mut State,
+    id: ServiceId,
+    command: &PlanCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     if service.removing || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
@@ -392,6 +399,12 @@ fn cron_fired(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Re
         service.asked = now;
         service.progressed = now;
     }
-    sink.tell(state, Change::Service(id, ServiceChange::CronFired));
+    if let PlanCommand::CronFired {
+        scheduled_unix_secs, ..
+    } = *command
+    {
+        let fired = ServiceChange::CronFired { scheduled_unix_secs };
+        sink.tell(state, Change::Service(id, fired));
+    }
     Ok(())
 }

@@ -256,7 +256,7 @@ fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bo
         || old.restart != new.restart
         || old.stop != new.stop
         || old.endpoints != new.endpoints
-        || level >= 2 && old.no_new_privileges != new.no_new_privileges
+        || level >= 2 && (old.no_new_privileges != new.no_new_privileges || old.offline != new.offline)
 }
 
 /// Has the nodes of a service hear of it again.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::callers;
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
 use super::scaled::Scaled;
 use crate::change::{Change, ChangeSink, ClusterChange};
@@ -141,8 +142,18 @@ fn check_set(
     version: &ManifestVersion,
     specs: &[ManifestSpec],
 ) -> Result<(), Refused> {
-    for ManifestSpec(spec) in specs {
+    let dropped = dropped(state, source, specs);
+    for (position, ManifestSpec(spec)) in specs.iter().enumerate() {
         check_spec(spec)?;
+        callers::check_level(state, spec)?;
+        // What the set itself has is compared as it will be.
+        let goes = |name: &DeploymentName| {
+            dropped.contains(name) || specs.iter().any(|ManifestSpec(other)| other.deployment == *name)
+        };
+        callers::check_ports(state, spec, &goes)?;
+        for ManifestSpec(earlier) in &specs[..position] {
+            callers::check_between(state, spec, earlier)?;
+        }
         let Some(known) = state.deployment(&spec.deployment) else {
             continue;
         };

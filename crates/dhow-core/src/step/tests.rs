@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::step;
 use crate::amount::Amount;
+use crate::assignment::assignment_since;
 use crate::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, PlanCommand,
     Refused, StopReason,
@@ -54,6 +55,7 @@ impl Cluster {
             },
             runs_replicas: true,
             tries_settings: false,
+            mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {
             node: NODE,
@@ -85,9 +87,11 @@ impl Cluster {
     }
 
     fn deploy(&mut self, image: &str, wall_unix_secs: i64) {
-        let text = format!(
-            r#"{{"version":"v1","deployment":"shop","services":{{"web":{{"image":"{image}","priority":50}}}}}}"#
-        );
+        self.deploy_with(&format!(r#""image":"{image}","priority":50"#), wall_unix_secs);
+    }
+
+    fn deploy_with(&mut self, fields: &str, wall_unix_secs: i64) {
+        let text = format!(r#"{{"version":"v1","deployment":"shop","services":{{"web":{{{fields}}}}}}}"#);
         let spec: DeploymentSpec = serde_json::from_str(&text).unwrap();
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
@@ -265,6 +269,26 @@ fn settings_that_nothing_bears_are_mended_by_the_next_file() {
         };
         assert_eq!(phase(&cluster), expected, "at level {level}");
     }
+}
+
+#[test]
+fn a_node_hears_of_what_it_acts_on_and_of_nothing_else() {
+    let mut cluster = Cluster::new(State::FEATURE_LEVEL);
+    cluster.deploy_with(r#""image":"web:1""#, 0);
+    cluster.plan();
+    let mut seen = cluster.state.node(NODE).unwrap().assignments.revision;
+    let changes = [
+        (r#""priority":60"#, false),
+        (r#""priority":60,"offline":"run""#, true),
+        (r#""priority":60,"offline":"run","stop":{"grace":"3s"}"#, true),
+    ];
+    for (fields, is_news) in changes {
+        cluster.deploy_with(&format!(r#""image":"web:1",{fields}"#), 0);
+        let told = assignment_since(&cluster.state, NODE, Some(seen));
+        assert_eq!(told.is_some(), is_news, "{fields}");
+        seen = told.map_or(seen, |told| told.revision);
+    }
+    assert_eq!(cluster.state.replicas.len(), 1, "nothing is replaced for it");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-use crate::namespace::{self, Plan};
+use crate::namespace::{self, Plan, Ways};
 use crate::netlink::Netlink;
 use crate::test_host::{TestHost, name};
 
@@ -115,8 +115,11 @@ impl Bare {
             bridge: self.bridge,
             address: [10, 200, octet(index / 250), octet(index % 250 + 2)].into(),
             prefix_length: 16,
-            gateway: [10, 200, 0, 1].into(),
             mtu: None,
+            ways: Ways::Replica {
+                gateway: [10, 200, 0, 1].into(),
+                services: None,
+            },
         };
         namespace::make(&pin, &plan).unwrap();
         let mut config = self.config.clone();

@@ -17,6 +17,7 @@ use crate::shim::protocol::Rlimit;
 use super::capabilities::CapabilitySet;
 use super::filters::{Filter, Filters};
 use super::mounts::Bound;
+use super::network::ServiceNetwork;
 use super::root_view::RootView;
 use super::{command, devices, mounts, names, oci, seccomp, user};
 
@@ -63,6 +64,8 @@ pub(super) struct Parts<'a> {
     pub replica_dir: &'a Path,
     pub rootfs: &'a Path,
     pub address: Ipv4Addr,
+    /// How it reaches services by name.
+    pub services: Option<&'a ServiceNetwork>,
     pub network_namespace: PathBuf,
     pub cgroups: &'a CgroupHost,
     pub cgroups_path: Option<PathBuf>,
@@ -222,7 +225,9 @@ fn name_files(
     notices: &mut Vec<String>,
 ) -> Result<Vec<oci::Mount>, Cause> {
     let spec = &*parts.start.spec;
-    let (resolv_conf, missing) = names::resolv_conf(&spec.dns);
+    let deployment = parts.start.name.deployment.as_str();
+    let by_name = parts.services.map(|services| (services.dns, deployment));
+    let (resolv_conf, missing) = names::resolv_conf(&spec.dns, by_name);
     notices.extend(missing);
     let files = [
         ("hosts", names::hosts(hostname, parts.address, &spec.extra_hosts)),

@@ -2,13 +2,18 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dhow_core::ids::ReplicaName;
 use dhow_core::spec::ServiceSpec;
 
 /// The kernel's limit is 64, that of a name in DNS 63.
 const HOSTNAME_MAX_BYTES: usize = 63;
+const HOST_FILE: &str = "/etc/resolv.conf";
+/// A name with fewer dots than this is looked up below the search domains first: `db` and `db.shop` are services.
+const DOTS: u32 = 2;
+/// The search domains that resolvers have read for long: more are passed over by some.
+const SEARCH_MAX: usize = 6;
 /// Where a resolver on the host itself writes the servers that it asks.
 const BEHIND_LOCAL: &str = "/run/systemd/resolve/resolv.conf";
 
@@ -36,14 +41,19 @@ pub(super) fn hosts(hostname: &str, address: Ipv4Addr, extra: &[String]) -> Stri
     text
 }
 
-/// The spec's servers, else the host's as far as a container reaches them; and what is missing.
-pub(super) fn resolv_conf(dns: &[String]) -> (String, Option<String>) {
+/// The spec's servers; else this node's own, which knows services by name, with the container's deployment; else the
+/// host's as far as a container reaches them. And what is missing.
+pub(super) fn resolv_conf(dns: &[String], by_name: Option<(Ipv4Addr, &str)>) -> (String, Option<String>) {
     if !dns.is_empty() {
         let lines = dns.iter().map(|server| format!("nameserver {server}\n"));
         return (lines.collect(), None);
     }
+    if let Some((server, deployment)) = by_name {
+        let host = fs::read_to_string(HOST_FILE).unwrap_or_default();
+        return (named(server, deployment, &host), None);
+    }
     let read = |path: &str| reachable(&fs::read_to_string(path).unwrap_or_default());
-    let (text, has_server) = read("/etc/resolv.conf");
+    let (text, has_server) = read(HOST_FILE);
     if has_server {
         return (text, None);
     }
@@ -54,6 +64,47 @@ pub(super) fn resolv_conf(dns: &[String]) -> (String, Option<String>) {
     let notice =
         "names cannot be looked up inside: the host names no DNS server that a container reaches; set `dns`";
     (text, Some(notice.to_owned()))
+}
+
+/// One server, which asks the host's itself; the names of the deployment before the host's own.
+fn named(server: Ipv4Addr, deployment: &str, host: &str) -> String {
+    let (mut search, mut options) = (Vec::new(), Vec::new());
+    for line in host.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            // The last line of its kind holds.
+            Some("search" | "domain") => search = words.collect(),
+            Some("options") => options.extend(words.filter(|option| !option.starts_with("ndots:"))),
+            Some(_) | None => {}
+        }
+    }
+    let own = [format!("{deployment}.dhow"), "dhow".to_owned()];
+    let search: Vec<&str> = own
+        .iter()
+        .map(String::as_str)
+        .chain(search)
+        .take(SEARCH_MAX)
+        .collect();
+    let dots = format!("ndots:{DOTS}");
+    options.insert(0, &dots);
+    format!(
+        "nameserver {server}\nsearch {}\noptions {}\n",
+        search.join(" "),
+        options.join(" ")
+    )
+}
+
+/// The servers that this host itself asks, at most three as its own resolver does. Blocks.
+pub fn host_name_servers() -> Vec<SocketAddr> {
+    const SERVERS_MAX: usize = 3;
+    const PORT: u16 = 53;
+    let text = fs::read_to_string(HOST_FILE).unwrap_or_default();
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = (words.next() == Some("nameserver")).then(|| words.next())??;
+        Some(SocketAddr::new(address.parse().ok()?, PORT))
+    });
+    servers.take(SERVERS_MAX).collect()
 }
 
 /// Without servers on the host's own loopback: inside, that is another.
@@ -99,7 +150,22 @@ mod tests {
             ("search lan\nnameserver 9.9.9.9\n", true)
         );
         assert!(!reachable("nameserver 127.0.0.53\n").1);
-        let (text, notice) = resolv_conf(&["1.1.1.1".to_owned()]);
+        let by_name = Some((Ipv4Addr::new(10, 87, 0, 1), "shop"));
+        let (text, notice) = resolv_conf(&["1.1.1.1".to_owned()], by_name);
         assert_eq!((text.as_str(), notice), ("nameserver 1.1.1.1\n", None));
+    }
+
+    #[test]
+    fn names_of_the_deployment_come_before_the_hosts_own() {
+        let host = "nameserver 127.0.0.53\nsearch lan example.org\noptions edns0 ndots:1 trust-ad\n";
+        assert_eq!(
+            named(Ipv4Addr::new(10, 87, 0, 1), "shop", host),
+            "nameserver 10.87.0.1\nsearch shop.dhow dhow lan example.org\noptions ndots:2 edns0 trust-ad\n"
+        );
+        let bare = named(Ipv4Addr::new(10, 87, 0, 1), "shop", "");
+        assert_eq!(
+            bare,
+            "nameserver 10.87.0.1\nsearch shop.dhow dhow\noptions ndots:2\n"
+        );
     }
 }

@@ -7,9 +7,11 @@
 
 mod addresses;
 mod bridge;
+mod guard;
 mod namespace;
 mod netlink;
 mod outgoing;
+mod services;
 mod subnet;
 
 use std::io;
@@ -24,6 +26,7 @@ use crate::shim::stop::blocking;
 use addresses::Addresses;
 use bridge::Bridge;
 use netlink::Netlink;
+pub use services::ServiceNetwork;
 pub use subnet::{Subnet, SubnetError};
 
 /// How replicas are connected. All of it may be left to be derived from the data directory.
@@ -35,6 +38,9 @@ pub struct BridgeConfig {
     pub subnet: Option<Subnet>,
     /// Of every device; the kernel's 1500 by default.
     pub mtu: Option<u32>,
+    /// The addresses of services, which containers reach by the proxy. Without it they have no names, and containers
+    /// reach each other by their own addresses.
+    pub services: Option<Subnet>,
 }
 
 /// The network of one driver.
@@ -46,6 +52,8 @@ pub(super) struct Network {
     pins: PathBuf,
     addresses: Addresses,
     bridge: OnceCell<Bridge>,
+    /// Made with the bridge; or why services are not reached by name.
+    services: OnceCell<Result<ServiceNetwork, String>>,
 }
 
 /// The number that a replica has on the bridge, and the address that follows from it.
@@ -65,7 +73,28 @@ impl Network {
             pins,
             addresses: Addresses::open(volatile.join("addresses"))?,
             bridge: OnceCell::new(),
+            services: OnceCell::new(),
         })
+    }
+
+    /// The way to services, made at the first call, after the bridge; or why this host has none. `None` where nobody
+    /// asked for one.
+    pub async fn services(&self) -> Result<Option<&Result<ServiceNetwork, String>>, Cause> {
+        let Some(range) = self.config.services else {
+            return Ok(None);
+        };
+        let bridge = self.bridge().await?;
+        let make = || async {
+            let (bridge, mtu) = (bridge.clone(), self.config.mtu);
+            let (pins, addresses) = (self.pins.clone(), self.addresses.clone());
+            blocking(move || Ok(services::make(&bridge, range, &pins, &addresses, mtu))).await
+        };
+        self.services.get_or_try_init(make).await.map(Some)
+    }
+
+    /// The same for who has waited for it before.
+    pub fn ready_services(&self) -> Option<&ServiceNetwork> {
+        self.services.get()?.as_ref().ok()
     }
 
     /// The bridge, made at the first call.
@@ -107,8 +136,11 @@ impl Network {
             bridge: bridge.index()?,
             address,
             prefix_length: bridge.subnet().prefix_length(),
-            gateway: bridge.subnet().gateway(),
             mtu: self.config.mtu,
+            ways: namespace::Ways::Replica {
+                gateway: bridge.subnet().gateway(),
+                services: self.ready_services().map(|found| (found.range, found.address)),
+            },
         };
         let pin = self.pin(id);
         match namespace::make(&pin, &plan) {
@@ -160,6 +192,8 @@ impl Network {
             .filter_map(|entry| entry.file_name().into_string().ok())
             .collect();
         ids.extend(self.addresses.taken()?.into_iter().map(|(_, owner)| owner));
+        // The proxy's place is no replica's.
+        ids.retain(|id| id != services::OWNER);
         ids.sort_unstable();
         ids.dedup();
         Ok(ids)
@@ -195,6 +229,7 @@ impl Network {
         let Some(settings) = bridge::settings(&self.config, &self.data_dir)?.or_else(made) else {
             return Ok(());
         };
+        self.disconnect(services::OWNER)?;
         self.clear_devices_of(&settings)?;
         bridge::remove(&settings, &self.data_dir)
     }

@@ -1,12 +1,13 @@
 //! Starting a container. The replica's folder is made first and removed last: where there is no folder, there
 //! is nothing else of it either.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use dhow_core::ids::ReplicaName;
 
 use crate::cgroup::{Group, Limits};
-use crate::driver::{Cause, ReplicaStart, Running, StartRecord};
+use crate::driver::{Cause, OnAddress, ReplicaStart, Running, StartRecord};
 use crate::image::{Image, Rootfs, RootfsOptions};
 use crate::shim::protocol::{Init, ShimSpec, Workload};
 use crate::shim::stop::blocking;
@@ -31,6 +32,7 @@ struct Ready {
     notices: Vec<String>,
     /// The rules of a filter that the runtime makes for it.
     new_filter: Option<String>,
+    address: Ipv4Addr,
     /// Held until it runs.
     _bound: Vec<Bound>,
 }
@@ -41,6 +43,7 @@ struct SetUpParts {
     rootfs: PathBuf,
     spec: ShimSpec,
     written: Written,
+    address: Ipv4Addr,
 }
 
 impl ContainerDriver {
@@ -48,9 +51,13 @@ impl ContainerDriver {
         support::check(&start.spec)?;
         let runtime = self.runtime().await?.clone();
         self.inner.network.bridge().await?;
+        self.inner.network.services().await?;
         let image = images::obtain(&self.inner.images, start.spec.image.as_ref(), &()).await?;
         let (driver, owned) = (self.clone(), start.clone());
         let ready = blocking(move || driver.ready(&owned, &image, &runtime)).await?;
+        if let Some(OnAddress(tell)) = &start.on_address {
+            tell(ready.address.into()).await;
+        }
         match self.inner.shim.supervise(ready.spec.clone(), &ready.lock).await {
             Ok(process) => {
                 if let Some(rules) = ready.new_filter {
@@ -97,6 +104,7 @@ impl ContainerDriver {
                 spec: parts.spec,
                 notices: parts.written.notices,
                 new_filter: parts.written.new_filter,
+                address: parts.address,
                 _bound: parts.written.bound,
             }),
             Err(cause) => {
@@ -133,6 +141,7 @@ impl ContainerDriver {
             replica_dir: &lock.dir,
             rootfs: &rootfs,
             address: place.address,
+            services: inner.network.ready_services(),
             network_namespace: inner.network.pin(&id),
             cgroups: &inner.cgroups,
             cgroups_path: inner.cgroups.path_below_mounts(&group),
@@ -171,6 +180,7 @@ impl ContainerDriver {
             rootfs,
             spec,
             written,
+            address: place.address,
         })
     }
 

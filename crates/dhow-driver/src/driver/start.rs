@@ -1,6 +1,8 @@
 //! What the agent hands to a driver to start a replica, and what of it is kept on disk.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use dhow_core::ids::ReplicaName;
 use dhow_core::spec::ServiceSpec;
 use serde::{Deserialize, Serialize};
 
+use super::Pending;
 use crate::cgroup::Group;
 use crate::logs::LogLimits;
 use crate::shim::record::{RECORD_VERSION, Record};
@@ -39,6 +42,20 @@ pub struct ReplicaStart {
     /// The folders of the host that storage may bind; any where it is absent.
     pub bind_folders: Option<Vec<String>>,
     pub log: LogLimits,
+    /// Who is told the replica's address, where it has a network of its own.
+    pub on_address: Option<OnAddress>,
+}
+
+/// Told the address of a replica once it has it; nothing of the replica runs before the answer.
+#[derive(Clone)]
+pub struct OnAddress(pub Arc<TellAddress>);
+
+type TellAddress = dyn Fn(IpAddr) -> Pending<'static, ()> + Send + Sync;
+
+impl fmt::Debug for OnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnAddress")
+    }
 }
 
 impl ReplicaStart {
@@ -53,6 +70,7 @@ impl ReplicaStart {
             volumes: BTreeMap::new(),
             bind_folders: None,
             log: LogLimits::default(),
+            on_address: None,
         }
     }
 }

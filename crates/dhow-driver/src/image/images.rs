@@ -19,6 +19,7 @@ use super::reference::ImageRef;
 use super::registry::{RegistryClient, RegistryOptions};
 use super::source::{Source, blocking};
 use super::store::{ImageRecord, Lease, LockKind, Store, StoreError};
+use super::transfers::Transfers;
 use super::unpack::{Privilege, UnpackLimits};
 pub use catalogue::ImageSummary;
 use flight::Flights;
@@ -26,9 +27,6 @@ pub use flight::Pull;
 pub use image::Image;
 pub use import::Imported;
 
-/// Layers in transfer at a time, over all pulls of this handle: enough to fill a line, few enough that each
-/// gets somewhere.
-const MAX_TRANSFERS: usize = 8;
 /// Layers being unpacked at a time. Unpacking is bound by processor and disk, and each holds a blocking thread.
 const MAX_UNPACKS: usize = 4;
 
@@ -67,7 +65,7 @@ pub(crate) struct ImagesParts {
     pub limits: UnpackLimits,
     pub privilege: Privilege,
     pub platform: Platform,
-    pub transfers: Semaphore,
+    pub transfers: Transfers,
     pub unpacks: Arc<Semaphore>,
     flights: Flights,
 }
@@ -85,7 +83,7 @@ impl Images {
             limits: options.limits,
             privilege: options.privilege,
             platform: Platform::host(),
-            transfers: Semaphore::new(MAX_TRANSFERS),
+            transfers: Transfers::default(),
             unpacks: Arc::new(Semaphore::new(MAX_UNPACKS)),
             flights: Flights::default(),
         };

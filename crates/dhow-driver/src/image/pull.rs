@@ -346,12 +346,8 @@ impl LayerJob {
             return Err(self.subject.layer(self.diff_id, error));
         }
         let input = {
-            let _slot = self
-                .inner
-                .transfers
-                .acquire()
-                .await
-                .map_err(|_| self.subject.cancelled())?;
+            let place = self.inner.transfers.place(&self.subject.origin).await;
+            let _place = place.ok_or_else(|| self.subject.cancelled())?;
             let request = LayerRequest {
                 descriptor: self.descriptor.clone(),
                 store: Arc::clone(store),

@@ -1,7 +1,6 @@
 //! The daemon's way to the zygote: finds it, starts it when there is none, replaces one of another build,
 //! and hands requests to its forks. Calls run in parallel; only starting a zygote is done by one at a time.
 
-use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -33,19 +32,20 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// From the last answer to the end of the process that gave it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How the zygote is started: a command line to which its arguments are added.
+/// How a process that belongs to the daemon is started, the zygote or the proxy: a command line to which its arguments are
+/// added.
 #[derive(Clone, Debug)]
-pub struct ShimCommand {
+pub struct OwnCommand {
     pub program: PathBuf,
-    pub args: Vec<OsString>,
+    pub args: Vec<String>,
 }
 
-impl Default for ShimCommand {
-    /// This very binary, even when the file has been replaced since.
-    fn default() -> Self {
+impl OwnCommand {
+    /// A command of this very binary, even when the file has been replaced since.
+    pub fn of_this_binary(verb: &str) -> Self {
         Self {
             program: "/proc/self/exe".into(),
-            args: vec!["shim-zygote".into()],
+            args: vec![verb.to_owned()],
         }
     }
 }
@@ -55,7 +55,7 @@ impl Default for ShimCommand {
 pub struct ShimConfig {
     /// Where the zygote's socket is: one folder per daemon.
     pub dir: PathBuf,
-    pub command: ShimCommand,
+    pub command: OwnCommand,
     /// Control groups that the zygote joins, so that it is not in the daemon's own.
     pub join: Vec<PathBuf>,
 }
@@ -72,7 +72,7 @@ impl ShimConfig {
             .then(|| cgroups.create(Self::GROUP, &Limits::default()).ok());
         Self {
             dir,
-            command: ShimCommand::default(),
+            command: OwnCommand::of_this_binary("shim-zygote"),
             join: group
                 .flatten()
                 .map(|group| group.join_files())

@@ -61,6 +61,19 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
+impl ExitStatus {
+    /// Whether this is an end for want of memory, where the kernel has killed so often in the group. One that ended
+    /// well, or by a signal of somebody else's, may have lost a child to that long before.
+    pub fn is_out_of_memory(self, kills: u64) -> bool {
+        const SIGKILL: i32 = 9;
+        let is_such = match self {
+            Self::Code(code) => code != 0,
+            Self::Signal(signal) => signal == SIGKILL,
+        };
+        kills > 0 && is_such
+    }
+}
+
 /// Every record names its version first.
 pub trait Record: Serialize + DeserializeOwned {
     fn version(&self) -> u32;
@@ -139,6 +152,21 @@ pub fn unix_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_that_was_killed_for_memory_does_not_explain_every_end() {
+        assert!(ExitStatus::Signal(9).is_out_of_memory(1));
+        assert!(ExitStatus::Code(137).is_out_of_memory(2));
+        assert!(!ExitStatus::Signal(9).is_out_of_memory(0));
+        assert!(
+            !ExitStatus::Code(0).is_out_of_memory(1),
+            "it has gone on and ended well"
+        );
+        assert!(
+            !ExitStatus::Signal(15).is_out_of_memory(1),
+            "somebody asked it to end"
+        );
+    }
 
     #[test]
     fn the_forms_on_disk_stay_as_they_are() {

@@ -271,7 +271,8 @@ impl Shim {
 
     fn finish(&mut self, status: ExitStatus, after: &[Program]) {
         let ended_unix_ms = unix_ms();
-        let oom = self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
+        let kills = self.group.as_ref().map_or(0, |group| group.oom_kills());
+        let oom = status.is_out_of_memory(kills);
         self.kill_leftovers();
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         while !self.turn(Some(TURN_MS)) && Instant::now() < deadline {}

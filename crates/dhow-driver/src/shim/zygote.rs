@@ -14,7 +14,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::{ForkResult, setsid};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::{ForkResult, geteuid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::identity::ProcessId;
@@ -211,6 +213,10 @@ fn accept_loop(listener: UnixListener, lock: File, socket: &Path) -> io::Result<
                 continue;
             }
         };
+        // What it starts runs as root: the folder is closed to others, and this holds where somebody has opened it.
+        if !may_ask(peer_of(&connection), geteuid().as_raw()) {
+            continue;
+        }
         match unchecked::fork_single_threaded() {
             Ok(ForkResult::Parent { .. }) => {}
             Ok(ForkResult::Child) => {
@@ -226,6 +232,18 @@ fn accept_loop(listener: UnixListener, lock: File, socket: &Path) -> io::Result<
             }
         }
     }
+}
+
+/// The user at the other end, as the kernel says.
+fn peer_of(connection: &UnixStream) -> Option<u32> {
+    getsockopt(connection, PeerCredentials)
+        .ok()
+        .map(|peer| peer.uid())
+}
+
+/// Whether it is root or the zygote's own user who asks, whichever way anybody else has reached the socket.
+fn may_ask(peer: Option<u32>, own: u32) -> bool {
+    peer.is_some_and(|peer| peer == 0 || peer == own)
 }
 
 /// A fork's whole life. The connection is open until its very end, unless it supervises: whoever has the last
@@ -280,6 +298,16 @@ mod tests {
 
     fn parse(words: &[&str]) -> io::Result<Arguments> {
         Arguments::parse(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn only_root_and_its_own_user_may_ask() {
+        let (asks, _other) = UnixStream::pair().unwrap();
+        assert_eq!(peer_of(&asks), Some(geteuid().as_raw()));
+        assert!(may_ask(Some(0), 1000) && may_ask(Some(1000), 1000));
+        for (peer, own) in [(Some(1001), 1000), (Some(1000), 0), (None, 0)] {
+            assert!(!may_ask(peer, own), "{peer:?} asks {own}");
+        }
     }
 
     #[test]

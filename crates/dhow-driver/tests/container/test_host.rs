@@ -104,7 +104,7 @@ fn busybox_layer() -> &'static TestLayer {
         let applets = [
             "sh", "cat", "echo", "sleep", "true", "false", "id", "ls", "mkdir", "touch", "kill", "setsid",
             "tail", "httpd", "hostname", "grep", "head", "mount", "mknod", "dd", "stat", "wget", "env", "ip",
-            "ps", "chown",
+            "ps", "chown", "timeout",
         ];
         for applet in applets {
             let mut header = header(tar::EntryType::Symlink, 0o777, 0, 0);

@@ -26,26 +26,71 @@ use crate::plane::services::ServiceManager;
 pub(super) use browser::check_site;
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
 
-/// Asked by load balancers and other servers before they know anybody.
-const OPEN: [&str; 2] = ["/health", "/ready"];
+/// Who may call a route; declared where the route is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Load balancers and other servers, which ask before they know anybody.
+    Anybody,
+    /// What servers ask each other.
+    Members,
+    /// What nodes ask. These routes look by themselves who calls: by the certificate, or by the token in the request.
+    Nodes,
+    /// People and their programs. A token that may only read gets what changes nothing.
+    Users,
+    /// The same for a read that a file comes with.
+    Readers,
+    /// What happened. Who did what is told to administrators alone.
+    Events,
+    /// Everything that the cluster keeps, values of environments in clear among it: no token that may only read.
+    Admins,
+    /// What runs a command in a replica. It does not go through the log, where a state that is old would be found out.
+    Commands,
+}
 
-/// What servers ask each other.
-const INTERNAL: &str = "/api/v1/internal/";
+impl Rights {
+    /// Whether a token must be good at this very moment: for all that changes something, runs something or hands out
+    /// what is for administrators alone.
+    fn needs_latest(self, request: &Request) -> bool {
+        let changes = !is_read(request.method());
+        match self {
+            Self::Admins | Self::Commands => true,
+            Self::Events => changes || request.uri().query().is_some_and(|query| query.contains("audit")),
+            Self::Anybody | Self::Members | Self::Nodes | Self::Users | Self::Readers => changes,
+        }
+    }
 
-/// What workers ask. These check by themselves who calls: by the certificate, or by the token in the request.
-const OF_WORKERS: [&str; 2] = ["/api/v1/workers/", "/dhow.v1.Nodes/"];
+    /// Why a token that may only read does not get this, where it does not.
+    fn refused_to_readers(self, method: &Method) -> Option<&'static str> {
+        let changes =
+            "this token may only read; a change needs one that `dhow token create --role admin` made";
+        match self {
+            Self::Admins => Some(
+                "a backup holds everything, values of environments among it: it needs a token that `dhow token create \
+                 --role admin` made",
+            ),
+            Self::Readers if *method == Method::POST => None,
+            Self::Anybody
+            | Self::Members
+            | Self::Nodes
+            | Self::Users
+            | Self::Readers
+            | Self::Events
+            | Self::Commands => (!is_read(method)).then_some(changes),
+        }
+    }
+}
 
-/// A read, though a file comes with it.
-const PLAN: &str = "/api/v1/plan";
-
-/// Everything that the cluster keeps, values of environments in clear among it.
-const BACKUP: &str = "/api/v1/cluster/backup";
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
 
 /// Headers that servers write for each other; of anybody else none is heard.
 const OWN_HEADERS: &str = "x-dhow-";
 
 /// The one that is shown instead of taken on trust: what proves a worker that cannot do gRPC.
 const WORKER_TOKEN_HEADER: &str = "x-dhow-internal-token";
+
+const UNKNOWN_TOKEN: &str = "this cluster does not know the token: it was revoked, or is another cluster's";
 
 /// For so long a server that hears of no leader lets tokens read what it has: long enough to look at a cluster that has
 /// just lost its majority, and no longer, because it hears of no revocation. The socket stays open.
@@ -86,7 +131,7 @@ impl Access {
         let addr = match peer {
             Some(Peer::Tcp(addr) | Peer::Tls { addr, .. }) => addr,
             // Users of the socket are known by the kernel.
-            Some(Peer::Unix { .. }) | None => return,
+            Some(Peer::Unix { .. } | Peer::OwnAgent(_)) | None => return,
         };
         self.refused.tell(addr.ip(), reason);
     }
@@ -106,11 +151,11 @@ impl Access {
 
     /// The same as [`Self::check`], but never from what may be old: a token that this server does not know may just
     /// have been made, and one that changes or takes away something may just have been revoked.
-    pub(super) async fn admit(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
-        let checked = self.check(request);
+    pub(super) async fn admit(&self, request: &mut Request, rights: Rights) -> Result<Principal, ApiProblem> {
+        let checked = self.check(request, rights);
         let is_unsure = match &checked {
-            Ok(Principal::Token { .. }) => needs_latest(request) || self.is_left_alone(),
-            Ok(_) => is_exec(request.uri().path()),
+            Ok(Principal::Token { .. }) => rights.needs_latest(request) || self.is_left_alone(),
+            Ok(principal) => rights == Rights::Commands || !self.may_speak_still(principal),
             Err(_) => self.shows_unknown_token(request),
         };
         if !is_unsure {
@@ -118,9 +163,17 @@ impl Access {
         }
         self.barrier.wait().await?;
         match checked {
-            Err(_) | Ok(Principal::Token { .. }) => self.check(request),
-            Ok(principal) => Ok(principal),
+            Err(_) | Ok(Principal::Token { .. }) => self.check(request, rights),
+            Ok(principal) if self.may_speak_still(&principal) => Ok(principal),
+            Ok(_) => Err(ApiProblem::new(ProblemCode::Unauthorized, UNKNOWN_TOKEN)),
         }
+    }
+
+    /// Whether the one that a server speaks for has the token that it was let in with there: a server that was paused
+    /// may not have heard that it was revoked.
+    fn may_speak_still(&self, principal: &Principal) -> bool {
+        let id = principal.forwarded_token();
+        id.is_none_or(|id| self.manager.state().api_tokens.contains_key(id))
     }
 
     /// Whether no leader was heard of for so long that tokens may have been revoked without this server hearing of it.
@@ -137,8 +190,8 @@ impl Access {
 
     /// Lets a request in and says whose it is, or why not. Who speaks for others is decided here alone: the headers
     /// that say so are taken off.
-    pub(super) fn check(&self, request: &mut Request) -> Result<Principal, ApiProblem> {
-        let principal = self.principal(request);
+    fn check(&self, request: &mut Request, rights: Rights) -> Result<Principal, ApiProblem> {
+        let principal = self.principal(request, rights);
         let is_member = matches!(
             request.extensions().get::<Peer>(),
             Some(Peer::Tls {
@@ -157,42 +210,42 @@ impl Access {
         principal
     }
 
-    fn principal(&self, request: &Request) -> Result<Principal, ApiProblem> {
-        let path = request.uri().path();
-        let is_internal = path.starts_with(INTERNAL);
-        let is_open = OPEN.contains(&path);
-        let is_of_workers = is_of_workers(path);
+    fn principal(&self, request: &Request, rights: Rights) -> Result<Principal, ApiProblem> {
+        let is_internal = rights == Rights::Members;
+        let is_open = rights == Rights::Anybody;
+        let is_of_nodes = rights == Rights::Nodes;
         browser::check_site(request.headers())?;
         match request.extensions().get::<Peer>() {
             Some(Peer::Unix { .. }) if is_internal && self.ca.is_some() => Err(members_only()),
             Some(Peer::Unix { uid }) => Ok(Principal::User { uid: *uid }),
             Some(Peer::Tls { identity, .. }) => match identity {
                 Some(Identity::Member(node)) => Principal::of_member(*node, request.headers()),
-                Some(Identity::Worker(node)) if is_of_workers => Ok(Principal::Worker(*node)),
+                Some(Identity::Worker(node)) if is_of_nodes => Ok(Principal::Worker(*node)),
                 Some(Identity::Worker(_)) if is_open => Ok(Principal::Unknown),
                 Some(Identity::Worker(_)) => Err(forbidden("a worker may only ask for its own work")),
-                None if is_open || is_of_workers => Ok(Principal::Unknown),
-                None => self.bearer(request, is_internal),
+                None if is_open || is_of_nodes => Ok(Principal::Unknown),
+                None => self.bearer(request, rights),
             },
-            Some(Peer::Tcp(_)) | None => {
+            // An agent asks the gateway of its process, and nothing of the API.
+            Some(Peer::Tcp(_) | Peer::OwnAgent(_)) | None => {
                 browser::check(request)?;
-                match is_open || is_of_workers {
+                match is_open || is_of_nodes {
                     true => Ok(Principal::Unknown),
-                    false => self.bearer(request, is_internal),
+                    false => self.bearer(request, rights),
                 }
             }
         }
     }
 
-    fn bearer(&self, request: &Request, is_internal: bool) -> Result<Principal, ApiProblem> {
+    fn bearer(&self, request: &Request, rights: Rights) -> Result<Principal, ApiProblem> {
         let principal = self.token(request.headers())?;
-        if is_internal {
+        if rights == Rights::Members {
             return Err(members_only());
         }
         match principal {
             Principal::Token {
                 role: ApiRole::Read, ..
-            } => match refused_to_readers(request) {
+            } => match rights.refused_to_readers(request.method()) {
                 Some(why) => Err(forbidden(why)),
                 None => Ok(principal),
             },
@@ -219,7 +272,7 @@ impl Access {
         let state = self.manager.state();
         let known = state.api_tokens.get(token.id());
         let Some(known) = known.filter(|known| token.is_of(&known.hash)) else {
-            return refused("this cluster does not know the token: it was revoked, or is another cluster's");
+            return refused(UNKNOWN_TOKEN);
         };
         if known.is_expired(self.manager.clock().wall_unix_ms().div_euclid(1_000)) {
             return refused("the token has expired; `dhow token create` makes a new one");
@@ -267,34 +320,6 @@ fn shown(headers: &HeaderMap) -> Option<AccessToken> {
     token.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
 }
 
-/// What runs a command in a replica does not go through the log, where a state that is old would be found out.
-/// Whether a token must be good at this very moment: for all that changes something, runs something or hands out
-/// everything.
-fn needs_latest(request: &Request) -> bool {
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let path = request.uri().path();
-    !is_read || is_exec(path) || path == BACKUP
-}
-
-fn is_exec(path: &str) -> bool {
-    path.starts_with("/api/v1/deployments/") && path.ends_with("/exec")
-}
-
-/// Why a token that may only read does not get this, where it does not.
-fn refused_to_readers(request: &Request) -> Option<&'static str> {
-    let path = request.uri().path();
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if path == BACKUP {
-        return Some(
-            "a backup holds everything, values of environments among it: it needs a token that `dhow token create \
-             --role admin` made",
-        );
-    }
-    let changes = "this token may only read; a change needs one that `dhow token create --role admin` made";
-    let is_plan = *request.method() == Method::POST && path == PLAN;
-    (!is_read && !is_plan).then_some(changes)
-}
-
 fn strip(headers: &mut HeaderMap) {
     let own = headers.keys().filter(|name| {
         let name = name.as_str();
@@ -304,11 +329,6 @@ fn strip(headers: &mut HeaderMap) {
     for name in own {
         headers.remove(name);
     }
-}
-
-/// Routes that look by themselves who calls.
-pub(super) fn is_of_workers(path: &str) -> bool {
-    OF_WORKERS.iter().any(|prefix| path.starts_with(prefix))
 }
 
 fn forbidden(detail: &str) -> ApiProblem {

@@ -10,14 +10,36 @@ use crate::plane::runtime::{Event, EventKind};
 /// The longest name of a program in an event.
 const PROGRAM_CHARS_MAX: usize = 64;
 
+/// The longest name of a replica: those of its service and its role, its number, and room.
+const REPLICA_CHARS_MAX: usize = 160;
+
+/// The longest name of an image in an event.
+const ABOUT_CHARS_MAX: usize = 400;
+
+/// What a handler knows better than the address: it goes with the answer, into the message of the event.
+#[derive(Clone, Debug)]
+pub(super) struct About(pub String);
+
+/// The event of something that was done, with what its handler says about it.
+pub(super) fn done(deed: Event, about: Option<&About>) -> Event {
+    let Some(About(about)) = about else {
+        return deed;
+    };
+    let about: String = about.chars().take(ABOUT_CHARS_MAX).collect();
+    match deed.message.clone() {
+        Some(what) => deed.with_message(format!("{what} {about}")),
+        None => deed.with_message(about),
+    }
+}
+
 /// The event of what a request is about to do, for requests that no entry of the log speaks of.
 pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
     let path = uri.path().strip_prefix("/api/v1/")?;
     let parts: Vec<&str> = path.split('/').collect();
     match (method.as_str(), parts.as_slice()) {
         ("POST", ["deployments", deployment, "replicas", replica, "exec"]) => Some(Event {
-            deployment: DeploymentName::new(deployment).ok(),
-            replica: Some(replica.chars().take(PROGRAM_CHARS_MAX).collect()),
+            deployment: DeploymentName::new(&read(deployment)).ok(),
+            replica: Some(read(replica)),
             ..Event::new(EventKind::CommandRun).with_message(program(uri))
         }),
         ("GET", ["cluster", "backup"]) => Some(Event::new(EventKind::BackedUp)),
@@ -35,6 +57,15 @@ pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
         }
         _ => None,
     }
+}
+
+/// A part of an address as routes read it: letters may be written as numbers there, and names must not hide behind that.
+fn read(part: &str) -> String {
+    let uri = format!("/?part={part}").parse::<Uri>().ok();
+    let pairs = uri.and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
+    let first = pairs.and_then(|Query(pairs)| pairs.into_iter().next());
+    let text = first.map_or_else(|| part.to_owned(), |(_, text)| text);
+    text.chars().take(REPLICA_CHARS_MAX).collect()
 }
 
 /// The program's name alone: its arguments may be secret.
@@ -69,6 +100,38 @@ mod tests {
         assert_eq!(told("").message.as_deref(), Some(""));
         let long = format!("command={}", "x".repeat(1_000));
         assert_eq!(told(&long).message.unwrap().len(), PROGRAM_CHARS_MAX);
+    }
+
+    #[test]
+    fn names_are_told_as_routes_read_them() {
+        let told = |path: &str| {
+            deed(
+                &Method::POST,
+                &format!("/api/v1/{path}?command=sh").parse().unwrap(),
+            )
+            .unwrap()
+        };
+        let hidden = told("deployments/%73hop/replicas/web%2Ddefault%2d0/exec");
+        assert_eq!(hidden.deployment.unwrap().as_str(), "shop");
+        assert_eq!(hidden.replica.as_deref(), Some("web-default-0"));
+        let service = "s".repeat(63);
+        let long = told(&format!("deployments/shop/replicas/{service}-default-12345/exec"));
+        assert_eq!(
+            long.replica.unwrap().len(),
+            63 + "-default-12345".len(),
+            "long names stay whole"
+        );
+    }
+
+    #[test]
+    fn a_handlers_word_stands_behind_what_was_done() {
+        let pull = deed(&Method::POST, &"/api/v1/images/pull".parse().unwrap()).unwrap();
+        assert_eq!(done(pull.clone(), None).message.as_deref(), Some("pull"));
+        let about = About("evil.example/x:1".into());
+        assert_eq!(
+            done(pull, Some(&about)).message.as_deref(),
+            Some("pull evil.example/x:1")
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::context::Context;
 use super::extract::{self, Path, Query};
+use super::nodes::Removal;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::cluster::Newcomer;
 
@@ -114,13 +115,6 @@ async fn keep_id(context: &Context, node: NodeId) -> Answer<()> {
         )),
         false => Ok(()),
     }
-}
-
-/// The query of a server's removal.
-#[derive(Deserialize)]
-pub(super) struct Removal {
-    #[serde(default)]
-    force: bool,
 }
 
 /// Takes a server's vote away. Its replicas stay until the node is drained or removed.

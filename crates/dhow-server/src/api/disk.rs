@@ -38,7 +38,7 @@ fn full(dir: &Path) -> Option<String> {
         (false, false) => return None,
     };
     Some(format!(
-        "the disk of {} is full ({what}): nothing can be written; free some space",
+        "the disk of {} is full ({what}): replicas do not start, and soon nothing is written; free some space",
         dir.display()
     ))
 }

@@ -63,7 +63,7 @@ pub(super) async fn follow(
     let view = context.manager().view().clone();
     view.settle_events().await;
     // The first look decides the answer's status: what is gone is told before the stream begins.
-    let (first, mut after) = next(&view, after).await?;
+    let (first, mut after) = next(&view, after, params.audit).await?;
     let (follow, audit) = (params.follow, params.audit);
     Ok(feed::events(context.end, |feed| async move {
         let mut records = first;
@@ -88,7 +88,7 @@ pub(super) async fn follow(
             if records.is_empty() && (!follow || newest.wait_for(|id| *id > after).await.is_err()) {
                 return Ok(());
             }
-            match next(&view, after).await {
+            match next(&view, after, audit).await {
                 Ok(found) => (records, after) = found,
                 Err(problem) => return feed.event("error", &*problem.0).await,
             }
@@ -118,13 +118,17 @@ fn kind(record: &EventRecord) -> String {
 }
 
 /// The next events after a place, and the place to go on from where there are none: from memory, or from disk
-/// where memory does not reach back.
-async fn next(view: &RuntimeView, after: EventId) -> Answer<(Vec<Arc<EventRecord>>, EventId)> {
+/// where memory does not reach back; what somebody asked for from files that reach back further.
+async fn next(view: &RuntimeView, after: EventId, audit: bool) -> Answer<(Vec<Arc<EventRecord>>, EventId)> {
     let too_old = match view.events().since(after, EVENTS_AT_ONCE) {
         Ok(records) => return Ok((records, after)),
         Err(too_old) => too_old,
     };
-    let Some(reader) = view.event_reader().cloned() else {
+    let reader = match audit {
+        true => view.audit_reader(),
+        false => view.event_reader(),
+    };
+    let Some(reader) = reader.cloned() else {
         return match after.revision.0 {
             // From the beginning means all that is kept.
             0 => Ok((

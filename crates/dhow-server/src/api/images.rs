@@ -2,14 +2,15 @@
 
 use std::path::Path as FilePath;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use axum::{Extension, Json};
 use dhow_wire::Problem;
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagePullRequest, ImagesRemoved};
 use futures_util::StreamExt;
 use serde::Deserialize;
 
+use super::audit::About;
 use super::extract::{self, Query};
 use super::feed;
 use super::internal::DoorContext;
@@ -45,8 +46,9 @@ pub(super) async fn pull(
     body: extract::Json<ImagePullRequest>,
 ) -> Answer<Response> {
     check_name(&body.value.image)?;
+    let about = About(body.value.image.clone());
     let mut steps = context.door.pull_image(context.node, body.value.image).await?;
-    Ok(feed::events(context.end, |feed| async move {
+    let mut response = feed::events(context.end, |feed| async move {
         while let Some(step) = steps.next().await {
             match step {
                 Ok(PullStep::Progress(progress)) => feed.event("progress", &progress).await?,
@@ -55,7 +57,9 @@ pub(super) async fn pull(
             }
         }
         Ok(())
-    }))
+    });
+    response.extensions_mut().insert(about);
+    Ok(response)
 }
 
 /// Takes an image from a file or directory of the node.
@@ -66,7 +70,7 @@ pub(super) async fn pull(
 pub(super) async fn import(
     State(context): State<DoorContext>,
     body: extract::Json<ImageImportRequest>,
-) -> Answer<Json<ImageName>> {
+) -> Answer<(Extension<About>, Json<ImageName>)> {
     let request = body.value;
     let path = &request.path;
     if !FilePath::new(path).is_absolute() || path.len() > IMAGE_TEXT_BYTES_MAX || path.contains('\0') {
@@ -77,7 +81,9 @@ pub(super) async fn import(
     if let Some(name) = &request.name {
         check_name(name)?;
     }
-    Ok(Json(context.door.import_image(context.node, request).await?))
+    let about = About(path.clone());
+    let imported = context.door.import_image(context.node, request).await?;
+    Ok((Extension(about), Json(imported)))
 }
 
 /// The query that names an image.
@@ -95,9 +101,11 @@ pub(super) struct Named {
 pub(super) async fn remove(
     State(context): State<DoorContext>,
     Query(named): Query<Named>,
-) -> Answer<Json<ImagesRemoved>> {
+) -> Answer<(Extension<About>, Json<ImagesRemoved>)> {
     check_name(&named.name)?;
-    Ok(Json(context.door.remove_image(context.node, named.name).await?))
+    let about = About(named.name.clone());
+    let removed = context.door.remove_image(context.node, named.name).await?;
+    Ok((Extension(about), Json(removed)))
 }
 
 /// Removes every image that nothing uses.

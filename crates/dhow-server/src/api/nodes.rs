@@ -154,11 +154,11 @@ fn check_no_member(context: &Context, node: NodeId) -> Answer<()> {
     }
 }
 
-/// The query of a node's removal.
+/// The query of the removal of a node, or of a server's vote.
 #[derive(Deserialize)]
 pub(super) struct Removal {
     #[serde(default)]
-    force: bool,
+    pub(super) force: bool,
 }
 
 /// Forgets a node that has no replicas; its id is not given again.

@@ -4,16 +4,18 @@ use std::panic::AssertUnwindSafe;
 
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::any;
 use dhow_wire::ProblemCode;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{self, Access, Principal};
+use super::access::{Access, Principal, Rights};
 use super::context::{Api, Context};
 use super::forward::OfLeader;
 use super::problem::ApiProblem;
@@ -31,13 +33,23 @@ pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
     router_with(api, Beside::default(), access, end)
 }
 
-/// Routes that a mode of the cluster has besides those of the API.
+/// Routes that a mode of the cluster has besides those of the API, all answered by whoever is asked.
 #[derive(Clone, Default)]
 pub struct Beside {
-    /// Answered by whoever is asked.
-    pub here: Router,
+    /// For nodes: each looks by itself who calls.
+    pub nodes: Router,
+    /// For the other servers of the cluster.
+    pub members: Router,
     /// In a cluster with a worker tier: the gateway for workers that speak JSON.
     pub workers: Option<NodeGateway>,
+}
+
+/// Routes that are alike in who may call them, and in who answers.
+pub(super) struct RouteGroup {
+    pub routes: OpenApiRouter<Context>,
+    pub rights: Rights,
+    /// How they are passed on to the leader; none for what every server answers by itself.
+    pub of_leader: Option<OfLeader>,
 }
 
 /// The same with further routes, which are guarded alike.
@@ -48,45 +60,91 @@ pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationTo
         ca: access.ca(),
     };
     let of_leader = |how| middleware::from_fn_with_state((context.clone(), how), forward::route);
-    let routes = answered_here()
-        .merge(answered_by_leader().layer(of_leader(OfLeader::PLAIN)))
-        .merge(followed_at_leader().layer(of_leader(OfLeader::FOLLOWS)));
-    let (routes, _) = routes.split_for_parts();
-    // Theirs would answer for what nobody has.
-    let mut more = beside.here.reset_fallback();
-    if let Some(gateway) = beside.workers {
-        more = more
-            .merge(worker_routes(gateway.clone()).layer(of_leader(OfLeader::OF_WORKER)))
-            .merge(worker_poll_routes(gateway).layer(of_leader(OfLeader::WORKER_POLL)));
+    let guarded = |rights| middleware::from_fn_with_state((access.clone(), rights), guard);
+    let internal = internal::routes().merge(internal::leader_routes().layer(of_leader(OfLeader::PLAIN)));
+    let mut routes = with_methods(internal).layer(guarded(Rights::Members));
+    for group in groups() {
+        let (mut alike, _) = group.routes.split_for_parts();
+        if let Some(how) = group.of_leader {
+            alike = alike.layer(of_leader(how));
+        }
+        routes = routes.merge(with_methods(alike).layer(guarded(group.rights)));
     }
+    // Theirs would answer for what nobody has.
+    let mut nodes = beside.nodes.reset_fallback();
+    nodes = nodes.merge(match beside.workers {
+        Some(gateway) => worker_routes(gateway.clone())
+            .layer(of_leader(OfLeader::OF_WORKER))
+            .merge(worker_poll_routes(gateway).layer(of_leader(OfLeader::WORKER_POLL))),
+        None => Router::new().route("/api/v1/workers/{*call}", any(no_worker_tier)),
+    });
+    let members = beside.members.reset_fallback();
     routes
-        .merge(internal::routes())
-        .merge(internal::leader_routes().layer(of_leader(OfLeader::PLAIN)))
-        .fallback(no_such_address)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(context)
-        .merge(more)
-        .layer(middleware::from_fn_with_state(access, guard))
+        .fallback(no_such_address.layer(guarded(Rights::Users)))
+        .with_state(context.clone())
+        .merge(with_methods(nodes).layer(guarded(Rights::Nodes)))
+        .merge(with_methods(members).layer(guarded(Rights::Members)))
+}
+
+/// Before who calls is looked at: a method that a route does not have is told to those who may call the route.
+fn with_methods<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
+    routes.method_not_allowed_fallback(no_such_method)
 }
 
 /// The routes with their descriptions.
 pub(super) fn described() -> OpenApiRouter<Context> {
-    answered_here()
-        .merge(answered_by_leader())
-        .merge(followed_at_leader())
+    let all = OpenApiRouter::with_openapi(openapi::head());
+    groups()
+        .into_iter()
+        .fold(all, |all, group| all.merge(group.routes))
 }
 
-/// What every server answers for itself. Logs, commands and images come from nodes, through this server's own door to
-/// them; events and the status are told as this server knows them, also where there is no leader.
-pub(super) fn answered_here() -> OpenApiRouter<Context> {
-    OpenApiRouter::with_openapi(openapi::head())
-        .routes(routes!(openapi::describe))
+/// All routes of the API, with who may call them and who answers.
+pub(super) fn groups() -> Vec<RouteGroup> {
+    let group = |routes, rights, of_leader| RouteGroup {
+        routes,
+        rights,
+        of_leader,
+    };
+    let one = OpenApiRouter::new;
+    vec![
+        group(open(), Rights::Anybody, None),
+        group(answered_here(), Rights::Users, None),
+        group(one().routes(routes!(events::follow)), Rights::Events, None),
+        group(one().routes(routes!(exec::exec)), Rights::Commands, None),
+        group(answered_by_leader(), Rights::Users, Some(OfLeader::PLAIN)),
+        group(
+            one().routes(routes!(plan::plan)),
+            Rights::Readers,
+            Some(OfLeader::PLAIN),
+        ),
+        group(
+            one().routes(routes!(cluster::backup)),
+            Rights::Admins,
+            Some(OfLeader::PLAIN),
+        ),
+        // What the leader goes on to tell.
+        group(
+            one().routes(routes!(progress::follow)),
+            Rights::Users,
+            Some(OfLeader::FOLLOWS),
+        ),
+    ]
+}
+
+fn open() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
+}
+
+/// What every server answers for itself. Logs and images come from nodes, through this server's own door to them; events
+/// and the status are told as this server knows them, also where there is no leader.
+fn answered_here() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(openapi::describe))
         .routes(routes!(metrics::metrics))
         .routes(routes!(cluster::show))
-        .routes(routes!(exec::exec))
-        .routes(routes!(events::follow))
         .routes(routes!(logs::stream))
         .routes(routes!(images::list, images::remove))
         .routes(routes!(images::pull))
@@ -95,11 +153,10 @@ pub(super) fn answered_here() -> OpenApiRouter<Context> {
 }
 
 /// What the leader answers, whoever is asked: reads that see every acknowledged write, and all that goes into the log.
-pub(super) fn answered_by_leader() -> OpenApiRouter<Context> {
+fn answered_by_leader() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
-        .routes(routes!(cluster::backup))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
@@ -113,7 +170,6 @@ pub(super) fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::rollback))
         .routes(routes!(deployments::history))
         .routes(routes!(deployments::explain))
-        .routes(routes!(plan::plan))
         .routes(routes!(replicas::list))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
@@ -125,17 +181,13 @@ pub(super) fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(tokens::revoke))
 }
 
-/// The same for what the leader goes on to tell.
-fn followed_at_leader() -> OpenApiRouter<Context> {
-    OpenApiRouter::new().routes(routes!(progress::follow))
+async fn no_worker_tier() -> ApiProblem {
+    let detail = "this cluster takes no workers: it has no worker tier";
+    ApiProblem::new(ProblemCode::WrongMode, detail)
 }
 
 async fn no_such_address(request: Request) -> ApiProblem {
     let path: String = request.uri().path().chars().take(200).collect();
-    if path.starts_with("/api/v1/workers/") {
-        let detail = "this cluster takes no workers: it has no worker tier";
-        return ApiProblem::new(ProblemCode::WrongMode, detail);
-    }
     ApiProblem::not_found(format!(
         "there is nothing at {path}; /api/v1/openapi.json lists what there is"
     ))
@@ -174,9 +226,13 @@ fn node_verdict(response: &Response) -> Verdict {
 }
 
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
-async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+async fn guard(
+    State((access, rights)): State<(Access, Rights)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
-    let principal = match access.admit(&mut request).await {
+    let principal = match access.admit(&mut request, rights).await {
         Ok(principal) => principal,
         Err(problem) => {
             if is_refusal(problem.0.status) {
@@ -197,7 +253,6 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
     if let Some(visit) = visit.as_ref().filter(|_| !is_unknown) {
         visit.prove(Some(&principal.text()));
     }
-    let is_of_workers = access::is_of_workers(request.uri().path());
     // The server that the client asked writes the event, and not also the leader that it passes the request on to.
     let is_first = !matches!(principal, Principal::Forwarded { .. });
     let deed = audit::deed(request.method(), request.uri()).filter(|_| is_first);
@@ -205,7 +260,7 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
     let path = request.uri().path().to_owned();
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     if let Ok(response) = &answered
-        && is_of_workers
+        && rights == Rights::Nodes
     {
         match node_verdict(response) {
             // A route that looks at its own token has found it good.
@@ -218,6 +273,7 @@ async fn guard(State(access): State<Access>, mut request: Request, next: Next) -
         let status = response.status();
         let is_done = status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(deed) = deed.filter(|_| is_done) {
+            let deed = audit::done(deed, response.extensions().get());
             access.tell(deed, &principal).await;
         }
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -28,12 +29,35 @@ use crate::net::identity::{Identity, Peer};
 use crate::net::lobby::Visit;
 use crate::net::node_door::NodeDoor;
 use crate::net::refused_log::RefusedLog;
+use crate::plane::runtime::WriteError;
+use crate::plane::storage::Storage;
 
-/// The door, below the one path that servers ask at.
-const DOOR: &str = "/api/v1/internal/";
+/// Who gets an answer of a route; declared where the route is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callers {
+    Anybody,
+    /// Servers of the cluster, with their certificates.
+    Servers,
+    /// Users of the worker's socket.
+    Users,
+    ServersAndUsers,
+}
 
-/// The worker's own images, for the users of its socket: it may have no registry to pull from.
-const IMAGES: &str = "/api/v1/images";
+impl Callers {
+    /// Why such a caller gets none, where it does not.
+    fn refused(self, is_server: bool, is_user: bool) -> Option<&'static str> {
+        match self {
+            Self::Servers if !is_server => {
+                Some("only servers of the cluster may ask this, with their certificates")
+            }
+            Self::Users if !is_user => Some("a worker's images are for the users of its Unix socket"),
+            Self::ServersAndUsers if !is_server && !is_user => Some(
+                "a worker answers servers of its cluster, with their certificates, and users of its Unix socket",
+            ),
+            Self::Anybody | Self::Servers | Self::Users | Self::ServersAndUsers => None,
+        }
+    }
+}
 
 /// How the worker stands with its cluster: what is wrong, where something is.
 pub type WorkerStanding = dyn Fn() -> Option<String> + Send + Sync;
@@ -44,6 +68,8 @@ pub struct WorkerApi {
     pub node: NodeId,
     pub door: Arc<dyn NodeDoor>,
     pub standing: Arc<WorkerStanding>,
+    /// Whether its data directory is still there.
+    pub storage: Storage,
     /// Where its servers are, for those who ask the wrong one.
     pub servers: Arc<str>,
     /// Where its ledger is kept: its disk must have room.
@@ -65,13 +91,19 @@ fn router(api: WorkerApi, end: CancellationToken) -> Router {
         node: api.node,
         end,
     };
+    let guarded = |callers| middleware::from_fn_with_state((api.clone(), callers), guard);
     Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))
-        .fallback(elsewhere)
+        .layer(guarded(Callers::Anybody))
+        .fallback(elsewhere.layer(guarded(Callers::ServersAndUsers)))
         .with_state(api.clone())
-        .merge(door_routes().merge(image_routes()).with_state(door))
-        .layer(middleware::from_fn_with_state(api, guard))
+        .merge(
+            door_routes()
+                .with_state(door.clone())
+                .layer(guarded(Callers::Servers)),
+        )
+        .merge(image_routes().with_state(door).layer(guarded(Callers::Users)))
 }
 
 /// The process answers.
@@ -79,9 +111,10 @@ async fn health() -> Json<HealthDocument> {
     Json(HealthDocument::ok())
 }
 
+/// The worker's own images: it may have no registry to pull from.
 fn image_routes() -> Router<DoorContext> {
     Router::new()
-        .route(IMAGES, get(images::list).delete(images::remove))
+        .route("/api/v1/images", get(images::list).delete(images::remove))
         .route("/api/v1/images/pull", post(images::pull))
         .route("/api/v1/images/import", post(images::import))
         .route("/api/v1/images/prune", post(images::prune))
@@ -89,6 +122,9 @@ fn image_routes() -> Router<DoorContext> {
 
 /// A worker is ready where it has a session with a server, and no replica here waits for a server to confirm it.
 async fn ready(State(api): State<WorkerApi>) -> Answer<Json<HealthDocument>> {
+    if api.storage.is_gone() {
+        return Err(WriteError::StorageGone.into());
+    }
     disk::check(api.data_dir.as_ref()).await?;
     let waiting = health::waiting(&*api.door, api.node).await;
     match (api.standing)()
@@ -113,37 +149,25 @@ async fn elsewhere(State(api): State<WorkerApi>) -> ApiProblem {
     ApiProblem::new(ProblemCode::WrongMode, detail)
 }
 
-/// Servers get to the door, users of the socket to the images, both to the rest, and nobody else to anything but how
-/// the worker is.
-async fn guard(State(api): State<WorkerApi>, request: Request, next: Next) -> Response {
+async fn guard(State((api, callers)): State<(WorkerApi, Callers)>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     if let Err(problem) = check_site(request.headers()).and_then(|()| body::check_kind(&request)) {
         return problem.into_response();
     }
-    let path = request.uri().path();
-    let (is_door, is_image) = (path.starts_with(DOOR), path.starts_with(IMAGES));
-    let is_open = matches!(path, "/health" | "/ready");
     let (is_server, is_user) = match peer {
         Some(Peer::Tls { identity, .. }) => (matches!(identity, Some(Identity::Member(_))), false),
         Some(Peer::Unix { .. }) => (false, true),
-        Some(Peer::Tcp(_)) | None => (false, false),
+        Some(Peer::Tcp(_) | Peer::OwnAgent(_)) | None => (false, false),
     };
-    let refused = match (is_door, is_image) {
-        (true, _) if !is_server => "only servers of the cluster may ask this, with their certificates",
-        (_, true) if !is_user => "a worker's images are for the users of its Unix socket",
-        (false, false) if !is_server && !is_user && !is_open => {
-            "a worker answers servers of its cluster, with their certificates, and users of its Unix socket"
+    let Some(refused) = callers.refused(is_server, is_user) else {
+        if let (true, Some(visit)) = (is_user, request.extensions().get::<Visit>()) {
+            visit.prove(Some(&"user".into()));
         }
-        (_, _) => {
-            if let (true, Some(visit)) = (is_user, request.extensions().get::<Visit>()) {
-                visit.prove(Some(&"user".into()));
-            }
-            let request = match is_server {
-                true => request,
-                false => body::in_time(request),
-            };
-            return next.run(request).await;
-        }
+        let request = match is_server {
+            true => request,
+            false => body::in_time(request),
+        };
+        return next.run(request).await;
     };
     if let Some(Peer::Tls { addr, .. } | Peer::Tcp(addr)) = peer {
         api.refused.tell(addr.ip(), refused);
@@ -160,15 +184,20 @@ mod tests {
     use super::*;
     use crate::net::node_door::ScriptedDoor;
 
-    async fn status(peer: Option<Peer>, method: Method, path: &str, standing: Option<&'static str>) -> u16 {
-        let api = WorkerApi {
+    fn worker(standing: Option<&'static str>) -> WorkerApi {
+        WorkerApi {
             node: NodeId(7),
             door: Arc::new(ScriptedDoor::default()),
             standing: Arc::new(move || standing.map(str::to_owned)),
+            storage: Storage::default(),
             servers: "10.0.0.1:3670".into(),
             data_dir: None,
             refused: RefusedLog::new(None, Arc::new(crate::clock::SystemClock::new())),
-        };
+        }
+    }
+
+    async fn status(peer: Option<Peer>, method: Method, path: &str, standing: Option<&'static str>) -> u16 {
+        let api = worker(standing);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -179,6 +208,22 @@ mod tests {
         }
         let answered = router(api, CancellationToken::new()).oneshot(request).await;
         answered.unwrap().status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn a_worker_without_its_directory_says_that_and_not_that_nobody_leads() {
+        let api = worker(None);
+        api.storage.set_gone(true);
+        let mut request = Request::builder().uri("/ready").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Peer::Unix { uid: 0 });
+        let answered = router(api, CancellationToken::new())
+            .oneshot(request)
+            .await
+            .unwrap();
+        assert_eq!(answered.status(), 503);
+        let body = axum::body::to_bytes(answered.into_body(), 10_000).await.unwrap();
+        let problem: dhow_wire::Problem = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem.code, "storage_gone");
     }
 
     #[tokio::test]
@@ -194,6 +239,7 @@ mod tests {
             None,
         ];
         const PULLS: &str = "/api/v1/internal/door/pulls";
+        const IMAGES: &str = "/api/v1/images";
         assert_eq!(status(server, Method::GET, PULLS, None).await, 200);
         assert_eq!(status(unix, Method::GET, IMAGES, None).await, 200);
         for other in others {

@@ -23,6 +23,7 @@ impl Caller {
                 identity: Some(identity),
                 ..
             }) => *identity,
+            Some(Peer::OwnAgent(node)) => Identity::Member(*node),
             Some(Peer::Tls { identity: None, .. } | Peer::Tcp(_) | Peer::Unix { .. }) | None => {
                 return Err(Refusal::Identity(
                     "show a certificate of this cluster: without one nobody is a node".into(),

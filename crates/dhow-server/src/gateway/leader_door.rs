@@ -125,13 +125,15 @@ impl GrpcLeaderDoor {
     }
 }
 
-/// What a holder makes of an answer that is none: a leader of an older version does not know the question, and gives
+/// What a holder makes of an answer, and of one that is none: a leader of an older version does not know the question, and gives
 /// nothing; one that cannot be reached is none.
-fn refused(status: &Status) -> Refusal {
-    match status.code() {
-        Code::Unimplemented => Refusal::NotGiven("the server that leads is of an older version".into()),
-        _ => Refusal::from_status(status).unwrap_or(Refusal::NotLeader { leader: None }),
-    }
+fn answered<T>(reply: Result<tonic::Response<T>, Status>) -> Result<T, Refusal> {
+    reply
+        .map(tonic::Response::into_inner)
+        .map_err(|status| match status.code() {
+            Code::Unimplemented => Refusal::NotGiven("the server that leads is of an older version".into()),
+            _ => Refusal::from_status(&status).unwrap_or(Refusal::NotLeader { leader: None }),
+        })
 }
 
 impl LeaderDoor for GrpcLeaderDoor {
@@ -139,9 +141,7 @@ impl LeaderDoor for GrpcLeaderDoor {
         Box::pin(async move {
             let mut client = self.client(Lane::Rest, leader)?;
             let reply = client.open(Request::new(request)).await;
-            reply
-                .map(tonic::Response::into_inner)
-                .map_err(|status| refused(&status))
+            answered(reply)
         })
     }
 
@@ -149,9 +149,7 @@ impl LeaderDoor for GrpcLeaderDoor {
         Box::pin(async move {
             let mut client = self.client(Lane::Beats, leader)?;
             let answer = client.beat(Request::new(beat)).await;
-            answer
-                .map(tonic::Response::into_inner)
-                .map_err(|status| refused(&status))
+            answered(answer)
         })
     }
 
@@ -159,8 +157,7 @@ impl LeaderDoor for GrpcLeaderDoor {
         Box::pin(async move {
             let mut client = self.client(Lane::Rest, leader)?;
             let acks = client.report(Request::new(reports)).await;
-            acks.map(tonic::Response::into_inner)
-                .map_err(|status| refused(&status))
+            answered(acks)
         })
     }
 
@@ -172,9 +169,7 @@ impl LeaderDoor for GrpcLeaderDoor {
         Box::pin(async move {
             let mut client = self.client(Lane::Rest, leader)?;
             let reply = client.register(Request::new(request)).await;
-            reply
-                .map(tonic::Response::into_inner)
-                .map_err(|status| refused(&status))
+            answered(reply)
         })
     }
 
@@ -182,9 +177,7 @@ impl LeaderDoor for GrpcLeaderDoor {
         Box::pin(async move {
             let mut client = self.client(Lane::Rest, leader)?;
             let reply = client.renew(Request::new(renewal)).await;
-            reply
-                .map(tonic::Response::into_inner)
-                .map_err(|status| refused(&status))
+            answered(reply)
         })
     }
 }

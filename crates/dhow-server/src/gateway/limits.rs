@@ -7,8 +7,14 @@ use std::time::Duration;
 pub const CALLS_PER_SECOND: u32 = 20;
 pub const CALLS_BURST: u32 = 100;
 
-/// Registrations of all workers together: a token is proved in about 100 µs, so that 1,000 a second are a tenth of a
-/// core whoever sends them, and 30,000 workers that join at once are in within half a minute.
+/// New certificates of one worker: one a minute, and ten after a rest. A worker needs one in sixteen hours and asks once a
+/// minute where it got no answer; each is an event that is kept for long.
+pub const RENEWAL_SECS: u32 = 60;
+pub const RENEWALS_BURST: u32 = 10;
+
+/// Registrations of all workers together, and the same again of all who have no token of this cluster: a token is proved
+/// in about 100 µs, so that 1,000 a second are a tenth of a core whoever sends them, and 30,000 workers that join at once
+/// are in within half a minute.
 pub const JOINS_PER_SECOND: u32 = 1_000;
 pub const JOINS_BURST: u32 = 2_000;
 

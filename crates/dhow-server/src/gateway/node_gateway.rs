@@ -24,7 +24,7 @@ use super::limits::{BARRIER_MAX_MS, CLUSTER_NAME_BYTES_MAX, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
 use super::secrets;
-use super::session_stream::SessionStream;
+use super::session_stream::{Asked, SessionStream};
 use crate::net::identity::Identity;
 use crate::plane::runtime::HeartbeatIngest;
 
@@ -78,9 +78,7 @@ pub fn holder_routes(gateway: NodeGateway) -> Router {
 
 impl NodeGateway {
     pub fn new(options: GatewayOptions) -> Self {
-        // Whoever calls was heard before anything else, and its lease renewed then.
-        let renew = Arc::new(|_: NodeId, _: u64| {});
-        let heartbeats = HeartbeatIngest::new(options.input.clone(), Arc::clone(&options.clock), renew);
+        let heartbeats = HeartbeatIngest::new(options.input.clone(), Arc::clone(&options.clock));
         let holder = Holder::new(
             options.leases.clone(),
             options.view.clone(),
@@ -296,8 +294,11 @@ impl GatewayState {
             servers: self.servers(),
         };
         tracing::debug!(%node, instance = request.instance, "a node has opened its session");
-        let last = request.last_revision.map(Revision);
-        Ok(SessionStream::new(Arc::clone(self), node, guard, last).begin(opened))
+        let asked = Asked {
+            last: request.last_revision.map(Revision),
+            takes_directory: request.takes_directory,
+        };
+        Ok(SessionStream::new(Arc::clone(self), node, guard, asked).begin(opened))
     }
 
     /// Where nodes may go instead; none where only the leader takes sessions.

@@ -7,6 +7,7 @@ use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
 use super::leader_door::LeaderDoor;
+use super::tickets::TicketIssuer;
 use super::workers::WorkerTier;
 use crate::clock::Clock;
 use crate::plane::leases::Leases;
@@ -34,8 +35,10 @@ pub struct GatewayOptions {
     pub members: Arc<ServerIds>,
     /// What it takes to take workers; none where the cluster has no worker tier.
     pub workers: Option<WorkerTier>,
-    /// Whether sessions carry assignments. In a static cluster they carry reports alone: nodes are told over HTTP.
+    /// Whether sessions carry assignments. In a static cluster they do not: each node reads its own off its copy of the state.
     pub carries_assignments: bool,
+    /// What signs the tickets of nodes; none where nodes have none.
+    pub tickets: Option<TicketIssuer>,
     /// The way to another server that leads, where this one holds sessions for it; without one only a leader takes them.
     pub leader_door: Option<Arc<dyn LeaderDoor>>,
     /// Nodes are sent to the server that they belong to once it has been fresh for so long.

@@ -7,8 +7,8 @@ use dhow_core::ids::NodeId;
 
 use super::bucket::Bucket;
 use super::limits::{
-    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, REPORT_BYTES_BURST,
-    REPORT_BYTES_PER_SECOND, SECRETS_BURST, SECRETS_PER_SECOND,
+    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, RENEWAL_SECS, RENEWALS_BURST,
+    REPORT_BYTES_BURST, REPORT_BYTES_PER_SECOND, SECRETS_BURST, SECRETS_PER_SECOND,
 };
 
 /// What is counted apart.
@@ -16,12 +16,15 @@ use super::limits::{
 pub(super) enum Kind {
     Call,
     Secrets,
+    Renewal,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     calls: Bucket,
     secrets: Bucket,
+    /// In seconds: a renewal takes a minute of it.
+    renewals: Bucket,
     report_bytes: Bucket,
     /// It has called, and was not only spoken of.
     has_asked: bool,
@@ -32,6 +35,7 @@ impl Rates {
         Self {
             calls: Bucket::new(CALLS_PER_SECOND, CALLS_BURST, now_ms),
             secrets: Bucket::new(SECRETS_PER_SECOND, SECRETS_BURST, now_ms),
+            renewals: Bucket::new(1, RENEWALS_BURST * RENEWAL_SECS, now_ms),
             report_bytes: Bucket::new(REPORT_BYTES_PER_SECOND, REPORT_BYTES_BURST, now_ms),
             has_asked: false,
         }
@@ -39,7 +43,12 @@ impl Rates {
 
     /// Nothing would be lost by making it anew.
     fn is_quiet(&mut self, now_ms: u64) -> bool {
-        let buckets = [&mut self.calls, &mut self.secrets, &mut self.report_bytes];
+        let buckets = [
+            &mut self.calls,
+            &mut self.secrets,
+            &mut self.renewals,
+            &mut self.report_bytes,
+        ];
         buckets.into_iter().all(|bucket| bucket.is_full(now_ms))
     }
 }
@@ -58,6 +67,7 @@ impl NodeRates {
             match kind {
                 Kind::Call => rates.calls.take(now_ms),
                 Kind::Secrets => rates.secrets.take(now_ms),
+                Kind::Renewal => rates.renewals.take_many(RENEWAL_SECS, now_ms),
             }
         })
     }
@@ -86,15 +96,29 @@ impl NodeRates {
     }
 }
 
-/// How many may ask to join, all together.
+/// Who asks to join, as far as that can be said before its token is proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joiner {
+    /// It names a token of this cluster that is still good for somebody.
+    Awaited,
+    /// Anybody can say what it says.
+    Stranger,
+}
+
+/// How many may ask to join, all together: strangers apart from those who are awaited, so that they keep none of these out.
 #[derive(Debug, Default)]
 pub(super) struct JoinRate {
-    bucket: Mutex<Option<Bucket>>,
+    awaited: Mutex<Option<Bucket>>,
+    strangers: Mutex<Option<Bucket>>,
 }
 
 impl JoinRate {
-    pub fn allow(&self, now_ms: u64) -> bool {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn allow(&self, joiner: Joiner, now_ms: u64) -> bool {
+        let bucket = match joiner {
+            Joiner::Awaited => &self.awaited,
+            Joiner::Stranger => &self.strangers,
+        };
+        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
         bucket
             .get_or_insert_with(|| Bucket::new(JOINS_PER_SECOND, JOINS_BURST, now_ms))
             .take(now_ms)
@@ -112,6 +136,9 @@ mod tests {
         assert_eq!(allowed(1, Kind::Call), CALLS_BURST as usize);
         assert_eq!(allowed(1, Kind::Secrets), SECRETS_BURST as usize);
         assert_eq!(allowed(2, Kind::Call), CALLS_BURST as usize);
+        assert_eq!(allowed(1, Kind::Renewal), RENEWALS_BURST as usize);
+        assert!(!rates.allow(NodeId(1), Kind::Renewal, 59_999));
+        assert!(rates.allow(NodeId(1), Kind::Renewal, 60_000));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a node is told over its session, in order: that it is open, everything or what changed, and every change.
+//! What a node is told over its session, in order: that it is open, what it has to know of services, everything that it is to
+//! run or what changed, and every change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +9,23 @@ use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::{Drain, State};
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{self, SessionEvent};
-use dhow_wire::grpc::{Refusal, to_parts};
+use dhow_wire::grpc::{Refusal, SpecReader, to_parts};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 use tonic::Status;
 
 use super::node_gateway::GatewayState;
 use super::sessions::{SessionGuard, Word};
+use super::told_directory::ToldDirectory;
+use crate::clock::Clock;
+
+/// What a node asks for with its session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// What it has.
+    pub last: Option<Revision>,
+    pub takes_directory: bool,
+}
 
 /// The server's side of one session: the stream of what the server sends the node until the session ends.
 pub(super) struct SessionStream {
@@ -25,8 +36,13 @@ pub(super) struct SessionStream {
     term: Option<u64>,
     terms: watch::Receiver<Option<u64>>,
     changes: watch::Receiver<Revision>,
+    /// What it has been told of services, where it asks for that, and the wake-up for it.
+    directory: Option<(ToldDirectory, watch::Receiver<Revision>)>,
+    /// The last wake-up was for the directory alone.
+    only_directory: bool,
     /// What the node has.
     last: Option<Revision>,
+    reader: SpecReader,
     /// Whether the node was told to end once it is drained.
     drain_told: bool,
     /// At most the parts of one assignment.
@@ -35,15 +51,26 @@ pub(super) struct SessionStream {
 }
 
 impl SessionStream {
-    pub fn new(inner: Arc<GatewayState>, node: NodeId, guard: SessionGuard, last: Option<Revision>) -> Self {
+    pub fn new(inner: Arc<GatewayState>, node: NodeId, guard: SessionGuard, asked: Asked) -> Self {
+        let takes_directory = asked.takes_directory && inner.options.carries_assignments;
+        let directory = takes_directory.then(|| {
+            let changes = inner.options.view.directories().changes(node);
+            (ToldDirectory::default(), changes)
+        });
         Self {
+            directory,
+            only_directory: false,
+            reader: match asked.takes_directory {
+                true => SpecReader::Current,
+                false => SpecReader::BeforeCallers,
+            },
             term: inner.options.leases.term(),
             terms: inner.options.leases.terms(),
             changes: inner.options.view.node_changes(node),
             inner,
             node,
             guard,
-            last,
+            last: asked.last,
             drain_told: false,
             waiting: VecDeque::new(),
             is_over: false,
@@ -69,10 +96,15 @@ impl SessionStream {
             if self.is_over {
                 return None;
             }
-            self.changes.borrow_and_update();
-            match self.inner.state_with(self.node).await {
-                Ok(state) => self.look(&state),
-                Err(refusal) => self.end(&refusal),
+            if std::mem::take(&mut self.only_directory) {
+                let state = self.inner.options.view.state();
+                self.look_for_services(&state);
+            } else {
+                self.changes.borrow_and_update();
+                match self.inner.state_with(self.node).await {
+                    Ok(state) => self.look(&state),
+                    Err(refusal) => self.end(&refusal),
+                }
             }
             if self.waiting.is_empty()
                 && let Some(refusal) = self.wait().await
@@ -88,6 +120,8 @@ impl SessionStream {
             return;
         };
         let (drain, revision) = (node.drain, state.revision);
+        // First, so that names are there before replicas that use them start.
+        self.look_for_services(state);
         if self.inner.options.carries_assignments {
             self.look_for_assignments(state);
         }
@@ -106,11 +140,38 @@ impl SessionStream {
         self.drain_told = shuts_down;
     }
 
+    fn look_for_services(&mut self, state: &State) {
+        // Who is unknown is told so by another word.
+        let directory = self
+            .directory
+            .as_mut()
+            .filter(|_| state.node(self.node).is_some());
+        let Some((told, changes)) = directory else {
+            return;
+        };
+        changes.borrow_and_update();
+        let options = &self.inner.options;
+        let now = options.clock.wall_unix_ms() / 1_000;
+        let looked = told.look(
+            state,
+            self.node,
+            options.view.directories(),
+            (options.tickets.as_ref(), now),
+        );
+        match looked {
+            Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Directory)),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, node = %self.node, "a directory cannot be sent; this is a bug in Dhow");
+            }
+        }
+    }
+
     fn look_for_assignments(&mut self, state: &State) {
         let Some(assignment) = assignment_since(state, self.node, self.last) else {
             return;
         };
-        match to_parts(&assignment, &self.inner.spec_texts) {
+        match to_parts(&assignment, &self.inner.spec_texts, self.reader) {
             Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Assignment)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -123,6 +184,7 @@ impl SessionStream {
     /// Waits for news; tells why the session ends, where it does.
     async fn wait(&mut self) -> Option<Refusal> {
         let (term, is_alone) = (self.term, self.inner.holder.is_alone());
+        let directory_due = directory_due(&mut self.directory, &*self.inner.options.clock);
         let word = tokio::select! {
             biased;
             () = self.inner.options.end.cancelled() => Word::Over(Refusal::ShuttingDown),
@@ -132,6 +194,10 @@ impl SessionStream {
                 Ok(()) => Word::Nothing,
                 Err(_) => Word::Over(Refusal::ShuttingDown),
             },
+            () = directory_due => {
+                self.only_directory = true;
+                Word::Nothing
+            }
         };
         match word {
             Word::Nothing => None,
@@ -158,5 +224,31 @@ impl SessionStream {
         self.guard.end_here();
         self.waiting.push_back(Event::Ended(refusal.to_ended()));
         self.is_over = true;
+    }
+}
+
+/// Ends when the node has to be told something of services: what concerns it has changed, or its ticket is half over.
+async fn directory_due(
+    directory: &mut Option<(ToldDirectory, watch::Receiver<Revision>)>,
+    clock: &dyn Clock,
+) {
+    let Some((told, changes)) = directory else {
+        return std::future::pending().await;
+    };
+    let renewal = async {
+        let Some(at) = told.renew_at_unix_secs() else {
+            return std::future::pending().await;
+        };
+        let wait_ms = at.saturating_mul(1_000).saturating_sub(clock.wall_unix_ms());
+        let wait_ms = u64::try_from(wait_ms).unwrap_or(0);
+        let until_ms = clock.monotonic_ms().saturating_add(wait_ms);
+        clock.sleep_until_monotonic(until_ms).await;
+    };
+    tokio::select! {
+        changed = changes.changed() => if changed.is_err() {
+            // The session ends by another word.
+            std::future::pending().await
+        },
+        () = renewal => {}
     }
 }

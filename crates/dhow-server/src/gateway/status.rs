@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, NodeCommand, Refused};
 use dhow_core::ids::NodeId;
-use dhow_core::mirror::RolloutId;
+use dhow_core::mirror::{self, OpenRollout, RolloutId};
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::{NodeRole, State};
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, StatusAck, StatusReport};
-use dhow_wire::grpc::{Refusal, from_body, from_usage};
+use dhow_wire::grpc::{Refusal, from_body, from_usage, to_open_rollout};
 
 use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
 use super::node_gateway::GatewayState;
 use crate::plane::runtime::limits::BOOTSTRAP_MAX;
-use crate::plane::runtime::{OpenRollout, ReportAck, ReportBody, WriteError};
+use crate::plane::runtime::{ReportAck, ReportBody, WriteError};
 
 /// The longest digest: a hash in hexadecimal.
 const DIGEST_CHARS_MAX: usize = 128;
@@ -65,11 +65,11 @@ impl GatewayState {
                     .take_report(&state, node, rollout, incarnation, (told, bytes), ack)
                     .await?;
                 let open = match ack.durable_seq {
-                    Some(_) if greets => OpenRollout::open(&self.options.view.state(), node, &rollouts),
+                    Some(_) if greets => self.open_rollouts(node, &rollouts),
                     Some(_) | None => Vec::new(),
                 };
                 Ok(StatusAck {
-                    bootstrap: fitting(open.into_iter().map(open_on_wire)),
+                    bootstrap: fitting(open.iter().map(to_open_rollout)),
                     ..ack
                 })
             }
@@ -91,12 +91,20 @@ impl GatewayState {
             .heartbeats
             .beat(node, rollouts.first().cloned(), digest)
             .await;
-        let open = OpenRollout::unnamed(&reply, rollouts, &self.options.view.state());
+        let open = reply.bootstrap_rollouts.iter();
+        let unnamed = open.filter(|open| !rollouts.contains(&open.id));
         Ok(StatusAck {
             replay_from: reply.replay_from,
-            bootstrap: fitting(open.into_iter().map(open_on_wire)),
+            bootstrap: fitting(unnamed.map(to_open_rollout)),
             ..ack
         })
+    }
+
+    /// All that are open for a node and that it does not name: handed also with the answer to its first report, so that
+    /// one that has just come does not wait for its heartbeat.
+    pub(super) fn open_rollouts(&self, node: NodeId, named: &[RolloutId]) -> Vec<OpenRollout> {
+        let is_named = |id: &RolloutId| named.contains(id);
+        mirror::open_rollouts(&self.options.view.state(), node, is_named, BOOTSTRAP_MAX)
     }
 
     /// Takes what a node says, of which so many bytes would be written.
@@ -253,7 +261,17 @@ fn short_event(event: ReplicaEvent) -> ReplicaEvent {
     }
 }
 
+/// On one line, as an agent's own are, so that nothing that a worker says stands on a screen as a line of somebody
+/// else's; and not longer than an agent's own.
 pub(super) fn short_message(message: Arc<str>) -> Arc<str> {
+    let message = match message.contains(char::is_control) {
+        true => {
+            let parts = message.split(char::is_control).map(str::trim);
+            let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+            parts.join(" ").into()
+        }
+        false => message,
+    };
     match message.char_indices().nth(MESSAGE_CHARS_MAX) {
         None => message,
         Some((end, _)) => message[..end].into(),
@@ -264,21 +282,6 @@ pub(super) fn short_message(message: Arc<str>) -> Arc<str> {
 pub(super) fn named_rollouts(told: &[String]) -> Vec<RolloutId> {
     let named = told.iter().take(ROLLOUTS_MAX);
     named.filter_map(|text| text.parse().ok()).collect()
-}
-
-fn open_on_wire(open: OpenRollout) -> proto::OpenRollout {
-    let OpenRollout { rollout, specs } = open;
-    // A spec that was deployed can be written.
-    let spec_json = specs
-        .iter()
-        .filter_map(|spec| serde_json::to_vec(spec.as_ref()).ok());
-    proto::OpenRollout {
-        rollout_id: rollout.rollout_id,
-        deployment: rollout.deployment.unwrap_or_default(),
-        service: rollout.service,
-        generation: rollout.generation,
-        spec_json: spec_json.collect(),
-    }
 }
 
 /// As many as fit into an answer: whole rollouts, and the first one at any rate.

@@ -71,6 +71,7 @@ impl Door {
             server_ids: Arc::new(BTreeSet::new),
             members: Arc::new(|| BTreeSet::from([OWN, NodeId(2)])),
             carries_assignments: true,
+            tickets: None,
             leader_door,
             move_after_ms: 60_000,
             end: end.clone(),

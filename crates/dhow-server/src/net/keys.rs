@@ -8,11 +8,11 @@
 mod cluster_ca;
 mod cluster_key;
 mod error;
-mod leaf;
 mod make;
 mod node_cert;
 mod node_tls;
 mod pinned;
+mod proxy_cert;
 mod verify;
 mod why;
 mod worker_ca;
@@ -22,11 +22,12 @@ mod worker_key;
 
 pub use cluster_ca::ClusterCa;
 pub use cluster_key::ClusterKey;
+pub use dhow_wire::certificate::{identity_of, node_dns_name, worker_cluster_of};
 pub use error::{ClusterKeyError, IssueError};
-pub use leaf::{identity_of, node_dns_name, worker_cluster_of};
 pub use node_cert::{NODE_CERT_LIFETIME, NodeCert, keep_renewed};
 pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
 pub use pinned::client_config_pinned;
+pub use proxy_cert::{PROXY_CERT_RENEWED, ProxyCert};
 pub(crate) use why::is_refused_certificate;
 pub use why::{is_other_cluster, tls_refusal};
 pub use worker_ca::{WorkerCa, csr_key_hash};

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::plane::runtime::{InputSender, RuntimeView, WriteError};
-pub(crate) use calendar::shown;
 use table::{Due, Table};
 pub(crate) use table::{Outlook, outlook};
 

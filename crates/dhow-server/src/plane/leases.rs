@@ -1,8 +1,8 @@
 //! Who is alive: the leader's leases of all nodes. They live in memory alone; only a lease that has run out becomes a
 //! command.
 //!
-//! The node gateway renews and hands in evidence; the daemon starts their task beside the runtime. Where nothing keeps
-//! leases, as on a single node, nobody is ever given up. They must never write to the log for a heartbeat, never read a
+//! The node gateway renews and hands in evidence; the daemon starts their task beside the runtime. On a single
+//! node there is nobody to give up. They must never write to the log for a heartbeat, never read a
 //! clock but the one passed in, and never give up the node that they are kept on.
 
 mod contact;

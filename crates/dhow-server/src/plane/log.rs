@@ -25,17 +25,10 @@ pub struct ProposalId(pub u64);
 /// What the log tells the reducer, in the order of the log.
 #[derive(Debug)]
 pub enum LogEvent {
-    /// Entries are durable and will never change. They follow those of the event before.
+    /// Proposals are durable and will never change. They follow those of the event before. All of them are applied, then
+    /// the position is reached; where there are none, only the position moves.
     Committed {
-        /// The proposal they came from, where it was made on this server.
-        proposal: Option<ProposalId>,
-        /// The entries, in order.
-        entries: Vec<Entry>,
-    },
-    /// What stands in one entry of a replicated log, which packs many proposals: all of it is applied, then the
-    /// position is reached. It may hold nothing: then only the position moves.
-    CommittedTogether {
-        /// Where it stands.
+        /// Where the last of their entries stands.
         at: LogPosition,
         /// The proposals, in order.
         parts: Vec<CommittedPart>,
@@ -58,13 +51,23 @@ pub enum LogEvent {
     Failed(Arc<StoreError>),
 }
 
-/// One proposal inside [`LogEvent::CommittedTogether`].
+impl LogEvent {
+    /// One proposal is durable, at as many positions as it has entries. Its maker names at least one.
+    pub fn committed(proposal: Option<ProposalId>, entries: Vec<Entry>) -> Self {
+        let at = entries.last().map(Entry::position).unwrap_or_default();
+        let parts = vec![CommittedPart { proposal, entries }];
+        Self::Committed { at, parts }
+    }
+}
+
+/// One proposal inside [`LogEvent::Committed`].
 #[derive(Debug)]
 pub struct CommittedPart {
     /// The proposal, where it was made on this server and its maker still waits for it.
     pub proposal: Option<ProposalId>,
-    /// What was proposed, in order.
-    pub commands: Vec<Bytes>,
+    /// What was proposed, in order. A replicated log packs many proposals into one entry, whose position all of them
+    /// have.
+    pub entries: Vec<Entry>,
 }
 
 /// Who leads, in which term.

@@ -14,6 +14,7 @@
 
 mod applier;
 mod cluster_timer;
+mod directory;
 mod error;
 mod event;
 mod event_hub;
@@ -39,13 +40,14 @@ mod volatile_log;
 mod wakeups;
 
 pub(crate) use cluster_timer::ClusterTimer;
+pub use directory::Directories;
 pub(crate) use error::refused_code;
 pub use error::{InboxError, RuntimeFailure, WriteError};
 pub use event::{BadEventId, Event, EventId, EventKind, EventRecord, EventRecorder};
 pub use event_hub::{EventHub, TooOld};
 pub use event_log::{EventLogSender, EventReader, EventStore, EventStoreError, EventsGone, ReadEventsError};
 pub use handle::RuntimeHandle;
-pub use heartbeat::{HeartbeatIngest, OpenRollout, RenewLease};
+pub use heartbeat::HeartbeatIngest;
 pub use inbox::InputSender;
 pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
 pub use manifest_poll::{ManifestSource, ManifestSources, ReadSetError, SourceError, read_manifest_files};

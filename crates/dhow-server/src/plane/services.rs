@@ -2,6 +2,7 @@
 //!
 //! Called by the API and by the stabilization loop. It only reads: what changes goes through the reducer's inbox.
 
+mod callers;
 mod cluster;
 mod deployment;
 mod digests;

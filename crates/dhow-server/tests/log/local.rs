@@ -16,7 +16,13 @@ use super::support::{files, payload, segments, small};
 
 fn committed(opened: &mut OpenedLog) -> (Option<ProposalId>, Vec<Entry>) {
     match opened.events.blocking_recv() {
-        Some(LogEvent::Committed { proposal, entries }) => (proposal, entries),
+        Some(LogEvent::Committed { at, parts }) => {
+            let mut parts = parts.into_iter();
+            let part = parts.next().expect("one proposal");
+            assert!(parts.next().is_none());
+            assert_eq!(part.entries.last().map(Entry::position), Some(at));
+            (part.proposal, part.entries)
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -346,9 +346,9 @@ async fn a_survivor_goes_on_alone_when_it_is_told_to() {
             .collect::<Vec<_>>(),
         [b"one"]
     );
-    let state = b"\x03\x00\x00\x00one";
+    let state = b"\x00\x00\x00\x03one";
     offline
-        .force_single(addrs(survivor), 1 << 20, &mut &state[..])
+        .force_single(addrs(survivor), 1..=3, 1 << 20, &mut &state[..])
         .unwrap();
     cluster.open(survivor).await;
     cluster.write("alone").await;
@@ -369,7 +369,7 @@ async fn a_survivor_goes_on_alone_when_it_is_told_to() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_cluster_begins_from_a_snapshot() {
     let mut cluster = Cluster::prepare(3);
-    let state = b"\x05\x00\x00\x00saved";
+    let state = b"\x00\x00\x00\x05saved";
     for id in 1..=3 {
         let dir = dir_of(cluster.dir.path(), id);
         // Each server is begun at another time.

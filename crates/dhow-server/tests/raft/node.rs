@@ -114,7 +114,7 @@ impl Node {
         let made = tokio::task::spawn_blocking(move || {
             let mut writer = log.begin_snapshot(applied.at).unwrap();
             for command in &applied.commands {
-                writer.write_all(&(command.len() as u32).to_le_bytes()).unwrap();
+                writer.write_all(&(command.len() as u32).to_be_bytes()).unwrap();
                 writer.write_all(command).unwrap();
             }
             log.compact(writer).unwrap();
@@ -143,7 +143,7 @@ impl Reducer {
     async fn run(self, mut events: mpsc::Receiver<LogEvent>) {
         while let Some(event) = events.recv().await {
             match event {
-                LogEvent::CommittedTogether { at, parts } => {
+                LogEvent::Committed { at, parts } => {
                     self.applied.send_modify(|applied| {
                         assert!(
                             at.index > applied.at.index || at.index == 0,
@@ -152,8 +152,10 @@ impl Reducer {
                         );
                         assert!(at.term >= applied.at.term);
                         applied.at = at;
-                        let commands = parts.iter().flat_map(|part| part.commands.clone());
-                        applied.commands.extend(commands);
+                        let entries = parts.iter().flat_map(|part| &part.entries);
+                        applied
+                            .commands
+                            .extend(entries.map(|entry| entry.payload.clone()));
                     });
                     for proposal in parts.iter().filter_map(|part| part.proposal) {
                         self.tell(proposal, Ok(()));
@@ -166,7 +168,6 @@ impl Reducer {
                 }
                 LogEvent::Leadership(_) => {}
                 LogEvent::Failed(_) => drop(self.failed.send_replace(true)),
-                LogEvent::Committed { .. } => panic!("a raft log tells what stands in one entry"),
             }
         }
     }
@@ -190,7 +191,7 @@ fn snapshot_of(log: &RaftLog) -> Vec<Bytes> {
 pub fn decode_state(mut bytes: &[u8]) -> Vec<Bytes> {
     let mut commands = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let (command, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        let (command, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
         commands.push(Bytes::copy_from_slice(command));
         bytes = rest;
     }

@@ -43,6 +43,9 @@ struct Args {
     /// Workers that die with a follower
     #[arg(long, default_value_t = 500)]
     dead: usize,
+    /// All workers call from one address, as behind a router that translates addresses
+    #[arg(long, conflicts_with = "firewall")]
+    one_address: bool,
     /// Cut workers off with iptables too
     #[arg(long)]
     firewall: bool,
@@ -92,6 +95,7 @@ fn begin(args: Args) -> anyhow::Result<ExitCode> {
         kills: args.kills,
         pause: Duration::from_secs(args.pause_secs),
         dead: args.dead,
+        one_address: args.one_address,
         firewall: args.firewall,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

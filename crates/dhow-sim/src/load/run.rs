@@ -30,6 +30,8 @@ pub struct Options {
     pub pause: Duration,
     /// Workers that die with a follower.
     pub dead: usize,
+    /// All workers call from one address, as behind a router that translates addresses.
+    pub one_address: bool,
     /// Cuts workers off with the firewall too: needs root.
     pub firewall: bool,
 }
@@ -59,6 +61,7 @@ impl Stage {
             token: servers.worker_token(uses)?,
             places: 0..count,
             at_once: options.at_once,
+            one_address: options.one_address,
         };
         Fleet::start(&options.generator, setup, options.processes).await
     }

@@ -46,6 +46,7 @@ impl Squad {
             servers: setup.servers,
             invitation: Invitation::new(&setup.token)?,
             doorway: Semaphore::new(setup.at_once.max(1)),
+            one_address: setup.one_address,
         });
         Ok(Self {
             around,

@@ -17,6 +17,8 @@ pub struct Setup {
     /// The places of its workers among all.
     pub places: Range<usize>,
     pub at_once: usize,
+    /// All call from one address, as behind a router that translates addresses.
+    pub one_address: bool,
 }
 
 /// What the script asks a process for, after its setup. Each is answered with one line.

@@ -7,7 +7,7 @@ mod search;
 mod session;
 mod wire;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,16 @@ pub struct Surroundings {
     pub invitation: Invitation,
     /// How many join at a time: as many machines as are switched on together.
     pub doorway: Semaphore,
+    /// All call from the first one's address.
+    pub one_address: bool,
     pub tally: Tally,
+}
+
+impl Surroundings {
+    /// Where the worker of a place calls from.
+    fn address_of(&self, place: usize) -> Ipv4Addr {
+        address_of(if self.one_address { 0 } else { place })
+    }
 }
 
 /// The task of one worker of a load run.
@@ -152,5 +161,6 @@ fn info_of(place: usize) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: None,
     }
 }

@@ -7,8 +7,8 @@ use dhow_core::amount::Amount;
 use dhow_core::command::{Command, DeploymentCommand, NodeCommand, PlanCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::spec::{
-    Affinity, AffinityMode, ByteSize, Cpu, Dependency, DeploymentSpec, ImageSpec, NodeMode, OnFailure, RType,
-    ReplicaGroup, ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
+    Affinity, AffinityMode, ByteSize, Cpu, Dependency, DeploymentSpec, Endpoint, Expose, ImageSpec, NodeMode,
+    OnFailure, Protocol, RType, ReplicaGroup, ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
 use dhow_sim::lab::{Behaviour, Lab};
@@ -160,6 +160,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: true,
+        mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }
 
@@ -192,6 +193,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
             [usize::from(shape.mode.saturating_sub(5))],
         ..ServiceSpec::default()
     };
+    spec.endpoints = endpoint_of(shape).into_iter().collect();
     spec.resources.cpu = (shape.cpu > 0).then_some(Cpu(shape.cpu * 400));
     spec.resources.memory = Some(ByteSize(64 << 20));
     spec.affinity = Affinity {
@@ -237,6 +239,28 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         });
     }
     spec
+}
+
+/// Some services have an endpoint, for each kind of callers.
+fn endpoint_of(shape: &ServiceShape) -> Option<Endpoint> {
+    let (expose, allow) = match (shape.priority, shape.selector) {
+        (0, _) => return None,
+        (1, true) => (Expose::Cluster, None),
+        (1, false) => (Expose::Public, None),
+        (2, true) => (Expose::Internal, Some("blog/web".parse().expect("a valid name"))),
+        (_, _) => (Expose::Internal, None),
+    };
+    Some(Endpoint {
+        name: "http".into(),
+        protocol: Protocol::Http,
+        port: 8_000 + u16::from(shape.name),
+        target_port: None,
+        expose,
+        path: None,
+        host: None,
+        target_role: None,
+        allow: allow.map(|allowed| vec![allowed]),
+    })
 }
 
 fn group(role: &str, count: u32) -> ReplicaGroup {

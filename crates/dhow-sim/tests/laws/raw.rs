@@ -74,6 +74,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 },
                 runs_replicas: true,
                 tries_settings: true,
+                mesh_addr: None,
             })
         })
 }
@@ -153,6 +154,10 @@ fn cluster() -> impl Strategy<Value = ClusterCommand> {
                 }
             }),
         prop::collection::vec(node(), 0..4).prop_map(|nodes| ClusterCommand::KeepServerIds { nodes }),
+        (0..1_000u64, 0..100_000u64).prop_map(|(revision, time)| ClusterCommand::EpochBegan {
+            revision: Revision(revision),
+            time: ClusterTime(time),
+        }),
     ]
 }
 

@@ -224,6 +224,7 @@ impl Server {
             }),
             server_ids: Arc::new(move || server_ids.clone()),
             carries_assignments: true,
+            tickets: None,
             leader_door: doors.clone().map(|doors| doors.of(NodeId(id))),
             move_after_ms: MOVE_AFTER_MS,
             end: end.child_token(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_agent::session::grpc::{Backoff, Endpoint, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding};
-use dhow_agent::{Agent, AgentOptions, Drivers, NoBalancer, Returning, Session};
+use dhow_agent::{Agent, AgentOptions, Drivers, NoBalancer, Orders, Returning, Session};
 use dhow_core::amount::Amount;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::{CommandSpec, Runtime, ScaleSpec, ServiceSpec};
@@ -44,6 +44,7 @@ pub fn info(zone: &str) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: true,
+        mesh_addr: None,
     }
 }
 
@@ -78,11 +79,13 @@ impl Node {
         let session = Arc::new(GrpcSession::start(options));
         let agent = Agent::open(AgentOptions {
             node: NodeId(id),
+            mesh: None,
             dir: dir.path().join("agent"),
             volumes_dir: dir.path().join("volumes"),
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(&session) as Arc<dyn Session>,
+            orders: Arc::clone(&session) as Arc<dyn Orders>,
             policy: Default::default(),
             returning: Returning::Alone,
         });

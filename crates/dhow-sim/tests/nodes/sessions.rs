@@ -147,7 +147,7 @@ async fn heartbeats_follow_the_leaders_pace_and_write_nothing() {
     let cluster = Cluster::start(1).await;
     let node = Node::start(&cluster, 11, "a").await;
     let session: &dyn dhow_agent::Session = node.session.as_ref();
-    let pace = until(session.pace().unwrap(), |pace| pace.ttl_secs > 0).await;
+    let pace = until(session.pace(), |pace| pace.ttl_secs > 0).await;
     assert_eq!((pace.ttl_secs, pace.session), (10, 1));
     let known = |state: &State| {
         state

@@ -93,10 +93,8 @@ impl Log for ServerLog {
                 term,
                 payload: payload.clone(),
             });
-            let event = LogEvent::Committed {
-                proposal: (server_id == self.id).then_some(id),
-                entries: entries.collect(),
-            };
+            let proposal = (server_id == self.id).then_some(id);
+            let event = LogEvent::committed(proposal, entries.collect());
             // A server that has ended takes nothing.
             let _ = server.try_send(event);
         }

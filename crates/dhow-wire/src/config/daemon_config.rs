@@ -1,6 +1,7 @@
 //! The configuration that a daemon runs with: every value known, defaults filled in.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use serde::{Serialize, Serializer};
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
+use super::network::{MESH_PORT, NetworkConfig};
+use super::registries::RegistryConfig;
 use super::sources::SourceConfig;
 
 /// What this node offers; what is left open is what the host has.
@@ -40,6 +43,11 @@ pub struct DaemonConfig {
     /// How long a server renews certificates of workers that have expired; the default where it is not said.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
     pub renew_expired_for: Option<Duration>,
+    /// Registries that are not to be spoken to as any other.
+    #[serde(skip_serializing_if = "RegistryConfig::is_empty")]
+    pub registries: RegistryConfig,
+    #[serde(skip_serializing_if = "NetworkConfig::is_default")]
+    pub network: NetworkConfig,
     /// Directories of signed deployment files that the cluster follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceConfig>,
@@ -57,6 +65,21 @@ impl DaemonConfig {
     pub fn renew_expired_secs(&self) -> i64 {
         let span = self.renew_expired_for.unwrap_or(RENEW_EXPIRED_FOR);
         i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// Where the proxies of other nodes reach this one's: as configured, else at the API's address. None for a single node,
+    /// and where that address is one that other hosts cannot reach.
+    pub fn mesh_addr(&self) -> Option<SocketAddr> {
+        match &self.cluster {
+            ClusterMode::SingleNode {} => None,
+            ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
+                self.network.mesh_addr.or_else(|| {
+                    let ip = self.api_addr.addr()?.ip();
+                    let is_reached = !ip.is_loopback() && !ip.is_unspecified();
+                    is_reached.then(|| SocketAddr::new(ip, MESH_PORT))
+                })
+            }
+        }
     }
 
     /// Where a worker keeps its certificate: as configured, else inside the data directory.

@@ -14,7 +14,9 @@ use super::check;
 use super::cluster_mode::ClusterMode;
 use super::daemon_config::{DaemonConfig, NodeResources};
 use super::log::{LogConfig, LogFormat, LogLevel};
+use super::network::NetworkConfig;
 use super::read::{self, ConfigFile};
+use super::registries::RegistryConfig;
 use super::setting::Setting;
 use super::sources::SourceDraft;
 use super::values::{self, Wrong};
@@ -47,7 +49,9 @@ pub(super) struct Draft {
     pub resources: NodeResources,
     pub log: LogConfig,
     pub policy: Policy,
+    pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
+    pub network: NetworkConfig,
     pub trusted_keys: Vec<String>,
     pub sources: Vec<SourceDraft>,
 }
@@ -80,7 +84,9 @@ impl Draft {
             resources: self.resources,
             log: self.log,
             policy: self.policy,
+            registries: self.registries,
             renew_expired_for: self.renew_expired_for,
+            network: self.network,
             sources: self
                 .sources
                 .iter()
@@ -244,7 +250,9 @@ impl Given {
                 format: self.log_format.or(file.log_format).unwrap_or_default(),
             },
             policy: file.policy,
+            registries: file.registries,
             renew_expired_for: file.renew_expired_for,
+            network: file.network,
         }
     }
 

@@ -12,6 +12,8 @@ use super::cluster_mode::ClusterMode;
 use super::daemon_config::NodeResources;
 use super::log::{LogFormat, LogLevel};
 use super::modes;
+use super::network::{self, NetworkConfig};
+use super::registries::{self, RegistryConfig};
 use super::sources::{self, SourceDraft};
 use super::values::{self, Wrong};
 use crate::document::{
@@ -33,7 +35,9 @@ pub(super) struct ConfigFile {
     pub log_level: Option<LogLevel>,
     pub log_format: Option<LogFormat>,
     pub policy: Policy,
+    pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
+    pub network: NetworkConfig,
 }
 
 pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
@@ -54,6 +58,10 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         ("logging", "write `log: { level: info, format: text }`"),
         ("listen", "write `api_addr`"),
         ("bind_addr", "write `api_addr`"),
+        (
+            "insecure_registries",
+            "write `registries: { insecure: [lab.example:5000] }`",
+        ),
         (
             "version",
             "this looks like a deployment file: `dhow validate` and `dhow deploy` take those",
@@ -82,7 +90,11 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
         policy: fields
             .optional_or_say("policy", ONLY_ABSENT_POLICY, policy)
             .unwrap_or_default(),
+        registries: fields
+            .optional("registries", registries::registries)
+            .unwrap_or_default(),
         renew_expired_for: fields.optional("renew_expired_for", whole_seconds),
+        network: fields.optional("network", network::read).unwrap_or_default(),
     };
     if let Some((level, format)) = fields.optional("log", log) {
         (file.log_level, file.log_format) = (level, format);

@@ -1,7 +1,7 @@
 //! The endpoints of a service.
 
-use dhow_core::ids::RoleName;
-use dhow_core::spec::{Endpoint, Expose, Protocol};
+use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
+use dhow_core::spec::{Allowed, Endpoint, Expose, Protocol};
 
 use super::names;
 use crate::document::{Decoder, Fields, Kind, Node, choice, list, port, text};
@@ -30,6 +30,7 @@ fn unread() -> Endpoint {
         path: None,
         host: None,
         target_role: None,
+        allow: None,
     }
 }
 
@@ -58,9 +59,38 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
         path: fields.optional("path", text),
         host: fields.optional("host", text),
         target_role: fields.optional("target_role", role),
+        allow: fields.optional("allow", allow),
     };
     fields.close();
     Some(endpoint)
+}
+
+/// The services that may call. Where one of them cannot be read, the list is not judged further.
+fn allow(decoder: &mut Decoder, node: &Node) -> Option<Vec<Allowed>> {
+    const HOW: &str =
+        "write `allow: [web]`, or `allow: [web, other/web]` for a service of another deployment";
+    let read = list(
+        decoder,
+        node,
+        "a list of services",
+        HOW,
+        || None,
+        |decoder, node| allowed(decoder, node).map(Some),
+    );
+    read?.into_iter().collect()
+}
+
+fn allowed(decoder: &mut Decoder, node: &Node) -> Option<Allowed> {
+    let text = text(decoder, node)?;
+    let (deployment, service) = match text.split_once('/') {
+        Some((name, service)) => {
+            let name = names::checked(decoder, node.span, name, DeploymentName::new)?;
+            (Some(name), service)
+        }
+        None => (None, text.as_str()),
+    };
+    let service = names::checked(decoder, node.span, service, ServiceName::new)?;
+    Some(Allowed { deployment, service })
 }
 
 pub(super) fn role(decoder: &mut Decoder, node: &Node) -> Option<RoleName> {
@@ -85,7 +115,11 @@ fn protocol(decoder: &mut Decoder, node: &Node) -> Option<Protocol> {
 }
 
 fn expose(decoder: &mut Decoder, node: &Node) -> Option<Expose> {
-    let allowed = [("internal", Expose::Internal), ("public", Expose::Public)];
+    let allowed = [
+        ("internal", Expose::Internal),
+        ("cluster", Expose::Cluster),
+        ("public", Expose::Public),
+    ];
     choice(
         decoder,
         node,

@@ -59,6 +59,7 @@ fn short(name: &str) -> String {
 fn resolve(decoder: &mut Decoder, span: Span, value: String, reading: &Reading<'_>) -> Option<String> {
     check_secret(decoder, span, &value)?;
     let mut resolved = String::new();
+    let mut missing: Vec<&str> = Vec::new();
     let mut rest = value.as_str();
     while let Some(position) = rest.find(MARK) {
         let (before, after) = (&rest[..position], &rest[position + MARK.len()..]);
@@ -71,7 +72,13 @@ fn resolve(decoder: &mut Decoder, span: Span, value: String, reading: &Reading<'
         rest = &after[name.len()..];
         resolved.push_str(before);
         if !name.is_empty() {
-            resolved.push_str(&variable(decoder, span, name, reading)?);
+            // All that is missing is told at once, and each name once.
+            if !missing.contains(&name) {
+                match variable(decoder, span, name, reading) {
+                    Some(text) => resolved.push_str(&text),
+                    None => missing.push(name),
+                }
+            }
         } else if position == 0 && value.starts_with(MARK) {
             return nameless(decoder, span, after);
         } else {
@@ -79,7 +86,7 @@ fn resolve(decoder: &mut Decoder, span: Span, value: String, reading: &Reading<'
         }
     }
     resolved.push_str(rest);
-    Some(resolved)
+    missing.is_empty().then_some(resolved)
 }
 
 /// The name of a variable that a text starts with; it ends where no letter, digit or `_` stands.

@@ -11,8 +11,21 @@ use super::spec_texts::SpecTexts;
 /// services goes out in parts, so that no message is as large as all of them.
 const PART_BYTES: usize = 512 * 1024;
 
+/// Who reads the specs of an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecReader {
+    /// An agent that knows all that this version writes.
+    Current,
+    /// One of a version that does not know who may call an endpoint: it is told less, and never more.
+    BeforeCallers,
+}
+
 /// The parts, at least one. `texts` keeps the specs' JSON for the next node that is told the same.
-pub fn to_parts(assignment: &Assignment, texts: &SpecTexts) -> Result<Vec<proto::Assignment>, Malformed> {
+pub fn to_parts(
+    assignment: &Assignment,
+    texts: &SpecTexts,
+    reader: SpecReader,
+) -> Result<Vec<proto::Assignment>, Malformed> {
     let part = || proto::Assignment {
         revision: assignment.revision.0,
         whole: assignment.whole,
@@ -28,7 +41,7 @@ pub fn to_parts(assignment: &Assignment, texts: &SpecTexts) -> Result<Vec<proto:
             parts.push(std::mem::replace(&mut open, part()));
             size_bytes = 0;
         }
-        let service = service_of(service, roles, texts)?;
+        let service = service_of(service, roles, (texts, reader))?;
         size_bytes += size_of(&service);
         open.services.push(service);
     }
@@ -48,20 +61,20 @@ fn size_of(service: &proto::ServiceAssignment) -> usize {
 fn service_of(
     service: &ServiceKey,
     roles: &[RoleAssignment],
-    texts: &SpecTexts,
+    (texts, reader): (&SpecTexts, SpecReader),
 ) -> Result<proto::ServiceAssignment, Malformed> {
     let roles = roles.iter().map(|alike| {
         let next = alike.next.as_ref().map(|next| {
             Ok(proto::NextSettings {
                 id: next.id.0,
-                spec_json: texts.of(&next.spec)?,
+                spec_json: texts.of(&next.spec, reader)?,
             })
         });
         Ok(proto::RoleAssignment {
             role: alike.role.to_string(),
             generation: alike.generation.0,
             indices: alike.indices.clone(),
-            spec_json: texts.of(&alike.spec)?,
+            spec_json: texts.of(&alike.spec, reader)?,
             next: next.transpose()?,
         })
     });

@@ -1,5 +1,6 @@
 //! What a node says of itself.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
@@ -28,6 +29,7 @@ pub fn to_node_info(info: &NodeInfo) -> proto::NodeInfo {
         memory_bytes: info.capacity.memory_bytes,
         runs_replicas: info.runs_replicas,
         tries_settings: info.tries_settings,
+        mesh_addr: info.mesh_addr.as_deref().map(str::to_owned),
     }
 }
 
@@ -54,6 +56,10 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
             max: TEXT_CHARS_MAX,
         });
     }
+    // One that is no address is left out: the node is not reached there either way.
+    let mesh_addr = info
+        .mesh_addr
+        .filter(|text| text.parse::<SocketAddr>().is_ok_and(|addr| addr.port() != 0));
     Ok(NodeInfo {
         role,
         api_addr: info.api_addr.map(Arc::from),
@@ -66,5 +72,6 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
         },
         runs_replicas: info.runs_replicas,
         tries_settings: info.tries_settings,
+        mesh_addr: mesh_addr.map(Arc::from),
     })
 }

@@ -54,7 +54,7 @@ fn spec(value_bytes: usize) -> Arc<ServiceSpec> {
 }
 
 fn arrives(assignment: &Assignment) -> (usize, Assignment) {
-    let parts = to_parts(assignment, &SpecTexts::default()).unwrap();
+    let parts = to_parts(assignment, &SpecTexts::default(), SpecReader::Current).unwrap();
     let (count, mut assembly) = (parts.len(), Assembly::default());
     let mut whole = None;
     for (at, part) in parts.into_iter().enumerate() {
@@ -229,6 +229,7 @@ fn a_node_arrives_as_it_said() {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: None,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);
     assert!(from_node_info(proto::NodeInfo::default()).is_err());

@@ -32,6 +32,7 @@ pub fn timed_out_message(
             done: _,
             updated: _,
             outdated: _,
+            next_run_unix_secs: _,
         } = service;
         // Writing to a String cannot fail.
         let _ = write!(message, "{name}: {running}/{desired} replicas, healthy={healthy}");

@@ -39,6 +39,9 @@ pub struct ServiceHealthSummary {
     pub updated: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outdated: Option<u32>,
+    /// When the schedule of a `cron` service is due next; none where it never comes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_run_unix_secs: Option<i64>,
 }
 
 impl ServiceHealthSummary {

@@ -83,6 +83,7 @@ fn nodes_and_endpoints() {
         path: None,
         host: None,
         target_role: None,
+        allow: None,
     };
     let spec = ServiceSpec {
         endpoints: vec![

@@ -20,13 +20,16 @@ pub struct NodeStatus {
     pub leader: bool,
     pub labels: BTreeMap<String, String>,
     pub replicas: u32,
+    /// False for a server that only decides: nothing is ever placed there. Left out where it is true.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub runs_replicas: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_addr: Option<String>,
-    /// While it drains.
+    /// While it drains, and where it is drained and cannot be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<NodeDrainStatus>,
     /// What it offers, what its replicas reserve, and what is used of it.
@@ -39,6 +42,15 @@ pub struct NodeStatus {
     /// Services whose replicas keep failing there, where one node is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<NodeFailures>,
+}
+
+/// What a node without the field is: servers of earlier versions do not tell it.
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// What speaks against a node.
@@ -59,6 +71,9 @@ pub struct NodeDrainStatus {
     /// Replicas of `system` services stay.
     #[serde(default)]
     pub ignore_system: bool,
+    /// It had been drained before it could not be reached any more, and will be when it is back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
     /// What holds it up, the first 100.
     #[serde(default)]
     pub waiting: Vec<DrainWait>,

@@ -128,6 +128,7 @@ fn nodes() {
         leader: true,
         labels: BTreeMap::new(),
         replicas: 4,
+        runs_replicas: true,
         os: None,
         arch: None,
         api_addr: None,
@@ -261,9 +262,9 @@ proptest! {
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
-            replicas: replica, os: message.clone(), arch: None, api_addr: message.clone(),
+            replicas: replica, runs_replicas: healthy, os: message.clone(), arch: None, api_addr: message.clone(),
             drain: message.clone().map(|why| NodeDrainStatus {
-                ends_in_secs: node_id, ignore_system: healthy,
+                ends_in_secs: node_id, ignore_system: healthy, drained: healthy,
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],
             }),
             resources: Some(NodeAmounts::default()), lease: None,

@@ -37,7 +37,7 @@ fn set_of(service: &ServiceKey, alike: &[RoleAssignment], revision: u64) -> Work
         let indices = indices.entry((role, generation)).or_default();
         indices.extend(&alike.indices);
         let specs = roles.entry(role).or_default();
-        specs.insert(generation.0, Arc::clone(&alike.spec));
+        specs.insert(generation.0, plain(&alike.spec));
     }
     let assignments = indices.into_iter().map(|((role, generation), mut indices)| {
         indices.sort_unstable();
@@ -61,6 +61,14 @@ fn set_of(service: &ServiceKey, alike: &[RoleAssignment], revision: u64) -> Work
         specs: if specs.len() > 1 { specs } else { BTreeMap::new() },
         role_specs,
         whole: false,
+    }
+}
+
+/// Workers of this form may be of any version: they are told what all of them read.
+fn plain(spec: &Arc<ServiceSpec>) -> Arc<ServiceSpec> {
+    match spec.has_callers() {
+        true => Arc::new(spec.without_callers()),
+        false => Arc::clone(spec),
     }
 }
 

@@ -4,16 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use dhow_agent::proxy::ProxyConfig;
-use dhow_agent::{Balancer, Drivers, NodeBalancer};
+use dhow_agent::proxy::{Dns, ProxyConfig};
+use dhow_agent::{Balancer, Drivers, NodeBalancer, NodeNetwork};
 use dhow_driver::cgroup::{CgroupError, CgroupHost};
-use dhow_driver::container::{BridgeConfig, ContainerConfig, ContainerDriver};
+use dhow_driver::container::{
+    BridgeConfig, ContainerConfig, ContainerDriver, ServiceNetwork, Subnet, host_name_servers,
+};
 use dhow_driver::driver::{Driver, error_chain};
 use dhow_driver::image::{Images, ImagesOptions};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
 use dhow_driver::shim::{ShimClient, ShimConfig, strays};
 use dhow_driver::unavailable::UnavailableDriver;
-use dhow_wire::DaemonConfig;
+use dhow_wire::{DaemonConfig, NetworkConfig, RegistryConfig};
 
 use super::data_dir::LeadsTo;
 use super::door_images::ImageDoor;
@@ -33,47 +35,21 @@ pub struct HostParts {
 impl HostParts {
     pub async fn open(config: &DaemonConfig) -> anyhow::Result<Self> {
         let data_dir = std::path::absolute(&config.data_dir).context("the data directory has no path")?;
-        let host = tokio::task::spawn_blocking(move || Self::open_blocking(&data_dir)).await??;
-        if host.containers.is_some() {
-            for notice in host.drivers.container.probe().await.notices {
+        let (network, registries) = (config.network.clone(), config.registries.clone());
+        let opening = tokio::task::spawn_blocking(move || Opened::open(&data_dir, &network, registries));
+        let opened = opening.await??;
+        let mut names = None;
+        if let Some(containers) = &opened.containers {
+            for notice in containers.probe().await.notices {
                 tracing::info!(notice, "containers");
             }
+            // Why there is none was one of the notices.
+            names = containers.service_network().await.ok();
         }
-        Ok(host)
-    }
-
-    fn open_blocking(data_dir: &Path) -> anyhow::Result<Self> {
-        let cgroups = Arc::new(CgroupHost::detect(&CgroupHost::parent_name(data_dir)));
-        let run_dirs = ["process", "container", "proxy/run"].map(|dir| data_dir.join(dir));
-        strays::report(&strays::sweep(&cgroups, &run_dirs));
-        let shim = ShimClient::new(ShimConfig::new(data_dir.join("shim"), &cgroups));
-        let shim = Arc::new(shim.context("replicas cannot be supervised here")?);
-        let process = ProcessDriver::open(ProcessConfig {
-            run_dir: data_dir.join("process"),
-            shim: Arc::clone(&shim),
-            cgroups: Arc::clone(&cgroups),
-        });
-        let process: Arc<dyn Driver> = Arc::new(process.context("host programs cannot be run here")?);
-        let proxy = ProxyConfig::new(data_dir.join("proxy"), Arc::clone(&shim));
-        let proxy = proxy.context("the balancer cannot be set up")?;
-        let (container, images, containers): (Arc<dyn Driver>, _, _) =
-            match open_containers(data_dir, &shim, &cgroups) {
-                Ok((driver, images)) => (Arc::new(driver.clone()), images_of(&driver, images), Some(driver)),
-                Err(why) => {
-                    tracing::info!(why, "containers cannot run here");
-                    let driver = UnavailableDriver::new("image", why.clone());
-                    (Arc::new(driver), ImageDoor::without(why), None)
-                }
-            };
-        Ok(Self {
-            data_dir: data_dir.to_owned(),
-            drivers: Drivers { process, container },
-            images,
-            balancer: Arc::new(NodeBalancer::open(proxy)),
-            shim,
-            containers,
-            cgroups,
-        })
+        let network = config.network.clone();
+        tokio::task::spawn_blocking(move || opened.with_balancer(&network, names))
+            .await
+            .context("a task of the daemon ended early")
     }
 
     /// Ends and gives up what only replicas needed, where none is left. What is found by a path that leads elsewhere by
@@ -137,6 +113,79 @@ impl HostParts {
     }
 }
 
+/// What is opened before it is known how containers reach services by name.
+struct Opened {
+    data_dir: PathBuf,
+    drivers: Drivers,
+    images: ImageDoor,
+    proxy: ProxyConfig,
+    shim: Arc<ShimClient>,
+    containers: Option<ContainerDriver>,
+    cgroups: Arc<CgroupHost>,
+}
+
+impl Opened {
+    fn open(data_dir: &Path, network: &NetworkConfig, registries: RegistryConfig) -> anyhow::Result<Self> {
+        let cgroups = Arc::new(CgroupHost::detect(&CgroupHost::parent_name(data_dir)));
+        let run_dirs = ["process", "container", "proxy/run"].map(|dir| data_dir.join(dir));
+        strays::report(&strays::sweep(&cgroups, &run_dirs));
+        let shim = ShimClient::new(ShimConfig::new(data_dir.join("shim"), &cgroups));
+        let shim = Arc::new(shim.context("replicas cannot be supervised here")?);
+        let process = ProcessDriver::open(ProcessConfig {
+            run_dir: data_dir.join("process"),
+            shim: Arc::clone(&shim),
+            cgroups: Arc::clone(&cgroups),
+        });
+        let process: Arc<dyn Driver> = Arc::new(process.context("host programs cannot be run here")?);
+        let proxy = ProxyConfig::new(data_dir.join("proxy"), Arc::clone(&shim));
+        let (container, images, containers): (Arc<dyn Driver>, _, _) =
+            match open_containers(data_dir, registries, &shim, &cgroups, network) {
+                Ok((driver, images)) => (Arc::new(driver.clone()), images_of(&driver, images), Some(driver)),
+                Err(why) => {
+                    tracing::info!(why, "containers cannot run here");
+                    let driver = UnavailableDriver::new("image", why.clone());
+                    (Arc::new(driver), ImageDoor::without(why), None)
+                }
+            };
+        Ok(Self {
+            data_dir: data_dir.to_owned(),
+            drivers: Drivers { process, container },
+            images,
+            proxy: proxy.context("the balancer cannot be set up")?,
+            shim,
+            containers,
+            cgroups,
+        })
+    }
+
+    /// The balancer takes up what an earlier daemon left. Blocks.
+    fn with_balancer(self, network: &NetworkConfig, names: Option<ServiceNetwork>) -> HostParts {
+        let proxy = ProxyConfig {
+            namespace: names.as_ref().map(|names| names.namespace.clone()),
+            ..self.proxy
+        };
+        let network = NodeNetwork {
+            dir: self.data_dir.join("network"),
+            range: network.range,
+            ingress_addr: network.ingress_addr,
+            dns: names.map(|names| Dns {
+                addr: names.dns,
+                upstream: host_name_servers(),
+                host: names.host,
+            }),
+        };
+        HostParts {
+            data_dir: self.data_dir,
+            drivers: self.drivers,
+            images: self.images,
+            balancer: Arc::new(NodeBalancer::open(proxy, network)),
+            shim: self.shim,
+            containers: self.containers,
+            cgroups: self.cgroups,
+        }
+    }
+}
+
 /// The next daemon makes them anew; those that something is still in stay. Blocks.
 fn remove_groups(cgroups: &CgroupHost) -> Result<(), CgroupError> {
     let mut leaves = cgroups.leaves().into_iter();
@@ -148,13 +197,18 @@ fn remove_groups(cgroups: &CgroupHost) -> Result<(), CgroupError> {
 /// The container driver and its images, or why this host has none.
 fn open_containers(
     data_dir: &Path,
+    registries: RegistryConfig,
     shim: &Arc<ShimClient>,
     cgroups: &Arc<CgroupHost>,
+    network: &NetworkConfig,
 ) -> Result<(ContainerDriver, Images), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("containers need root: run the daemon as root, or use `runtime: process`".into());
     }
-    let images = Images::open(ImagesOptions::new(data_dir.join("images")));
+    let mut options = ImagesOptions::new(data_dir.join("images"));
+    options.registries.insecure = registries.insecure;
+    options.registries.authority_files = registries.authority_files;
+    let images = Images::open(options);
     let images = images.map_err(|error| error_chain(&error))?;
     let driver = ContainerDriver::open(ContainerConfig {
         run_dir: data_dir.join("container"),
@@ -163,7 +217,10 @@ fn open_containers(
         shim: Arc::clone(shim),
         cgroups: Arc::clone(cgroups),
         images: images.clone(),
-        network: BridgeConfig::default(),
+        network: BridgeConfig {
+            services: Subnet::new(network.range.base(), network.range.prefix()),
+            ..BridgeConfig::default()
+        },
         runtime: std::env::var("DHOW_RUNTIME").ok().filter(|name| !name.is_empty()),
     });
     Ok((driver.map_err(|error| error_chain(&error))?, images))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dhow_agent::Session;
+use dhow_agent::{Orders, Session};
 use dhow_core::ids::NodeId;
 use dhow_server::api::{Beside, WorkerTokenKey};
 use dhow_server::clock::Clock;
@@ -45,6 +45,8 @@ pub struct Plane {
     pub renew_expired_secs: i64,
     /// The agent's way to whoever leads.
     pub session: Arc<dyn Session>,
+    /// Where the agent's assignments come from.
+    pub orders: Arc<dyn Orders>,
     pub secrets: Arc<SecretBox>,
     /// Routes that are served beside the API.
     pub beside: Beside,

@@ -12,7 +12,9 @@ use dhow_core::lease::MOVE_AFTER_MS;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, WorkerTier};
+use dhow_server::gateway::{
+    self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, TicketIssuer, WorkerTier,
+};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::net::refused_log::RefusedLog;
@@ -26,8 +28,8 @@ use dhow_wire::{DaemonConfig, RaftPeer};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::leader_session;
 use super::node_info::node_info;
+use super::own_session;
 use super::plane::{Plane, with_sources};
 use super::security::Security;
 use super::tier;
@@ -67,7 +69,8 @@ pub async fn start(
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
     let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
     let beside = Beside {
-        here: gateway::routes(gateway.clone()).merge(gateway::holder_routes(gateway.clone())),
+        nodes: gateway::routes(gateway.clone()),
+        members: gateway::holder_routes(gateway.clone()),
         workers: tier.is_some().then(|| gateway.clone()),
     };
     let tasks = TaskTracker::new();
@@ -88,7 +91,7 @@ pub async fn start(
     tasks.close();
     let info = node_info(config, NodeRole::Server);
     let cluster: Arc<dyn Cluster> = server.cluster;
-    let session = leader_session::start(node, info, Arc::clone(&cluster), &security.tls);
+    let session = own_session::with_members(node, info, Arc::clone(&cluster), &security.tls);
     Ok(Plane {
         node,
         input,
@@ -101,7 +104,8 @@ pub async fn start(
         door,
         worker_tokens,
         renew_expired_secs: config.renew_expired_secs(),
-        session: Arc::new(session),
+        orders: Arc::clone(&session) as _,
+        session,
         secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
         beside,
         refused: server.refused,
@@ -217,6 +221,7 @@ impl Server {
             server_ids: server_ids(Arc::clone(&self.cluster)),
             members: member_ids(Arc::clone(&self.cluster)),
             carries_assignments: true,
+            tickets: Some(TicketIssuer::new(&security.key)),
             leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
             move_after_ms: MOVE_AFTER_MS,
             end: self.end.clone(),

@@ -1,5 +1,6 @@
 //! The plane of a single node: a local log, and nobody else.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +8,26 @@ use std::time::Duration;
 use anyhow::Context;
 use dhow_core::command::{ClusterCommand, Command, NodeCommand};
 use dhow_core::ids::NodeId;
+use dhow_core::lease::{AdaptiveTtlConfig, MOVE_AFTER_MS};
 use dhow_core::state::{Liveness, NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
+use dhow_server::gateway::{GatewayOptions, NodeGateway};
 use dhow_server::net::peer_http::{NoPeers, PeerHttp};
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::SingleNode;
+use dhow_server::plane::leases::{LeaseOptions, Leases};
 use dhow_server::plane::log::store::StoreOptions;
-use dhow_server::plane::runtime::{self, HeartbeatIngest, InputSender, OpenedRuntime, RuntimeView};
+use dhow_server::plane::runtime::{self, InputSender, OpenedRuntime, RuntimeHandle, RuntimeView};
 use dhow_server::plane::secrets::SecretBox;
 use dhow_server::plane::storage::Storage;
 use dhow_wire::DaemonConfig;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::node_info::node_info;
+use super::own_session::{self, Pipe};
 use super::plane::{Plane, with_sources};
-use super::session::LocalSession;
 
 /// The one node of a single-node cluster.
 const NODE: NodeId = NodeId(1);
@@ -58,10 +63,18 @@ pub async fn start(
         tokio::spawn(write_later(config, input, view, cancel.clone()))
     });
     let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
-    // A single node has no lease that could end: it is alive as long as this process is.
-    let renew = Arc::new(|_: NodeId, _: u64| {});
-    let beats = HeartbeatIngest::new(input.clone(), Arc::clone(&clock), renew);
-    let session = LocalSession::new(NODE, input.clone(), view.clone(), beats, Arc::clone(&secrets));
+    let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
+    let leases = leases(&runtime, &clock);
+    let pipe = Pipe {
+        gateway: gateway(&runtime, &leases, &clock, &secrets, &end),
+        node: NODE,
+        clock: Arc::clone(&clock),
+        tasks: tasks.clone(),
+        end: end.clone(),
+    };
+    tasks.spawn(leases.run(end.clone()));
+    let info = node_info(config, NodeRole::Peer);
+    let session = own_session::in_process(NODE, info, pipe);
     let peers = PeerHttp::new(Arc::new(NoPeers));
     let refused = RefusedLog::new(Some(&config.data_dir), Arc::clone(&clock));
     Ok(Plane {
@@ -79,16 +92,59 @@ pub async fn start(
         peers,
         worker_tokens: None,
         renew_expired_secs: 0,
-        session: Arc::new(session),
+        orders: Arc::clone(&session) as _,
+        session,
         secrets,
         beside: Beside::default(),
         refused,
         rest: Box::pin(async move {
+            end.cancel();
+            tasks.close();
+            tasks.wait().await;
             if let Some(later) = later {
                 // It ends with the control plane; one that panicked has ended as well.
                 let _ = later.await;
             }
         }),
+    })
+}
+
+/// What the gateway asks who is alive. The only node is the one that they are kept on, which is never given up.
+fn leases(runtime: &RuntimeHandle, clock: &Arc<dyn Clock>) -> Leases {
+    Leases::new(LeaseOptions {
+        own: Some(NODE),
+        config: AdaptiveTtlConfig::default(),
+        clock: Arc::clone(clock),
+        view: runtime.view(),
+        input: runtime.input(),
+        event_log: runtime.event_log(),
+        contact: None,
+    })
+}
+
+/// Where the agent of this process has its session.
+fn gateway(
+    runtime: &RuntimeHandle,
+    leases: &Leases,
+    clock: &Arc<dyn Clock>,
+    secrets: &Arc<SecretBox>,
+    end: &CancellationToken,
+) -> NodeGateway {
+    NodeGateway::new(GatewayOptions {
+        view: runtime.view(),
+        input: runtime.input(),
+        clock: Arc::clone(clock),
+        leases: leases.clone(),
+        secrets: Arc::clone(secrets),
+        session_address: Arc::new(|_| None),
+        server_ids: Arc::new(BTreeSet::new),
+        members: Arc::new(BTreeSet::new),
+        workers: None,
+        carries_assignments: true,
+        tickets: None,
+        leader_door: None,
+        move_after_ms: MOVE_AFTER_MS,
+        end: end.clone(),
     })
 }
 

@@ -14,7 +14,7 @@ use dhow_core::spec::ServiceSpec;
 use dhow_core::state::{NodeInfo, NodeRole};
 use dhow_server::api::{Beside, StaticRoutes, static_routes};
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::gateway::{self, GatewayOptions, NodeGateway};
+use dhow_server::gateway::{self, GatewayOptions, NodeGateway, TicketIssuer};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::ClusterIdCell;
 use dhow_server::net::refused_log::RefusedLog;
@@ -33,11 +33,12 @@ use dhow_wire::{DaemonConfig, StaticPeer};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::directory_feed::DirectoryFeed;
 use super::node_info::node_info;
+use super::own_session::{self, OwnCopy};
 use super::plane::{Plane, with_sources};
+use super::raft;
 use super::security::Security;
-use super::static_session::StaticSession;
-use super::{leader_session, raft};
 
 /// The folder below the data directory: the log, what this node was told, and what a losing half wrote.
 pub const STATIC_DIR: &str = "static";
@@ -201,24 +202,14 @@ struct Parts {
     end: CancellationToken,
 }
 
-/// Routes that each peer answers by itself. A static cluster has no worker tier.
-fn beside(here: axum::Router) -> Beside {
-    Beside { here, workers: None }
-}
-
 impl Parts {
     fn plane(self, tasks: &TaskTracker, info: NodeInfo, http: PeerHttp, security: &Security) -> Plane {
         let (input, view) = (self.runtime.input(), self.runtime.view());
         let leases = self.leases();
         let gateway = self.gateway(leases.clone());
         let heartbeat = Duration::from_millis(self.timings.heartbeat_ms);
-        let nodes = self.cluster.peers.keys().map(|peer| NodeId(*peer));
-        let dispatcher = Dispatcher::new(DispatcherOptions {
-            nodes: nodes.filter(|node| *node != self.node).collect(),
-            target: Arc::new(self.network.clone()),
-            view: view.clone(),
-            every: heartbeat,
-        });
+        let dispatcher = self.dispatcher(heartbeat);
+        let directory = self.directory(security);
         let work = OwnWork::new(OwnWorkOptions {
             node: self.node,
             view: view.clone(),
@@ -247,8 +238,7 @@ impl Parts {
         ));
         tasks.close();
         let shared: Arc<dyn Cluster> = self.cluster;
-        let tls = &security.tls;
-        let leader = leader_session::start(self.node, info, Arc::clone(&shared), tls);
+        let session = own_session::with_members(self.node, info, Arc::clone(&shared), &security.tls);
         let routes = static_routes(StaticRoutes {
             log: self.log,
             input: input.clone(),
@@ -267,15 +257,37 @@ impl Parts {
             worker_tokens: None,
             renew_expired_secs: 0,
             peers: http,
-            session: Arc::new(StaticSession { work, leader }),
+            session,
+            orders: Arc::new(OwnCopy { work, directory }),
             secrets: self.secrets,
-            beside: beside(gateway::routes(gateway).merge(routes)),
+            beside: Beside {
+                nodes: gateway::routes(gateway),
+                members: routes,
+                workers: None,
+            },
             refused: self.refused,
             rest: Box::pin(async move {
                 end.cancel();
                 tasks.wait().await;
             }),
         }
+    }
+
+    /// What this node's agent is told of services.
+    fn directory(&self, security: &Security) -> DirectoryFeed {
+        let tickets = Some(TicketIssuer::new(&security.key));
+        DirectoryFeed::start(self.node, self.runtime.view(), Arc::clone(&self.clock), tickets)
+    }
+
+    /// Tells the peers of an older version what they are to run, while this one leads.
+    fn dispatcher(&self, every: Duration) -> Dispatcher {
+        let nodes = self.cluster.peers.keys().map(|peer| NodeId(*peer));
+        Dispatcher::new(DispatcherOptions {
+            nodes: nodes.filter(|node| *node != self.node).collect(),
+            target: Arc::new(self.network.clone()),
+            view: self.runtime.view(),
+            every,
+        })
     }
 
     /// Where the peers' agents report. What they are to run each reads off its own copy of the state.
@@ -292,6 +304,7 @@ impl Parts {
             server_ids: Arc::new(BTreeSet::new),
             members: Arc::new(BTreeSet::new),
             carries_assignments: false,
+            tickets: None,
             leader_door: None,
             move_after_ms: MOVE_AFTER_MS,
             end: self.end.clone(),

@@ -12,6 +12,7 @@ mod removable;
 mod renewal;
 mod ways;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +24,9 @@ use dhow_server::api::{self, ApiTls, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::WorkerIdentity;
 use dhow_server::net::refused_log::RefusedLog;
-use dhow_server::plane::runtime::WriteError;
 use dhow_server::plane::storage::Storage;
 use dhow_wire::grpc::KeepAlive;
-use dhow_wire::{ClusterMode, DaemonConfig};
+use dhow_wire::{ClusterMode, DaemonConfig, MESH_PORT};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,7 @@ use super::data_dir::DataDir;
 use super::door::LocalDoor;
 use super::host::HostParts;
 use super::node_info::node_info;
+use super::proxy_identity;
 use identity_dir::IdentityDir;
 use joining::TokenFile;
 use removable::RemovableSession;
@@ -72,6 +73,10 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
     if let Some(configured) = config.api_addr.addr() {
         let api_addr = address::reachable(configured, &routes).await;
         info.api_addr = Some(api_addr.to_string().into());
+        if info.mesh_addr.is_none() && !api_addr.ip().is_loopback() && !api_addr.ip().is_unspecified() {
+            let mesh_addr = SocketAddr::new(api_addr.ip(), MESH_PORT);
+            info.mesh_addr = Some(mesh_addr.to_string().into());
+        }
     }
     loop {
         let known = dir.read()?;
@@ -128,11 +133,13 @@ impl Worker<'_> {
         let host = HostParts::open(self.config).await?;
         let agent = Agent::open(AgentOptions {
             node,
+            mesh: self.info.mesh_addr.as_deref().and_then(|addr| addr.parse().ok()),
             dir: self.config.data_dir.join("agent"),
             volumes_dir: self.config.data_dir.join("volumes"),
             drivers: host.drivers.clone(),
             balancer: host.balancer.clone(),
             session: Arc::clone(&removable) as _,
+            orders: Arc::clone(&removable) as _,
             policy: self.config.policy.clone(),
             returning: super::returning(&self.config.cluster)?,
         });
@@ -142,7 +149,9 @@ impl Worker<'_> {
         let api = self.answer(&handle, &host, session.standing(), &end).await?;
         tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
         let unknown = CancellationToken::new();
+        let identifying = proxy_identity::keep_worker(Arc::clone(&self.identity), host.balancer.clone());
         let ended = tokio::select! {
+            never = identifying => match never {},
             () = cancel.cancelled() => Ok(Ended::Cancelled),
             () = drained(session.drains(), handle.settled()) => Ok(Ended::Drained),
             () = self.removed(&session, &removable, &handle, &unknown) => Ok(Ended::Removed),
@@ -213,22 +222,17 @@ impl Worker<'_> {
             .iter()
             .map(|server| server.address.as_str())
             .collect();
-        let storage = self.storage.clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let worker = WorkerApi {
             node,
             door: Arc::new(LocalDoor::new(node, agent.clone(), host.images.clone())),
-            standing: Arc::new(move || {
-                if storage.is_gone() {
-                    return Some(WriteError::StorageGone.to_string());
-                }
-                match &*standing.borrow() {
-                    SessionStanding::Open { .. } => None,
-                    other @ (SessionStanding::Seeking { .. } | SessionStanding::Unknown) => {
-                        Some(other.to_string())
-                    }
+            standing: Arc::new(move || match &*standing.borrow() {
+                SessionStanding::Open { .. } => None,
+                other @ (SessionStanding::Seeking { .. } | SessionStanding::Unknown) => {
+                    Some(other.to_string())
                 }
             }),
+            storage: self.storage.clone(),
             servers: addresses.join(", ").into(),
             data_dir: Some(host.data_dir.clone()),
             refused: RefusedLog::new(Some(&host.data_dir), Arc::clone(&clock)),

@@ -174,6 +174,19 @@ fn one_survivor_is_enough_to_go_on() {
     node.dhow(&[asked.as_slice(), &["--yes"]].concat()).ends_with(0);
     node.restart();
     until("it leads alone", || (cluster.leader()? == survivor).then_some(()));
+    // Should the lost ones come back as they were, they are a majority of the cluster that was, and not of this one.
+    for node in &lost {
+        cluster.nodes[*node].begin();
+    }
+    let refused = "given up by `dhow cluster recover`";
+    until("they are refused", || {
+        cluster.nodes[survivor].said().contains(refused).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    cluster.nodes[survivor].dhow(&["secret", "ls"]).ends_with(0);
+    for node in &lost {
+        cluster.power_off(*node);
+    }
     for node in &lost {
         let id = (node + 1).to_string();
         cluster.nodes[survivor]

@@ -1,7 +1,10 @@
 //! What the table holds as replicas come and go.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
+use dhow_core::spec::{self, Endpoint, Expose};
 
 fn name(service: &str, index: u32, generation: u32) -> ReplicaName {
     ReplicaName {
@@ -19,10 +22,11 @@ fn endpoint(name: &str, protocol: spec::Protocol, port: u16, path: Option<&str>)
         protocol,
         port,
         target_port: None,
-        expose: Expose::Internal,
+        expose: Expose::Public,
         path: path.map(Into::into),
         host: None,
         target_role: None,
+        allow: None,
     }
 }
 
@@ -77,13 +81,13 @@ fn an_old_generation_does_not_bring_old_ports_back() {
     routes.open(&web, Generation(2), &on(81)).unwrap();
     routes.open(&web, Generation(1), &on(80)).unwrap();
     assert_eq!(
-        routes.addresses(&web),
-        BTreeSet::from([(Ipv4Addr::LOCALHOST, 81).into()])
+        routes.public_addresses(&web),
+        BTreeSet::from([(Ipv4Addr::UNSPECIFIED, 81).into()])
     );
     routes.close(&web);
     assert!(routes.is_empty());
     routes.open(&web, Generation(1), &on(80)).unwrap();
-    assert_eq!(routes.addresses(&web).len(), 1);
+    assert_eq!(routes.public_addresses(&web).len(), 1);
 }
 
 #[test]
@@ -135,8 +139,8 @@ fn what_is_to_come_is_listened_on_beside_what_is_and_nobody_else_gets_it() {
     routes.open(&api_key, Generation(2), &on(81)).unwrap_err();
     // A daemon after this one goes on with what counts.
     assert_eq!(
-        Routes::from_table(&routes.table(1)).addresses(&web_key),
-        routes.addresses(&web_key)
+        Routes::from_table(&routes.table(1)).public_addresses(&web_key),
+        routes.public_addresses(&web_key)
     );
     routes.open(&web_key, Generation(1), &on(81)).unwrap();
     assert_eq!(seen(&routes), [(81, 1), (90, 0)]);
@@ -166,13 +170,13 @@ fn the_same_port_is_not_opened_twice() {
         .open(
             &web.service_key(),
             Generation(1),
-            &on(spec::Protocol::Http, Expose::Internal),
+            &on(spec::Protocol::Http, Expose::Public),
         )
         .unwrap();
     let before = routes.table(1);
     for next in [
         on(spec::Protocol::Tcp, Expose::Internal),
-        on(spec::Protocol::Http, Expose::Public),
+        on(spec::Protocol::Http, Expose::Internal),
     ] {
         routes.claim(&web, &next).unwrap();
         assert_eq!(routes.table(1), before);
@@ -182,4 +186,39 @@ fn the_same_port_is_not_opened_twice() {
         .unwrap();
     let table = routes.table(1);
     assert_eq!((table.listeners.len(), table.check()), (2, Ok(())));
+}
+
+#[test]
+fn ports_of_this_host_alone_are_no_reason_to_refuse() {
+    let mut routes = Routes::default();
+    let on = |expose| {
+        spec_of(vec![Endpoint {
+            expose,
+            ..endpoint("http", spec::Protocol::Tcp, 5432, None)
+        }])
+    };
+    let (web, api) = (name("web", 0, 1).service_key(), name("api", 0, 1).service_key());
+    let owners = |routes: &Routes| -> Vec<(SocketAddr, String)> {
+        let listeners = routes.table(1).listeners.into_iter();
+        listeners
+            .map(|listener| (listener.addr, listener.routes[0].id.clone()))
+            .collect()
+    };
+    routes.open(&web, Generation(1), &on(Expose::Internal)).unwrap();
+    routes.open(&api, Generation(1), &on(Expose::Internal)).unwrap();
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 5432));
+    assert_eq!(
+        owners(&routes),
+        [(here, "shop/api/http".to_owned())],
+        "one of them"
+    );
+    routes.open(&web, Generation(1), &on(Expose::Public)).unwrap();
+    let all = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 5432));
+    assert_eq!(
+        owners(&routes),
+        [(all, "shop/web/http".to_owned())],
+        "who is public"
+    );
+    let clash = routes.open(&api, Generation(1), &on(Expose::Public)).unwrap_err();
+    assert!(clash.contains("shop/web/http"), "{clash}");
 }

@@ -19,6 +19,7 @@ use super::ProxyConfig;
 use super::restarts::Restarts;
 use crate::proxy::error::ProxyError;
 use crate::proxy::protocol::{self, Hello, Reply, Request};
+use crate::proxy::service_sockets::NamespaceId;
 use crate::proxy::{socket, store};
 
 /// From the start of a proxy to its first answer: it may take over from another one, which has 10 s for it.
@@ -198,7 +199,7 @@ impl Supervisor {
         let next = newest.unwrap_or(running).saturating_add(1);
         match self.wait_ready(running).await {
             Ok(hello) if hello.ended => self.start(state, next).await,
-            Ok(hello) if hello.build == self.config.build => {
+            Ok(hello) if hello.build == self.config.build && self.is_in_place(&hello) => {
                 state.restarts.started(Instant::now());
                 self.remove_ended(running).await?;
                 Ok(running)
@@ -217,6 +218,15 @@ impl Supervisor {
                 state.restarts.ended(Instant::now());
                 self.start(state, running).await
             }
+        }
+    }
+
+    /// Whether a proxy listens in the network that service addresses are in now.
+    fn is_in_place(&self, hello: &Hello) -> bool {
+        match &self.config.namespace {
+            // One that cannot be looked at cannot be entered either.
+            Some(pin) => NamespaceId::of(pin).map_or(true, |wanted| hello.namespace == Some(wanted)),
+            None => true,
         }
     }
 
@@ -303,6 +313,9 @@ impl Supervisor {
             &self.config.build,
         ];
         argv.extend(added.map(str::to_owned));
+        if let Some(namespace) = &self.config.namespace {
+            argv.extend(["--namespace".to_owned(), text(namespace)]);
+        }
         Program {
             argv,
             ..Program::default()

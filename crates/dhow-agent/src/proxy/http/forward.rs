@@ -24,6 +24,7 @@ use super::headers::{self, Bad};
 use super::pool::{self, PooledConnection};
 use super::tunnel;
 use crate::proxy::backend::Lease;
+use crate::proxy::mesh::Origin;
 use crate::proxy::routes::{Route, Tried};
 
 /// How long a request waits for a backend when there is none: a replica that is just being replaced.
@@ -45,6 +46,8 @@ enum Failed {
         host: String,
         path: String,
     },
+    /// Whoever calls may not.
+    Forbidden,
     NoBackend,
     Lost,
 }
@@ -162,7 +165,10 @@ impl Outgoing {
                 let (host, path) = (self.host, self.path);
                 return Err(Failed::NoRoute { host, path });
             };
-            if let Some(done) = self.try_route(&route).await? {
+            if !connection.may_call(&route) {
+                return Err(Failed::Forbidden);
+            }
+            if let Some(done) = self.try_route(&route, &connection.origin(&route)).await? {
                 return Ok(done);
             }
             let now = Instant::now();
@@ -183,11 +189,12 @@ impl Outgoing {
     async fn try_route(
         &mut self,
         route: &Route,
+        origin: &Origin,
     ) -> Result<Option<(Response<Incoming>, Lease, PooledConnection)>, Failed> {
         while let Some(lease) = route.pick(&self.tried) {
             let mut pooled = match lease.backend.pool.take() {
                 Some(pooled) => pooled,
-                None => match pool::open(lease.backend.addr).await {
+                None => match pool::open(&lease.backend, origin).await {
                     Ok(pooled) => pooled,
                     Err(_) => {
                         lease.backend.refused();
@@ -272,6 +279,10 @@ impl Failed {
             Self::NoRoute { host, path } => (
                 StatusCode::NOT_FOUND,
                 format!("no endpoint takes {path} on host {host:?}\n"),
+            ),
+            Self::Forbidden => (
+                StatusCode::FORBIDDEN,
+                "this endpoint does not let you call: its `expose` and `allow` say who may\n".to_owned(),
             ),
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,

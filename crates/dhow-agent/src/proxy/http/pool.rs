@@ -1,18 +1,21 @@
 //! Connections to one backend: idle ones kept for reuse, and how a new one is made.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::BUFFER_MAX_BYTES;
 use super::body::RequestBody;
-use super::stream::{SharedStream, is_quiet};
-use crate::proxy::connect;
+use crate::proxy::backend::BackendState;
+use crate::proxy::mesh::Origin;
+use crate::proxy::reach::BackendStream;
+use crate::proxy::shared_stream::{SharedStream, is_quiet};
+use crate::proxy::table::Transport;
 
 /// Idle connections kept per backend. More than this many requests at once open further ones, which are
 /// closed when they are done.
@@ -105,18 +108,33 @@ impl Pool {
 }
 
 /// Opens a connection to a backend.
-pub async fn open(addr: SocketAddr) -> io::Result<PooledConnection> {
-    let stream = Arc::new(connect::connect(addr).await?);
-    let weak = Arc::downgrade(&stream);
-    let io = TokioIo::new(SharedStream(stream));
+pub async fn open(backend: &BackendState, origin: &Origin) -> io::Result<PooledConnection> {
+    match backend.reach(origin, Transport::Stream).await? {
+        BackendStream::Here(stream) => {
+            let stream = Arc::new(stream);
+            let socket = Arc::downgrade(&stream);
+            greet(SharedStream(stream), socket).await
+        }
+        BackendStream::There(stream) => {
+            let socket = stream.socket();
+            greet(stream, socket).await
+        }
+    }
+}
+
+async fn greet(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    socket: Weak<TcpStream>,
+) -> io::Result<PooledConnection> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(BUFFER_MAX_BYTES);
+    let io = TokioIo::new(stream);
     let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
     // Its errors reach whoever waits for a response on it.
     tokio::spawn(connection.with_upgrades());
     Ok(PooledConnection {
         sender,
-        stream: weak,
+        stream: socket,
         reused: false,
     })
 }

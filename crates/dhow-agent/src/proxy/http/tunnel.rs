@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 
 use super::Connection;
 use crate::proxy::backend::Lease;
-use crate::proxy::tcp::TUNNEL_BUFFER_BYTES;
+use crate::proxy::relay::relay;
 
 /// Ties the client's stream to the backend's, in a task of its own: the connection's task ends with the
 /// response.
@@ -18,10 +18,8 @@ pub fn spawn(connection: Arc<Connection>, client: OnUpgrade, backend: OnUpgrade,
             return;
         };
         let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-        let size = TUNNEL_BUFFER_BYTES;
-        let copied = tokio::io::copy_bidirectional_with_sizes(&mut client, &mut backend, size, size);
         tokio::select! {
-            _ = copied => {}
+            _ = relay(&mut client, &mut backend) => {}
             () = lease.backend.gone.cancelled() => {}
         }
         drop((lease, connection));

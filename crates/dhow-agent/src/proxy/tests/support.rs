@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,10 +17,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::proxy::balancer::Balancer;
+use crate::proxy::balancer::{Balancer, ListenerKey};
+use crate::proxy::judge::Side;
 use crate::proxy::limits::Limits;
 use crate::proxy::protocol::{Applied, BackendStatus};
-use crate::proxy::table::{Backend, Listener, Protocol, Route, TABLE_VERSION, Table};
+use crate::proxy::table::{Backend, Listener, Protocol, Route, Rule, Table};
 
 pub const LOCAL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
@@ -30,7 +33,11 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         Self {
-            balancer: Arc::new(Balancer::new(Limits::new(4096))),
+            balancer: Arc::new(Balancer::new(
+                Limits::new(4096),
+                nix::unistd::geteuid().as_raw(),
+                None,
+            )),
         }
     }
 
@@ -47,7 +54,12 @@ impl Bench {
             }
         };
         let table = table(vec![listener(addr, protocol, routes)]);
-        let inherited = BTreeMap::from([((protocol.transport(), addr), socket)]);
+        let key = ListenerKey {
+            side: Side::Host,
+            transport: protocol.transport(),
+            addr,
+        };
+        let inherited = BTreeMap::from([(key, socket)]);
         let applied = self.balancer.apply(table, inherited).await.unwrap();
         assert_eq!(applied.listeners, vec![(addr, Ok(()))]);
         addr
@@ -72,9 +84,9 @@ impl Bench {
 
 pub fn table(listeners: Vec<Listener>) -> Table {
     Table {
-        version: TABLE_VERSION,
         revision: 1,
         listeners,
+        ..Table::empty()
     }
 }
 
@@ -96,15 +108,22 @@ pub fn route_for(id: &str, host: Option<&str>, path: Option<&str>, backends: Vec
         host: host.map(str::to_owned),
         path: path.map(str::to_owned),
         backends,
+        who: Rule::Anybody,
     }
 }
 
 pub fn backend(id: &str, addr: SocketAddr) -> Backend {
-    Backend {
-        id: id.into(),
-        addr,
-        draining: false,
-    }
+    Backend::here(id, addr)
+}
+
+/// The control group of this process, where the host has groups of version 2.
+pub fn own_cgroup() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let mut mounts = mounts.iter().map(Path::new);
+    let mount = mounts.find(|mount| mount.join("cgroup.procs").exists())?;
+    Some(std::fs::metadata(mount.join(path)).ok()?.ino())
 }
 
 /// An address that refuses: bound by this process and never listened on.

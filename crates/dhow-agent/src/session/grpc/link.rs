@@ -8,8 +8,8 @@ use dhow_core::assignment::Assignment;
 use dhow_core::ids::Term;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
-use dhow_wire::grpc::proto::{Move, Opened, SessionEvent, SessionRequest};
-use dhow_wire::grpc::{Assembly, Refusal, to_node_info};
+use dhow_wire::grpc::proto::{self, Move, Opened, SessionEvent, SessionRequest};
+use dhow_wire::grpc::{Assembly, DirectoryAssembly, Refusal, to_node_info};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
@@ -23,7 +23,7 @@ use super::standing::SessionStanding;
 use super::wire::{Client, Driver, connect};
 use crate::highest::Highest;
 use crate::limits::{MOVE_TIMEOUT, OPEN_TIMEOUT};
-use crate::session::Pace;
+use crate::session::{KnownDirectory, Pace};
 
 /// The state of a session, which its link changes and its calls read.
 pub(super) struct SessionState {
@@ -33,6 +33,8 @@ pub(super) struct SessionState {
     pub pace: watch::Sender<Pace>,
     pub standing: watch::Sender<SessionStanding>,
     pub drains: watch::Sender<bool>,
+    /// What servers have told of services; it stays while there is no session.
+    pub directory: watch::Sender<Option<Arc<KnownDirectory>>>,
     /// The newest order that the agent has acted on.
     pub highest: watch::Sender<Highest>,
     /// What the next heartbeat tells of the node.
@@ -58,6 +60,7 @@ impl SessionState {
             pace: watch::Sender::default(),
             standing: watch::Sender::new(SessionStanding::Seeking { why: None }),
             drains: watch::Sender::new(false),
+            directory: watch::Sender::new(None),
             highest: watch::Sender::default(),
             usage: watch::Sender::new(None),
             leaving: watch::Sender::new((0, None)),
@@ -228,6 +231,7 @@ impl Link {
             info: Some(to_node_info(&shared.options.info)),
             highest_term: highest.term,
             highest_cluster: highest.cluster.clone().unwrap_or_default(),
+            takes_directory: true,
         });
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = client.session(request).await?.into_inner();
@@ -257,7 +261,7 @@ impl Link {
                 beginning,
             })),
             Some(Event::Ended(ended)) => Err(ended_by_server(false, &ended)),
-            Some(Event::Assignment(_) | Event::Drain(_) | Event::Move(_)) | None => {
+            Some(Event::Assignment(_) | Event::Directory(_) | Event::Drain(_) | Event::Move(_)) | None => {
                 Err(Ended::before("it does not speak this protocol".into()))
             }
         }
@@ -307,7 +311,7 @@ impl Link {
         }
         let mut leaving = self.shared.leaving.subscribe();
         let origin = Origin::of(&session.opened);
-        let mut assembly = Assembly::default();
+        let mut parts = Parts::default();
         let mut has_tried_to_move = false;
         loop {
             let event = tokio::select! {
@@ -322,7 +326,7 @@ impl Link {
                 () = session.heard.silent() => return Left::Ended(Ended::open("it was not heard for too long")),
             };
             let asked = match event {
-                Ok(Some(event)) => self.take_event(event, &origin, &mut assembly),
+                Ok(Some(event)) => self.take_event(event, &origin, &mut parts),
                 Ok(None) => Asked::End(Ended::open("it ended the session without a word")),
                 Err(status) => Asked::End(failed(true, &status)),
             };
@@ -370,9 +374,33 @@ impl Link {
         moved
     }
 
-    fn take_event(&self, event: SessionEvent, origin: &Origin, assembly: &mut Assembly) -> Asked {
+    /// Takes in what was told of services. One that cannot be read costs names, not what runs: the session goes on, and the
+    /// next one begins with a whole one.
+    fn take_directory(&self, part: proto::Directory, parts: &mut DirectoryAssembly) {
+        match parts.push(part) {
+            Ok(None) => {}
+            Ok(Some((change, pass))) => self.shared.directory.send_modify(|known| {
+                let mut next = known.as_deref().cloned().unwrap_or_default();
+                next.follow(change, pass);
+                *known = Some(Arc::new(next));
+            }),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(
+                    error,
+                    "what a server tells of services cannot be read; what is known stays"
+                );
+            }
+        }
+    }
+
+    fn take_event(&self, event: SessionEvent, origin: &Origin, parts: &mut Parts) -> Asked {
         match event.event {
-            Some(Event::Assignment(part)) => match assembly.push(part) {
+            Some(Event::Directory(part)) => {
+                self.take_directory(part, &mut parts.directory);
+                Asked::Nothing
+            }
+            Some(Event::Assignment(part)) => match parts.assignment.push(part) {
                 Ok(Some(assignment)) => {
                     self.shared.mailbox.put(origin.sign(assignment));
                     Asked::Nothing
@@ -395,6 +423,13 @@ impl Link {
             Some(Event::Opened(_)) | None => Asked::Nothing,
         }
     }
+}
+
+/// What has come in parts over a session and waits for the last one.
+#[derive(Default)]
+struct Parts {
+    assignment: Assembly,
+    directory: DirectoryAssembly,
 }
 
 /// Whose orders come over a session.

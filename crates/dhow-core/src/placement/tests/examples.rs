@@ -161,8 +161,9 @@ fn every_node_has_its_first_reason() {
     assert_eq!(
         why.to_string(),
         "1 of 12 nodes runs no replicas; 1 is not linux; 1 lacks label zone=a; 1 is unreachable; \
-         1 is draining; 1 is ruled out for this replica; 1 is held by an exclusive replica; \
-         1 is dedicated to another service; 1 runs other services, a dedicated node is asked; \
+         1 is draining; 1 would not tell it from another deployment's service of that name; \
+         1 is held by an exclusive replica; 1 is dedicated to another service; \
+         1 runs other services, a dedicated node is asked; \
          2 have at most 0.5 CPU free, 1 asked; 1 has 1Gi free, 2Gi asked"
     );
     assert_eq!(world.table().place(&world.ask(), 5), []);

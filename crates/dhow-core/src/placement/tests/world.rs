@@ -143,6 +143,7 @@ fn any_open() -> impl Strategy<Value = Openness> {
     prop_oneof![
         12 => Just(Openness::Open),
         1 => Just(Openness::Draining),
+        1 => Just(Openness::Drained),
         1 => Just(Openness::Unreachable),
         1 => Just(Openness::NoReplicas),
     ]

@@ -9,7 +9,7 @@ use crate::spec::{DeploymentSpec, ServiceSpec};
 
 /// Suggestions compare a name with other names: a file with thousands of wrong ones gets this many, each out of
 /// this many names, so that a hostile file costs 50,000 comparisons at most.
-const SUGGESTIONS_MAX: usize = 50;
+pub(super) const SUGGESTIONS_MAX: usize = 50;
 const NAMES_COMPARED_MAX: usize = 1_000;
 
 pub(super) fn check(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>) {
@@ -47,7 +47,8 @@ pub(super) fn check(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>
     findings.extend(cycles(deployment));
 }
 
-fn unknown(
+/// A finding about a service that the deployment does not have, with the one that may be meant.
+pub(super) fn unknown(
     place: FieldPath,
     target: &ServiceName,
     deployment: &DeploymentSpec,

@@ -134,6 +134,7 @@ fn ports_may_be_shared_only_by_route() {
         path: path.map(Into::into),
         host: None,
         target_role: None,
+        allow: None,
     };
     let with = |endpoints| ServiceSpec {
         endpoints,

@@ -105,5 +105,6 @@ fn info(role: NodeRole) -> Arc<NodeInfo> {
         },
         runs_replicas: true,
         tries_settings: true,
+        mesh_addr: None,
     })
 }

@@ -10,7 +10,7 @@ use crate::driver::Cause;
 use crate::shim::record::{RECORD_VERSION, Record, read_record, write_record};
 
 use super::netlink::Netlink;
-use super::{BridgeConfig, Subnet, failed, hash, outgoing};
+use super::{BridgeConfig, Subnet, failed, guard, hash, outgoing};
 
 const RECORD_FILE: &str = "network.json";
 /// A device's name has 15 characters: 8 for the bridge's own, a dot and up to 5 digits behind them fit.
@@ -35,7 +35,7 @@ impl Record for Settings {
 }
 
 /// A bridge that is there and up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::container) struct Bridge {
     settings: Settings,
     /// What does not work, in words for the operator.
@@ -83,7 +83,21 @@ impl Bridge {
 impl Settings {
     /// The host's end of the device of this number.
     pub fn device_name(&self, number: u32) -> String {
-        format!("{}{:06x}.{number}", DEVICE_PREFIX, hash(&self.name) & 0xff_ffff)
+        format!("{}{number}", self.device_prefix())
+    }
+
+    /// How the names of all devices of this bridge begin.
+    pub fn device_prefix(&self) -> String {
+        format!("{}{:06x}.", DEVICE_PREFIX, hash(&self.name) & 0xff_ffff)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(name: &str, subnet: Subnet) -> Self {
+        Self {
+            version: RECORD_VERSION,
+            name: name.to_owned(),
+            subnet,
+        }
     }
 
     /// The number in the name of a device of ours.
@@ -173,6 +187,7 @@ fn ensure(netlink: &mut Netlink, settings: &Settings) -> Result<u32, Cause> {
 /// Removes the device, its rules and the record.
 pub(super) fn remove(settings: &Settings, data_dir: &Path) -> Result<(), Cause> {
     outgoing::forbid(&settings.name, settings.subnet);
+    guard::unwatch(&settings.name);
     let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
     netlink
         .delete_link(&settings.name)
@@ -190,11 +205,7 @@ mod tests {
 
     #[test]
     fn devices_are_named_after_their_numbers() {
-        let settings = Settings {
-            version: 1,
-            name: "dhow-0123abcd".into(),
-            subnet: "10.88.4.0/22".parse().unwrap(),
-        };
+        let settings = Settings::of("dhow-0123abcd", "10.88.4.0/22".parse().unwrap());
         let name = settings.device_name(65533);
         assert!(name.len() <= 15, "{name}");
         assert_eq!(settings.device_number(&name), Some(65533));

@@ -10,17 +10,31 @@ use std::path::Path;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
+use super::Subnet;
 use super::netlink::Netlink;
 
-/// What a replica's network is made of.
+/// What a replica's network is made of, or the proxy's.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub veth: String,
     pub bridge: u32,
     pub address: Ipv4Addr,
     pub prefix_length: u8,
-    pub gateway: Ipv4Addr,
     pub mtu: Option<u32>,
+    pub ways: Ways,
+}
+
+/// Where what is sent inside goes.
+#[derive(Clone, Debug)]
+pub(super) enum Ways {
+    /// To the host and by it to everywhere; to services by the proxy, where there is one. Other replicas are then out
+    /// of reach but by the proxy.
+    Replica {
+        gateway: Ipv4Addr,
+        services: Option<(Subnet, Ipv4Addr)>,
+    },
+    /// Nowhere but to the bridge, and every address of the range is here.
+    Proxy { range: Subnet },
 }
 
 /// A step that failed, in words, and why.
@@ -57,9 +71,28 @@ pub(super) fn make(pin: &Path, plan: &Plan) -> Result<(), Failed> {
         inside
             .add_address(device, plan.address, plan.prefix_length)
             .map_err(|error| ("giving it its address", error))?;
-        inside
-            .add_default_route(plan.gateway)
-            .map_err(|error| ("giving it a route to the host", error))
+        match &plan.ways {
+            Ways::Replica { gateway, services } => {
+                inside
+                    .add_default_route(*gateway)
+                    .map_err(|error| ("giving it a route to the host", error))?;
+                let Some((range, proxy)) = services else {
+                    return Ok(());
+                };
+                inside
+                    .add_route(*range, *proxy)
+                    .map_err(|error| ("giving it a route to services", error))?;
+                // Nothing runs inside yet.
+                host.isolate(&plan.veth)
+                    .map_err(|error| ("keeping it apart from other replicas", error))
+            }
+            Ways::Proxy { range } => {
+                open_ports();
+                inside
+                    .add_local_range(*range, LOOPBACK)
+                    .map_err(|error| ("giving it the addresses of services", error))
+            }
+        }
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("dhow-netns".into());
@@ -69,6 +102,12 @@ pub(super) fn make(pin: &Path, plan: &Plan) -> Result<(), Failed> {
         let panicked = |_| ("a thread", io::Error::other("it panicked"));
         thread.join().map_err(panicked)?
     })
+}
+
+/// Lets whoever is inside listen on every port, for this thread's namespace. Where that cannot be written, the proxy
+/// needs the right to.
+fn open_ports() {
+    let _ = fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
 /// Lets the namespace go. Not being there is fine.

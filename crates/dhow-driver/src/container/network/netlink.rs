@@ -1,6 +1,7 @@
 //! The few messages that a replica's network needs, over a plain blocking socket: one call each, no task and
 //! no runtime, so that a thread inside another namespace can send them.
 
+use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
@@ -8,16 +9,25 @@ use std::os::fd::RawFd;
 use rtnetlink::packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
-use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::link::{
+    InfoBridgePort, InfoData, InfoPortData, InfoVeth, LinkAttribute, LinkMessage,
+};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rtnetlink::{
-    AddressMessageBuilder, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+    AddressMessageBuilder, LinkBridge, LinkBridgePort, LinkMessageBuilder, LinkUnspec, LinkVeth,
+    RouteMessageBuilder,
 };
+
+use super::Subnet;
 
 /// One answer holds many messages; a listing of links takes 32 KiB at a time at most.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
+
+/// The table of routes that says which addresses are a namespace's own.
+const LOCAL_TABLE: u32 = 255;
 
 /// A socket in the network namespace of the thread that opened it, whoever uses it later.
 pub(super) struct Netlink {
@@ -35,6 +45,15 @@ pub(super) struct Link {
 pub(super) struct HostAddress {
     pub address: Ipv4Addr,
     pub prefix_length: u8,
+}
+
+/// A way of a host to another network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostRoute {
+    pub destination: Ipv4Addr,
+    pub prefix_length: u8,
+    pub device: Option<String>,
+    pub gateway: Option<Ipv4Addr>,
 }
 
 impl Netlink {
@@ -96,6 +115,59 @@ impl Netlink {
     pub fn add_default_route(&mut self, gateway: Ipv4Addr) -> io::Result<()> {
         let message = RouteMessageBuilder::<Ipv4Addr>::new().gateway(gateway).build();
         self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// A route to a range by an address that is on the link.
+    pub fn add_route(&mut self, range: Subnet, gateway: Ipv4Addr) -> io::Result<()> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(range.network(), range.prefix_length())
+            .gateway(gateway)
+            .build();
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Makes every address of a range one of this namespace's own.
+    pub fn add_local_range(&mut self, range: Subnet, loopback: u32) -> io::Result<()> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(range.network(), range.prefix_length())
+            .output_interface(loopback)
+            .table_id(LOCAL_TABLE)
+            .kind(RouteType::Local)
+            .scope(RouteScope::Host)
+            .build();
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Keeps a port of a bridge from reaching other ports that are kept so.
+    pub fn isolate(&mut self, name: &str) -> io::Result<()> {
+        let index = self.find_link(name)?.ok_or(io::ErrorKind::NotFound)?;
+        let isolated = InfoPortData::BridgePort(vec![InfoBridgePort::Isolated(true)]);
+        let message = LinkBridgePort::new(index).set_port_data(isolated).build();
+        self.change(RouteNetlinkMessage::NewLink(message), 0)
+    }
+
+    /// Joins a device to a bridge, and switches it on.
+    pub fn set_controller(&mut self, index: u32, bridge: u32) -> io::Result<()> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new()
+            .index(index)
+            .controller(bridge)
+            .up()
+            .build();
+        self.change(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// The ways by which this namespace sends to other networks, of all tables. Its own addresses are no ways.
+    pub fn routes(&mut self) -> io::Result<Vec<HostRoute>> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST | NLM_F_DUMP)?;
+        let devices = self.links()?;
+        let routes = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) if route.header.address_family == AddressFamily::Inet => {
+                host_route(&route, &devices)
+            }
+            _ => None,
+        });
+        Ok(routes.collect())
     }
 
     /// Removes a device; one that does not exist is fine.
@@ -184,6 +256,44 @@ impl Netlink {
             if !has_more {
                 return Ok(found);
             }
+        }
+    }
+}
+
+fn host_route(route: &RouteMessage, devices: &[Link]) -> Option<HostRoute> {
+    // Own addresses, broadcasts and multicast have the other kinds.
+    if route.header.kind != RouteType::Unicast {
+        return None;
+    }
+    let mut found = HostRoute {
+        destination: Ipv4Addr::UNSPECIFIED,
+        prefix_length: route.header.destination_prefix_length,
+        device: None,
+        gateway: None,
+    };
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => found.destination = *address,
+            RouteAttribute::Gateway(RouteAddress::Inet(address)) => found.gateway = Some(*address),
+            RouteAttribute::Oif(index) => {
+                let device = devices.iter().find(|device| device.index == *index);
+                found.device = device.map(|device| device.name.clone());
+            }
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+impl fmt::Display for HostRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.destination, self.prefix_length)?;
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        match &self.device {
+            Some(device) => write!(f, " dev {device}"),
+            None => Ok(()),
         }
     }
 }

@@ -39,25 +39,31 @@ pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
     notices
 }
 
-/// Where something else, such as Docker, drops what is forwarded by default, our bridge's is let through. What is
-/// dropped in one table cannot be allowed in another, so this one is in theirs.
+/// Where something else, such as Docker, drops by default what is forwarded or what comes in, our bridge's is let
+/// through: what containers send, and answers to the host's own connections to them. What is dropped in one table
+/// cannot be allowed in another, so this one is in theirs.
 fn let_through(bridge: &str) {
-    let Ok(output) = Command::new("iptables")
-        .args(["-w", "5", "-S", "FORWARD"])
-        .output()
-    else {
-        return;
-    };
-    if !String::from_utf8_lossy(&output.stdout).contains("-P FORWARD DROP") {
-        return;
+    if drops_by_default("INPUT") {
+        add("iptables", &host_rule("-C", bridge), &host_rule("-I", bridge));
     }
-    for rule in [out_rule, answers_rule] {
-        // What fails here is seen by who looks at the host's own rules.
-        let _ = run("iptables", &rule("-C", bridge), None)
-            .or_else(|_| run("iptables", &rule("-I", bridge), None));
+    if drops_by_default("FORWARD") {
+        for rule in [out_rule, answers_rule] {
+            add("iptables", &rule("-C", bridge), &rule("-I", bridge));
+        }
+        // Versions before this one let everything in.
+        let _ = run("iptables", &in_rule("-D", bridge), None);
     }
-    // Versions before this one let everything in.
-    let _ = run("iptables", &in_rule("-D", bridge), None);
+}
+
+fn drops_by_default(chain: &str) -> bool {
+    let listed = Command::new("iptables").args(["-w", "5", "-S", chain]).output();
+    let drops = format!("-P {chain} DROP");
+    listed.is_ok_and(|listed| String::from_utf8_lossy(&listed.stdout).contains(&drops))
+}
+
+/// What fails here is seen by who looks at the host's own rules.
+fn add(program: &str, look: &[&str], add: &[&str]) {
+    let _ = run(program, look, None).or_else(|_| run(program, add, None));
 }
 
 /// Takes the rules away; those that are not there are fine.
@@ -67,6 +73,7 @@ pub(super) fn forbid(bridge: &str, subnet: Subnet) {
     let _ = run("iptables", &drop_rule("-D", bridge), None);
     let _ = run("iptables", &out_rule("-D", bridge), None);
     let _ = run("iptables", &answers_rule("-D", bridge), None);
+    let _ = run("iptables", &host_rule("-D", bridge), None);
     let _ = run("iptables", &in_rule("-D", bridge), None);
 }
 
@@ -132,6 +139,13 @@ fn answers_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
     forward_rule(action, &state, "ACCEPT")
 }
 
+/// Answers of containers to the host itself.
+fn host_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
+    let head = ["-w", "5", action, "INPUT", "-i", bridge];
+    let answers = ["-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED"];
+    [&head[..], &answers, &["-j", "ACCEPT"]].concat()
+}
+
 fn in_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
     forward_rule(action, &["-o", bridge], "ACCEPT")
 }
@@ -140,7 +154,7 @@ fn forward_rule<'a>(action: &'a str, matching: &[&'a str], what: &'a str) -> Vec
     [&["-w", "5", action, "FORWARD"], matching, &["-j", what]].concat()
 }
 
-fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<(), String> {
+pub(super) fn run(program: &str, args: &[&str], input: Option<&str>) -> Result<(), String> {
     const OUTPUT_MAX_CHARS: usize = 300;
     let mut child = Command::new(program)
         .args(args)

@@ -43,7 +43,12 @@ impl Subnet {
         self.prefix_length
     }
 
-    /// The bridge's own address.
+    /// The address that it begins with.
+    pub fn network(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.base)
+    }
+
+    /// The first host's address: the bridge's own; in the range of services the name server's.
     pub fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.base + 1)
     }

@@ -19,6 +19,12 @@ const NAME_CHARS_MAX: usize = 128;
 /// The author of a request whose caller the API did not ask who it is.
 const UNKNOWN: &str = "unknown";
 
+/// Stands before a token's id.
+const OF_TOKEN: &str = "token ";
+
+/// The length of that: eight bytes.
+const ID_CHARS: usize = 16;
+
 /// On whose behalf a request is made. Every request that was let in carries one; handlers judge by it and events name
 /// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +60,21 @@ impl Principal {
             Self::Worker(node) => Identity::Worker(*node).to_string().into(),
             Self::Forwarded { principal, .. } => Arc::clone(principal),
             // Names of tokens may be given twice, ids are not.
-            Self::Token { id, .. } => format!("token {id}").into(),
+            Self::Token { id, .. } => format!("{OF_TOKEN}{id}").into(),
+        }
+    }
+
+    /// The id of the token of a caller whose request a server has passed on, where it has one. Servers of the first
+    /// versions wrote its name.
+    pub(super) fn forwarded_token(&self) -> Option<&str> {
+        match self {
+            Self::Forwarded { principal, .. } => {
+                let id = principal.strip_prefix(OF_TOKEN);
+                id.filter(|id| id.len() == ID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            }
+            Self::User { .. } | Self::Member(_) | Self::Worker(_) | Self::Token { .. } | Self::Unknown => {
+                None
+            }
         }
     }
 

@@ -39,19 +39,26 @@ fn local() -> Peer {
     Peer::Tcp("127.0.0.1:40000".parse().unwrap())
 }
 
-fn beside(here: Router) -> Beside {
-    Beside { here, workers: None }
+fn beside(nodes: Router) -> Beside {
+    Beside {
+        nodes,
+        ..Beside::default()
+    }
 }
 
 /// The API with a cluster key or without, and routes that others bring.
 fn router(world: &World, ca: Option<CaFingerprint>) -> Router {
     let answers = any(|| async { "answered" });
-    let more = Router::new()
-        .route("/api/v1/internal/anything", answers.clone())
+    let members = Router::new().route("/api/v1/internal/anything", answers.clone());
+    let nodes = Router::new()
         .route("/api/v1/workers/poll", answers.clone())
         .route("/dhow.v1.Nodes/Session", answers);
     let access = Access::new(&world.api, ca);
-    router_with(world.api.clone(), beside(more), access, CancellationToken::new())
+    let beside = Beside {
+        members,
+        ..beside(nodes)
+    };
+    router_with(world.api.clone(), beside, access, CancellationToken::new())
 }
 
 struct Caller<'a> {

@@ -197,6 +197,15 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
             .all(|replica| replica.live.as_deref() == Some("not there")),
         "{live:?}"
     );
+    // A node that should have nothing of a service is asked as well.
+    world.register(2).await;
+    world.door.set_replicas(vec![on_node(0, |_| {})]);
+    let live: Vec<ReplicaStatus> = world.get("/api/v1/replicas?live=true").await.json();
+    let strays = live.iter().filter(|replica| replica.node_id == Some(2));
+    let said: Vec<_> = strays
+        .map(|replica| (replica.id.as_str(), replica.live.as_deref()))
+        .collect();
+    assert_eq!(said, [("web-default-0", Some("only its node knows of it"))]);
 }
 
 #[tokio::test]

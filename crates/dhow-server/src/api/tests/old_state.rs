@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use super::support::{World, request};
 use crate::api::{Access, Api, router};
-use crate::net::identity::Peer;
+use crate::net::identity::{Identity, Peer};
 use crate::plane::cluster::{BarrierError, Cluster, Member, MembershipError, Newcomer};
 use crate::plane::runtime::InputSender;
 
@@ -198,12 +198,42 @@ async fn nothing_is_changed_or_handed_out_with_a_token_that_was_just_revoked() {
         (Method::DELETE, "/api/v1/deployments/shop"),
         (Method::PUT, "/api/v1/secrets/db"),
         (Method::GET, "/api/v1/cluster/backup"),
+        (Method::GET, "/api/v1/events?audit=true"),
+        (Method::GET, "/api/v1/events?since=0&follow=true&audit=true"),
     ] {
         world.handle.input().write(issued(), None).await.unwrap();
         let (cluster, router) = lagging(&world, vec![revoked()], true);
         assert_eq!(status(&router, method, path, &word).await, 401, "{path}");
         assert_eq!(cluster.rounds.load(Ordering::SeqCst), 1, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_was_paused_speaks_for_no_token_that_was_revoked_meanwhile() {
+    let world = World::new().await;
+    let asks = async |router: &Router| {
+        let request = request(Method::GET, "/api/v1/nodes")
+            .extension(Peer::Tls {
+                addr: ([192, 0, 2, 2], 40_000).into(),
+                identity: Some(Identity::Member(NodeId(2))),
+            })
+            .header("x-dhow-principal", format!("token {}", token().id()))
+            .header("x-dhow-author", "token ci");
+        let request = request.body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap().status()
+    };
+    world.handle.input().write(issued(), None).await.unwrap();
+    let (cluster, router) = lagging(&world, Vec::new(), true);
+    assert_eq!(asks(&router).await, 200);
+    assert_eq!(
+        cluster.rounds.load(Ordering::SeqCst),
+        0,
+        "what is known costs nothing"
+    );
+    world.handle.input().write(revoked(), None).await.unwrap();
+    assert_eq!(asks(&router).await, 401);
+    let (_, router) = lagging(&world, vec![issued()], true);
+    assert_eq!(asks(&router).await, 200, "one that was just made is good");
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use super::join_key;
 use super::tier::WorkerTier;
 use crate::gateway::limits::INFO_BYTES;
 use crate::gateway::node_gateway::GatewayState;
+use crate::gateway::rates::Joiner;
 use crate::plane::runtime::WriteError;
 
 /// The longest name that a client makes up for itself.
@@ -85,25 +86,38 @@ impl GatewayState {
 
     fn check_credentials(&self, request: &RegisterRequest) -> Result<(), JoinError> {
         let tier = self.tier()?;
-        if !self.joins.allow(self.options.clock.monotonic_ms()) {
-            return Err(Refusal::Busy.into());
-        }
         let token = WorkerBootstrapToken::parse(&request.token)?;
+        self.allow_join(&token)?;
         token.verify(&tier.token_key, &self.cluster_id()?, self.now_unix_secs())?;
         let asked = request.csr_pem.as_deref().map(join_key::of_csr);
         asked.transpose().map(drop)
+    }
+
+    /// Whether this one may be proved now. Proving takes time, so that it is counted before: of those who name a token that
+    /// takes workers, which nobody knows but its holder and administrators, apart from everybody else.
+    fn allow_join(&self, token: &WorkerBootstrapToken) -> Result<(), Refusal> {
+        let state = self.options.view.state();
+        let known = state.tokens.get(token.nonce().to_string().as_str());
+        let takes =
+            known.is_some_and(|known| !known.revoked && known.uses.len() < known.uses_allowed as usize);
+        let joiner = match takes {
+            true => Joiner::Awaited,
+            false => Joiner::Stranger,
+        };
+        match self.joins.allow(joiner, self.options.clock.monotonic_ms()) {
+            true => Ok(()),
+            false => Err(Refusal::Busy),
+        }
     }
 
     /// Everything that can be refused without a write is, so that a bad request costs no use of a token.
     pub(super) async fn join(&self, joining: Joining) -> Result<WorkerRegisterResponse, JoinError> {
         let tier = self.tier()?;
         self.leading_term().await?;
-        if !self.joins.allow(self.options.clock.monotonic_ms()) {
-            return Err(Refusal::Busy.into());
-        }
         let cluster_id = self.cluster_id()?;
         let now_unix_secs = self.now_unix_secs();
         let token = WorkerBootstrapToken::parse(&joining.token)?;
+        self.allow_join(&token)?;
         let token = token.verify(&tier.token_key, &cluster_id, now_unix_secs)?;
         token.check_labels(&joining.info.labels)?;
         let mut info = of_worker(joining.info.clone());

@@ -68,7 +68,7 @@ impl GatewayState {
         self.leading_term().await?;
         if !self
             .rates
-            .allow(node, Kind::Call, self.options.clock.monotonic_ms())
+            .allow(node, Kind::Renewal, self.options.clock.monotonic_ms())
         {
             return Err(Refusal::TooOften.into());
         }

@@ -90,6 +90,7 @@ impl Harbour {
             server_ids,
             members: Arc::new(std::collections::BTreeSet::new),
             carries_assignments: true,
+            tickets: None,
             leader_door: None,
             move_after_ms: 60_000,
             workers: Some(WorkerTier {

@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::certificate::{CLUSTER_CA_NAME, node_dns_name, node_uri, proxy_uri};
 use dhow_wire::token::CaFingerprint;
 use rcgen::{CertifiedIssuer, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData, SanType};
 use rustls::pki_types::CertificateDer;
 
 use super::cluster_key::ClusterKey;
 use super::error::IssueError;
-use super::leaf::{CLUSTER_CA_NAME, node_dns_name, node_uri};
 use super::make;
 
 /// The CA that issues the servers' certificates. It holds a key that can make servers: it never leaves the process.
@@ -60,11 +60,35 @@ impl ClusterCa {
             SanType::URI(node_uri(node).try_into()?),
             SanType::DnsName(dns.as_str().try_into()?),
         ];
+        self.issue(key, &dns, names, now_unix_secs, lifetime)
+    }
+
+    /// The certificate of a server's proxy, good for both ends of a connection between proxies and for nothing else.
+    pub(super) fn issue_proxy(
+        &self,
+        key: &impl PublicKeyData,
+        node: NodeId,
+        now_unix_secs: i64,
+        lifetime: Duration,
+    ) -> Result<CertificateDer<'static>, IssueError> {
+        let names = vec![SanType::URI(proxy_uri(node).try_into()?)];
+        let name = format!("proxy-{node}.dhow.internal");
+        self.issue(key, &name, names, now_unix_secs, lifetime)
+    }
+
+    fn issue(
+        &self,
+        key: &impl PublicKeyData,
+        name: &str,
+        names: Vec<SanType>,
+        now_unix_secs: i64,
+        lifetime: Duration,
+    ) -> Result<CertificateDer<'static>, IssueError> {
         let purposes = vec![
             ExtendedKeyUsagePurpose::ClientAuth,
             ExtendedKeyUsagePurpose::ServerAuth,
         ];
-        let params = make::leaf_params(&dns, names, purposes, now_unix_secs, lifetime);
+        let params = make::leaf_params(name, names, purposes, now_unix_secs, lifetime);
         Ok(params.signed_by(key, &self.issuer)?.into())
     }
 }

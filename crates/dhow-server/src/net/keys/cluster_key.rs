@@ -129,6 +129,11 @@ impl ClusterKey {
         self.derive("dhow 1 internal tokens of workers", &[])
     }
 
+    /// What signs the tickets that nodes show to each other.
+    pub fn ticket_key(&self) -> SigningKey {
+        SigningKey::from_bytes(&self.derive("dhow 1 tickets of nodes", &[]))
+    }
+
     /// What signs the tokens with which workers join.
     pub fn worker_token_key(&self) -> SigningKey {
         SigningKey::from_bytes(&self.derive("dhow 1 bootstrap tokens of workers", &[]))

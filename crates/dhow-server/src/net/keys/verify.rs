@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::certificate::identity_of;
 use dhow_wire::token::CaFingerprint;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -15,7 +16,6 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme};
 
 use super::cluster_ca::fingerprint_of;
-use super::leaf::identity_of;
 use crate::net::identity::Identity;
 
 /// What is known of the server that is called.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::certificate::{identity_of, worker_ca_name, worker_cluster_of, worker_uri};
 use rcgen::{
     CertificateSigningRequestParams, CertifiedIssuer, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData,
     SanType,
@@ -17,7 +18,6 @@ use x509_parser::prelude::FromDer;
 
 use super::cluster_key::ClusterKey;
 use super::error::IssueError;
-use super::leaf::{identity_of, worker_ca_name, worker_cluster_of, worker_uri};
 use super::make;
 use super::pinned::provider;
 use super::worker_key::{Validity, read_chain};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use dhow_core::ids::NodeId;
+use dhow_wire::certificate::{identity_of, is_cluster_ca, worker_cluster_of};
 use dhow_wire::token::CaFingerprint;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::CertificateDer;
@@ -14,9 +15,9 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme, version
 
 use super::cluster_ca::fingerprint_of;
 use super::error::IssueError;
-use super::leaf::{identity_of, is_cluster_ca, worker_cluster_of};
 use super::node_tls::{ALPN_API, ALPN_WORKERS};
 use super::pinned::{client_config_pinned, provider};
+use super::proxy_cert::{ProxyCert, pem};
 use super::worker_key::{Validity, WorkerKey, read_chain};
 use crate::net::identity::Identity;
 
@@ -34,6 +35,8 @@ pub struct WorkerIdentity {
 struct Current {
     certified: Arc<CertifiedKey>,
     validity: Validity,
+    /// The CAs that came with it: those of the servers and of the workers.
+    cas: Vec<CertificateDer<'static>>,
 }
 
 impl fmt::Debug for WorkerIdentity {
@@ -49,6 +52,7 @@ struct Read {
     cluster_id: String,
     cluster_ca: CertificateDer<'static>,
     validity: Validity,
+    cas: Vec<CertificateDer<'static>>,
 }
 
 fn read(chain_pem: &str) -> Result<Read, IssueError> {
@@ -67,6 +71,7 @@ fn read(chain_pem: &str) -> Result<Read, IssueError> {
             .clone(),
         validity: Validity::of_leaf(leaf).ok_or(wrong("its certificate cannot be read"))?,
         leaf: leaf.clone(),
+        cas: others.to_vec(),
     })
 }
 
@@ -83,6 +88,7 @@ impl WorkerIdentity {
             current: RwLock::new(Current {
                 certified,
                 validity: read.validity,
+                cas: read.cas,
             }),
         })
     }
@@ -126,8 +132,20 @@ impl WorkerIdentity {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current {
             certified,
             validity: read.validity,
+            cas: read.cas,
         };
         Ok(())
+    }
+
+    /// What the worker's proxy shows to those of other nodes: the worker's own certificate of the moment.
+    pub fn proxy_cert(&self) -> ProxyCert {
+        let current = self.current();
+        let leaf = current.certified.cert.first().map(pem);
+        ProxyCert {
+            key_pem: self.key.reveal_pem(),
+            chain_pem: leaf.unwrap_or_default(),
+            anchors_pem: current.cas.iter().map(pem).collect(),
+        }
     }
 
     /// Calls servers of the cluster as this worker.

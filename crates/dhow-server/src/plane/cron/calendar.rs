@@ -41,14 +41,6 @@ pub(super) fn last_until(schedule: &CronSchedule, unix_secs: i64) -> Option<i64>
     None
 }
 
-/// A moment as people read it.
-pub(crate) fn shown(unix_secs: i64) -> String {
-    civil(unix_secs).map_or_else(
-        || unix_secs.to_string(),
-        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    )
-}
-
 fn is_on(schedule: &CronSchedule, date: Date) -> bool {
     let weekday = date.weekday().to_sunday_zero_offset();
     schedule.is_on(
@@ -78,6 +70,7 @@ mod tests {
     use croner::Cron;
 
     use super::*;
+    use crate::clock::shown_utc;
 
     /// What another reader of the same language says.
     fn by_croner(cron: &Cron, unix_secs: i64) -> (Option<i64>, Option<i64>) {
@@ -115,12 +108,12 @@ mod tests {
                     found,
                     by_croner(&cron, unix_secs),
                     "{schedule} at {}",
-                    shown(unix_secs)
+                    shown_utc(unix_secs)
                 );
                 // At the moment itself: it was now, and the next one is later.
                 let Some(next) = found.0 else { continue };
                 let found = (next_after(&read, next), last_until(&read, next));
-                assert_eq!(found, by_croner(&cron, next), "{schedule} at {}", shown(next));
+                assert_eq!(found, by_croner(&cron, next), "{schedule} at {}", shown_utc(next));
             }
         }
     }
@@ -130,6 +123,6 @@ mod tests {
         let read = CronSchedule::parse("* * * * *").unwrap();
         assert_eq!(next_after(&read, i64::MAX), None);
         assert_eq!(last_until(&read, i64::MIN), None);
-        assert_eq!(shown(i64::MAX), i64::MAX.to_string());
+        assert_eq!(shown_utc(i64::MAX), i64::MAX.to_string());
     }
 }

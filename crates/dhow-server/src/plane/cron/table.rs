@@ -7,7 +7,8 @@ use dhow_core::spec::RType;
 use dhow_core::spec::check::CronSchedule;
 use dhow_core::state::{Request, Service, State};
 
-use super::calendar::{self, shown};
+use super::calendar;
+use crate::clock::shown_utc;
 
 /// Whose requests the firings are.
 const PRINCIPAL: &str = "cron";
@@ -152,7 +153,7 @@ impl Row {
                 false => "the schedule waits until the clock has come to it again",
             };
             tracing::warn!(
-                service = %service.key, last = shown(self.last_unix_secs), behind_secs,
+                service = %service.key, last = shown_utc(self.last_unix_secs), behind_secs,
                 "the clock is behind the last run of a schedule: {what}"
             );
         }

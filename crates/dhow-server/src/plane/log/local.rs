@@ -161,13 +161,11 @@ impl Log for LocalLog {
             .collect();
         let done = Box::new(move |result: Result<super::store::Ack, StoreError>| {
             place.send(match result {
-                Ok(ack) => LogEvent::Committed {
-                    proposal: Some(id),
-                    entries: (ack.first_index..)
-                        .zip(entries)
-                        .map(|(index, payload)| Entry { index, term, payload })
-                        .collect(),
-                },
+                Ok(ack) => {
+                    let entries = (ack.first_index..).zip(entries);
+                    let entries = entries.map(|(index, payload)| Entry { index, term, payload });
+                    LogEvent::committed(Some(id), entries.collect())
+                }
                 Err(error) => LogEvent::Refused {
                     proposal: id,
                     cause: error.into(),

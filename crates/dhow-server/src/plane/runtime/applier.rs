@@ -1,11 +1,14 @@
-//! The applier: the only task that executes what follows from applied entries. Today that is waking those who wait
-//! for a node's assignment; what else an applied entry asks of this process belongs here too.
+//! The applier: the only task that executes what follows from applied entries. It wakes those who wait for a node's
+//! assignment, and hands what was touched to the keeper of the directory; what else an applied entry asks of this
+//! process belongs here too.
 
 use std::collections::BTreeMap;
 
+use dhow_core::directory::Touched;
 use dhow_core::ids::{NodeId, Revision};
 use tokio::sync::mpsc;
 
+use super::directory::TouchedSince;
 use super::shutdown::ShutdownToken;
 use super::wakeups::NodeWakeups;
 
@@ -14,16 +17,19 @@ use super::wakeups::NodeWakeups;
 pub(super) struct Effects {
     /// Nodes whose assignment has changed, and the revision of the change.
     pub wake: BTreeMap<NodeId, Revision>,
+    /// Services and nodes of which something in the directory may have changed.
+    pub touched: Touched,
 }
 
 impl Effects {
     pub fn is_empty(&self) -> bool {
-        self.wake.is_empty()
+        self.wake.is_empty() && self.touched.is_empty()
     }
 
     /// Takes in later effects: of two wake-ups of a node the later one is enough.
     pub fn merge(&mut self, later: Effects) {
         self.wake.extend(later.wake);
+        self.touched.merge(later.touched);
     }
 }
 
@@ -31,23 +37,25 @@ impl Effects {
 pub(super) async fn run(
     mut effects: mpsc::Receiver<Effects>,
     wakeups: NodeWakeups,
+    touched: TouchedSince,
     mut token: ShutdownToken,
 ) {
     loop {
         tokio::select! {
             biased;
             next = effects.recv() => match next {
-                Some(next) => execute(&next, &wakeups),
+                Some(next) => execute(next, &wakeups, &touched),
                 None => return,
             },
             () = token.ended() => break,
         }
     }
     while let Ok(next) = effects.try_recv() {
-        execute(&next, &wakeups);
+        execute(next, &wakeups, &touched);
     }
 }
 
-fn execute(effects: &Effects, wakeups: &NodeWakeups) {
+fn execute(effects: Effects, wakeups: &NodeWakeups, touched: &TouchedSince) {
     wakeups.wake(&effects.wake);
+    touched.add(effects.touched);
 }

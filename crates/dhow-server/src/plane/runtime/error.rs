@@ -144,7 +144,8 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::Incarnation { .. }
         | Refused::OldInventory { .. }
         | Refused::OldManifests { .. }
-        | Refused::NotNow(_) => ProblemCode::Refused,
+        | Refused::NotNow(_)
+        | Refused::PortTaken { .. } => ProblemCode::Refused,
     }
 }
 

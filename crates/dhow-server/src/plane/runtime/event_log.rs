@@ -8,6 +8,7 @@
 mod files;
 mod reader;
 mod sender;
+mod series;
 mod store;
 
 use std::sync::Arc;

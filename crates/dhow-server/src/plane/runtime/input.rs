@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, Outcome, RequestId};
 use dhow_core::ids::{NodeId, Revision};
-use dhow_core::mirror::RolloutId;
+use dhow_core::mirror::{OpenRollout, RolloutId};
 use dhow_core::state::State;
-use dhow_wire::BootstrapRollout;
 use dhow_wire::manifest::VerifiedSet;
 use tokio::sync::oneshot;
 
@@ -52,7 +51,7 @@ pub struct HeartbeatReply {
     /// again from this one on, this one included. Where that does not help it sends an inventory.
     pub replay_from: Option<u64>,
     /// The node names no rollout while these are open for it: it seems to have lost its memory.
-    pub bootstrap_rollouts: Vec<BootstrapRollout>,
+    pub bootstrap_rollouts: Vec<OpenRollout>,
 }
 
 /// A change and who asks for it.

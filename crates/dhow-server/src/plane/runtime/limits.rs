@@ -89,6 +89,10 @@ pub const EVENT_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Files of the event log that are kept: 64 MiB, at about 300 bytes some 200,000 events.
 pub const EVENT_FILES_MAX: usize = 8;
 
+/// The same of what somebody asked for, which stands there a second time: 32 MiB, some 100,000 deeds. No node can cause
+/// one more often than once a minute.
+pub const AUDIT_FILES_MAX: usize = 4;
+
 /// Applied entries after which a snapshot is made. A replay runs at some 100,000 entries a second, so that a
 /// start takes well below a second.
 pub const SNAPSHOT_ENTRIES: u64 = 10_000;
@@ -104,3 +108,12 @@ pub const REFUSALS_REMEMBERED_MAX: usize = 64;
 
 /// How long the other tasks have after the reducer's deadline to write what they hold.
 pub const FLUSH_DEADLINE_MS: u64 = 1_000;
+
+/// Changes of the directory that are taken together. What happens in a moment of a rollout goes as one; the nodes that
+/// hear of it a twentieth of a second later lose nothing, because a replica that is asked in vain refuses before a byte.
+pub const DIRECTORY_QUIET_MS: u64 = 50;
+/// The same after more nodes than [`DIRECTORY_QUIET_NODES_MAX`] were woken: 10,000 nodes twice a second are 20,000 small
+/// messages, at some 20 microseconds each less than half a core.
+pub const DIRECTORY_LOAD_MS: u64 = 500;
+/// 200 nodes at the quiet pace are 4,000 messages a second.
+pub const DIRECTORY_QUIET_NODES_MAX: usize = 200;

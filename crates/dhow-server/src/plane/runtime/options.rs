@@ -9,7 +9,9 @@ use tokio::sync::mpsc;
 
 use super::event::EventRecord;
 use super::event_log::EventStore;
-use super::limits::{PLAN_DEBOUNCE_MS, PLAN_TICK_MS, SNAPSHOT_ENTRIES, SNAPSHOT_LOG_BYTES};
+use super::limits::{
+    DIRECTORY_QUIET_MS, PLAN_DEBOUNCE_MS, PLAN_TICK_MS, SNAPSHOT_ENTRIES, SNAPSHOT_LOG_BYTES,
+};
 use super::manifest_poll::ManifestSources;
 use crate::plane::log::store::LogPosition;
 use crate::plane::log::{Log, LogEvent};
@@ -57,6 +59,8 @@ pub struct RuntimeOptions {
     pub planner: Arc<PlanFn>,
     pub plan_debounce_ms: u64,
     pub plan_tick_ms: u64,
+    /// How long changes of the directory are gathered before nodes are told.
+    pub directory_quiet_ms: u64,
     pub snapshots: SnapshotPolicy,
     /// Whether what is written can be kept.
     pub storage: Storage,
@@ -72,6 +76,7 @@ impl Default for RuntimeOptions {
             planner: Arc::new(plan_next),
             plan_debounce_ms: PLAN_DEBOUNCE_MS,
             plan_tick_ms: PLAN_TICK_MS,
+            directory_quiet_ms: DIRECTORY_QUIET_MS,
             snapshots: SnapshotPolicy::default(),
             storage: Storage::default(),
         }

@@ -17,6 +17,7 @@ mod snapshots;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dhow_core::directory::Touched;
 use dhow_core::ids::Term;
 use dhow_core::state::State;
 use dhow_core::time::ClusterTime;
@@ -77,6 +78,8 @@ pub(super) struct Reducer {
     /// The last entry of the log that is in the state.
     applied: LogPosition,
     recorder: EventRecorder,
+    /// What the applied entries of this turn touched.
+    touched: Touched,
     timer: ClusterTimer,
     leadership: Leadership,
     in_flight: InFlight,
@@ -123,6 +126,7 @@ impl Reducer {
                 is_here: false,
             },
             recorder: EventRecorder::default(),
+            touched: Touched::default(),
             in_flight: InFlight::default(),
             planning: Planning::new(parts.planner, Arc::clone(&parts.clock), parts.plan_debounce_ms),
             snapshots: SnapshotWork::new(parts.snapshots, parts.since_snapshot),
@@ -251,7 +255,7 @@ impl Reducer {
         let now_ms = self.clock.monotonic_ms();
         self.timer.committed(self.state.time, now_ms);
         self.event_log.installed(installed.events);
-        self.publish(installed.woken);
+        self.publish(installed.woken, Touched::everything());
         Ok(())
     }
 }

@@ -43,6 +43,7 @@ impl ShutdownToken {
 pub enum TaskName {
     Reducer,
     Applier,
+    Directory,
     EventLogWriter,
     PlanTick,
     ManifestPoll,
@@ -53,6 +54,7 @@ impl std::fmt::Display for TaskName {
         f.write_str(match self {
             Self::Reducer => "reducer",
             Self::Applier => "applier",
+            Self::Directory => "directory",
             Self::EventLogWriter => "event log writer",
             Self::PlanTick => "plan tick",
             Self::ManifestPoll => "manifest poll",

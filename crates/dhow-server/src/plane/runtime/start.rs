@@ -7,9 +7,10 @@ use dhow_core::state::State;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::directory::{DirectoryTask, TouchedSince};
 use super::event::EventId;
 use super::event_hub::EventHub;
-use super::event_log::{EventLogWriter, EventStore, channel};
+use super::event_log::{EventLogSender, EventLogWriter, EventStore, channel};
 use super::handle::{Ended, RuntimeHandle};
 use super::inbox::InputSender;
 use super::limits::{EFFECT_BATCHES_MAX, INBOX_MAX};
@@ -45,25 +46,25 @@ pub fn spawn_with(
     let wakeups = NodeWakeups::default();
     let publisher = Publisher::new(&state, log.applied.index);
     let mut tasks = Tasks::default();
-    let event_reader = options.event_store.as_ref().map(EventStore::reader);
     let last_event = last_event(options.event_store.as_ref(), &state);
     let hub = EventHub::new(last_event);
     let (event_log, messages) = channel();
-    let events = Events {
-        hub: hub.clone(),
-        reader: event_reader,
-        log: event_log.clone(),
-    };
+    let events = events(options.event_store.as_ref(), &hub, &event_log);
+    let touched = TouchedSince::default();
+    let (states, quiet_ms) = (publisher.states(), options.directory_quiet_ms);
+    let (directory, directories) = DirectoryTask::new(touched.clone(), states, Arc::clone(&clock), quiet_ms);
     let view = publisher.view(
         &log.log,
         wakeups.clone(),
         events,
         Arc::clone(&options.sources),
         options.storage.clone(),
+        directories,
     );
     tasks.start(TaskName::Applier, |token| {
-        applier::run(effects_receiver, wakeups, token)
+        applier::run(effects_receiver, wakeups, touched, token)
     });
+    tasks.start(TaskName::Directory, |token| directory.run(token));
     let writer = EventLogWriter::new(messages, options.event_store, hub, Arc::clone(&clock), last_event);
     let replayed = options.replayed_events;
     tasks.start(TaskName::EventLogWriter, |token| writer.run(replayed, token));
@@ -98,6 +99,16 @@ pub fn spawn_with(
         view,
         ended,
         tasks: tasks.started,
+    }
+}
+
+/// What readers of events get at.
+fn events(store: Option<&EventStore>, hub: &EventHub, log: &EventLogSender) -> Events {
+    Events {
+        hub: hub.clone(),
+        reader: store.map(EventStore::reader),
+        audit_reader: store.map(EventStore::audit_reader),
+        log: log.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The runtime as a whole, with a scripted agent, a clock that stands still and a disk that can be held.
 
 mod agent;
+mod directory;
 mod durability;
 mod failures;
 mod heartbeats;

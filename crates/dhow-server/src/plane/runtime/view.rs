@@ -8,6 +8,7 @@ use dhow_core::plan::PlanReport;
 use dhow_core::state::State;
 use tokio::sync::watch;
 
+use super::directory::Directories;
 use super::error::WriteError;
 use super::event_hub::EventHub;
 use super::event_log::{EventLogSender, EventReader};
@@ -33,6 +34,7 @@ pub struct RuntimeView {
     observed: Observed,
     sources: Arc<ManifestSources>,
     storage: Storage,
+    directories: Directories,
 }
 
 /// Where events are read.
@@ -40,6 +42,7 @@ pub struct RuntimeView {
 pub(super) struct Events {
     pub hub: EventHub,
     pub reader: Option<EventReader>,
+    pub audit_reader: Option<EventReader>,
     pub log: EventLogSender,
 }
 
@@ -85,6 +88,7 @@ impl Publisher {
         events: Events,
         sources: Arc<ManifestSources>,
         storage: Storage,
+        directories: Directories,
     ) -> RuntimeView {
         RuntimeView {
             state: self.state.subscribe(),
@@ -98,7 +102,13 @@ impl Publisher {
             observed: self.observed.clone(),
             sources,
             storage,
+            directories,
         }
+    }
+
+    /// Follows the state.
+    pub fn states(&self) -> watch::Receiver<Arc<State>> {
+        self.state.subscribe()
     }
 
     pub fn publish(&self, state: &State) {
@@ -199,6 +209,11 @@ impl RuntimeView {
         self.wakeups.subscribe(node)
     }
 
+    /// What nodes are told of services.
+    pub fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
     /// What this server has heard of nodes and keeps in memory alone. Only where it leads.
     pub fn observed(&self) -> &Observed {
         &self.observed
@@ -222,6 +237,11 @@ impl RuntimeView {
     /// The events on disk, where they are kept.
     pub fn event_reader(&self) -> Option<&EventReader> {
         self.events.reader.as_ref()
+    }
+
+    /// The events with an author on disk, where they are kept: further back than all of them.
+    pub fn audit_reader(&self) -> Option<&EventReader> {
+        self.events.audit_reader.as_ref()
     }
 }
 

@@ -65,10 +65,7 @@ impl Log for VolatileLog {
                 payload,
             })
             .collect();
-        let event = LogEvent::Committed {
-            proposal: Some(id),
-            entries,
-        };
+        let event = LogEvent::committed(Some(id), entries);
         self.events.try_send(event).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ProposeError::Full,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed.into(),

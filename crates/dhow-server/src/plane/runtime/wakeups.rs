@@ -25,17 +25,31 @@ impl NodeWakeups {
         nodes.entry(node).or_default().subscribe()
     }
 
-    pub(super) fn wake(&self, changed: &BTreeMap<NodeId, Revision>) {
+    /// Wakes those who wait for one of these nodes; gives how many nodes that are.
+    pub(super) fn wake(&self, changed: &BTreeMap<NodeId, Revision>) -> usize {
         let mut nodes = self.nodes();
+        let mut woken = 0;
         for (node, revision) in changed {
             if let Some(wakeup) = nodes.get(node) {
                 if wakeup.receiver_count() == 0 {
                     nodes.remove(node);
                 } else {
                     wakeup.send_replace(*revision);
+                    woken += 1;
                 }
             }
         }
+        woken
+    }
+
+    /// Wakes everybody who waits; gives how many nodes that are.
+    pub(super) fn wake_all(&self, revision: Revision) -> usize {
+        let mut nodes = self.nodes();
+        nodes.retain(|_, wakeup| wakeup.receiver_count() > 0);
+        for wakeup in nodes.values() {
+            wakeup.send_replace(revision);
+        }
+        nodes.len()
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, watch::Sender<Revision>>> {

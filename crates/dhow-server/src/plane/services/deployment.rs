@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use dhow_core::ids::{NodeId, ReplicaKey, ServiceName};
 use dhow_core::spec::{Endpoint, Expose};
 use dhow_core::state::{Deployment, Node, Phase, RevisionOutcome, Service, State};
-use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
+use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServiceHealthSummary, ServingNode};
 
 use super::sum::ServiceSum;
+use crate::plane::cron;
 
 /// Nodes that are named for an endpoint: enough to find one that answers, on one screen.
 const SERVING_NODES_MAX: usize = 16;
@@ -21,7 +22,7 @@ pub(super) fn services<'a>(
     all.filter_map(|(name, id)| Some((name, state.service(*id)?.as_ref())))
 }
 
-pub(super) fn status(state: &State, deployment: &Deployment) -> DeploymentStatus {
+pub(super) fn status(state: &State, deployment: &Deployment, now_unix_secs: i64) -> DeploymentStatus {
     let sums: Vec<(&Service, ServiceSum)> = services(state, deployment)
         .map(|(_, service)| (service, ServiceSum::of(state, service)))
         .collect();
@@ -30,7 +31,14 @@ pub(super) fn status(state: &State, deployment: &Deployment) -> DeploymentStatus
         deployment: deployment.name.to_string(),
         revision: deployment.revision.0,
         state: state_of(deployment, whole),
-        services: sums.iter().map(|(service, sum)| sum.summary(service)).collect(),
+        services: sums
+            .iter()
+            .map(|(service, sum)| ServiceHealthSummary {
+                next_run_unix_secs: cron::outlook(state, service, now_unix_secs)
+                    .and_then(|outlook| outlook.next_unix_secs),
+                ..sum.summary(service)
+            })
+            .collect(),
         message: message(deployment),
         served: served(state, deployment),
     }
@@ -50,7 +58,7 @@ pub(crate) fn served(state: &State, deployment: &Deployment) -> Vec<ServedEndpoi
                     address: endpoint.address(),
                     public: match endpoint.expose {
                         Expose::Public => true,
-                        Expose::Internal => false,
+                        Expose::Internal | Expose::Cluster => false,
                     },
                     nodes: serving_nodes(state, service, endpoint),
                 }),

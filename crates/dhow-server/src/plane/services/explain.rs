@@ -6,15 +6,17 @@ use dhow_core::ids::{NodeId, ReplicaKey, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::{AffinityMode, RType, ServiceSpec};
-use dhow_core::state::{Deployment, Replica, Service, State, Wanted};
+use dhow_core::state::{Deployment, Drain, Replica, Service, State, Wanted};
 use dhow_wire::DeploymentState;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
+use super::callers;
 use super::deployment::state_of;
-use super::replicas::{DONE_BEFORE, done_before, measured, started_unix_secs};
+use super::replicas::{DONE_BEFORE, UNSEEN, done_before, measured, started_unix_secs};
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::{ServiceSum, is_current};
 use super::wall_times::WallTimes;
+use crate::clock::shown_utc;
 use crate::plane::cron::{self, Outlook};
 use crate::plane::runtime::Observed;
 
@@ -46,6 +48,7 @@ pub(super) fn explain(
         explanation.lines.push(headline(state, deployment, service));
         let outlook = cron::outlook(state, service, times.now_unix_secs());
         explanation.lines.extend(outlook.into_iter().flat_map(schedule));
+        explanation.lines.extend(callers::lines(state, service));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
@@ -136,20 +139,20 @@ fn counted(service: &Service, deployment: &Deployment, sum: &ServiceSum) -> Stri
 /// When a schedule fires next, and what keeps it from that.
 fn schedule(outlook: Outlook) -> Vec<String> {
     let next = match outlook.next_unix_secs {
-        Some(next) => format!("is next due at {}", cron::shown(next)),
+        Some(next) => format!("is next due at {}", shown_utc(next)),
         None => "never comes again".into(),
     };
     let mut lines = vec![format!("its schedule `{}` {next}", outlook.schedule)];
     lines.extend(outlook.waits_for_unix_secs.map(|last| {
         format!(
             "its last run was for {}, which this server's clock has not reached: it waits for that",
-            cron::shown(last)
+            shown_utc(last)
         )
     }));
     lines.extend(outlook.left_out_unix_secs.map(|first| {
         format!(
             "its last run has not ended: what is due meanwhile, since {}, is left out",
-            cron::shown(first)
+            shown_utc(first)
         )
     }));
     lines
@@ -258,8 +261,18 @@ fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: 
         on_node(state, service, replica),
         state.nodes.len()
     );
-    if state.node(node).is_some_and(|node| node.is_draining()) {
-        line.push_str(&format!("; node {node} drains"));
+    match state.node(node).map(|node| node.drain) {
+        Some(Drain::Draining { .. }) => line.push_str(&format!("; node {node} drains")),
+        // What a drain was told to leave runs there still.
+        Some(Drain::Drained { .. }) => line.push_str(&format!("; node {node} is drained")),
+        Some(Drain::No) | None => {}
+    }
+    let lacks = lacks(state, node, &info.spec);
+    if !lacks.is_empty() {
+        line.push_str(&format!(
+            "; node {node} has no {} any more, and what runs there stays",
+            lacks.join(", ")
+        ));
     }
     match bad_nodes(times, service).as_slice() {
         [] => {}
@@ -272,6 +285,16 @@ fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: 
         )),
     }
     line
+}
+
+/// Labels that a node must have for the spec and has not: people may take them away while a replica runs there.
+fn lacks(state: &State, node: NodeId, spec: &ServiceSpec) -> Vec<String> {
+    let Some(labels) = state.node(node).map(|node| node.labels()) else {
+        return Vec::new();
+    };
+    let asked = spec.node_selector.labels.iter();
+    let missing = asked.filter(|(key, value)| labels.get(*key) != Some(*value));
+    missing.map(|(key, value)| format!("{key}={value}")).collect()
 }
 
 /// Nodes that come last for the service.
@@ -347,7 +370,7 @@ fn add_ended(explanation: &mut Explanation, service: &Service, takes: &dyn Fn(&s
         let how = match (&ended.message, ended.exit) {
             (Some(message), _) => message.to_string(),
             (None, Some(exit)) => exit.to_string(),
-            (None, None) => "ended".into(),
+            (None, None) => UNSEEN.into(),
         };
         takes(&id).then(|| format!("earlier {id} on node {}: {how}", ended.node))
     });

@@ -79,12 +79,18 @@ impl<'a> Listings<'a> {
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
         let all = self.state.deployments.values();
-        all.map(|known| deployment::status(self.state, known)).collect()
+        let now_unix_secs = self.times().now_unix_secs();
+        all.map(|known| deployment::status(self.state, known, now_unix_secs))
+            .collect()
     }
 
     pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
         let known = select::deployment(self.state, name)?;
-        Ok(deployment::status(self.state, known))
+        Ok(deployment::status(
+            self.state,
+            known,
+            self.times().now_unix_secs(),
+        ))
     }
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {

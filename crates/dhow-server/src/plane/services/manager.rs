@@ -147,7 +147,8 @@ impl ServiceManager {
     /// The same, each compared with what its node says of it now.
     pub async fn replicas_live(&self, filter: &ReplicaFilter) -> Result<Vec<ReplicaStatus>, NoSuchName> {
         let listed = self.replicas(filter)?;
-        Ok(live::compare(self.door.as_ref(), listed).await)
+        let others = live::others(&self.state(), filter);
+        Ok(live::compare(self.door.as_ref(), listed, others).await)
     }
 
     /// What a spec would change. May take a while: call it where blocking is allowed.
@@ -157,7 +158,8 @@ impl ServiceManager {
 
     /// Its services, counted.
     pub fn summaries(&self, state: &State, known: &Deployment) -> Vec<ServiceHealthSummary> {
-        deployment::status(state, known).services
+        let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
+        deployment::status(state, known, now_unix_secs).services
     }
 
     /// How a deployment comes along now.

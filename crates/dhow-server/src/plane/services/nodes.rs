@@ -39,6 +39,7 @@ pub(super) fn status(
         leader: leadership.leader == Some(node.id.0),
         labels: node.labels().as_ref().clone(),
         replicas: node.reserving,
+        runs_replicas: node.info.runs_replicas,
         os: Some(node.info.os.to_string()),
         arch: Some(node.info.arch.to_string()),
         api_addr: node.info.api_addr.as_ref().map(ToString::to_string),
@@ -107,7 +108,16 @@ pub(super) fn failures(state: &State, node: &Node, now: ClusterTime) -> Option<N
 
 fn drain(state: &State, report: &PlanReport, node: &Node, now: ClusterTime) -> Option<NodeDrainStatus> {
     match node.drain {
-        Drain::No | Drain::Drained { .. } => return None,
+        Drain::No => return None,
+        Drain::Drained { .. } if node.is_ready() => return None,
+        // Its state says only that it cannot be reached.
+        Drain::Drained { .. } => {
+            return Some(NodeDrainStatus {
+                ignore_system: node.drain_rules.ignore_system,
+                drained: true,
+                ..NodeDrainStatus::default()
+            });
+        }
         Drain::Draining { .. } => {}
     }
     let waits = node.replica_keys().filter_map(|key| wait(state, report, &key));
@@ -119,6 +129,7 @@ fn drain(state: &State, report: &PlanReport, node: &Node, now: ClusterTime) -> O
     Some(NodeDrainStatus {
         ends_in_secs: node.drain_rules.ends_at.map(left),
         ignore_system: node.drain_rules.ignore_system,
+        drained: false,
         waiting,
     })
 }

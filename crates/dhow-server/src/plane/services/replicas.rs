@@ -16,6 +16,9 @@ use crate::plane::runtime::Observed;
 /// What is said of work that is not done again.
 pub(super) const DONE_BEFORE: &str = "its work was done before, by a replica that is gone";
 
+/// What is said of one that was given up, as on a node that was lost: it may run there to this day.
+pub(super) const UNSEEN: &str = "nobody saw its end";
+
 /// Which ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaFilter {
@@ -67,7 +70,10 @@ pub(super) fn list(
         list.extend(done_before(state, service));
         list.extend(absent(state, report, service));
         if filter.all {
-            let ended = service.ended.iter().map(|ended| ended_status(service, ended));
+            let ended = service
+                .ended
+                .iter()
+                .map(|ended| ended_status(state, service, ended));
             list.extend(ended.map(dated));
         }
     }
@@ -256,16 +262,20 @@ pub(super) fn why(waiting: &[Waiting], slot: Slot) -> Option<String> {
     found.map(|waiting| waiting.why.to_string())
 }
 
-fn ended_status(service: &Service, ended: &EndedReplica) -> ReplicaStatus {
+fn ended_status(state: &State, service: &Service, ended: &EndedReplica) -> ReplicaStatus {
     let key = ReplicaKey {
         service: service.id,
         slot: ended.slot,
         generation: ended.generation,
     };
-    let state = match ended.exit {
-        Some(exit) if exit.is_success() => ReplicaStateName::Exited,
-        Some(_) => ReplicaStateName::Failed,
-        None => ReplicaStateName::Exited,
+    let is_plain = state.node(ended.node).is_some_and(|node| node.is_plain);
+    let (ended_as, message) = match (ended.exit, &ended.message) {
+        (Some(exit), message) if exit.is_success() => (ReplicaStateName::Exited, message.clone()),
+        // Without an exit it never ran.
+        (Some(_), message) | (None, message @ Some(_)) => (ReplicaStateName::Failed, message.clone()),
+        // A worker that keeps no ledger only stops to speak of what it has ended.
+        (None, None) if is_plain => (ReplicaStateName::Exited, Some(UNSEEN.into())),
+        (None, None) => (ReplicaStateName::Lost, Some(UNSEEN.into())),
     };
     ReplicaStatus {
         node_id: Some(ended.node.0),
@@ -273,7 +283,7 @@ fn ended_status(service: &Service, ended: &EndedReplica) -> ReplicaStatus {
         restarts: ended.restarts,
         exit_code: ended.exit.and_then(Exit::code),
         generation: Some(ended.generation.0),
-        message: ended.message.as_ref().map(ToString::to_string),
-        ..blank(service, ended.slot, state)
+        message: message.map(|message| message.to_string()),
+        ..blank(service, ended.slot, ended_as)
     }
 }

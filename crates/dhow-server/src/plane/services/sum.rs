@@ -94,7 +94,7 @@ impl ServiceSum {
             return;
         }
         let current = is_current(service, key);
-        let good = replica.is_healthy() || replica.is_completed();
+        let good = replica.is_healthy() || replica.is_completed() || is_run_under_way(service, replica);
         self.done += u32::from(current && replica.is_completed());
         self.updated += u32::from(current && (replica.is_running() || replica.is_completed()));
         self.healthy_count += u32::from(current && good);
@@ -118,7 +118,7 @@ impl ServiceSum {
 
     /// What status shows: one that should run and of which nothing does is not healthy.
     pub fn is_healthy(&self) -> bool {
-        self.desired == 0 || (self.healthy && self.running_or_done() > 0)
+        self.desired == 0 || (self.healthy && (self.running_or_done() > 0 || self.served > 0))
     }
 
     /// Whether it has what it should have, and nothing of it is being replaced.
@@ -142,6 +142,8 @@ impl ServiceSum {
             done: self.done_of(service),
             updated: (self.outdated > 0).then_some(self.updated),
             outdated: (self.outdated > 0).then_some(self.outdated),
+            // The calendar is another's.
+            next_run_unix_secs: None,
         }
     }
 
@@ -185,6 +187,22 @@ pub(super) fn is_current(service: &Service, key: &ReplicaKey) -> bool {
         RType::Cron => true,
         RType::Service | RType::Job | RType::System => service.is_current(key.generation),
     }
+}
+
+/// Whether it is a run of a schedule that has begun and not failed: each firing would call its service ill otherwise,
+/// until the run has come up.
+fn is_run_under_way(service: &Service, replica: &Replica) -> bool {
+    let begins_or_works = match replica.machine.state {
+        ReplicaState::Pending | ReplicaState::Pulling | ReplicaState::Starting | ReplicaState::Running => {
+            true
+        }
+        ReplicaState::Backoff
+        | ReplicaState::Stopping
+        | ReplicaState::Exited
+        | ReplicaState::Failed
+        | ReplicaState::Lost => false,
+    };
+    service.rtype() == RType::Cron && begins_or_works && replica.machine.failures == 0
 }
 
 /// Whether it is none of those that the service is to have: a `system` service is to be on the nodes that take replicas,

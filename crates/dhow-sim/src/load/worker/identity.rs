@@ -51,10 +51,10 @@ impl Identity {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let key = WorkerKey::generate().map_err(|error| said(&error))?;
         let csr_pem = key.csr_pem().map_err(|error| said(&error))?;
-        let invitation = &around.invitation;
+        let (invitation, from) = (&around.invitation, around.address_of(place));
         loop {
             let server = search.next().await;
-            let Ok(mut connection) = connect(place, server, &invitation.tls).await else {
+            let Ok(mut connection) = connect(from, server, &invitation.tls).await else {
                 Tally::count(&around.tally.unreached);
                 continue;
             };

@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
         books: &'a mut Books,
     ) -> Result<Self, Ended> {
         let began = Instant::now();
-        let connected = connect(seat.place, server, &identity.tls).await;
+        let connected = connect(around.address_of(seat.place), server, &identity.tls).await;
         let mut connection = connected.map_err(|_| Ended::Unreached)?;
         let request = SessionRequest {
             node_id: identity.node.0,
@@ -86,6 +86,7 @@ impl<'a> Session<'a> {
             info: Some(to_node_info(&info_of(seat.place))),
             highest_term: books.highest.map_or(0, |(term, _)| term.0),
             highest_cluster: books.cluster.clone(),
+            takes_directory: false,
         };
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();
@@ -100,7 +101,7 @@ impl<'a> Session<'a> {
         let opened = match first.and_then(|event| event.event) {
             Some(Event::Opened(opened)) => opened,
             Some(Event::Ended(ended)) => return Err(lesson(Refusal::from_ended(&ended))),
-            Some(Event::Assignment(_) | Event::Drain(_) | Event::Move(_)) | None => {
+            Some(Event::Assignment(_) | Event::Directory(_) | Event::Drain(_) | Event::Move(_)) | None => {
                 return Err(Ended::Unreached);
             }
         };
@@ -219,7 +220,7 @@ impl<'a> Session<'a> {
                 self.seat.hold(self.books.held());
                 None
             }
-            Ok(Some(Event::Opened(_) | Event::Drain(_))) => None,
+            Ok(Some(Event::Opened(_) | Event::Directory(_) | Event::Drain(_))) => None,
             // Unlike an agent it leaves before it has a session there.
             Ok(Some(Event::Move(to))) => Some(Ended::Moved(LeaderHint {
                 node: NodeId(to.server_id),

@@ -1,4 +1,4 @@
-//! One connection of a worker: from an address of its own, TLS with its certificate, HTTP/2.
+//! One connection of a worker: from its address, TLS with its certificate, HTTP/2.
 
 use std::future::Future;
 use std::io;
@@ -70,16 +70,16 @@ pub fn address_of(place: usize) -> Ipv4Addr {
 }
 
 /// Connects, in time.
-pub async fn connect(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
-    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, open(place, server, tls));
+pub async fn connect(from: Ipv4Addr, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
+    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, open(from, server, tls));
     connecting
         .await
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "not connected in time")))
 }
 
-async fn open(place: usize, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
+async fn open(from: Ipv4Addr, server: SocketAddr, tls: &Arc<ClientConfig>) -> io::Result<Connection> {
     let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::new(IpAddr::V4(address_of(place)), 0))?;
+    socket.bind(SocketAddr::new(IpAddr::V4(from), 0))?;
     let stream = socket.connect(server).await?;
     tcp::prepare(&stream);
     // Dropped is reset: what is to be said is said before, and no port stays in use.

@@ -159,5 +159,6 @@ fn worker() -> dhow_core::state::NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: None,
     }
 }

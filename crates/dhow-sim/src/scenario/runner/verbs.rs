@@ -209,8 +209,9 @@ impl Runner {
             node::Command::Drain(args) => self.drain(args),
             node::Command::Undrain(args) => {
                 let (node, drain) = (NodeId(args.node), Drain::No);
+                let before = self.listed(|listings| listings.node(node))?;
                 self.write(Command::Node(NodeCommand::SetDrain { node, drain }))?;
-                Ok(lines(&args.said()))
+                Ok(lines(&args.said(&before)))
             }
             node::Command::Label(args) => {
                 let NodeLabelRequest { set, unset } = args.request();

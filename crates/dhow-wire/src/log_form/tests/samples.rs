@@ -34,7 +34,8 @@ macro_rules! variants {
 
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
-    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource, RemoveSource);
+    IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource, RemoveSource,
+    EpochBegan);
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
@@ -84,6 +85,7 @@ pub fn info() -> Arc<NodeInfo> {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
 
@@ -254,6 +256,10 @@ fn cluster() -> Vec<ClusterCommand> {
             },
         },
         ClusterCommand::RemoveSource { name: "shop".into() },
+        ClusterCommand::EpochBegan {
+            revision: Revision(400),
+            time: ClusterTime(60_000),
+        },
     ]
 }
 

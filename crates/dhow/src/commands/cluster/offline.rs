@@ -227,7 +227,8 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
     begin_anew(&mut state);
     let mut snapshot = Vec::new();
     encode_snapshot(&state, &mut snapshot)?;
-    log.force_single(addrs(own), term.0, &mut snapshot.as_slice())?;
+    let others = peers.iter().map(|peer| peer.id);
+    log.force_single(addrs(own), others, term.0, &mut snapshot.as_slice())?;
     output::note(&format!(
         "node {node_id} is the only server now: start its daemon, remove the nodes that are gone with `dhow node rm \
          --force`, and take new servers in with `dhow cluster add`"

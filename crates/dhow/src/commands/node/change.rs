@@ -1,6 +1,7 @@
 //! The verbs that change a node at once: undrain, label, rm.
 
 use dhow_cli::node::{LabelArgs, RmArgs, UndrainArgs};
+use dhow_wire::NodeStatus;
 use dhow_wire::api::WriteDone;
 
 use crate::client::{Client, Request};
@@ -9,9 +10,10 @@ use crate::output;
 
 pub async fn undrain(args: &UndrainArgs, client: &Client) -> anyhow::Result<Exit> {
     let node = args.node.to_string();
+    let before: NodeStatus = client.fetch_as(Request::get(&["nodes", node.as_str()])).await?;
     let path = ["nodes", node.as_str(), "undrain"];
     let _: WriteDone = client.fetch_as(Request::post(&path)).await?;
-    output::note(&args.said());
+    output::note(&args.said(&before));
     Ok(Exit::Done)
 }
 

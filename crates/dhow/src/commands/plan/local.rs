@@ -29,6 +29,7 @@ fn this_machine() -> State {
         capacity: host::capacity(),
         runs_replicas: true,
         tries_settings: true,
+        mesh_addr: None,
     };
     let command = Command::Node(NodeCommand::Register {
         node: NodeId(1),

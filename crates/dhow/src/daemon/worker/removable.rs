@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{
-    Heartbeat, HeartbeatAnswer, Highest, Pace, Report, ReportAnswer, ReportBody, Session, SessionFuture,
+    Heartbeat, HeartbeatAnswer, Highest, KnownDirectory, Orders, Pace, Report, ReportAnswer, ReportBody,
+    Session, SessionFuture,
 };
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
@@ -68,6 +69,28 @@ impl Session for RemovableSession {
         })
     }
 
+    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
+        self.session.heartbeat(beat)
+    }
+
+    fn usage(&self, usage: NodeUsage) {
+        self.session.usage(usage);
+    }
+
+    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
+        self.session.secrets(names)
+    }
+
+    fn pace(&self) -> watch::Receiver<Pace> {
+        self.session.pace()
+    }
+
+    fn report_gap(&self) -> Duration {
+        self.session.report_gap()
+    }
+}
+
+impl Orders for RemovableSession {
     fn assignments(&self, last: Option<Revision>) -> SessionFuture<'_, Assignment> {
         Box::pin(async move {
             tokio::select! {
@@ -83,27 +106,11 @@ impl Session for RemovableSession {
         })
     }
 
-    fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer> {
-        self.session.heartbeat(beat)
-    }
-
-    fn usage(&self, usage: NodeUsage) {
-        self.session.usage(usage);
-    }
-
-    fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
-        self.session.secrets(names)
-    }
-
     fn acted_on(&self, highest: &Highest) {
         self.session.acted_on(highest);
     }
 
-    fn pace(&self) -> Option<watch::Receiver<Pace>> {
-        self.session.pace()
-    }
-
-    fn report_gap(&self) -> Duration {
-        self.session.report_gap()
+    fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
+        self.session.directory()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -74,6 +75,8 @@ pub struct Daemon {
     pub env: Vec<(&'static str, String)>,
     /// What it answers with 200 once it serves.
     pub ready_path: &'static str,
+    /// Whom it runs as, where that is not who runs the test.
+    user: Option<u32>,
     pub scratch: Scratch,
 }
 
@@ -93,11 +96,18 @@ impl Daemon {
             config: None,
             namespace: None,
             ready_path: "/api/v1/cluster",
+            user: None,
             mark: scratch.path.clone(),
             node_id: None,
             env: Vec::new(),
             scratch,
         }
+    }
+
+    /// It is to run as this user, to whom its folder belongs from now on.
+    pub fn run_as(&mut self, user: u32) {
+        std::os::unix::fs::chown(&self.scratch.path, Some(user), Some(user)).unwrap();
+        self.user = Some(user);
     }
 
     /// Stands in for one that is used elsewhere.
@@ -126,6 +136,9 @@ impl Daemon {
     pub fn command(&self) -> Command {
         let mut command = self.dhow_command();
         command.envs(self.env.iter().cloned());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.arg("daemon").arg("--data-dir").arg(self.data_dir());
         match &self.config {
             Some(config) => {

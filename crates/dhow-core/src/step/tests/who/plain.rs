@@ -9,8 +9,12 @@ use crate::state::Wanted;
 
 impl World {
     fn deploy(&mut self, image: &str, replicas: u32) {
+        self.deploy_as("shop", image, replicas);
+    }
+
+    fn deploy_as(&mut self, deployment: &str, image: &str, replicas: u32) {
         let spec = format!(
-            r#"{{"version":"v1","deployment":"shop","services":{{"web":{{"image":"{image}",
+            r#"{{"version":"v1","deployment":"{deployment}","services":{{"web":{{"image":"{image}",
                 "scale":{{"mode":"fixed","replicas":{replicas}}},"rollout":{{"min_healthy":"0s"}}}}}}}}"#
         );
         let deploy = DeploymentCommand::Deploy {
@@ -116,4 +120,39 @@ fn a_worker_that_tells_generations_apart_gets_the_new_one_first() {
         assert_eq!((most, fewest), (2, 3));
         assert_eq!(generations, [Generation(2); 3]);
     }
+}
+
+/// Whose services of one name are on a node, and why the others have no place.
+fn named_alike(tells: bool) -> (Vec<String>, Vec<String>) {
+    let mut world = World::new(2, 1);
+    let node = NodeId(world.join_as("a", None, true).unwrap());
+    if tells {
+        let told = Command::Node(NodeCommand::TellsGenerations { node });
+        world.apply(told).unwrap();
+    }
+    // Both in one plan, and a third one when they are there.
+    world.deploy_as("shop", "web:1", 1);
+    world.deploy_as("other", "web:1", 1);
+    world.plan(|_| {});
+    world.obey(node);
+    world.deploy_as("third", "web:1", 1);
+    world.plan(|_| {});
+    let now = ClusterTime(world.now_ms);
+    let report = plan_next(&world.state, &mut PlanCache::default(), now).report;
+    let waiting = report.services.values().flat_map(|service| &service.waiting);
+    let why = waiting.map(|waiting| waiting.why.to_string()).collect();
+    let there = world.state.node(node).unwrap().replica_keys();
+    let there = there.map(|key| world.state.replica_name(&key).unwrap().to_string());
+    (there.collect(), why)
+}
+
+#[test]
+fn a_worker_that_knows_services_by_name_alone_gets_one_of_each_name() {
+    let (there, why) = named_alike(false);
+    assert_eq!(there, ["shop/web-default-0"]);
+    assert_eq!(why.len(), 2, "{why:?}");
+    let words = "would not tell it from another deployment's service of that name";
+    assert!(why.iter().all(|why| why.contains(words)), "{why:?}");
+    let (there, why) = named_alike(true);
+    assert_eq!((there.len(), why.len()), (3, 0));
 }

@@ -53,5 +53,6 @@ fn info_of(profile: WorkerProfile) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: None,
     }
 }

@@ -9,11 +9,13 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName};
-use dhow_core::replica::{Exit, Machine, ReplicaState};
+use dhow_core::mirror::OpenRollout;
+use dhow_core::replica::{Exit, Machine, ReplicaState, RestartRule};
 use dhow_core::state::{Node, Replica, State as ClusterState, Wanted};
 use dhow_core::usage::{NodeUsage, ReplicaUsage};
 use dhow_wire::grpc::Refusal;
 use dhow_wire::grpc::proto::StatusAck;
+use dhow_wire::names::deployment_on_wire;
 use dhow_wire::{
     BootstrapRollout, ReplicaStateName, WorkerContainerStatus, WorkerStatusAck, WorkerStatusReport,
 };
@@ -21,7 +23,7 @@ use dhow_wire::{
 use super::answer::{Answer, read};
 use crate::gateway::node_gateway::{GatewayState, NodeGateway};
 use crate::gateway::status::{SPECS_BYTES_MAX, named_rollouts, short_message};
-use crate::plane::runtime::{OpenRollout, ReportBody};
+use crate::plane::runtime::ReportBody;
 
 /// What a worker of the JSON form runs: renews its lease.
 #[utoipa::path(
@@ -43,7 +45,7 @@ pub(in crate::gateway) async fn status(
     inner.options.view.observed().used(&state, shown.node, usage);
     let durable_seq = inner.take_inventory(shown.node, &report, bytes).await?;
     let named = named_rollouts(&report.rollouts);
-    let open = OpenRollout::open(&inner.options.view.state(), shown.node, &named);
+    let open = inner.open_rollouts(shown.node, &named);
     shown.answer(&WorkerStatusAck {
         next_ttl_secs,
         durable_seq,
@@ -65,8 +67,11 @@ fn fitting(open: Vec<OpenRollout>) -> Vec<BootstrapRollout> {
         is_first || size_bytes <= SPECS_BYTES_MAX
     };
     let whole = open.into_iter().map(|open| BootstrapRollout {
+        rollout_id: open.id.to_string(),
+        service: open.service.to_string(),
+        deployment: deployment_on_wire(&open.id.deployment),
+        generation: Some(open.generation.0),
         specs: open.specs,
-        ..open.rollout
     });
     whole.take_while(|rollout| fits(rollout)).collect()
 }
@@ -89,10 +94,10 @@ fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> 
     let own = Own::of(state, known);
     let mut told = BTreeMap::new();
     for container in measured.into_iter().take(NodeUsage::REPLICAS_MAX) {
-        let Some((name, replica)) = own.of_container(container, &told)? else {
+        let Some((name, known)) = own.of_container(container, &told)? else {
             continue;
         };
-        told.insert(name.clone(), replica.machine.clone());
+        told.insert(name.clone(), known.replica.machine.clone());
         let used = ReplicaUsage {
             cpu_milli: container.cpu_used_milli.unwrap_or_default(),
             memory_bytes: container.memory_used_bytes.unwrap_or_default(),
@@ -143,13 +148,23 @@ impl GatewayState {
 }
 
 /// What the state has on a node, by name: assigned, or still to end.
-struct Own<'a>(BTreeMap<ReplicaName, &'a Replica>);
+struct Own<'a>(BTreeMap<ReplicaName, OwnReplica<'a>>);
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct OwnReplica<'a> {
+    replica: &'a Replica,
+    /// Its service lets it end well: one that is to run always has failed where it ended, whatever its exit code.
+    may_end: bool,
+}
 
 impl<'a> Own<'a> {
     fn of(state: &'a ClusterState, node: &Node) -> Self {
         let replicas = node.replica_keys().filter_map(|key| {
-            let replica = state.replicas.get(&key)?;
-            Some((state.replica_name(&key)?, replica.as_ref()))
+            let replica = state.replicas.get(&key)?.as_ref();
+            let info = state.service(key.service)?.info(key.generation);
+            let may_end = info.is_none_or(|info| RestartRule::of(&info.spec).lets_end());
+            Some((state.replica_name(&key)?, OwnReplica { replica, may_end }))
         });
         Self(replicas.collect())
     }
@@ -158,9 +173,8 @@ impl<'a> Own<'a> {
     fn told(&self, containers: &[WorkerContainerStatus]) -> Result<BTreeMap<ReplicaName, Machine>, Refusal> {
         let mut told = BTreeMap::new();
         for container in containers {
-            if let Some((name, replica)) = self.of_container(container, &told)? {
-                let machine = machine_of(container, &replica.machine);
-                told.insert(name, machine);
+            if let Some((name, known)) = self.of_container(container, &told)? {
+                told.insert(name, machine_of(container, known));
             }
         }
         Ok(told)
@@ -171,10 +185,10 @@ impl<'a> Own<'a> {
         &self,
         container: &WorkerContainerStatus,
         told: &BTreeMap<ReplicaName, Machine>,
-    ) -> Result<Option<(ReplicaName, &'a Replica)>, Refusal> {
+    ) -> Result<Option<(ReplicaName, OwnReplica<'a>)>, Refusal> {
         let name = ReplicaName::try_from(container).map_err(|error| Refusal::Malformed(error.to_string()))?;
         let name = self.meant(name, container, told);
-        Ok(name.and_then(|name| self.0.get(&name).map(|replica| (name.clone(), *replica))))
+        Ok(name.and_then(|name| self.0.get(&name).map(|known| (name.clone(), *known))))
     }
 
     /// Without a generation a status is that of a plain worker: it means what the node was assigned. Where two
@@ -201,7 +215,7 @@ impl<'a> Own<'a> {
             let is_stopping = self
                 .0
                 .get(*own)
-                .is_none_or(|replica| replica.wanted == Wanted::Stop);
+                .is_none_or(|known| known.replica.wanted == Wanted::Stop);
             let is_named = own.deployment != DeploymentName::fallback();
             let age = Generation(u32::MAX - own.generation.0);
             (is_named, own.deployment.clone(), is_stopping, age)
@@ -211,7 +225,7 @@ impl<'a> Own<'a> {
 
     /// Whether the report says anything that the state does not have.
     fn differs(&self, told: &BTreeMap<ReplicaName, Machine>) -> bool {
-        self.0.iter().any(|(name, replica)| {
+        self.0.iter().any(|(name, OwnReplica { replica, .. })| {
             let known = &replica.machine;
             match told.get(name) {
                 Some(machine) => {
@@ -225,36 +239,44 @@ impl<'a> Own<'a> {
 }
 
 /// What is not said is as it was known; a state that this version does not know says nothing.
-fn machine_of(container: &WorkerContainerStatus, known: &Machine) -> Machine {
-    let Some(state) = container.known_state().map(state_of) else {
+fn machine_of(container: &WorkerContainerStatus, own: OwnReplica<'_>) -> Machine {
+    let known = &own.replica.machine;
+    let Some(said) = container.known_state().map(state_of) else {
         return known.clone();
+    };
+    let is_to_run = own.replica.wanted == Wanted::Run && !own.may_end;
+    let state = match said {
+        ReplicaState::Exited if is_to_run => ReplicaState::Failed,
+        said => said,
     };
     let is_running = state == ReplicaState::Running;
     let message = container.message.as_deref();
-    let exit = match state {
+    let exit = match said {
         // One that has ended and does not say how has ended as its state says.
         ReplicaState::Exited => Some(Exit::Code(0)),
         ReplicaState::Failed => Some(Exit::Unknown),
+        // How the one before it ended is over.
+        ReplicaState::Running => None,
         ReplicaState::Pending
         | ReplicaState::Pulling
         | ReplicaState::Starting
-        | ReplicaState::Running
         | ReplicaState::Backoff
         | ReplicaState::Stopping
         | ReplicaState::Lost => known.exit,
     };
+    // One that says nothing of health has no check.
+    let healthy = is_running && container.healthy.unwrap_or(true);
     Machine {
         state,
-        // One that says nothing of health has no check.
-        healthy: is_running && container.healthy.unwrap_or(true),
+        healthy,
         pid: container.pid.or(known.pid.filter(|_| is_running)),
         restarts: container.restarts.unwrap_or(known.restarts),
         failures: known.failures,
         exit: container.exit_code.map(Exit::Code).or(exit),
-        oom: known.oom,
+        oom: known.oom && !is_running,
         message: message
             .map(|text| short_message(text.into()))
-            .or_else(|| known.message.clone()),
+            .or_else(|| known.message.clone().filter(|_| !healthy)),
     }
 }
 

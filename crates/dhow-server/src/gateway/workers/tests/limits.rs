@@ -6,7 +6,7 @@ use dhow_wire::grpc::proto::StatusReport;
 use dhow_wire::grpc::to_body;
 
 use super::*;
-use crate::gateway::limits::{MESSAGE_CHARS_MAX, REPORT_BYTES_BURST};
+use crate::gateway::limits::{JOINS_BURST, MESSAGE_CHARS_MAX, REPORT_BYTES_BURST};
 use crate::plane::runtime::ReportBody;
 
 impl Harbour {
@@ -42,6 +42,16 @@ fn web(index: u32) -> ReplicaName {
         index,
         generation: Generation(1),
     }
+}
+
+#[test]
+fn a_message_is_one_line() {
+    let told = |text: &str| crate::gateway::status::short_message(text.into()).to_string();
+    assert_eq!(
+        told("boom \u{1b}[2J\r\n  it runs, and is healthy\nnode: 1"),
+        "boom [2J it runs, and is healthy node: 1"
+    );
+    assert_eq!(told("two  blanks stay"), "two  blanks stay");
 }
 
 #[tokio::test]
@@ -99,6 +109,29 @@ async fn a_worker_cannot_write_faster_than_old_entries_are_dropped() {
     assert_eq!(harbour.report(node, &whole).await, Err(Refusal::TooOften));
     harbour.server.clock.advance(3_600_000);
     harbour.report(node, &whole).await.unwrap();
+}
+
+#[tokio::test]
+async fn strangers_who_ask_to_join_keep_nobody_out_who_has_a_token() {
+    let harbour = Harbour::open().await;
+    let token = harbour.token(harbour.claims(1, 1)).await;
+    let another_key = SigningKey::from_bytes(&[6; 32]);
+    let forged = WorkerBootstrapToken::issue(&another_key, harbour.claims(7, 1)).unwrap();
+    let mut refused = None;
+    for _ in 0..=JOINS_BURST {
+        refused = harbour.register(&forged.reveal(), "no request").await.err();
+    }
+    assert_eq!(refused, Some(Refusal::Busy), "what they cost is bounded");
+    let check = |token: &str| {
+        harbour.gateway.inner.check_joining(&RegisterRequest {
+            token: token.into(),
+            info: Some(to_node_info(&info(NodeRole::Worker))),
+            ..RegisterRequest::default()
+        })
+    };
+    assert_eq!(check(&forged.reveal()), Err(Refusal::Busy));
+    assert_eq!(check(&token), Ok(()), "a holder lets it pass");
+    assert!(harbour.register(&token, &csr()).await.is_ok());
 }
 
 #[tokio::test]

@@ -295,6 +295,34 @@ async fn a_job_that_exited_is_done() {
 }
 
 #[tokio::test]
+async fn what_is_to_run_always_has_failed_where_it_exited() {
+    let harbour = Harbour::open().await;
+    let worker = harbour.plain().await;
+    harbour.deploy(&json!({ "web": { "image": "web:1" } })).await;
+    harbour.place_all(&worker).await;
+    let ended = json!([container("default", 0, "exited")]);
+    harbour.tell(&worker, &ended).await;
+    assert_eq!(harbour.states(), [ReplicaState::Failed]);
+    let revision = harbour.server.state().revision;
+    harbour.tell(&worker, &ended).await;
+    assert_eq!(
+        harbour.server.state().revision,
+        revision,
+        "said again, it is no news"
+    );
+    harbour
+        .tell(&worker, &json!([container("default", 0, "running")]))
+        .await;
+    assert_eq!(harbour.states(), [ReplicaState::Running]);
+    let state = harbour.server.state();
+    let machine = &state.replicas.values().next().unwrap().machine;
+    assert_eq!(
+        machine.exit, None,
+        "it runs again, and how it ended before is over"
+    );
+}
+
+#[tokio::test]
 async fn each_role_is_told_its_own_spec() {
     let harbour = Harbour::open().await;
     let worker = harbour.plain().await;

@@ -112,10 +112,7 @@ impl Log for HeldLog {
             term: 1,
             payload,
         });
-        let event = LogEvent::Committed {
-            proposal: Some(id),
-            entries: entries.collect(),
-        };
+        let event = LogEvent::committed(Some(id), entries.collect());
         held.events.try_send(event).unwrap();
         Ok(())
     }
@@ -183,6 +180,7 @@ pub fn info(role: NodeRole) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mesh_addr: None,
     }
 }
 

@@ -73,8 +73,7 @@ impl CopiedLogState {
         if !new.is_empty() {
             let ops = new.iter().cloned().map(Op::Append).collect();
             self.commit(Batch::new(ops)).await?;
-            let (proposal, entries) = (None, new);
-            let _ = self.events.send(LogEvent::Committed { proposal, entries }).await;
+            let _ = self.events.send(LogEvent::committed(None, new)).await;
         }
         self.compare_with_leader(copies.node);
         Ok(CopyAnswer::Durable {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::ids::{Revision, Term};
 use dhow_core::state::State;
-use dhow_core::step::{EpochBegan, begin_epoch};
+use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
 use dhow_wire::log_form::decode_snapshot;
 use futures_util::future::join_all;
@@ -104,12 +105,21 @@ impl CopiedLogState {
         let all = || others.iter().map(|(_, standing)| standing).chain([&standing]);
         let highest = |value: fn(&CopyAge) -> u64| all().map(value).max().unwrap_or_default();
         // Above everything that any of them has: so a log, a revision and a time only ever go forward.
-        let began = EpochBegan {
-            epoch: Term(epoch),
+        let began = ClusterCommand::EpochBegan {
             revision: Revision(highest(|standing| standing.revision)),
             time: ClusterTime(highest(|standing| standing.time_ms)),
         };
-        begin_epoch(&mut state, &began);
+        let first = dhow_core::command::Entry {
+            term: Term(epoch),
+            time: state.time,
+            request: None,
+            command: Command::Cluster(began),
+        };
+        if let Err(refused) = step(&mut state, &first, &mut ()) {
+            return Ok(Claimed::NotNow(format!(
+                "the newest copy does not take it: {refused}"
+            )));
+        }
         let at = LogPosition {
             index: highest(|standing| standing.index) + 1,
             term: epoch,
@@ -228,8 +238,7 @@ impl CopiedLogState {
         let mut entries = entries.into_iter();
         for one in batch {
             let entries = entries.by_ref().take(one.entries.len()).collect();
-            let proposal = Some(one.id);
-            one.place.send(LogEvent::Committed { proposal, entries });
+            one.place.send(LogEvent::committed(Some(one.id), entries));
         }
     }
 

@@ -21,9 +21,10 @@ impl Admission {
         match self {
             Self::Joining | Self::Member => None,
             Self::Refused { by } => Some(format!(
-                "node {by} knows node {node_id} with another raft directory; this one was emptied or replaced, and \
-                 a member that forgot its votes may not come back. Remove node {node_id} from the cluster \
-                 (`dhow cluster remove {node_id}`) and add this server under a new id"
+                "node {by} does not take node {node_id} back: it knows it with another raft directory because this one \
+                 was emptied or replaced, or it went on without it by `dhow cluster recover`. A member that forgot its \
+                 votes, or that was given up, may not come back. Remove node {node_id} from the cluster where it is \
+                 still one (`dhow cluster remove {node_id}`), and add this server, emptied, under a new id"
             )),
         }
     }

@@ -85,8 +85,9 @@ impl RaftLogState {
             tracing::error!(
                 node,
                 times,
-                "a server comes back with another raft directory and is refused: it was emptied or replaced; \
-                 `dhow cluster remove` takes it out, and it may join under a new id"
+                "a server comes with another raft directory than it has to have and is refused: it was emptied or \
+                 replaced, or given up by `dhow cluster recover`; `dhow cluster remove` takes it out, and emptied it may \
+                 join under a new id"
             );
         }
     }

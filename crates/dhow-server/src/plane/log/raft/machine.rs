@@ -14,7 +14,7 @@ use super::snapshot_data::{SnapshotData, meta, read_preamble, unreadable, write_
 use super::types::{
     Batch, RaftEntry, RaftLogId, SnapshotMeta, StorageError, StoredMembership, TypeConfig, position,
 };
-use crate::plane::log::store::{LogPosition, SegmentStore, StoreError};
+use crate::plane::log::store::{Entry, LogPosition, SegmentStore, StoreError};
 use crate::plane::log::{CommittedPart, LogEvent, ProposeError};
 
 /// The consensus library's state machine: it passes committed entries and snapshots on to the reducer, and settles the
@@ -64,9 +64,9 @@ impl Machine {
                 self.take_members(members).await?;
                 Vec::new()
             }
-            EntryPayload::Normal(batch) => self.parts(batch),
+            EntryPayload::Normal(batch) => self.parts(at, batch),
         };
-        self.tell(LogEvent::CommittedTogether { at, parts }).await?;
+        self.tell(LogEvent::Committed { at, parts }).await?;
         let outrun = self.shared.pending.outrun(at);
         let leader = self.shared.leadership().leader;
         self.refuse(outrun, ProposeError::NotLeader { leader }).await
@@ -84,19 +84,23 @@ impl Machine {
     }
 
     /// The proposals of a batch, where they were made here; else all of it as one.
-    fn parts(&self, batch: Batch) -> Vec<CommittedPart> {
-        let mut commands = batch.commands.into_iter().map(|command| command.0);
+    fn parts(&self, at: LogPosition, batch: Batch) -> Vec<CommittedPart> {
+        let mut entries = batch.commands.into_iter().map(|command| Entry {
+            index: at.index,
+            term: at.term,
+            payload: command.0,
+        });
         match self.shared.pending.committed(batch.tag) {
             Some(parts) => parts
                 .into_iter()
                 .map(|part| CommittedPart {
                     proposal: Some(part.proposal),
-                    commands: commands.by_ref().take(part.commands).collect(),
+                    entries: entries.by_ref().take(part.commands).collect(),
                 })
                 .collect(),
             None => vec![CommittedPart {
                 proposal: None,
-                commands: commands.collect(),
+                entries: entries.collect(),
             }],
         }
     }

@@ -15,7 +15,7 @@ use super::snapshot_data::{read_preamble, unreadable, write_preamble};
 use super::store_slot::StoreSlot;
 use super::types::{Membership, StoredMembership, Vote, log_id};
 use super::vote_form::{VOTE_VERSION, VoteForm};
-use crate::plane::log::store::{Batch, Entry, LogPosition, MetaKey, Op, SegmentStore, StoreOptions};
+use crate::plane::log::store::{Batch, Entry, LogPosition, MetaKey, Op, SegmentStore, StoreId, StoreOptions};
 
 /// Read from the log at a time.
 const READ_BYTES: usize = 4 * 1024 * 1024;
@@ -41,6 +41,8 @@ pub(super) fn voted_term(slot: &StoreSlot) -> Result<u64, RaftOpenError> {
 pub struct OfflineRaft {
     slot: StoreSlot,
     node_id: u64,
+    /// The servers that it has met.
+    met: BTreeSet<u64>,
     voted_term: u64,
 }
 
@@ -59,14 +61,14 @@ impl OfflineRaft {
     pub fn open(dir: &Path, store: StoreOptions, node_id: u64) -> Result<Self, RaftOpenError> {
         let (store, _) = SegmentStore::open(dir, store).map_err(RaftOpenError::Store)?;
         let slot = StoreSlot::new(store);
-        match read_identity(&slot)? {
+        let met = match read_identity(&slot)? {
             Some((found, _)) if found != node_id => {
                 let (dir, wanted) = (dir.to_owned(), node_id);
                 return Err(RaftOpenError::AnotherNode { dir, found, wanted });
             }
-            Some(_) => {}
+            Some((_, peers)) => peers.into_keys().collect(),
             None => return Err(RaftOpenError::Empty { dir: dir.to_owned() }),
-        }
+        };
         if slot.bounds().map_err(RaftOpenError::Store)?.last.is_none() {
             return Err(RaftOpenError::Empty { dir: dir.to_owned() });
         }
@@ -74,6 +76,7 @@ impl OfflineRaft {
         Ok(Self {
             slot,
             node_id,
+            met,
             voted_term,
         })
     }
@@ -119,15 +122,20 @@ impl OfflineRaft {
     }
 
     /// Makes the node whose directory this is the only voter, from this state on and in a term after this one. For the
-    /// time after a majority was lost for good: the lost members must never come back with the directories that they
-    /// had.
+    /// time after a majority was lost for good: should the lost members, which are those that it has met and `others`,
+    /// come back with the directories that they had, it hears none of them. They would be a majority again, and take
+    /// back what was done since.
     pub fn force_single(
         self,
         addrs: RaftPeerAddrs,
+        others: impl IntoIterator<Item = u64>,
         term: u64,
         state: &mut dyn Read,
     ) -> Result<(), RaftOpenError> {
         let node_id = self.node_id;
+        let lost = self.met.into_iter().chain(others).filter(|id| *id != node_id);
+        // A directory that no server has.
+        let lost = lost.map(|id| (id, StoreId::random())).collect();
         let bounds = self.slot.bounds().map_err(RaftOpenError::Store)?;
         let at = LogPosition {
             index: bounds.next_index,
@@ -137,7 +145,7 @@ impl OfflineRaft {
             vec![BTreeSet::from([node_id])],
             BTreeMap::from([(node_id, addrs)]),
         );
-        begin(&self.slot, node_id, at, term, members, state)
+        begin(&self.slot, (node_id, &lost), at, term, members, state)
     }
 }
 
@@ -167,7 +175,7 @@ pub fn seed(
     };
     begin(
         &StoreSlot::new(store),
-        node_id,
+        (node_id, &BTreeMap::new()),
         at,
         begun.first_term,
         members,
@@ -184,10 +192,10 @@ pub struct SeedTerms {
     pub first_term: u64,
 }
 
-/// Puts the state into the store, where the log then begins.
+/// Puts the state into the store, where the log then begins. `peers` are the stores that others are known by.
 fn begin(
     slot: &StoreSlot,
-    node_id: u64,
+    (node_id, peers): (u64, &BTreeMap<u64, StoreId>),
     at: LogPosition,
     voted_term: u64,
     members: Membership,
@@ -200,7 +208,7 @@ fn begin(
     std::io::copy(state, &mut writer).map_err(RaftOpenError::Snapshot)?;
     let ops = vec![
         vote_op(Vote::new(voted_term, node_id)),
-        identity_op(node_id, &BTreeMap::new()),
+        identity_op(node_id, peers),
     ];
     // The vote first: should this be cut off, it is done again, in a term above it.
     slot.with(|store| {

@@ -1,13 +1,16 @@
 //! Changes in words: what of them is an event, of which kind, and what it says.
 
-use dhow_core::change::{Change, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange};
+use dhow_core::change::{
+    Change, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
+};
 use dhow_core::command::{ScaleChange, StopReason};
-use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId};
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
-use dhow_core::state::{Drain, State};
+use dhow_core::state::{Drain, State, Wanted};
 
 use super::{Event, EventKind};
+use crate::clock::shown_utc;
 
 /// The event of a change, where it is one. Its author and its rollout are not in it yet.
 pub(super) fn event(state: &State, change: &Change<'_>) -> Option<Event> {
@@ -51,7 +54,7 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             Event::new(EventKind::FeatureLevelRaised).with_message(format!("level {level}"))
         }
         ClusterChange::WorkerTokenIssued { uses_allowed } => {
-            Event::new(EventKind::TokenIssued).with_message(format!("{uses_allowed} uses"))
+            Event::new(EventKind::TokenIssued).with_message(counted(u64::from(*uses_allowed), "use"))
         }
         ClusterChange::WorkerTokenRevoked => Event::new(EventKind::TokenRevoked),
         ClusterChange::WorkerCaRotated => Event::new(EventKind::WorkerCaRotated),
@@ -77,9 +80,18 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             deployments,
         } => {
             let of = source.map(|name| format!("{name}: ")).unwrap_or_default();
-            let message = format!("{of}version {version}, {deployments} deployments");
+            let deployments = counted(*deployments as u64, "deployment");
+            let message = format!("{of}version {version}, {deployments}");
             Event::new(EventKind::ManifestsTaken).with_message(message)
         }
+    }
+}
+
+/// A number of things, as people say it.
+fn counted(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
     }
 }
 
@@ -95,7 +107,7 @@ fn node(node: NodeId, change: &NodeChange) -> Option<Event> {
         NodeChange::Removed => EventKind::NodeRemoved,
         NodeChange::Inventory { replicas } => {
             let event = Event::new(EventKind::Inventory).with_node(node);
-            return Some(event.with_message(format!("{replicas} replicas")));
+            return Some(event.with_message(counted(*replicas as u64, "replica")));
         }
         NodeChange::Renewed | NodeChange::AssignmentChanged => return None,
     };
@@ -164,7 +176,10 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
             message: without.map(|without| without.to_string()),
             ..of(EventKind::Released)
         }),
-        ServiceChange::CronFired => Some(of(EventKind::CronFired)),
+        ServiceChange::CronFired { scheduled_unix_secs } => {
+            let run = format!("the run of {}", shown_utc(*scheduled_unix_secs));
+            Some(of(EventKind::CronFired).with_message(run))
+        }
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }
@@ -175,7 +190,11 @@ fn replica(state: &State, key: &ReplicaKey, node: NodeId, change: &ReplicaChange
     match change {
         ReplicaChange::Placed => Some(of(EventKind::ReplicaPlaced)),
         ReplicaChange::StopAsked(why) => {
-            Some(of(EventKind::ReplicaStopAsked).with_message(stop_reason(state, *why)))
+            let message = stop_reason(state, key, *why);
+            Some(Event {
+                message,
+                ..of(EventKind::ReplicaStopAsked)
+            })
         }
         ReplicaChange::Reported(event) => {
             let (kind, message) = reported(event)?;
@@ -191,22 +210,40 @@ fn replica(state: &State, key: &ReplicaKey, node: NodeId, change: &ReplicaChange
     }
 }
 
-fn stop_reason(state: &State, why: Option<StopReason>) -> String {
+fn stop_reason(state: &State, key: &ReplicaKey, cause: StopCause) -> Option<String> {
+    let why = match cause {
+        StopCause::Planned(why) => why,
+        StopCause::CleanSlate => return Some("its deployment had failed and was asked for again".into()),
+        StopCause::Unknown => return None,
+    };
     let words = match why {
-        None => "its deployment had failed and was asked for again",
-        Some(StopReason::ScaledDown) => "scaled down",
-        Some(StopReason::Replaced) => "replaced by a newer one",
-        Some(StopReason::Draining) => "its node is being drained",
-        Some(StopReason::Removed) => "its service was removed",
-        Some(StopReason::NodeUnfit) => "its node does not fit it any more",
-        Some(StopReason::NodeLost) => "its node is lost and another one has its place",
-        Some(StopReason::FailsThere) => "it keeps failing there, so another node is tried",
-        Some(StopReason::Displaced { by }) => match state.service(by) {
-            Some(service) => return format!("{} is more important and needs the room", service.key),
+        StopReason::ScaledDown => "scaled down",
+        StopReason::Replaced if keeps_earlier(state, key) => "an earlier one keeps its place",
+        StopReason::Replaced => "replaced by a newer one",
+        StopReason::Draining => "its node is being drained",
+        StopReason::Removed => "its service was removed",
+        StopReason::NodeUnfit => "its node does not fit it any more",
+        StopReason::NodeLost => "its node is lost and another one has its place",
+        StopReason::FailsThere => "it keeps failing there, so another node is tried",
+        StopReason::Displaced { by } => match state.service(by) {
+            Some(service) => return Some(format!("{} is more important and needs the room", service.key)),
             None => "a more important service needs the room",
         },
     };
-    words.to_owned()
+    Some(words.to_owned())
+}
+
+/// Whether the place goes back to a replica that was there before, as after a revert or a drain that was called off.
+fn keeps_earlier(state: &State, key: &ReplicaKey) -> bool {
+    let of_place = |generation| ReplicaKey {
+        generation: Generation(generation),
+        ..*key
+    };
+    let all = state.replicas.range(of_place(0)..=of_place(u32::MAX));
+    let last = all.filter(|(other, replica)| *other != key && replica.wanted == Wanted::Run);
+    last.map(|(other, _)| other.generation)
+        .max()
+        .is_some_and(|kept| kept < key.generation)
 }
 
 /// What a node reports of a replica.

@@ -46,10 +46,14 @@ impl EventFile {
     }
 }
 
-/// The files in a directory, oldest first.
+/// The files in a directory, oldest first; none where nothing was written yet, which is when the directory is made.
 pub(super) fn list(dir: &Path) -> io::Result<Vec<EventFile>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
+    for entry in entries {
         files.extend(EventFile::parse(entry?.path()));
     }
     files.sort_by_key(|file| file.number);

@@ -66,6 +66,22 @@ impl EventReader {
     }
 }
 
+impl EventReader {
+    /// All events of the newest file: what is older was made durable when that one was begun.
+    pub(super) fn of_newest_file(&self) -> Result<Vec<EventRecord>, ReadEventsError> {
+        let cannot = |cause| ReadEventsError::Io {
+            dir: self.dir.clone(),
+            cause,
+        };
+        let files = list(&self.dir).map_err(cannot)?;
+        let mut records = Vec::new();
+        if let Some(newest) = files.last() {
+            read_file(newest, EventId::default(), usize::MAX, &mut records).map_err(cannot)?;
+        }
+        Ok(records)
+    }
+}
+
 fn read_file(file: &EventFile, after: EventId, max: usize, records: &mut Vec<EventRecord>) -> io::Result<()> {
     let opened = match File::open(&file.path) {
         // The writer deleted it after it was listed.

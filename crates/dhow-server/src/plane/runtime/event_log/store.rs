@@ -1,33 +1,26 @@
-//! Events on disk: appended, made durable before a snapshot lets the log of commands forget what they came from,
-//! and deleted file by file from the oldest on. Blocks; used by the event log writer alone.
+//! Events on disk, made durable before a snapshot lets the log of commands forget what they came from. What somebody asked
+//! for is kept a second time in files of its own: a worker that reports without end, or a large rollout, pushes everything
+//! out of the others within minutes, and must not take with it who did what. Blocks; used by the event log writer alone.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::files::{EventFile, list};
-use super::reader::EventReader;
+use super::reader::{EventReader, ReadEventsError};
+use super::series::{Kept, Series, failed};
 use crate::plane::runtime::event::{EventId, EventRecord};
-use crate::plane::runtime::limits::{EVENT_FILE_BYTES, EVENT_FILES_MAX};
+use crate::plane::runtime::limits::{AUDIT_FILES_MAX, EVENT_FILE_BYTES, EVENT_FILES_MAX};
+
+/// Below the directory of the events.
+const AUDIT_DIR: &str = "audit";
 
 /// The files of the event log, open for appending. The event log writer alone has one. Its methods block.
 #[derive(Debug)]
 pub struct EventStore {
     dir: PathBuf,
-    file: Option<Open>,
-    next_number: u64,
-    last: EventId,
-    file_max_bytes: u64,
-}
-
-#[derive(Debug)]
-struct Open {
-    file: File,
-    path: PathBuf,
-    /// How much of the file is whole lines. What lies beyond is from a write that failed.
-    size_bytes: u64,
-    is_torn: bool,
+    all: Series,
+    /// Those with an author.
+    audit: Series,
 }
 
 /// Why an event could not be written, or the event log not opened.
@@ -40,156 +33,103 @@ pub enum EventStoreError {
         #[source]
         cause: io::Error,
     },
+    #[error("what somebody asked for cannot be gathered from the event log")]
+    Read(#[source] ReadEventsError),
     #[error("an event cannot be written as JSON")]
     Form(#[source] serde_json::Error),
     #[error("the event log's store is gone; events are shown and not kept until the daemon starts again")]
     Gone,
 }
 
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> EventStoreError {
-    let path = path.to_owned();
-    move |cause| EventStoreError::Io { action, path, cause }
-}
-
 impl EventStore {
-    /// Opens the event log in a directory of its own, or makes one. A last line that was cut off is removed.
+    /// Opens the event log in a directory of its own, or makes one.
     pub fn open(dir: &Path) -> Result<Self, EventStoreError> {
         Self::open_sized(dir, EVENT_FILE_BYTES)
     }
 
     pub(super) fn open_sized(dir: &Path, file_max_bytes: u64) -> Result<Self, EventStoreError> {
+        let kept = |files_max| Kept {
+            file_max_bytes,
+            files_max,
+        };
         std::fs::create_dir_all(dir).map_err(failed("create", dir))?;
-        let files = list(dir).map_err(failed("list", dir))?;
         let mut store = Self {
             dir: dir.to_owned(),
-            file: None,
-            next_number: files.last().map_or(1, |file| file.number + 1),
-            last: EventId::default(),
-            file_max_bytes,
+            all: Series::open(dir, kept(EVENT_FILES_MAX))?,
+            audit: Series::open(&dir.join(AUDIT_DIR), kept(AUDIT_FILES_MAX))?,
         };
-        for file in files.iter().rev() {
-            let (open, last) = reopen(&file.path)?;
-            if store.file.is_none() {
-                store.file = Some(open);
-            }
-            if let Some(last) = last {
-                store.last = last;
-                break;
-            }
+        if let Err(error) = store.catch_up() {
+            // A full disk is no reason not to start.
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "who did what is not complete in the files that are kept for long"
+            );
         }
         Ok(store)
     }
 
-    /// The last event that is kept; zero where there is none.
-    pub fn last_id(&self) -> EventId {
-        self.last
+    /// Brings what somebody asked for to where all events are: versions before this one had only the one kind, and a
+    /// power cut may have cost one kind of files more than the other.
+    fn catch_up(&mut self) -> Result<(), EventStoreError> {
+        let found = match self.audit.is_new() {
+            true => self.reader().since(EventId::default(), usize::MAX),
+            false => self.reader().of_newest_file(),
+        };
+        let last = self.audit.last_id();
+        let found = found.map_err(EventStoreError::Read)?.into_iter();
+        let missing: Vec<_> = found.filter(|record| record.id() > last).map(Arc::new).collect();
+        self.append_audit(&missing)
     }
 
-    /// A reader of the same directory, which may be used beside the writer.
+    /// The last event that is kept; zero where there is none.
+    pub fn last_id(&self) -> EventId {
+        self.all.last_id()
+    }
+
+    /// A reader of all events, which may be used beside the writer.
     pub fn reader(&self) -> EventReader {
         EventReader::new(self.dir.clone())
     }
 
+    /// The same for what somebody asked for, which is kept for longer.
+    pub fn audit_reader(&self) -> EventReader {
+        EventReader::new(self.dir.join(AUDIT_DIR))
+    }
+
     /// Appends events, which must come after the last one.
     pub fn append(&mut self, records: &[Arc<EventRecord>]) -> Result<(), EventStoreError> {
-        let (Some(first), Some(last)) = (records.first(), records.last()) else {
-            return Ok(());
-        };
-        let mut lines = Vec::new();
-        for record in records {
-            serde_json::to_writer(&mut lines, record.as_ref()).map_err(EventStoreError::Form)?;
-            lines.push(b'\n');
-        }
-        if self
-            .file
-            .as_ref()
-            .is_none_or(|open| open.size_bytes >= self.file_max_bytes)
+        // First, so that what is told as missing is never missing here alone.
+        self.append_audit(records)?;
+        self.all.append(records)
+    }
+
+    fn append_audit(&mut self, records: &[Arc<EventRecord>]) -> Result<(), EventStoreError> {
+        let authored = records.iter().filter(|record| record.event.author.is_some());
+        let mut authored: Vec<_> = authored.cloned().collect();
+        if authored
+            .first()
+            .is_some_and(|first| first.id() <= self.audit.last_id())
         {
-            self.rotate(first.id())?;
+            // Told again after a power cut that cost the other files more.
+            let kept = self.audit_reader().of_newest_file();
+            let kept = kept.map_err(EventStoreError::Read)?;
+            authored.retain(|told| !kept.iter().any(|record| *record == **told));
         }
-        if let Some(open) = &mut self.file {
-            open.append(&lines)?;
+        if self.audit.is_new() && !authored.is_empty() {
+            // Not before, so that a full disk is no reason not to start.
+            match std::fs::create_dir(self.dir.join(AUDIT_DIR)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(failed("create", &self.dir)(error));
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
-        self.last = last.id();
-        Ok(())
+        self.audit.append(&authored)
     }
 
     /// Makes everything durable.
     pub fn sync(&mut self) -> Result<(), EventStoreError> {
-        match &self.file {
-            Some(open) => open.file.sync_data().map_err(failed("sync", &open.path)),
-            None => Ok(()),
-        }
+        self.audit.sync()?;
+        self.all.sync()
     }
-
-    fn rotate(&mut self, first: EventId) -> Result<(), EventStoreError> {
-        self.sync()?;
-        let file = EventFile::new(&self.dir, self.next_number, first);
-        let made = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&file.path)
-            .map_err(failed("create", &file.path))?;
-        self.next_number += 1;
-        self.file = Some(Open {
-            file: made,
-            path: file.path,
-            size_bytes: 0,
-            is_torn: false,
-        });
-        let files = list(&self.dir).map_err(failed("list", &self.dir))?;
-        for old in &files[..files.len().saturating_sub(EVENT_FILES_MAX)] {
-            std::fs::remove_file(&old.path).map_err(failed("delete", &old.path))?;
-        }
-        File::open(&self.dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(failed("sync", &self.dir))
-    }
-}
-
-impl Open {
-    fn append(&mut self, lines: &[u8]) -> Result<(), EventStoreError> {
-        if self.is_torn {
-            self.file
-                .set_len(self.size_bytes)
-                .map_err(failed("mend", &self.path))?;
-            self.is_torn = false;
-        }
-        if let Err(cause) = self.file.write_all(lines) {
-            self.is_torn = true;
-            return Err(failed("write", &self.path)(cause));
-        }
-        self.size_bytes += lines.len() as u64;
-        Ok(())
-    }
-}
-
-/// Opens a file to go on with it: what follows its last whole line goes. Answers the last event in it.
-fn reopen(path: &Path) -> Result<(Open, Option<EventId>), EventStoreError> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .open(path)
-        .map_err(failed("open", path))?;
-    let mut text = Vec::new();
-    file.read_to_end(&mut text).map_err(failed("read", path))?;
-    let whole = text
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    if whole < text.len() {
-        file.set_len(whole as u64).map_err(failed("mend", path))?;
-    }
-    let last = text[..whole]
-        .split(|byte| *byte == b'\n')
-        .rev()
-        .find_map(|line| serde_json::from_slice::<EventRecord>(line).ok())
-        .map(|record| record.id());
-    let open = Open {
-        file,
-        path: path.to_owned(),
-        size_bytes: whole as u64,
-        is_torn: false,
-    };
-    Ok((open, last))
 }

@@ -9,7 +9,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::plane::runtime::limits::{EVENT_CHUNK_RECORDS, EVENT_FILES_MAX, EVENTS_WAITING_MAX};
+use crate::plane::runtime::limits::{
+    AUDIT_FILES_MAX, EVENT_CHUNK_RECORDS, EVENT_FILES_MAX, EVENTS_WAITING_MAX,
+};
 
 fn record(revision: u64, part: u32) -> Arc<EventRecord> {
     Arc::new(EventRecord {
@@ -65,6 +67,93 @@ fn files_follow_each_other_and_the_oldest_go() {
     assert!(matches!(gone, ReadEventsError::Gone(EventsGone { oldest }) if oldest == all[0].id()));
     let reopened = EventStore::open(dir.path()).unwrap();
     assert_eq!(reopened.last_id(), id("29.0"));
+}
+
+fn deed(revision: u64) -> Arc<EventRecord> {
+    let told = record(revision, 0);
+    let event = Event {
+        author: Some("token ci".into()),
+        ..told.event.clone()
+    };
+    Arc::new(EventRecord {
+        event,
+        ..EventRecord::clone(&told)
+    })
+}
+
+#[test]
+fn who_did_what_is_not_pushed_out_by_what_happens() {
+    let dir = TempDir::new().unwrap();
+    let mut store = EventStore::open_sized(dir.path(), 1_000).unwrap();
+    store.append(&[deed(9), record(10, 0)]).unwrap();
+    for revision in 11..300 {
+        store.append(&[record(revision, 0)]).unwrap();
+    }
+    let all = store.reader().since(EventId::default(), usize::MAX).unwrap();
+    assert!(all[0].revision > Revision(10), "nodes push everything out");
+    let kept = |store: &EventStore| {
+        ids(&store
+            .audit_reader()
+            .since(EventId::default(), usize::MAX)
+            .unwrap())
+    };
+    assert_eq!(kept(&store), ["9.0"]);
+    for revision in 300..600 {
+        store.append(&[deed(revision)]).unwrap();
+    }
+    let audit = files::list(&dir.path().join("audit")).unwrap();
+    assert_eq!(audit.len(), AUDIT_FILES_MAX, "it is bounded too");
+    drop(store);
+    let reopened = EventStore::open_sized(dir.path(), 1_000).unwrap();
+    assert_eq!(reopened.last_id(), id("599.0"));
+    assert_eq!(kept(&reopened).last().map(String::as_str), Some("599.0"));
+}
+
+#[test]
+fn what_an_older_version_kept_of_who_did_what_is_taken_over() {
+    let dir = TempDir::new().unwrap();
+    let mut store = EventStore::open(dir.path()).unwrap();
+    store.append(&[record(1, 0), deed(2), record(3, 0)]).unwrap();
+    drop(store);
+    std::fs::remove_dir_all(dir.path().join("audit")).unwrap();
+    for _ in 0..2 {
+        let store = EventStore::open(dir.path()).unwrap();
+        let audit = store
+            .audit_reader()
+            .since(EventId::default(), usize::MAX)
+            .unwrap();
+        assert_eq!(ids(&audit), ["2.0"]);
+        assert_eq!(store.last_id(), id("3.0"));
+    }
+}
+
+#[test]
+fn a_power_cut_that_costs_one_kind_of_files_more_loses_no_deed_and_doubles_none() {
+    let dir = TempDir::new().unwrap();
+    let mut store = EventStore::open(dir.path()).unwrap();
+    store.append(&[deed(1), record(2, 0), deed(3)]).unwrap();
+    drop(store);
+    let audit_ids = |store: &EventStore| {
+        ids(&store
+            .audit_reader()
+            .since(EventId::default(), usize::MAX)
+            .unwrap())
+    };
+    let cut = |dir: &Path| {
+        let path = files::list(dir).unwrap().remove(0).path;
+        let text = std::fs::read_to_string(&path).unwrap();
+        let first = text.split_inclusive('\n').next().unwrap();
+        std::fs::write(&path, first).unwrap();
+    };
+    cut(&dir.path().join("audit"));
+    let store = EventStore::open(dir.path()).unwrap();
+    assert_eq!(audit_ids(&store), ["1.0", "3.0"]);
+    drop(store);
+    cut(dir.path());
+    let mut store = EventStore::open(dir.path()).unwrap();
+    assert_eq!(store.last_id(), id("1.0"), "the rest is told again");
+    store.append(&[record(2, 0), deed(3), deed(4)]).unwrap();
+    assert_eq!(audit_ids(&store), ["1.0", "3.0", "4.0"]);
 }
 
 #[test]

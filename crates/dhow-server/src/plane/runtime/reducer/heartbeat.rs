@@ -1,11 +1,11 @@
 //! What a heartbeat is answered with, from the state alone.
 
 use dhow_core::ids::NodeId;
-use dhow_core::mirror::{self, RolloutId};
+use dhow_core::mirror::{self, RolloutId, open_rollouts};
 use dhow_core::state::State;
 
-use crate::plane::runtime::heartbeat::open_rollouts;
 use crate::plane::runtime::input::HeartbeatReply;
+use crate::plane::runtime::limits::BOOTSTRAP_MAX;
 
 /// Compares what a node says of itself with its mirror. `is_ahead` says that reports of the node are on their way:
 /// then a difference is no news.
@@ -22,6 +22,6 @@ pub(super) fn reply(
     let differs = current_digest.is_some_and(|told| !is_ahead && told != mirror::digest(state, host));
     HeartbeatReply {
         replay_from: differs.then_some(node.session.seq),
-        bootstrap_rollouts: open_rollouts(state, host, &|id| rollout == Some(id)),
+        bootstrap_rollouts: open_rollouts(state, host, |id| rollout == Some(id), BOOTSTRAP_MAX),
     }
 }

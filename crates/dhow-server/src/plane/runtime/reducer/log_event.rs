@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dhow_core::command::{ClusterCommand, Command, Outcome};
+use dhow_core::directory::Touched;
 use dhow_core::ids::NodeId;
 use dhow_wire::log_form::decode_entry;
 
 use super::in_flight::{Stepped, Waiting};
 use super::propose::told;
 use super::{Channels, Reducer};
-use crate::plane::log::store::{Entry, LogPosition};
-use crate::plane::log::{CommittedPart, Leadership, LogEvent, ProposalId};
+use crate::plane::log::store::LogPosition;
+use crate::plane::log::{CommittedPart, Leadership, LogEvent};
 use crate::plane::runtime::applier::Effects;
 use crate::plane::runtime::error::{RuntimeFailure, WriteError};
 use crate::plane::runtime::input::{Applied, ReportAck};
@@ -47,8 +48,7 @@ impl Reducer {
 
     fn take_log_event(&mut self, event: LogEvent, batch: &mut Batch) -> Result<(), RuntimeFailure> {
         match event {
-            LogEvent::Committed { proposal, entries } => self.take_committed(proposal, &entries, batch),
-            LogEvent::CommittedTogether { at, parts } => self.take_committed_together(at, parts, batch),
+            LogEvent::Committed { at, parts } => self.take_committed(at, parts, batch),
             LogEvent::Failed(cause) => Err(RuntimeFailure::Log(cause)),
             LogEvent::Refused { proposal, cause } => {
                 let (error, failure) = told(cause, true);
@@ -68,44 +68,25 @@ impl Reducer {
         }
     }
 
+    /// The position moves once all of it is applied, so that no snapshot is ever made of a part.
     fn take_committed(
-        &mut self,
-        proposal: Option<ProposalId>,
-        entries: &[Entry],
-        batch: &mut Batch,
-    ) -> Result<(), RuntimeFailure> {
-        // What a replay has applied already may be told again by the log.
-        let known = self.applied.index;
-        let mut steps = Vec::with_capacity(entries.len());
-        for stored in entries.iter().filter(|stored| stored.index > known) {
-            steps.push(self.step(stored.index, &stored.payload, batch)?);
-            self.applied = stored.position();
-        }
-        if let Some(waiting) = proposal.and_then(|proposal| self.in_flight.remove(proposal)) {
-            batch.answers.push((waiting, steps));
-        }
-        Ok(())
-    }
-
-    /// What stands in one entry of a replicated log. The position moves once all of it is applied, so that no
-    /// snapshot is ever made of a part.
-    fn take_committed_together(
         &mut self,
         at: LogPosition,
         parts: Vec<CommittedPart>,
         batch: &mut Batch,
     ) -> Result<(), RuntimeFailure> {
-        let is_known = at.index <= self.applied.index;
+        // What a replay has applied already may be told again by the log.
+        let known = self.applied.index;
         for part in parts {
-            let mut steps = Vec::with_capacity(part.commands.len());
-            for command in part.commands.iter().filter(|_| !is_known) {
-                steps.push(self.step(at.index, command, batch)?);
+            let mut steps = Vec::with_capacity(part.entries.len());
+            for entry in part.entries.iter().filter(|entry| entry.index > known) {
+                steps.push(self.step(entry.index, &entry.payload, batch)?);
             }
             if let Some(waiting) = part.proposal.and_then(|proposal| self.in_flight.remove(proposal)) {
                 batch.answers.push((waiting, steps));
             }
         }
-        if !is_known {
+        if at.index > known {
             self.applied = at;
         }
         Ok(())
@@ -115,7 +96,9 @@ impl Reducer {
     fn step(&mut self, index: u64, payload: &[u8], batch: &mut Batch) -> Result<Stepped, RuntimeFailure> {
         let entry = decode_entry(payload).map_err(|cause| RuntimeFailure::Entry { index, cause })?;
         let wall = Some(self.clock.wall_unix_ms());
-        let result = self.recorder.apply(&mut self.state, &entry, wall, &mut ());
+        let result = self
+            .recorder
+            .apply(&mut self.state, &entry, wall, &mut self.touched);
         // The state's own time: the beginning of a term moves it beyond its entry's, and times in the state must not
         // lie ahead of the planner's.
         self.timer.committed(self.state.time, self.clock.monotonic_ms());
@@ -156,7 +139,8 @@ impl Reducer {
             let records = std::mem::take(&mut self.recorder.records);
             let woken = std::mem::take(&mut self.recorder.woken);
             self.event_log.applied(&records);
-            self.publish(woken);
+            let touched = std::mem::take(&mut self.touched);
+            self.publish(woken, touched);
         }
         // Entries without a command move the position alone.
         self.publisher.reached(self.applied.index);
@@ -171,12 +155,12 @@ impl Reducer {
     }
 
     /// Shows the state to readers, and has those woken whose news it holds.
-    pub(super) fn publish(&mut self, woken: BTreeSet<NodeId>) {
+    pub(super) fn publish(&mut self, woken: BTreeSet<NodeId>, touched: Touched) {
         self.publisher.publish(&self.state);
         self.publisher.reached(self.applied.index);
         let revision = self.state.revision;
         let wake = woken.into_iter().map(|node| (node, revision)).collect();
-        self.outbox.put(Effects { wake });
+        self.outbox.put(Effects { wake, touched });
         self.planning.state_changed();
     }
 

@@ -9,7 +9,7 @@ use crate::plane::runtime::applier::Effects;
 #[derive(Debug)]
 pub(super) struct Outbox {
     effects: mpsc::Sender<Effects>,
-    /// At most one place per node, whatever happens.
+    /// At most one place per node and service, whatever happens.
     pending: Effects,
 }
 
@@ -50,11 +50,13 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dhow_core::directory::Touched;
     use dhow_core::ids::{NodeId, Revision};
 
     fn wake(node: u64, revision: u64) -> Effects {
         Effects {
             wake: [(NodeId(node), Revision(revision))].into(),
+            touched: Touched::default(),
         }
     }
 
@@ -70,6 +72,7 @@ mod tests {
         outbox.flush().await;
         let merged = Effects {
             wake: [(NodeId(1), Revision(4)), (NodeId(2), Revision(3))].into(),
+            touched: Touched::default(),
         };
         assert_eq!(receiver.recv().await, Some(merged));
     }

@@ -96,10 +96,7 @@ async fn an_entry_that_cannot_be_read_stops_the_server() {
         term: 1,
         payload: vec![99, 1, 2].into(),
     }];
-    let committed = LogEvent::Committed {
-        proposal: None,
-        entries,
-    };
+    let committed = LogEvent::committed(None, entries);
     events.send(committed).await.unwrap();
     let failure = server.handle.ended().await.unwrap_err();
     assert!(

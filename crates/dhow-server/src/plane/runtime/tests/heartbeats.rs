@@ -7,7 +7,7 @@ use dhow_core::replica::ReplicaEvent;
 use super::agent::{Agent, start_events};
 use super::support::{Gate, Server, deploy, mark_stable, open, register};
 use crate::plane::runtime::limits::HEARTBEAT_STALE_MS;
-use crate::plane::runtime::{EventId, EventKind, HeartbeatReply, OpenRollout, ReducerInput, WriteError};
+use crate::plane::runtime::{EventId, EventKind, HeartbeatReply, ReducerInput, WriteError};
 
 /// A node with one replica of which the control plane has heard the first two events, and two more have happened.
 async fn agent_ahead(server: &Server) -> Agent {
@@ -85,10 +85,9 @@ async fn a_lost_memory_is_handed_its_open_rollouts_and_told_all_by_an_inventory(
         panic!("one rollout is open: {reply:?}");
     };
     assert_eq!(
-        (rollout.rollout_id.as_str(), rollout.service.as_str()),
+        (rollout.id.to_string().as_str(), rollout.service.as_str()),
         ("shop@1", "web")
     );
-    assert_eq!(rollout.deployment.as_deref(), Some("shop"));
 
     let error = agent.report_from(&server, 1).await;
     assert!(
@@ -116,18 +115,15 @@ async fn a_node_is_handed_the_rollouts_that_it_does_not_name_with_what_they_run(
         .await
         .unwrap();
     assert_eq!(reply.replay_from, None);
-    let open = OpenRollout::unnamed(&reply, &["other@1".parse().unwrap()], &server.state());
-    let [open] = open.as_slice() else {
-        panic!("one is open: {open:?}");
+    let [open] = reply.bootstrap_rollouts.as_slice() else {
+        panic!("one is open: {reply:?}");
     };
-    assert_eq!(open.rollout.rollout_id, "shop@1");
+    assert_eq!(open.id.to_string(), "shop@1");
     let images: Vec<_> = open.specs.iter().filter_map(|spec| spec.image.as_ref()).collect();
     assert_eq!(
         images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>(),
         ["nginx:1.27"]
     );
-    let named = ["other@1".parse().unwrap(), "shop@1".parse().unwrap()];
-    assert!(OpenRollout::unnamed(&reply, &named, &server.state()).is_empty());
     assert!(server.stop().await.is_clean());
 }
 

@@ -1,9 +1,8 @@
 //! A full inbox is told at once, loses nothing, and costs no lease.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
-use dhow_core::lease::{AdaptiveTtlConfig, LeaseTable};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -57,36 +56,18 @@ async fn a_full_inbox_answers_at_once_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_inbox_costs_no_lease() {
+async fn a_full_inbox_holds_no_heartbeat_up() {
     let server = Server::start_volatile(|_| {});
-    let leases = Arc::new(Mutex::new(LeaseTable::new(AdaptiveTtlConfig::default())));
-    let renew = {
-        let leases = Arc::clone(&leases);
-        move |node, at_ms| {
-            leases.lock().unwrap().renew(node, at_ms, 10);
-        }
-    };
-    let ingest = HeartbeatIngest::new(
-        server.handle.input(),
-        Arc::new(server.clock.clone()),
-        Arc::new(renew),
-    );
-    let node = NodeId(7);
-    ingest.beat(node, None, None).await;
-    let first = leases.lock().unwrap().deadline_ms(node);
-
-    server.clock.advance(5_000);
+    let ingest = HeartbeatIngest::new(server.handle.input(), Arc::new(server.clock.clone()));
     let answers = fill(&server);
     let (one_more, _) = write_request(INBOX_MAX);
     assert_eq!(server.handle.input().try_send(one_more), Err(InboxError::Full));
-    let reply = ingest.beat(node, None, Some("something else".into())).await;
+    let reply = ingest.beat(NodeId(7), None, Some("something else".into())).await;
     assert_eq!(
         reply,
         HeartbeatReply::default(),
         "answered, and looked at next time"
     );
-    let second = leases.lock().unwrap().deadline_ms(node);
-    assert_eq!(second, first.map(|deadline_ms| deadline_ms + 5_000));
     drop(answers);
     assert!(server.stop().await.is_clean());
 }
@@ -98,7 +79,7 @@ async fn a_reducer_that_is_busy_holds_no_heartbeat_up() {
     // A sender whose reducer never looks.
     let (inbox, _kept) = tokio::sync::mpsc::channel(1);
     let input = crate::plane::runtime::inbox::InputSender::new(inbox);
-    let ingest = HeartbeatIngest::new(input, Arc::new(clock.clone()), Arc::new(|_, _| {}));
+    let ingest = HeartbeatIngest::new(input, Arc::new(clock.clone()));
     let beat = tokio::spawn(async move { ingest.beat(NodeId(1), None, None).await });
     // The plan tick sleeps too.
     clock.wait_for_sleepers(2).await;

@@ -80,6 +80,7 @@ impl Followed {
             sources: Arc::new(sources),
             // Only the poll falls asleep again and again.
             plan_tick_ms: u64::MAX,
+            directory_quiet_ms: 0,
             ..RuntimeOptions::default()
         };
         let state = State {

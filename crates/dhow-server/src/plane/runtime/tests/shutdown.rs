@@ -48,6 +48,7 @@ async fn every_child_ends_when_the_reducer_is_dropped() {
         names,
         [
             TaskName::Applier,
+            TaskName::Directory,
             TaskName::EventLogWriter,
             TaskName::PlanTick,
             TaskName::ManifestPoll,

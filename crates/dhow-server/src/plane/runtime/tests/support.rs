@@ -133,6 +133,7 @@ impl Server {
         let mut options = RuntimeOptions {
             planner: Arc::new(|_, _, _| Plan::default()),
             plan_debounce_ms: 0,
+            directory_quiet_ms: 0,
             ..RuntimeOptions::default()
         };
         change(&mut options);
@@ -202,6 +203,7 @@ pub fn register(node: u64) -> Command {
         },
         runs_replicas: true,
         tries_settings: true,
+        mesh_addr: None,
     };
     Command::Node(NodeCommand::Register {
         node: NodeId(node),

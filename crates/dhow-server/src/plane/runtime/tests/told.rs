@@ -158,8 +158,8 @@ async fn a_set_of_manifests_is_told_with_what_it_deploys_and_removes() {
         told,
         [
             (EventKind::Deployed, "revision 1 by manifests 1"),
-            (EventKind::ManifestsTaken, "version 1, 1 deployments"),
-            (EventKind::ManifestsTaken, "version 2, 1 deployments"),
+            (EventKind::ManifestsTaken, "version 1, 1 deployment"),
+            (EventKind::ManifestsTaken, "version 2, 1 deployment"),
             (EventKind::RemovalAsked, ""),
             (EventKind::ManifestsTaken, "version 3, 0 deployments"),
         ],

@@ -46,6 +46,7 @@ impl Leader {
             },
             runs_replicas: true,
             tries_settings: true,
+            mesh_addr: None,
         };
         leader.apply(Command::Node(NodeCommand::Register {
             node: NODE,
@@ -129,6 +130,7 @@ fn on(target_port: u16, checked: u16) -> ServiceSpec {
             path: None,
             host: None,
             target_role: None,
+            allow: None,
         }],
         health: Some(HealthSpec::of(Check::Tcp { port: checked })),
         scale: ScaleSpec::Fixed { replicas: 3 },

@@ -1,24 +1,51 @@
-//! Names in certificates, and who they prove somebody to be.
+//! Names in the cluster's certificates, and who they prove somebody to be. Pure: signatures are verified by whoever ends
+//! TLS, before anything here is asked.
+
+use std::fmt;
 
 use dhow_core::ids::NodeId;
-use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::net::identity::Identity;
-
 /// Subjects of the two kinds of CA. They differ, so that the issuer of a leaf, whose signature was verified, tells
 /// which kind made it: a worker's CA can make no server, whatever its leaf says.
-pub(super) const CLUSTER_CA_NAME: &str = "Dhow servers";
-pub(super) const WORKER_CA_NAME: &str = "Dhow workers";
+pub const CLUSTER_CA_NAME: &str = "Dhow servers";
+const WORKER_CA_NAME: &str = "Dhow workers";
 
 const SCHEME: &str = "dhow://";
 const NODE: &str = "node";
 const WORKER: &str = "worker";
+const PROXY: &str = "proxy";
 
-pub(super) fn node_uri(node: NodeId) -> String {
+/// Who the certificate of a connection proves the caller to be. The end of TLS puts it into each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A server of this cluster, or a peer of a static one.
+    Member(NodeId),
+    /// A worker that was given a certificate.
+    Worker(NodeId),
+}
+
+/// By what name it is known, in the record of who did what too.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member(node) => write!(f, "node {node}"),
+            Self::Worker(node) => write!(f, "worker {node}"),
+        }
+    }
+}
+
+/// The URI in a server's certificate.
+pub fn node_uri(node: NodeId) -> String {
     format!("{SCHEME}{NODE}/{node}")
+}
+
+/// The URI in the certificate of a server's proxy. It proves nothing but which node's proxy this is: whoever takes the
+/// proxy's key is no server by it.
+pub fn proxy_uri(node: NodeId) -> String {
+    format!("{SCHEME}{PROXY}/{node}")
 }
 
 /// The name of a server in its certificate.
@@ -26,12 +53,12 @@ pub fn node_dns_name(node: NodeId) -> String {
     format!("node-{node}.dhow.internal")
 }
 
-pub(super) fn worker_ca_name(generation: u32) -> String {
+pub fn worker_ca_name(generation: u32) -> String {
     format!("{WORKER_CA_NAME} {generation}")
 }
 
 /// None where the cluster's id has characters that would end the part of the name.
-pub(super) fn worker_uri(cluster_id: &str, node: NodeId) -> Option<String> {
+pub fn worker_uri(cluster_id: &str, node: NodeId) -> Option<String> {
     const CLUSTER_ID_CHARS_MAX: usize = 128;
     let fits = (1..=CLUSTER_ID_CHARS_MAX).contains(&cluster_id.len())
         && cluster_id
@@ -40,8 +67,8 @@ pub(super) fn worker_uri(cluster_id: &str, node: NodeId) -> Option<String> {
     fits.then(|| format!("{SCHEME}{cluster_id}/{WORKER}/{node}"))
 }
 
-/// Who the owner of a certificate is. Its signature was verified before: this only reads.
-pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> {
+/// Who the owner of a certificate is, given as DER. Its signature was verified before: this only reads.
+pub fn identity_of(certificate: &[u8]) -> Option<Identity> {
     let (issuer, uri) = read(certificate)?;
     let mut parts = uri.strip_prefix(SCHEME)?.split('/');
     match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
@@ -51,15 +78,27 @@ pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Identity> {
     }
 }
 
+/// The node whose proxy shows this certificate to the proxies of other nodes: a server's proxy has one of its own, a
+/// worker's shows the worker's. Its signature was verified before.
+pub fn proxy_node_of(certificate: &[u8]) -> Option<NodeId> {
+    let (issuer, uri) = read(certificate)?;
+    let mut parts = uri.strip_prefix(SCHEME)?.split('/');
+    match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
+        (PROXY, id, None, None) if issuer == CLUSTER_CA_NAME => number(id),
+        (_, WORKER, Some(id), None) if is_worker_ca(&issuer) => number(id),
+        _ => None,
+    }
+}
+
 /// The cluster that a worker's certificate names.
-pub fn worker_cluster_of(certificate: &CertificateDer<'_>) -> Option<String> {
+pub fn worker_cluster_of(certificate: &[u8]) -> Option<String> {
     let (issuer, uri) = read(certificate)?;
     let (cluster, rest) = uri.strip_prefix(SCHEME)?.split_once('/')?;
     (is_worker_ca(&issuer) && rest.starts_with(WORKER)).then(|| cluster.to_owned())
 }
 
 /// Whether a certificate that came from a server of the cluster is the CA of the servers: it is for nobody else's.
-pub(super) fn is_cluster_ca(certificate: &CertificateDer<'_>) -> bool {
+pub fn is_cluster_ca(certificate: &[u8]) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return false;
     };
@@ -77,7 +116,7 @@ fn is_worker_ca(issuer: &str) -> bool {
 }
 
 /// The issuer's name and the only URI.
-fn read(certificate: &CertificateDer<'_>) -> Option<(String, String)> {
+fn read(certificate: &[u8]) -> Option<(String, String)> {
     let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
     if !rest.is_empty() {
         return None;

@@ -1,0 +1,122 @@
+//! A port of this host at which an endpoint is served. Pure.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use dhow_core::ids::{DeploymentName, ServiceKey};
+use dhow_core::spec::{self, Endpoint};
+
+use crate::proxy::{Allowed, EndpointRule, Expose, Listener, Protocol, Route, Rule};
+
+/// Where the public endpoints of this node are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ingress {
+    pub addr: IpAddr,
+    /// Whether this node takes requests from outside at all.
+    pub is_open: bool,
+}
+
+impl Default for Ingress {
+    fn default() -> Self {
+        Self {
+            addr: Ipv4Addr::UNSPECIFIED.into(),
+            is_open: true,
+        }
+    }
+}
+
+/// An endpoint that is listened for on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    pub is_public: bool,
+    pub port: u16,
+    pub protocol: Protocol,
+    pub host: Option<String>,
+    pub path: Option<String>,
+    pub who: Rule,
+}
+
+impl Door {
+    pub fn of(deployment: &DeploymentName, endpoint: &Endpoint) -> Self {
+        let is_http = proxy_protocol(endpoint.protocol) == Protocol::Http;
+        Self {
+            is_public: endpoint.is_public(),
+            port: endpoint.port,
+            protocol: proxy_protocol(endpoint.protocol),
+            host: endpoint.host.clone().filter(|_| is_http),
+            path: endpoint.path.clone().filter(|_| is_http),
+            who: match endpoint.is_public() {
+                true => Rule::Anybody,
+                false => Rule::Judged(rule_of(deployment, endpoint)),
+            },
+        }
+    }
+
+    /// What stands in a table that an earlier daemon left; none for what serves addresses of services.
+    pub fn from_table(listener: &Listener, route: &Route) -> Option<Self> {
+        let ip = listener.addr.ip();
+        let is_public = !ip.is_loopback();
+        (is_public || ip == IpAddr::V4(Ipv4Addr::LOCALHOST)).then(|| Self {
+            is_public,
+            port: listener.addr.port(),
+            protocol: listener.protocol,
+            host: route.host.clone(),
+            path: route.path.clone(),
+            who: route.who.clone(),
+        })
+    }
+
+    /// Public endpoints are served where the node takes requests from outside, all others for this host alone.
+    pub fn addr(&self, ingress: Ingress) -> SocketAddr {
+        let ip = match self.is_public && ingress.is_open {
+            true => ingress.addr,
+            false => Ipv4Addr::LOCALHOST.into(),
+        };
+        SocketAddr::new(ip, self.port)
+    }
+
+    /// Whether the two have one port.
+    pub fn same_port(&self, other: &Self) -> bool {
+        self.protocol.transport() == other.protocol.transport() && self.port == other.port
+    }
+
+    /// Whether both cannot be listened for: HTTP can share a port by host and path, everything else cannot.
+    pub fn clashes(&self, other: &Self) -> bool {
+        if !self.same_port(other) {
+            return false;
+        }
+        let is_http = self.protocol == Protocol::Http && other.protocol == Protocol::Http;
+        let shares = self.is_public == other.is_public && is_http;
+        !shares || (self.host == other.host && self.path == other.path)
+    }
+}
+
+/// How the proxy treats what arrives at an endpoint.
+pub fn proxy_protocol(protocol: spec::Protocol) -> Protocol {
+    match protocol {
+        spec::Protocol::Http | spec::Protocol::Websocket => Protocol::Http,
+        // What is encrypted is passed on as it is.
+        spec::Protocol::Https | spec::Protocol::Tcp => Protocol::Tcp,
+        spec::Protocol::Udp => Protocol::Udp,
+    }
+}
+
+/// Whom an endpoint lets in, in the words of a table.
+pub fn rule_of(deployment: &DeploymentName, endpoint: &Endpoint) -> EndpointRule {
+    EndpointRule {
+        deployment: deployment.to_string(),
+        expose: match endpoint.expose {
+            spec::Expose::Internal => Expose::Internal,
+            spec::Expose::Cluster => Expose::Cluster,
+            spec::Expose::Public => Expose::Public,
+        },
+        allow: endpoint.allow.as_ref().map(|allow| {
+            let named = allow.iter().map(|allowed| allowed.key(deployment));
+            named
+                .map(|ServiceKey { deployment, service }| Allowed {
+                    deployment: deployment.to_string(),
+                    service: service.to_string(),
+                })
+                .collect()
+        }),
+    }
+}

@@ -1,0 +1,188 @@
+//! What a table has of services that other nodes run, and of names.
+
+use std::collections::BTreeSet;
+
+use dhow_core::directory::{Directory, Listing, ReadyReplica};
+use dhow_core::ids::{Generation, RoleName};
+use dhow_wire::grpc::MeshPass;
+
+use super::*;
+use crate::balance::BackendAddress;
+use crate::balance::routes::Routes;
+use crate::proxy::Rule;
+
+const OWN: NodeId = NodeId(1);
+
+fn key(service: &str) -> ServiceKey {
+    ServiceKey {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new(service).unwrap(),
+    }
+}
+
+fn name(service: &str, node: NodeId) -> (ReplicaName, ReadyReplica) {
+    let ready = ReadyReplica {
+        node,
+        role: RoleName::fallback(),
+        index: 0,
+        generation: Generation(2),
+    };
+    (ready.name(&key(service)), ready)
+}
+
+fn endpoints(json: &str) -> Vec<Endpoint> {
+    serde_json::from_str(json).unwrap()
+}
+
+fn spec(runtime: Runtime, json: &str) -> ServiceSpec {
+    ServiceSpec {
+        runtime: Some(runtime),
+        endpoints: endpoints(json),
+        ..ServiceSpec::default()
+    }
+}
+
+const PG: &str = r#"[{"name":"pg","protocol":"tcp","port":5432}]"#;
+const WEB: &str = r#"[{"name":"http","protocol":"http","port":8080,"expose":"public"}]"#;
+
+/// Two services: a database on nodes 1 and 2, and a public one on node 3 alone.
+fn told() -> Arc<KnownDirectory> {
+    let listing = |json: &str, ready: &[ReadyReplica]| {
+        Arc::new(Listing {
+            endpoints: endpoints(json).into(),
+            ready: ready.iter().cloned().collect(),
+        })
+    };
+    let db = [name("db", OWN).1, name("db", NodeId(2)).1];
+    let services = [
+        (key("db"), listing(PG, &db)),
+        (key("web"), listing(WEB, &[name("web", NodeId(3)).1])),
+    ];
+    Arc::new(KnownDirectory {
+        directory: Directory {
+            services: services.into(),
+            nodes: [
+                (NodeId(2), "10.0.0.2:3672".into()),
+                (NodeId(3), "10.0.0.3:3672".into()),
+            ]
+            .into(),
+            is_ingress: true,
+        },
+        pass: MeshPass::default(),
+    })
+}
+
+fn routes(mesh: bool, runtime: Runtime) -> Routes {
+    let mut routes = Routes::default();
+    let mesh = mesh.then(|| SocketAddr::from(([10, 0, 0, 1], 3672)));
+    routes.known.dns = Some(Dns {
+        addr: Ipv4Addr::new(10, 87, 0, 1),
+        upstream: Vec::new(),
+        host: Ipv4Addr::new(10, 88, 0, 1),
+    });
+    assert!(routes.known.tell(NodePlace { node: OWN, mesh }, Some(&told())));
+    let (replica, _) = name("db", OWN);
+    routes
+        .open(&key("db"), replica.generation, &spec(runtime, PG))
+        .unwrap();
+    let backend = BackendAddress {
+        endpoint: "pg".into(),
+        addr: ([10, 88, 0, 7], 5432).into(),
+    };
+    routes.admit(&replica, &[backend]);
+    let services = routes.known.numbered();
+    routes.known.book.keep(&services, 1 << 16, 0);
+    routes
+}
+
+/// The places behind an endpoint: here, or a node.
+fn places(backends: &[Backend]) -> Vec<Option<u64>> {
+    backends.iter().map(|backend| backend.node).collect()
+}
+
+#[test]
+fn a_service_has_its_replicas_here_and_elsewhere_behind_its_name() {
+    let table = routes(true, Runtime::Container).table(1);
+    table.check().unwrap();
+    let names = table.names.unwrap();
+    let services: Vec<_> = names
+        .services
+        .iter()
+        .map(|service| (service.service.as_str(), places(&service.endpoints[0].backends)))
+        .collect();
+    assert_eq!(services, [("db", vec![None, Some(2)]), ("web", vec![Some(3)])]);
+    assert!(!names.incomplete);
+    let listeners: Vec<_> = table
+        .listeners
+        .iter()
+        .map(|listener| (listener.addr.to_string(), places(&listener.routes[0].backends)))
+        .collect();
+    let db = ("127.0.0.1:5432".to_owned(), vec![None, Some(2)]);
+    let web = ("0.0.0.0:8080".to_owned(), vec![Some(3)]);
+    assert_eq!(
+        listeners,
+        [web, db],
+        "public ports are served where no replica is"
+    );
+    assert!(matches!(table.listeners[1].routes[0].who, Rule::Judged(_)));
+    let mesh = table.mesh.unwrap();
+    let peers: Vec<_> = mesh.peers.iter().map(|peer| peer.node).collect();
+    assert_eq!((mesh.node, peers), (1, vec![2, 3]));
+}
+
+#[test]
+fn without_a_way_to_other_nodes_there_are_replicas_of_this_one_alone() {
+    let table = routes(false, Runtime::Container).table(1);
+    let names = table.names.unwrap();
+    assert_eq!(places(&names.services[0].endpoints[0].backends), [None]);
+    assert_eq!(table.listeners.len(), 1, "nobody is let in for nothing");
+    assert_eq!(table.mesh, None);
+}
+
+#[test]
+fn host_programs_have_addresses_on_the_loopback_and_variables_that_say_the_port() {
+    let mut routes = routes(true, Runtime::Process);
+    routes.known.book.set_port(&key("db"), "pg", 40_000);
+    let table = routes.table(1);
+    table.check().unwrap();
+    assert_eq!(table.names, None, "there is no container");
+    let addrs: BTreeSet<String> = table
+        .listeners
+        .iter()
+        .map(|listener| listener.addr.to_string())
+        .filter(|addr| addr.starts_with("127.87."))
+        .collect();
+    let wanted = ["127.87.0.16:40000".to_owned(), "127.87.0.17:8080".to_owned()];
+    assert_eq!(addrs, BTreeSet::from(wanted));
+    let deployment = DeploymentName::new("shop").unwrap();
+    let reached = routes.known.reached_from(&deployment, Runtime::Process);
+    assert_eq!(reached[0].ports, [("pg".to_owned(), 40_000)]);
+    assert_eq!(reached[0].address, Ipv4Addr::new(127, 87, 0, 16));
+    let inside = routes.known.reached_from(&deployment, Runtime::Container);
+    assert_eq!(inside[0].ports, [("pg".to_owned(), 5432)]);
+    assert_eq!(inside[0].address, Ipv4Addr::new(10, 87, 0, 16));
+}
+
+#[test]
+fn a_daemon_after_this_one_goes_on_with_what_was_served() {
+    let mut routes = routes(true, Runtime::Container);
+    let (replica, _) = name("db", OWN);
+    let from = CallsFrom::Bridge(Ipv4Addr::new(10, 88, 0, 7));
+    assert!(routes.known.calls_from(&replica, from));
+    assert!(!routes.known.calls_from(&replica, from), "that is no news");
+    let table = routes.table(1);
+    let mut again = Routes::from_table(&table);
+    again.known.dns = routes.known.dns.clone();
+    again.known.book = routes.known.book.clone();
+    again.known.remember(OWN, told());
+    let mesh = Some(SocketAddr::from(([10, 0, 0, 1], 3672)));
+    assert!(again.known.tell(NodePlace { node: OWN, mesh }, None));
+    assert_eq!(again.table(1), table, "before a replica has spoken");
+    again.retain(&BTreeSet::from([replica]));
+    assert_eq!(again.table(1), table);
+    // Another node's knowledge is not this one's.
+    let mut other = Routes::from_table(&table);
+    other.known.remember(NodeId(9), told());
+    other.known.tell(NodePlace { node: OWN, mesh }, None);
+    assert!(other.known.numbered().is_empty());
+}

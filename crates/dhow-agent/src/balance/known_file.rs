@@ -1,0 +1,146 @@
+//! The last directory that the node was told, on its disk: a daemon that is started while no server answers goes on with
+//! it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dhow_core::directory::{Directory, Listing};
+use dhow_core::ids::{DeploymentName, NodeId, ServiceKey, ServiceName};
+use dhow_disk::{Outlives, read_or_set_aside};
+use dhow_wire::grpc::MeshPass;
+use serde::{Deserialize, Serialize};
+
+use crate::session::KnownDirectory;
+
+const VERSION: u32 = 1;
+
+/// What stands in the file. A newer version adds fields with a default.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    node: NodeId,
+    services: Vec<WrittenService>,
+    nodes: BTreeMap<u64, Arc<str>>,
+    is_ingress: bool,
+    #[serde(default)]
+    ticket: Option<Arc<str>>,
+    #[serde(default)]
+    ticket_key: Option<[u8; 32]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenService {
+    deployment: DeploymentName,
+    service: ServiceName,
+    listing: Arc<Listing>,
+}
+
+fn file(dir: &Path) -> PathBuf {
+    dir.join("directory.json")
+}
+
+/// The last directory, and whose it is; none where there is none that can be read.
+pub fn read(dir: &Path) -> io::Result<Option<(NodeId, KnownDirectory)>> {
+    let kept = read_or_set_aside(&file(dir), |bytes| {
+        let written: Written = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match written.version {
+            VERSION => Ok(written),
+            other => Err(format!("it has form {other}, this version knows form {VERSION}")),
+        }
+    })?;
+    let written = kept.or_tell(|aside, why| {
+        tracing::error!(aside = %aside.display(), why, "what is known of services cannot be read; servers tell it anew");
+    });
+    Ok(written.map(|written| {
+        let services = written.services.into_iter().map(|found| {
+            let key = ServiceKey {
+                deployment: found.deployment,
+                service: found.service,
+            };
+            (key, found.listing)
+        });
+        let nodes = written.nodes.into_iter();
+        let known = KnownDirectory {
+            directory: Directory {
+                services: services.collect(),
+                nodes: nodes.map(|(node, addr)| (NodeId(node), addr)).collect(),
+                is_ingress: written.is_ingress,
+            },
+            pass: MeshPass {
+                ticket: written.ticket,
+                ticket_key: written.ticket_key,
+            },
+        };
+        (written.node, known)
+    }))
+}
+
+/// Keeps a directory for its owner alone: it has the node's ticket. A power cut may cost it, because the servers tell it
+/// again. Blocks.
+pub fn write(dir: &Path, node: NodeId, known: &KnownDirectory) -> io::Result<()> {
+    let KnownDirectory { directory, pass } = known;
+    let services = directory.services.iter().map(|(key, listing)| WrittenService {
+        deployment: key.deployment.clone(),
+        service: key.service.clone(),
+        listing: Arc::clone(listing),
+    });
+    let nodes = directory.nodes.iter();
+    let written = Written {
+        version: VERSION,
+        node,
+        services: services.collect(),
+        nodes: nodes.map(|(node, addr)| (node.0, addr.clone())).collect(),
+        is_ingress: directory.is_ingress,
+        ticket: pass.ticket.clone(),
+        ticket_key: pass.ticket_key,
+    };
+    let bytes = serde_json::to_vec(&written).map_err(io::Error::other)?;
+    std::fs::create_dir_all(dir)?;
+    dhow_disk::replace(&file(dir), &bytes, Outlives::Process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dhow_core::directory::ReadyReplica;
+    use dhow_core::ids::{Generation, RoleName};
+
+    #[test]
+    fn what_was_known_is_known_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("network");
+        assert_eq!(read(&dir).unwrap(), None);
+        let key = ServiceKey {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: ServiceName::new("db").unwrap(),
+        };
+        let endpoint = r#"{"name":"pg","protocol":"tcp","port":5432,"expose":"cluster","allow":["web"]}"#;
+        let listing = Listing {
+            endpoints: vec![serde_json::from_str(endpoint).unwrap()].into(),
+            ready: [ReadyReplica {
+                node: NodeId(4),
+                role: RoleName::fallback(),
+                index: 0,
+                generation: Generation(2),
+            }]
+            .into(),
+        };
+        let known = KnownDirectory {
+            directory: Directory {
+                services: [(key, Arc::new(listing))].into(),
+                nodes: [(NodeId(4), "10.0.0.4:3672".into())].into(),
+                is_ingress: true,
+            },
+            pass: MeshPass {
+                ticket: Some("t".into()),
+                ticket_key: Some([3; 32]),
+            },
+        };
+        write(&dir, NodeId(2), &known).unwrap();
+        assert_eq!(read(&dir).unwrap(), Some((NodeId(2), known)));
+        std::fs::write(file(&dir), "[]").unwrap();
+        assert_eq!(read(&dir).unwrap(), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! The side that is called: takes connections of other nodes' proxies, and streams to this node's replicas on them.
+
+mod control;
+mod datagrams;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dhow_wire::certificate::proxy_node_of;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Connection, Frame, bad};
+use super::connections::Connections;
+use super::frame::{self, Answer, BadFrame, Kind, Opening, ShownTicket, Why};
+use super::guests::Guests;
+use super::own::Own;
+use super::peer::IDLE_TIMEOUT;
+use super::stream::MeshStream;
+use super::targets::{Target, Targets};
+use super::tickets::HeldTicket;
+use super::wire::Wire;
+use crate::proxy::backend::Lease;
+use crate::proxy::connect;
+use crate::proxy::limits::Limits;
+use crate::proxy::relay::{relay, reset};
+use crate::proxy::table::Transport;
+
+/// From a connection to the end of its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a connection may be without a stream: longer than the calling side keeps it.
+const CONNECTION_IDLE: Duration = Duration::from_secs(IDLE_TIMEOUT.as_secs() * 3 / 2);
+/// How long an answer may take to be sent.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// For want of descriptors or memory, accepting pauses instead of spinning.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Replicas that begin to end at one time: those of a node. A control connection that is further behind hears of the
+/// rest by refusals.
+const DRAINS_MAX: usize = 1024;
+
+/// The mesh as others call it.
+pub struct Far {
+    own: Arc<Own>,
+    limits: Limits,
+    tasks: TaskTracker,
+    targets: RwLock<Arc<Targets>>,
+    /// By the calling node.
+    inbound: Mutex<BTreeMap<u64, Arc<Inbound>>>,
+    removed: RwLock<BTreeSet<u64>>,
+    guests: Guests,
+    /// Those who call are told of replicas that begin to drain, and which these were.
+    drains: broadcast::Sender<Arc<str>>,
+    draining: Mutex<BTreeSet<Arc<str>>>,
+    /// No new streams.
+    stop: CancellationToken,
+}
+
+/// The connections of one calling node.
+#[derive(Default)]
+struct Inbound {
+    connections: Arc<Connections>,
+    /// Control connections that live: two while its proxy is replaced.
+    controls: AtomicUsize,
+}
+
+/// One calling connection.
+struct Caller {
+    node: u64,
+    inbound: Arc<Inbound>,
+    ticket: Option<Arc<HeldTicket>>,
+}
+
+impl Far {
+    pub fn new(own: Arc<Own>, limits: Limits, tasks: TaskTracker) -> Self {
+        Self {
+            own,
+            limits,
+            tasks,
+            targets: RwLock::default(),
+            inbound: Mutex::default(),
+            removed: RwLock::default(),
+            guests: Guests::default(),
+            drains: broadcast::channel(DRAINS_MAX).0,
+            draining: Mutex::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// What can be called from now on. Those who call are told which replicas begin to drain.
+    pub fn set_targets(&self, targets: Targets) {
+        let draining = targets.draining();
+        *self.targets.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(targets);
+        let mut told = self.draining();
+        for replica in draining.difference(&told) {
+            // Nobody may be there to be told.
+            let _ = self.drains.send(Arc::clone(replica));
+        }
+        *told = draining;
+    }
+
+    fn draining(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        // Nothing that runs under the lock leaves the set half changed.
+        self.draining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nodes that belong to the cluster no more: their certificates may still be good. What they have open is cut.
+    pub fn set_removed(&self, removed: BTreeSet<u64>) {
+        let mut now = self.removed.write().unwrap_or_else(PoisonError::into_inner);
+        *now = removed.clone();
+        drop(now);
+        let inbound = self.inbound();
+        for (_, theirs) in inbound.iter().filter(|(node, _)| removed.contains(node)) {
+            theirs.connections.cut();
+        }
+    }
+
+    fn is_removed(&self, node: u64) -> bool {
+        let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
+        removed.contains(&node)
+    }
+
+    /// No new streams: what is open finishes, idle connections are closed.
+    pub fn end(&self) {
+        self.stop.cancel();
+    }
+
+    fn inbound(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Inbound>>> {
+        // Nothing that runs under the lock leaves the map half changed.
+        self.inbound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets nodes without connections.
+    pub fn sweep(&self) {
+        self.inbound().retain(|_, theirs| theirs.connections.count() > 0);
+    }
+
+    /// Takes connections until it is stopped.
+    pub async fn serve(self: Arc<Self>, listener: Arc<TcpListener>, stop: CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop.cancelled() => return,
+                () = self.stop.cancelled() => return,
+            };
+            match accepted {
+                Ok((socket, from)) => {
+                    let far = Arc::clone(&self);
+                    self.tasks.spawn(async move {
+                        if let Some((connection, caller)) = far.greet(socket, from).await {
+                            far.attend(connection, caller).await;
+                        }
+                    });
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Lets a stranger prove which node it is; `None` where it does not.
+    async fn greet(&self, socket: TcpStream, from: SocketAddr) -> Option<(Connection, Caller)> {
+        let guest = self.guests.enter(from.ip());
+        let credentials = self.own.credentials()?;
+        connect::set_up(&socket);
+        let socket = Arc::new(socket);
+        let acceptor = TlsAcceptor::from(Arc::clone(&credentials.server));
+        let greeted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Wire::new(Arc::clone(&socket))));
+        let tls = tokio::select! {
+            greeted = greeted => greeted.ok()?.ok()?,
+            () = guest.gone.cancelled() => return None,
+            () = self.stop.cancelled() => return None,
+        };
+        drop(guest);
+        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let node = shown.and_then(|leaf| proxy_node_of(leaf))?.0;
+        if self.is_removed(node) {
+            return None;
+        }
+        let inbound = Arc::clone(self.inbound().entry(node).or_default());
+        let registered = inbound.connections.add(&socket)?;
+        let caller = Caller {
+            node,
+            inbound,
+            ticket: None,
+        };
+        Some((
+            Connection::new(TlsStream::Server(tls), socket, registered),
+            caller,
+        ))
+    }
+
+    /// Serves one stream after the other.
+    async fn attend(&self, mut connection: Connection, mut caller: Caller) {
+        // Descriptors are shared with this node's own callers.
+        let Some(_permit) = self.limits.try_process() else {
+            return;
+        };
+        loop {
+            let frame = tokio::select! {
+                frame = timeout(CONNECTION_IDLE, connection.frame()) => frame,
+                () = self.stop.cancelled() => return,
+            };
+            let Ok(Ok(Some(frame))) = frame else { return };
+            // Whoever speaks nonsense loses the connection; there is nothing to undo.
+            let kept = match frame {
+                Frame {
+                    kind: Kind::Open,
+                    body,
+                } => self.stream(connection, &mut caller, &body).await,
+                Frame {
+                    kind: Kind::Control, ..
+                } => return self.control(connection, &caller).await,
+                Frame { kind: found, .. } => Err(bad(BadFrame::Place { found })),
+            };
+            match kept {
+                Ok(Some(kept)) => connection = kept,
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Serves one stream; gives the connection back where it can carry another.
+    async fn stream(
+        &self,
+        mut connection: Connection,
+        caller: &mut Caller,
+        body: &[u8],
+    ) -> io::Result<Option<Connection>> {
+        let opening = Opening::read(body).map_err(bad)?;
+        let reached = match self.judge(&opening, caller) {
+            Ok((target, lease)) => Replica::reach(&target, lease, opening.transport).await,
+            Err(why) => Err(why),
+        };
+        let answer = reached
+            .as_ref()
+            .map_or_else(|why| Answer::Refused(*why), |_| Answer::Accepted);
+        let words = frame::write_body(&answer);
+        let answered = timeout(ANSWER_TIMEOUT, connection.send(Kind::Answer, &words)).await;
+        answered
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))
+            .flatten()?;
+        match reached {
+            Err(_) => Ok(Some(connection)),
+            Ok(replica) => Ok(replica.serve(MeshStream::new(connection, None), &self.stop).await),
+        }
+    }
+
+    fn judge(&self, opening: &Opening, caller: &mut Caller) -> Result<(Arc<Target>, Lease), Why> {
+        if self.is_removed(caller.node) {
+            return Err(Why::NotAllowed);
+        }
+        match &opening.ticket {
+            ShownTicket::None => caller.ticket = None,
+            ShownTicket::Again => {}
+            ShownTicket::Whole(text) => {
+                caller.ticket = self.own.check(text, caller.node);
+            }
+        }
+        let now_unix_secs = now_unix_secs();
+        let ticket = caller.ticket.as_deref();
+        let ticket = ticket.filter(|ticket| self.own.counts(ticket, now_unix_secs));
+        let targets = Arc::clone(&self.targets.read().unwrap_or_else(PoisonError::into_inner));
+        let target = targets.find(opening, ticket)?;
+        let lease = target.backend.lease().ok_or(Why::Draining)?;
+        Ok((target, lease))
+    }
+}
+
+/// A replica that has taken a connection, or a socket for its datagrams.
+enum Replica {
+    Stream(TcpStream, Lease),
+    Datagrams(tokio::net::UdpSocket, Lease),
+}
+
+impl Replica {
+    async fn reach(target: &Target, lease: Lease, transport: Transport) -> Result<Self, Why> {
+        let addr = target.backend.addr().ok_or(Why::NotMine)?;
+        let reached = match transport {
+            Transport::Stream => connect::connect(addr)
+                .await
+                .map(|stream| Self::Stream(stream, lease)),
+            Transport::Datagram => connect::datagrams(addr)
+                .await
+                .map(|socket| Self::Datagrams(socket, lease)),
+        };
+        match reached {
+            Ok(_) => target.backend.accepted(),
+            Err(_) => target.backend.refused(),
+        }
+        reached.map_err(|_| Why::Unreachable)
+    }
+
+    async fn serve(self, mut far: MeshStream, stop: &CancellationToken) -> Option<Connection> {
+        match self {
+            Self::Stream(mut stream, lease) => {
+                let relayed = tokio::select! {
+                    relayed = relay(&mut far, &mut stream) => relayed,
+                    () = lease.backend.gone.cancelled() => Err(io::ErrorKind::ConnectionAborted.into()),
+                };
+                match relayed {
+                    Ok(()) => far.into_connection(),
+                    Err(_) => {
+                        reset(stream);
+                        None
+                    }
+                }
+            }
+            Self::Datagrams(socket, lease) => datagrams::serve(far, &socket, &lease, stop).await,
+        }
+    }
+}
+
+fn now_unix_secs() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}

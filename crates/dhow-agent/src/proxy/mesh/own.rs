@@ -1,0 +1,94 @@
+//! What this node shows and knows of itself: shared by the side that calls and the side that is called.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use super::identity::Credentials;
+use super::tickets::{HeldTicket, TicketCheck};
+
+/// How often a sign of life goes over a control connection.
+const BEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// A node without one for this long is passed over, and its streams are cut: three beats.
+const SILENCE_MAX: Duration = Duration::from_millis(1500);
+
+/// The rhythm of control connections. Tests have a quicker one.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    pub beat: Duration,
+    /// Also the longest that a connection may take to be made: a node that needs longer is as good as silent.
+    pub silence: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            beat: BEAT_INTERVAL,
+            silence: SILENCE_MAX,
+        }
+    }
+}
+
+/// This node's certificate and ticket of the moment. Connections ask for them, so that a renewal needs no restart.
+pub struct Own {
+    pub timing: Timing,
+    credentials: RwLock<Option<Arc<Credentials>>>,
+    ticket: RwLock<Option<OwnTicket>>,
+    check: RwLock<TicketCheck>,
+}
+
+struct OwnTicket {
+    text: Arc<str>,
+    held: Option<HeldTicket>,
+}
+
+impl Own {
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            credentials: RwLock::default(),
+            ticket: RwLock::default(),
+            check: RwLock::default(),
+        }
+    }
+
+    pub fn credentials(&self) -> Option<Arc<Credentials>> {
+        let credentials = self.credentials.read().unwrap_or_else(PoisonError::into_inner);
+        credentials.clone()
+    }
+
+    /// Connections that are open keep what they have.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        let mut now = self.credentials.write().unwrap_or_else(PoisonError::into_inner);
+        *now = Some(Arc::new(credentials));
+    }
+
+    pub fn ticket(&self) -> Option<Arc<str>> {
+        let ticket = self.ticket.read().unwrap_or_else(PoisonError::into_inner);
+        ticket.as_ref().map(|ticket| Arc::clone(&ticket.text))
+    }
+
+    /// What this node shows, and how the tickets of others are read.
+    pub fn set_tickets(&self, node: u64, text: Option<&str>, check: TicketCheck) {
+        let fresh = text.map(|text| OwnTicket {
+            text: text.into(),
+            held: check.read(text, node),
+        });
+        *self.check.write().unwrap_or_else(PoisonError::into_inner) = check;
+        *self.ticket.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+    }
+
+    /// What the ticket of another node says, where the cluster has signed it.
+    pub fn check(&self, text: &str, node: u64) -> Option<Arc<HeldTicket>> {
+        let check = self.check.read().unwrap_or_else(PoisonError::into_inner).clone();
+        check.read(text, node).map(Arc::new)
+    }
+
+    /// Whether a ticket counts now. One that has ended counts where this node's own has too: then there are no servers
+    /// that could have renewed either, and the certificate of the connection's other end decides alone.
+    pub fn counts(&self, ticket: &HeldTicket, now_unix_secs: i64) -> bool {
+        let own = self.ticket.read().unwrap_or_else(PoisonError::into_inner);
+        let own = own.as_ref().and_then(|own| own.held.as_ref());
+        let has_servers = own.is_some_and(|own| now_unix_secs < own.expires_unix_secs);
+        now_unix_secs < ticket.expires_unix_secs || !has_servers
+    }
+}

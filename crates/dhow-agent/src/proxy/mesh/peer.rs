@@ -1,0 +1,289 @@
+//! Another node as this one calls it: where its proxy is, warm connections to it, and whether it lives.
+
+mod control;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use dhow_wire::certificate::{node_dns_name, proxy_node_of};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsConnector, TlsStream};
+
+use super::connection::{Connection, Frame, bad};
+use super::connections::Connections;
+use super::frame::{self, Answer, BadFrame, Kind, Opening, ShownTicket, Why};
+use super::own::Own;
+use super::stream::MeshStream;
+use super::wire::Wire;
+use crate::proxy::backend::BackendState;
+use crate::proxy::{connect, note};
+
+/// Warm connections kept to one node: as many short streams at once find one.
+const IDLE_MAX: usize = 64;
+/// How long one is kept. The other side keeps them longer, so that none is closed just as it is used.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// From an opening to its answer: the other side may take two seconds to reach its replica.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Why there is no stream. Nothing of what was to be sent has been.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("node {node} refuses: {why}")]
+    There { node: u64, why: Why },
+    #[error("it is not known where node {node} is")]
+    Unknown { node: u64 },
+    #[error("node {node} is silent")]
+    Silent { node: u64 },
+    #[error("this node has no certificate for other nodes yet")]
+    NoIdentity,
+    #[error("too many streams to node {node} are open")]
+    Busy { node: u64 },
+    #[error("node {node} cannot be reached")]
+    Io {
+        node: u64,
+        #[source]
+        source: io::Error,
+    },
+    #[error("another node answers in place of node {node}")]
+    OtherNode { node: u64 },
+}
+
+/// What is known of a node's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    /// Nobody has asked lately.
+    Unknown,
+    Alive,
+    /// Its replicas are passed over.
+    Silent,
+}
+
+impl Health {
+    fn number(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Alive => 1,
+            Self::Silent => 2,
+        }
+    }
+}
+
+/// Another node, as the backends that run there share it.
+pub struct Peer {
+    pub node: u64,
+    own: Arc<Own>,
+    begin: Instant,
+    addr: Mutex<Option<SocketAddr>>,
+    health: AtomicU8,
+    /// Since the beginning, when a stream was last wanted.
+    used_ms: AtomicU64,
+    /// A control connection is kept.
+    is_watched: AtomicBool,
+    /// The last was used last.
+    idle: Mutex<Vec<(Connection, Instant)>>,
+    connections: Arc<Connections>,
+    /// The last reason of its own that is in the log.
+    said: Mutex<String>,
+    /// The backends that are reached through it, so that the node can say that one is ending.
+    backends: Mutex<Vec<Weak<BackendState>>>,
+}
+
+impl Peer {
+    pub(super) fn new(node: u64, own: Arc<Own>) -> Self {
+        Self {
+            node,
+            own,
+            begin: Instant::now(),
+            addr: Mutex::default(),
+            health: AtomicU8::new(Health::Unknown.number()),
+            used_ms: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
+            idle: Mutex::default(),
+            connections: Arc::default(),
+            said: Mutex::default(),
+            backends: Mutex::default(),
+        }
+    }
+
+    /// Where it is from now on. Streams that are open stay.
+    pub(super) fn set_addr(&self, addr: Option<SocketAddr>) {
+        let before = std::mem::replace(&mut *lock(&self.addr), addr);
+        if before != addr {
+            lock(&self.idle).clear();
+        }
+    }
+
+    /// Its replicas are passed over for now.
+    pub fn is_silent(&self) -> bool {
+        self.health.load(Ordering::Relaxed) == Health::Silent.number()
+    }
+
+    pub fn add_backend(&self, backend: &Arc<BackendState>) {
+        let mut backends = lock(&self.backends);
+        backends.retain(|known| known.strong_count() > 0);
+        backends.push(Arc::downgrade(backend));
+    }
+
+    /// Opens a stream to one of its replicas, or says why that cannot be; then another replica can be tried.
+    pub async fn connect(self: &Arc<Self>, opening: Opening) -> Result<MeshStream, Refused> {
+        let connected = self.try_connect(opening).await;
+        if let Err(refused) = &connected {
+            self.say(refused);
+        }
+        connected
+    }
+
+    /// Puts a reason into the log that does not pass by itself, once until there is another.
+    fn say(&self, refused: &Refused) {
+        let passes = match refused {
+            Refused::There { why, .. } => match why {
+                Why::Draining | Why::Gone | Why::Unreachable | Why::Busy => true,
+                Why::NotMine | Why::NotAllowed | Why::Ticket | Why::Other => false,
+            },
+            Refused::Silent { .. } | Refused::Busy { .. } => true,
+            Refused::Unknown { .. }
+            | Refused::NoIdentity
+            | Refused::Io { .. }
+            | Refused::OtherNode { .. } => false,
+        };
+        let words = dhow_driver::driver::error_chain(refused);
+        let mut said = lock(&self.said);
+        if !passes && *said != words {
+            note(&words);
+            *said = words;
+        }
+    }
+
+    async fn try_connect(self: &Arc<Self>, opening: Opening) -> Result<MeshStream, Refused> {
+        self.used_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.watch();
+        if self.is_silent() {
+            return Err(Refused::Silent { node: self.node });
+        }
+        // A warm connection may have ended meanwhile, which says nothing about the node.
+        while let Some(connection) = self.take() {
+            match self.open(connection, &opening).await {
+                Err(Refused::Io { .. }) => {}
+                done => return done,
+            }
+        }
+        let connection = self.dial().await?;
+        self.open(connection, &opening).await
+    }
+
+    async fn open(
+        self: &Arc<Self>,
+        mut connection: Connection,
+        opening: &Opening,
+    ) -> Result<MeshStream, Refused> {
+        let node = self.node;
+        let ticket = self.own.ticket();
+        let shown = match &ticket {
+            None => ShownTicket::None,
+            Some(ticket) if connection.ticket.as_ref() == Some(ticket) => ShownTicket::Again,
+            Some(ticket) => ShownTicket::Whole(ticket.to_string()),
+        };
+        connection.ticket = ticket;
+        let opening = Opening {
+            ticket: shown,
+            ..opening.clone()
+        };
+        let answered = timeout(ANSWER_TIMEOUT, ask(&mut connection, &opening)).await;
+        let answered = answered.map_err(|_| io::Error::from(io::ErrorKind::TimedOut));
+        match answered.flatten() {
+            Ok(Answer::Accepted) => Ok(MeshStream::new(connection, Some(Arc::clone(self)))),
+            Ok(Answer::Refused(why)) => {
+                self.put(connection);
+                Err(Refused::There { node, why })
+            }
+            Err(source) => Err(Refused::Io { node, source }),
+        }
+    }
+
+    /// A new connection to it, and to nobody else.
+    async fn dial(&self) -> Result<Connection, Refused> {
+        let node = self.node;
+        let addr = *lock(&self.addr);
+        let addr = addr.ok_or(Refused::Unknown { node })?;
+        let credentials = self.own.credentials().ok_or(Refused::NoIdentity)?;
+        let name = node_dns_name(dhow_core::ids::NodeId(node));
+        let failed = |source| Refused::Io { node, source };
+        let name = ServerName::try_from(name).map_err(|error| failed(io::Error::other(error)))?;
+        let greeted = timeout(self.own.timing.silence, async {
+            let socket = Arc::new(TcpStream::connect(addr).await?);
+            connect::set_up(&socket);
+            let connector = TlsConnector::from(Arc::clone(&credentials.client));
+            let tls = connector.connect(name, Wire::new(Arc::clone(&socket))).await?;
+            Ok((tls, socket))
+        });
+        let greeted = greeted.await.map_err(|_| io::ErrorKind::TimedOut.into());
+        let (tls, socket) = greeted.flatten().map_err(failed)?;
+        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let found = shown.and_then(|leaf| proxy_node_of(leaf));
+        if found.is_none_or(|found| found.0 != node) {
+            return Err(Refused::OtherNode { node });
+        }
+        let registered = self.connections.add(&socket).ok_or(Refused::Busy { node })?;
+        Ok(Connection::new(TlsStream::Client(tls), socket, registered))
+    }
+
+    /// A warm connection, the one that was used last.
+    fn take(&self) -> Option<Connection> {
+        let mut idle = lock(&self.idle);
+        while let Some((connection, since)) = idle.pop() {
+            if since.elapsed() < IDLE_TIMEOUT && connection.is_idle() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next stream.
+    pub(super) fn put(&self, connection: Connection) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_MAX && !self.is_silent() && connection.is_idle() {
+            idle.push((connection, Instant::now()));
+        }
+    }
+
+    /// Lets go of connections that nobody has used for a while.
+    pub(super) fn sweep(&self) {
+        lock(&self.idle).retain(|(_, since)| since.elapsed() < IDLE_TIMEOUT);
+    }
+
+    /// Closes what is idle: nobody opens a stream any more.
+    pub(super) fn end(&self) {
+        lock(&self.idle).clear();
+    }
+
+    #[cfg(test)]
+    pub fn open_connections(&self) -> usize {
+        self.connections.count()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn ask(connection: &mut Connection, opening: &Opening) -> io::Result<Answer> {
+    connection.send(Kind::Open, &frame::write_body(opening)).await?;
+    match connection.frame().await? {
+        Some(Frame {
+            kind: Kind::Answer,
+            body,
+        }) => frame::read_body(Kind::Answer, &body).map_err(bad),
+        Some(Frame { kind: found, .. }) => Err(bad(BadFrame::Place { found })),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that runs under these locks leaves what they hold half changed.
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}

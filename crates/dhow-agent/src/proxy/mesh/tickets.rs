@@ -1,0 +1,57 @@
+//! What a ticket says once the cluster's signature on it was checked: the node, and whose replicas it runs.
+
+use std::collections::BTreeSet;
+
+use dhow_core::ids::NodeId;
+use dhow_wire::ticket::Ticket;
+use ed25519_dalek::VerifyingKey;
+
+use crate::proxy::table::TicketKey;
+
+/// A ticket that the cluster has signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldTicket {
+    /// Deployment and service of the replicas that the node runs.
+    pub callers: BTreeSet<(String, String)>,
+    pub expires_unix_secs: i64,
+}
+
+impl HeldTicket {
+    pub fn has(&self, deployment: &str, service: &str) -> bool {
+        // A set of pairs of texts cannot be asked with borrowed ones.
+        self.callers
+            .contains(&(deployment.to_owned(), service.to_owned()))
+    }
+
+    pub fn has_deployment(&self, deployment: &str) -> bool {
+        let mut callers = self.callers.iter();
+        callers.any(|(found, _)| found == deployment)
+    }
+}
+
+/// Reads the tickets of other nodes, with the cluster's public key. Without one no ticket counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TicketCheck(Option<(String, VerifyingKey)>);
+
+impl TicketCheck {
+    /// A key that is none counts as none.
+    pub fn new(key: Option<&TicketKey>) -> Self {
+        Self(key.and_then(|key| {
+            let public = VerifyingKey::from_bytes(&key.public_key).ok()?;
+            Some((key.cluster_id.clone(), public))
+        }))
+    }
+
+    /// What the ticket of a node says; `None` where the cluster has not signed it, or for another node.
+    pub fn read(&self, text: &str, node: u64) -> Option<HeldTicket> {
+        let (cluster_id, key) = self.0.as_ref()?;
+        let ticket = Ticket::parse(text).ok()?;
+        let proved = ticket.verify(key, cluster_id, NodeId(node)).ok()?;
+        let callers = proved.callers();
+        let callers = callers.map(|(deployment, service)| (deployment.to_owned(), service.to_owned()));
+        Some(HeldTicket {
+            callers: callers.collect(),
+            expires_unix_secs: proved.expires_unix_secs(),
+        })
+    }
+}

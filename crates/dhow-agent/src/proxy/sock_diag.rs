@@ -1,0 +1,161 @@
+//! Whose the other end of a connection of this host is: the kernel says it of any socket, to anybody.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::table::Transport;
+
+const BY_FAMILY: u16 = 20;
+const REQUEST: u16 = 1;
+const ERROR: u16 = 2;
+/// Any socket at these addresses, whatever its cookie.
+const NO_COOKIE: u32 = u32::MAX;
+const CGROUP: u16 = 21;
+const HEAD_BYTES: usize = 16;
+/// Family, state and timers, the addresses, five numbers of which the fourth is the user.
+const ANSWER_BYTES: usize = 72;
+const UID_AT: usize = HEAD_BYTES + 64;
+/// One answer with all that the kernel may tell of a socket.
+const ANSWER_MAX_BYTES: usize = 4096;
+
+/// The user that made a socket and the control group in which that was done, where the kernel knows groups of sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOwner {
+    pub uid: u32,
+    pub cgroup: Option<u64>,
+}
+
+/// Asks for the socket that has `of` as its own address and is connected to `to`. Does not wait: the kernel answers
+/// while it is asked.
+pub fn owner(transport: Transport, of: SocketAddr, to: SocketAddr) -> io::Result<SocketOwner> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol = Some(netlink::SOCK_DIAG);
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?;
+    let kernel = SocketAddrNetlink::new(0, 0);
+    rustix::net::sendto(&socket, &question(transport, of, to), SendFlags::empty(), &kernel)?;
+    let mut answer = [0u8; ANSWER_MAX_BYTES];
+    let (count, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    parse(answer.get(..count).unwrap_or_default())
+}
+
+fn question(transport: Transport, of: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    const INET: u8 = 2;
+    const INET6: u8 = 10;
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const LENGTH: u32 = 72;
+    let protocol = match transport {
+        Transport::Stream => TCP,
+        Transport::Datagram => UDP,
+    };
+    let family = match of.ip().to_canonical() {
+        IpAddr::V4(_) => INET,
+        IpAddr::V6(_) => INET6,
+    };
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + 56);
+    bytes.extend(LENGTH.to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST.to_ne_bytes());
+    // Sequence and sender: there is one question and one answer.
+    bytes.extend([0; 8]);
+    bytes.extend([family, protocol, 0, 0]);
+    // In every state.
+    bytes.extend(u32::MAX.to_ne_bytes());
+    // The kernel looks for datagrams' sockets the other way round: as if it had received one of them.
+    let (first, second) = match transport {
+        Transport::Stream => (of, to),
+        Transport::Datagram => (to, of),
+    };
+    bytes.extend(first.port().to_be_bytes());
+    bytes.extend(second.port().to_be_bytes());
+    bytes.extend(address(first.ip()));
+    bytes.extend(address(second.ip()));
+    // On any device.
+    bytes.extend([0; 4]);
+    bytes.extend(NO_COOKIE.to_ne_bytes());
+    bytes.extend(NO_COOKIE.to_ne_bytes());
+    bytes
+}
+
+fn address(ip: IpAddr) -> [u8; 16] {
+    match ip.to_canonical() {
+        IpAddr::V4(four) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&four.octets());
+            bytes
+        }
+        IpAddr::V6(six) => six.octets(),
+    }
+}
+
+fn parse(answer: &[u8]) -> io::Result<SocketOwner> {
+    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    if word16(answer, 4) == Some(ERROR) {
+        let code = word32(answer, HEAD_BYTES).ok_or_else(short)?;
+        return Err(io::Error::from_raw_os_error(code.cast_signed().saturating_neg()));
+    }
+    let uid = word32(answer, UID_AT).ok_or_else(short)?;
+    let mut cgroup = None;
+    let mut rest = answer.get(HEAD_BYTES + ANSWER_BYTES..).unwrap_or_default();
+    while let (Some(length), Some(kind)) = (word16(rest, 0), word16(rest, 2)) {
+        let length = usize::from(length).max(4);
+        if kind == CGROUP {
+            let value = rest.get(4..12).and_then(|bytes| bytes.try_into().ok());
+            cgroup = value.map(u64::from_ne_bytes);
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(SocketOwner { uid, cgroup })
+}
+
+fn word16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use super::*;
+    use crate::proxy::tests::support::own_cgroup;
+
+    #[test]
+    fn the_other_end_is_known_by_its_user_and_group() {
+        let uid = nix::unistd::geteuid().as_raw();
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(any) else {
+                println!("SKIPPED: no {any} here");
+                continue;
+            };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, peer) = listener.accept().unwrap();
+            let found = owner(Transport::Stream, peer, server.local_addr().unwrap()).unwrap();
+            assert_eq!(found.uid, uid);
+            if let (Some(own), Some(seen)) = (own_cgroup(), found.cgroup) {
+                assert_eq!(own, seen);
+            }
+            drop(client);
+        }
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (of, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
+        assert_eq!(owner(Transport::Datagram, of, to).unwrap().uid, uid);
+    }
+
+    #[test]
+    fn a_socket_that_is_not_there_has_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert!(owner(Transport::Stream, nobody, listener.local_addr().unwrap()).is_err());
+        for broken in [&[][..], &[0; 20], &[0; 90]] {
+            let _ = parse(broken);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a table says of other nodes: where their proxies listen for this one, and what it shows to them. Keys and
+//! certificates do not stand in a table.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{TableError, at_most};
+
+/// Nodes of a cluster with replicas of services that this node uses.
+pub const PEERS_MAX: usize = 16_384;
+/// A ticket names the services of a node: two thousand of them at 64 bytes.
+pub const TICKET_MAX_BYTES: usize = 128 * 1024;
+
+/// This node's place among the nodes' proxies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mesh {
+    /// This node.
+    pub node: u64,
+    pub listen: SocketAddr,
+    #[serde(default)]
+    pub peers: Vec<MeshPeer>,
+    /// What this node shows to others, so that they know whose replicas it runs.
+    #[serde(default)]
+    pub ticket: Option<String>,
+    /// What tickets of other nodes are proved with; without it none counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_key: Option<TicketKey>,
+    /// Nodes that were removed from the cluster and whose certificates may still be good: they are not let in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<u64>,
+}
+
+/// The cluster's word on tickets: its name, and the public half of the key that signs them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketKey {
+    pub cluster_id: String,
+    /// Ed25519.
+    pub public_key: [u8; 32],
+}
+
+/// The proxy of another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshPeer {
+    pub node: u64,
+    pub addr: SocketAddr,
+}
+
+impl Mesh {
+    pub(super) fn check(&self) -> Result<(), TableError> {
+        at_most("other nodes", self.peers.len(), PEERS_MAX)?;
+        at_most("removed nodes", self.removed.len(), PEERS_MAX)?;
+        if let Some(ticket) = &self.ticket {
+            at_most("bytes of ticket", ticket.len(), TICKET_MAX_BYTES)?;
+        }
+        let listens = std::iter::once(self.listen).chain(self.peers.iter().map(|peer| peer.addr));
+        if let Some(addr) = listens.into_iter().find(|addr| addr.port() == 0) {
+            return Err(TableError::NoPort { addr });
+        }
+        let mut seen = BTreeSet::from([self.node]);
+        for peer in &self.peers {
+            if !seen.insert(peer.node) {
+                return Err(TableError::SameNode { node: peer.node });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! Tunnels between the proxies of two and three nodes in one process, each with a certificate of a test's cluster.
+
+mod datagrams;
+mod http;
+mod nodes;
+mod refused;
+mod silence;
+mod streams;

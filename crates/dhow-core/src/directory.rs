@@ -1,0 +1,73 @@
+//! The directory: what a node is told of services. For each service that concerns it: its endpoints, who may call them
+//! and where its ready replicas are, and where the proxies of those nodes are reached.
+//!
+//! [`DirectoryIndex`] derives it from State; servers send a node what changed since the last time, and the node's agent
+//! applies that. Whoever applies all changes one after the other has what the index gives as a whole.
+
+mod change;
+mod index;
+mod touched;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
+use crate::spec::Endpoint;
+
+pub use change::{DirectoryChange, ListingChange};
+pub use index::{Concerned, DirectoryIndex};
+pub use touched::Touched;
+
+/// Ready replicas of one service that a node is told of: enough to spread its own calls, and a service of 100,000
+/// replicas costs each node no more than one of 128.
+pub const READY_MAX: usize = 128;
+
+/// While the cluster has so many nodes, all of them take requests from outside; beyond, those that are labelled.
+pub const INGRESS_NODES_MAX: usize = 100;
+
+/// The label that makes a node of a larger cluster take requests from outside.
+pub const INGRESS_LABEL: &str = "ingress";
+
+/// What one node knows of the cluster's services.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Directory {
+    pub services: BTreeMap<ServiceKey, Arc<Listing>>,
+    /// Where the proxies of the nodes that `services` name are reached; one without an address cannot be.
+    pub nodes: BTreeMap<NodeId, Arc<str>>,
+    /// Whether this node takes requests from outside for public endpoints.
+    pub is_ingress: bool,
+}
+
+/// One service of a directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Listing {
+    pub endpoints: Arc<[Endpoint]>,
+    /// Running, healthy and wanted.
+    pub ready: BTreeSet<ReadyReplica>,
+}
+
+/// A replica that may be called, and the node that has it. Its address is its node's own affair.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ReadyReplica {
+    pub node: NodeId,
+    pub role: RoleName,
+    pub index: u32,
+    pub generation: Generation,
+}
+
+impl ReadyReplica {
+    pub fn name(&self, service: &ServiceKey) -> ReplicaName {
+        ReplicaName {
+            deployment: service.deployment.clone(),
+            service: service.service.clone(),
+            role: self.role.clone(),
+            index: self.index,
+            generation: self.generation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

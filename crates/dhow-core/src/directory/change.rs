@@ -1,0 +1,135 @@
+//! What changed between two directories of a node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Directory, Listing, ReadyReplica};
+use crate::ids::{NodeId, ServiceKey};
+use crate::spec::Endpoint;
+
+/// What a node is told after what it was told before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectoryChange {
+    /// What was told before counts no more.
+    pub whole: bool,
+    pub services: BTreeMap<ServiceKey, ListingChange>,
+    /// None: nobody names the node any more, or it cannot be reached.
+    pub nodes: BTreeMap<NodeId, Option<Arc<str>>>,
+    /// None: as before.
+    pub is_ingress: Option<bool>,
+}
+
+/// What changed of one service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListingChange {
+    /// All of it.
+    Set(Arc<Listing>),
+    /// Its endpoints are what they were.
+    Ready {
+        came: Vec<ReadyReplica>,
+        went: Vec<ReadyReplica>,
+    },
+    /// The node need not know it any more.
+    Gone,
+}
+
+impl DirectoryChange {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        !self.whole && self.services.is_empty() && self.nodes.is_empty() && self.is_ingress.is_none()
+    }
+}
+
+impl Directory {
+    /// What a node has to be told that has `last`; everything where it has nothing.
+    pub fn since(&self, last: Option<&Directory>) -> DirectoryChange {
+        let Some(last) = last else {
+            let services = self.services.iter();
+            let nodes = self.nodes.iter();
+            return DirectoryChange {
+                whole: true,
+                services: services
+                    .map(|(key, listing)| (key.clone(), ListingChange::Set(Arc::clone(listing))))
+                    .collect(),
+                nodes: nodes.map(|(node, addr)| (*node, Some(addr.clone()))).collect(),
+                is_ingress: Some(self.is_ingress),
+            };
+        };
+        let mut change = DirectoryChange {
+            is_ingress: (self.is_ingress != last.is_ingress).then_some(self.is_ingress),
+            ..DirectoryChange::default()
+        };
+        for (key, listing) in &self.services {
+            if let Some(changed) = listing_change(last.services.get(key), listing) {
+                change.services.insert(key.clone(), changed);
+            }
+        }
+        let gone = last
+            .services
+            .keys()
+            .filter(|key| !self.services.contains_key(*key));
+        for key in gone {
+            change.services.insert(key.clone(), ListingChange::Gone);
+        }
+        for (node, addr) in &self.nodes {
+            if last.nodes.get(node) != Some(addr) {
+                change.nodes.insert(*node, Some(addr.clone()));
+            }
+        }
+        for node in last.nodes.keys().filter(|node| !self.nodes.contains_key(*node)) {
+            change.nodes.insert(*node, None);
+        }
+        change
+    }
+
+    /// Takes in what changed. Replicas of a service that is not known are left out: the next whole one has it.
+    pub fn apply(&mut self, change: DirectoryChange) {
+        if change.whole {
+            *self = Self::default();
+        }
+        for (key, changed) in change.services {
+            match changed {
+                ListingChange::Set(listing) => {
+                    self.services.insert(key, listing);
+                }
+                ListingChange::Ready { came, went } => {
+                    if let Some(listing) = self.services.get_mut(&key) {
+                        let listing = Arc::make_mut(listing);
+                        listing.ready.retain(|ready| !went.contains(ready));
+                        listing.ready.extend(came);
+                    }
+                }
+                ListingChange::Gone => {
+                    self.services.remove(&key);
+                }
+            }
+        }
+        for (node, addr) in change.nodes {
+            match addr {
+                Some(addr) => self.nodes.insert(node, addr),
+                None => self.nodes.remove(&node),
+            };
+        }
+        if let Some(is_ingress) = change.is_ingress {
+            self.is_ingress = is_ingress;
+        }
+    }
+}
+
+fn same_endpoints(one: &Arc<[Endpoint]>, other: &Arc<[Endpoint]>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+fn listing_change(last: Option<&Arc<Listing>>, now: &Arc<Listing>) -> Option<ListingChange> {
+    let Some(last) = last.filter(|last| same_endpoints(&last.endpoints, &now.endpoints)) else {
+        return Some(ListingChange::Set(Arc::clone(now)));
+    };
+    // Most are the very same value, which the index shares.
+    if Arc::ptr_eq(last, now) || last.ready == now.ready {
+        return None;
+    }
+    Some(ListingChange::Ready {
+        came: now.ready.difference(&last.ready).cloned().collect(),
+        went: last.ready.difference(&now.ready).cloned().collect(),
+    })
+}

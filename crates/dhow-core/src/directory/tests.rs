@@ -1,0 +1,261 @@
+//! Who is told of which service, and how much of a large one.
+
+use super::*;
+use crate::amount::Amount;
+use crate::command::{AgentCommand, AgentEvent, Command, DeploymentCommand, Entry, NodeCommand};
+use crate::ids::{DeploymentName, ReplicaKey, ServiceName, Term};
+use crate::plan::{PlanCache, plan_next};
+use crate::replica::ReplicaEvent;
+use crate::state::{NodeInfo, NodeRole, State};
+use crate::step::step;
+use crate::time::ClusterTime;
+
+/// A cluster whose index follows what happens.
+#[derive(Default)]
+struct World {
+    state: State,
+    index: DirectoryIndex,
+    concerned: Concerned,
+}
+
+impl World {
+    fn new(nodes: u64) -> Self {
+        let state = State {
+            feature_level: State::FEATURE_LEVEL,
+            ..State::default()
+        };
+        let mut world = Self {
+            state,
+            ..Self::default()
+        };
+        for node in 1..=nodes {
+            world.register(node, &[]);
+        }
+        world
+    }
+
+    fn register(&mut self, node: u64, labels: &[(&str, &str)]) {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        let info = NodeInfo {
+            role: NodeRole::Peer,
+            api_addr: None,
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            labels: Arc::new(labels.collect()),
+            capacity: Amount {
+                cpu_milli: 64_000,
+                memory_bytes: 1 << 40,
+            },
+            runs_replicas: true,
+            tries_settings: false,
+            mesh_addr: Some(format!("10.0.0.{node}:3672").into()),
+        };
+        let info = Arc::new(info);
+        let node = NodeId(node);
+        self.apply(Command::Node(NodeCommand::Register { node, info }));
+    }
+
+    fn apply(&mut self, command: Command) {
+        let entry = Entry {
+            time: ClusterTime(self.state.time.0 + 100),
+            term: Term(0),
+            request: None,
+            command,
+        };
+        let mut touched = Touched::default();
+        step(&mut self.state, &entry, &mut touched).unwrap();
+        self.concerned = self.index.refresh(&self.state, &touched);
+        assert_eq!(self.index, DirectoryIndex::of(&self.state));
+    }
+
+    /// Deploys services, places them, and lets all of their replicas become healthy.
+    fn deploy(&mut self, deployment: &str, services: &str) {
+        let text = format!(r#"{{"version":"v1","deployment":"{deployment}","services":{services}}}"#);
+        self.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(&text).unwrap()),
+            author: "ann".into(),
+            wall_unix_secs: 0,
+        }));
+        let plan = plan_next(&self.state, &mut PlanCache::default(), self.state.time);
+        for command in plan.commands {
+            self.apply(Command::Plan(command));
+        }
+        let new: Vec<ReplicaKey> = self.state.replicas.keys().copied().collect();
+        for replica in new {
+            if !self.state.replicas[&replica].is_running() {
+                for event in [
+                    ReplicaEvent::StartBegan,
+                    ReplicaEvent::Started { pid: 7 },
+                    ReplicaEvent::BecameHealthy,
+                ] {
+                    self.report(replica, event);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, replica: ReplicaKey, event: ReplicaEvent) {
+        let node = self.state.replicas[&replica].node;
+        self.apply(Command::Agent(AgentCommand::Report {
+            node,
+            incarnation: 0,
+            first_seq: self.state.node(node).unwrap().session.seq + 1,
+            events: vec![AgentEvent { replica, event }],
+        }));
+    }
+
+    /// The services that a node is told of, with the nodes of their ready replicas.
+    fn seen(&self, node: u64) -> Vec<(String, Vec<u64>)> {
+        let directory = self.index.directory(&self.state, NodeId(node));
+        let services = directory.services.iter();
+        services
+            .map(|(key, listing)| {
+                let nodes = listing.ready.iter().map(|ready| ready.node.0);
+                (key.to_string(), nodes.collect())
+            })
+            .collect()
+    }
+
+    fn node_of(&self, deployment: &str, service: &str) -> u64 {
+        let service = self
+            .state
+            .service_named(
+                &DeploymentName::new(deployment).unwrap(),
+                &ServiceName::new(service).unwrap(),
+            )
+            .unwrap();
+        self.state.replicas_of(service.id).next().unwrap().1.node.0
+    }
+}
+
+/// A service on one node, with an endpoint.
+fn on(node: &str, endpoint: &str) -> String {
+    format!(
+        r#"{{"image":"i:1","node_selector":{{"labels":{{"n":"{node}"}}}},
+            "endpoints":[{{"name":"e","protocol":"tcp","port":5432{endpoint}}}]}}"#
+    )
+}
+
+fn labelled(nodes: u64) -> World {
+    let mut world = World::new(0);
+    for node in 1..=nodes {
+        world.register(node, &[("n", &node.to_string())]);
+    }
+    world
+}
+
+#[test]
+fn a_node_is_told_of_its_deployments_and_of_what_is_open_to_it() {
+    let mut world = labelled(4);
+    let services = format!(r#"{{"web":{},"db":{}}}"#, on("1", ""), on("2", ""));
+    world.deploy("shop", &services);
+    let own = |node| {
+        vec![
+            ("shop/db".to_owned(), vec![2]),
+            ("shop/web".to_owned(), vec![node]),
+        ]
+    };
+    assert_eq!(world.seen(1), own(1));
+    assert_eq!(world.seen(2), own(1));
+    assert_eq!(world.seen(3), []);
+    world.deploy("blog", &format!(r#"{{"web":{}}}"#, on("3", "")));
+    assert_eq!(world.seen(3), [("blog/web".to_owned(), vec![3])]);
+    let narrow = on("2", r#","allow":["web","blog/web"]"#);
+    world.deploy("shop", &format!(r#"{{"web":{},"db":{narrow}}}"#, on("1", "")));
+    assert!(
+        world.concerned.nodes.contains(&NodeId(3)),
+        "{:?}",
+        world.concerned
+    );
+    assert_eq!(world.seen(3).len(), 2, "it may call the database");
+    world.deploy(
+        "open",
+        &format!(r#"{{"dns":{}}}"#, on("4", r#","expose":"cluster""#)),
+    );
+    assert_eq!(world.seen(3).len(), 3);
+    let directory = world.index.directory(&world.state, NodeId(3));
+    let nodes: Vec<_> = directory
+        .nodes
+        .iter()
+        .map(|(node, addr)| (node.0, &**addr))
+        .collect();
+    assert_eq!(nodes, [(2, "10.0.0.2:3672"), (4, "10.0.0.4:3672")]);
+}
+
+#[test]
+fn what_is_not_ready_is_not_named() {
+    let mut world = labelled(3);
+    let services = format!(r#"{{"web":{},"db":{}}}"#, on("1", ""), on("2", ""));
+    world.deploy("shop", &services);
+    assert_eq!(world.node_of("shop", "db"), 2);
+    let lost = Command::Node(NodeCommand::Lost { node: NodeId(2) });
+    world.apply(lost);
+    assert!(world.concerned.nodes.contains(&NodeId(1)));
+    assert!(!world.concerned.nodes.contains(&NodeId(3)) && !world.concerned.all);
+    assert_eq!(
+        world.seen(1)[0],
+        ("shop/db".to_owned(), vec![]),
+        "its node is lost"
+    );
+    let remove = DeploymentCommand::Remove {
+        deployment: DeploymentName::new("shop").unwrap(),
+    };
+    world.apply(Command::Deployment(remove));
+    let plan = plan_next(&world.state, &mut PlanCache::default(), world.state.time);
+    for command in plan.commands {
+        world.apply(Command::Plan(command));
+    }
+    assert!(
+        world.seen(1).iter().all(|(_, ready)| ready.is_empty()),
+        "it is asked to end: {:?}",
+        world.seen(1)
+    );
+}
+
+#[test]
+fn public_endpoints_are_told_to_all_nodes_of_a_small_cluster_and_to_labelled_ones_of_a_large() {
+    let mut world = labelled(3);
+    world.deploy(
+        "shop",
+        &format!(r#"{{"web":{}}}"#, on("1", r#","expose":"public""#)),
+    );
+    assert_eq!(world.seen(3), [("shop/web".to_owned(), vec![1])]);
+    for node in 4..=101 {
+        let labels: &[(&str, &str)] = match node {
+            50 => &[(INGRESS_LABEL, "true")],
+            _ => &[],
+        };
+        world.register(node, labels);
+    }
+    assert!(world.concerned.all, "the cluster has become a large one");
+    assert_eq!(world.seen(3), []);
+    assert_eq!(world.seen(50), [("shop/web".to_owned(), vec![1])]);
+    assert_eq!(world.seen(1).len(), 1, "its own");
+}
+
+#[test]
+fn of_a_large_service_each_node_is_told_its_own_choice() {
+    let ready = |node: u64, index: u32| ReadyReplica {
+        node: NodeId(node),
+        role: RoleName::fallback(),
+        index,
+        generation: Generation(1),
+    };
+    let listing = Listing {
+        endpoints: Arc::from([]),
+        ready: (0..1_000).map(|n| ready(u64::from(n % 250), n)).collect(),
+    };
+    let chosen = |node: u64| index::chosen(&listing, NodeId(node)).ready;
+    for node in [3, 4] {
+        assert_eq!(chosen(node).len(), READY_MAX);
+        let own = chosen(node).iter().filter(|ready| ready.node.0 == node).count();
+        assert_eq!(own, 4, "those that it has itself");
+    }
+    assert!(chosen(3).intersection(&chosen(4)).count() < READY_MAX / 2);
+    // One that goes changes the choice of a node by one at most.
+    let gone = chosen(3).iter().next().unwrap().clone();
+    let mut less = listing.clone();
+    less.ready.remove(&gone);
+    let left = index::chosen(&less, NodeId(3)).ready;
+    assert_eq!(chosen(3).difference(&left).count(), 1);
+}

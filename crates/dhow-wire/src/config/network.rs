@@ -1,0 +1,226 @@
+//! Where the node's proxy listens, and which addresses stand for services on this node.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::values::{self, Wrong};
+use crate::document::{Decoder, Fields, Node, loose_text};
+
+/// The port at which proxies reach each other where none is configured.
+pub const MESH_PORT: u16 = 3672;
+
+/// The addresses of a service range: a network of IPv4 whose numbers stand for services on this node alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceRange {
+    base: Ipv4Addr,
+    prefix: u8,
+}
+
+impl ServiceRange {
+    /// Between so many bits: a smaller one has no room for a node's services, a larger one is never used up.
+    const PREFIXES: std::ops::RangeInclusive<u8> = 16..=24;
+
+    pub fn base(&self) -> Ipv4Addr {
+        self.base
+    }
+
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// How many addresses it has.
+    pub fn size(&self) -> u32 {
+        1 << (32 - u32::from(self.prefix))
+    }
+
+    /// The address of this number; none beyond the range.
+    pub fn address(&self, number: u32) -> Option<Ipv4Addr> {
+        (number < self.size()).then(|| Ipv4Addr::from(u32::from(self.base) + number))
+    }
+}
+
+impl Default for ServiceRange {
+    fn default() -> Self {
+        Self {
+            base: Ipv4Addr::new(10, 87, 0, 0),
+            prefix: 16,
+        }
+    }
+}
+
+impl fmt::Display for ServiceRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.prefix)
+    }
+}
+
+impl Serialize for ServiceRange {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl FromStr for ServiceRange {
+    type Err = Wrong;
+
+    fn from_str(text: &str) -> Result<Self, Wrong> {
+        let wrong = |what: String| {
+            let hint = "write a private network of 16 to 24 bits, such as `10.87.0.0/16`";
+            Err((format!("`{text}` {what}"), hint.to_owned()))
+        };
+        let parts = text.split_once('/');
+        let parts = parts.and_then(|(base, prefix)| Some((base.parse().ok()?, prefix.parse().ok()?)));
+        let Some((base, prefix)) = parts else {
+            return wrong("is no network of IPv4 addresses".into());
+        };
+        let (base, prefix): (Ipv4Addr, u8) = (base, prefix);
+        if !Self::PREFIXES.contains(&prefix) {
+            return wrong(format!("has {prefix} bits"));
+        }
+        let range = Self { base, prefix };
+        if u32::from(base) % range.size() != 0 {
+            let first = u32::from(base) - u32::from(base) % range.size();
+            let hint = format!("did you mean `{}/{prefix}`?", Ipv4Addr::from(first));
+            return Err((
+                format!("`{text}` does not begin with the first address of its network"),
+                hint,
+            ));
+        }
+        if base.is_loopback() || base.is_multicast() || base.is_link_local() || base.octets()[0] == 0 {
+            return wrong("is no network that containers could have a route to".into());
+        }
+        Ok(range)
+    }
+}
+
+/// The node's network, as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NetworkConfig {
+    /// Addresses that stand for services, for containers of this node.
+    pub range: ServiceRange,
+    /// Where the proxies of other nodes reach this node's; where it is not said, the API's address with port 3672.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mesh_addr: Option<SocketAddr>,
+    /// The address of this host at which public endpoints are served.
+    pub ingress_addr: IpAddr,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        Self {
+            range: ServiceRange::default(),
+            mesh_addr: None,
+            ingress_addr: Ipv4Addr::UNSPECIFIED.into(),
+        }
+    }
+}
+
+impl NetworkConfig {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+pub(super) fn read(decoder: &mut Decoder, node: &Node) -> Option<NetworkConfig> {
+    const EXAMPLE: &str = "`{ range: 10.87.0.0/16, mesh_addr: 10.0.0.1:3672, ingress_addr: 0.0.0.0 }`";
+    let mut fields = Fields::open(decoder, node, "`network`", EXAMPLE)?;
+    fields.elsewhere(&[
+        ("mesh", "write `mesh_addr`"),
+        ("ingress", "write `ingress_addr`"),
+        ("cidr", "write `range`"),
+        ("subnet", "write `range`"),
+    ]);
+    let plain = NetworkConfig::default();
+    let network = NetworkConfig {
+        range: fields.or("range", plain.range, |decoder, node| {
+            with(decoder, node, ServiceRange::from_str)
+        }),
+        mesh_addr: fields.optional("mesh_addr", |decoder, node| with(decoder, node, mesh_addr)),
+        ingress_addr: fields.or("ingress_addr", plain.ingress_addr, |decoder, node| {
+            with(decoder, node, ingress_addr)
+        }),
+    };
+    fields.close();
+    Some(network)
+}
+
+fn with<T>(decoder: &mut Decoder, node: &Node, rule: impl FnOnce(&str) -> Result<T, Wrong>) -> Option<T> {
+    let text = loose_text(decoder, node)?;
+    match rule(&text) {
+        Ok(value) => Some(value),
+        Err((message, hint)) => decoder.fail(node.span, message, hint),
+    }
+}
+
+/// An address that other nodes can dial.
+fn mesh_addr(text: &str) -> Result<SocketAddr, Wrong> {
+    let addr = values::address(text)?;
+    let hint = || format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`");
+    if addr.ip().is_unspecified() {
+        return Err((
+            format!("`{text}` is no address that other nodes can reach"),
+            hint(),
+        ));
+    }
+    match addr.port() {
+        0 => Err((format!("`{text}` has no port"), hint())),
+        _ => Ok(addr),
+    }
+}
+
+fn ingress_addr(text: &str) -> Result<IpAddr, Wrong> {
+    let hint = "write an IP address of this host without a port, or `0.0.0.0` for all of them";
+    text.parse()
+        .map_err(|_| (format!("`{text}` is no IP address"), hint.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_a_network_with_room_for_services() {
+        let range: ServiceRange = "10.99.4.0/22".parse().unwrap();
+        assert_eq!(range.size(), 1024);
+        assert_eq!(range.address(1), Some(Ipv4Addr::new(10, 99, 4, 1)));
+        assert_eq!(range.address(1023), Some(Ipv4Addr::new(10, 99, 7, 255)));
+        assert_eq!(range.address(1024), None);
+        assert_eq!(range.to_string(), "10.99.4.0/22");
+        for wrong in [
+            "10.87.0.0",
+            "10.87.0.0/8",
+            "10.87.0.0/30",
+            "10.87.1.0/16",
+            "127.87.0.0/16",
+            "224.0.0.0/16",
+            "x/16",
+            "::/16",
+        ] {
+            assert!(wrong.parse::<ServiceRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_network_is_read_strictly() {
+        let read = |text: &str| crate::parse_config(text, "dhow.yaml");
+        let plain = read("data_dir: /var/lib/dhow\n").unwrap();
+        assert_eq!(plain.network, NetworkConfig::default());
+        let text = "network: { range: 10.99.0.0/20, mesh_addr: 10.0.0.1:4000, ingress_addr: \"::\" }\n";
+        let network = read(text).unwrap().network;
+        assert_eq!(network.range.size(), 4096);
+        assert_eq!(network.mesh_addr, Some(([10, 0, 0, 1], 4000).into()));
+        assert!(network.ingress_addr.is_ipv6());
+        for wrong in [
+            "network: { rang: 10.0.0.0/16 }",
+            "network: { mesh_addr: 0.0.0.0:3672 }",
+            "network: { mesh_addr: 10.0.0.1:0 }",
+            "network: { ingress_addr: 10.0.0.1:80 }",
+            "network: 10.87.0.0/16",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A service finds another one by its name and by variables: in containers, and as host programs of an ordinary user.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::{Answer, Daemon, Scratch, Service, is_root, skip, until};
+
+/// Nobody's own user, who has nothing of the host.
+const NOBODY: u32 = 65_534;
+
+/// A layout with busybox under its names, or why there is none.
+fn busybox_layout(dir: &Path) -> Result<PathBuf, String> {
+    let script = "set -e; mkdir -p rootfs/bin rootfs/tmp rootfs/etc rootfs/proc rootfs/sys rootfs/dev; \
+        cp \"$(command -v busybox)\" rootfs/bin/; chroot rootfs /bin/busybox --install -s /bin; \
+        umoci init --layout oci; umoci new --image oci:bb; umoci insert --image oci:bb rootfs /; \
+        umoci config --image oci:bb --config.env PATH=/bin";
+    let made = Command::new("sh").args(["-c", script]).current_dir(dir).output();
+    let made = made.map_err(|error| error.to_string())?;
+    match made.status.success() {
+        true => Ok(dir.join("oci")),
+        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+    }
+}
+
+/// A container that runs a script.
+fn container(layout: &Path, script: &str) -> Service {
+    Service::shell(script)
+        .with("image", json!(format!("oci:{}:bb", layout.display())))
+        .with("runtime", json!("container"))
+}
+
+/// A database that answers with a word, behind port 5432 unless the endpoint says another one.
+fn database(layout: &Path, word: &str, endpoint: serde_json::Value) -> Service {
+    let script =
+        format!("mkdir -p /tmp/www; echo {word} > /tmp/www/index.html; exec httpd -f -p 8000 -h /tmp/www");
+    let mut plain = json!({ "name": "pg", "protocol": "tcp", "port": 5432, "target_port": 8000 });
+    for (key, value) in endpoint.as_object().into_iter().flatten() {
+        plain[key] = value.clone();
+    }
+    container(layout, &script).with("endpoints", json!([plain]))
+}
+
+fn inside(daemon: &Daemon, replica: &str, script: &str) -> Answer {
+    daemon.dhow(&["exec", replica, "--", "sh", "-c", script])
+}
+
+/// What a replica reads at an address, once it can.
+fn reads(daemon: &Daemon, replica: &str, url: &str, wanted: &str) {
+    let script = format!("timeout 3 wget -qO- {url}");
+    until(&format!("{replica} reads {wanted} at {url}"), || {
+        let answer = inside(daemon, replica, &script);
+        (answer.stdout.trim() == wanted).then_some(())
+    });
+}
+
+fn is_refused(daemon: &Daemon, replica: &str, url: &str) {
+    let answer = inside(daemon, replica, &format!("timeout 3 wget -qO- {url}"));
+    assert_ne!(answer.code, 0, "{replica} reads {:?} at {url}", answer.stdout);
+}
+
+#[test]
+fn containers_find_services_by_name_and_only_those_that_let_them() {
+    if !is_root() {
+        return skip("names for containers", "containers need root");
+    }
+    let mut daemon = Daemon::start("names");
+    let layout = match busybox_layout(&daemon.scratch.path) {
+        Ok(layout) => layout,
+        Err(why) => {
+            daemon.finish();
+            return skip("names for containers", &why);
+        }
+    };
+    let sleeper = || container(&layout, "exec sleep 3600");
+    let db = |word| database(&layout, word, json!({}));
+    daemon
+        .deploy(
+            "shop",
+            &[("db", db("shop-data")), ("web", sleeper()), ("job", sleeper())],
+        )
+        .ends_with(0);
+    let narrow = database(
+        &layout,
+        "for-web",
+        json!({ "allow": ["web", "shop/web"], "port": 5433 }),
+    );
+    let open = database(&layout, "for-all", json!({ "expose": "cluster", "port": 5434 }));
+    let blog = [
+        ("db", db("blog-data")),
+        ("web", sleeper()),
+        ("notes", narrow),
+        ("open", open),
+    ];
+    daemon.deploy("blog", &blog).ends_with(0);
+    reads(&daemon, "shop/web-default-0", "http://db:5432/", "shop-data");
+    reads(
+        &daemon,
+        "shop/web-default-0",
+        "http://db.shop.dhow:5432/",
+        "shop-data",
+    );
+    reads(&daemon, "shop/web-default-0", "http://$DB_ADDR/", "shop-data");
+    reads(
+        &daemon,
+        "shop/web-default-0",
+        "http://$DB_HOST:$DB_PG_PORT/",
+        "shop-data",
+    );
+    reads(&daemon, "blog/web-default-0", "http://db:5432/", "blog-data");
+    is_refused(&daemon, "blog/web-default-0", "http://db.shop:5432/");
+    reads(
+        &daemon,
+        "shop/web-default-0",
+        "http://notes.blog:5433/",
+        "for-web",
+    );
+    is_refused(&daemon, "shop/job-default-0", "http://notes.blog:5433/");
+    reads(&daemon, "shop/job-default-0", "http://open.blog:5434/", "for-all");
+    let explained = daemon.dhow(&["explain", "blog/notes"]).ends_with(0).stdout;
+    let line = "only replicas of web, shop/web may call it; ready replicas are on node 1";
+    assert!(explained.contains(line), "{explained}");
+    // What was known is known to the next daemon, and nothing is lost in between.
+    daemon.kill9();
+    daemon.restart();
+    reads(&daemon, "shop/web-default-0", "http://db:5432/", "shop-data");
+    is_refused(&daemon, "blog/web-default-0", "http://db.shop:5432/");
+    daemon.finish();
+}
+
+#[test]
+fn host_programs_of_an_ordinary_user_find_services_by_variables() {
+    if !is_root() {
+        return skip(
+            "names for an ordinary user",
+            "the daemon's user is changed as root",
+        );
+    }
+    let scratch = Scratch::new("names-user");
+    let mut daemon = Daemon::at(scratch);
+    daemon.run_as(NOBODY);
+    daemon.restart();
+    // Below 1024, which an ordinary user may not have.
+    let endpoint = json!([{ "name": "http", "protocol": "http", "port": 80 }]);
+    let db = |word: &str| {
+        let dir = daemon.scratch.path.join(word);
+        let dir = dir.display();
+        let script = format!(
+            "mkdir -p {dir}; echo {word} > {dir}/index.html; exec busybox httpd -f -p 127.0.0.1:$PORT -h {dir}"
+        );
+        Service::shell(&script).with("endpoints", endpoint.clone())
+    };
+    daemon
+        .deploy("shop", &[("db", db("shop-data")), ("web", Service::sleeper())])
+        .ends_with(0);
+    daemon
+        .deploy("blog", &[("db", db("blog-data")), ("web", Service::sleeper())])
+        .ends_with(0);
+    for (replica, word) in [
+        ("shop/web-default-0", "shop-data"),
+        ("blog/web-default-0", "blog-data"),
+    ] {
+        let asked =
+            "busybox timeout 3 busybox wget -qO- http://$DB_ADDR/ && echo $DB_HOST $DB_PORT $DB_HTTP_PORT";
+        let answer = until(&format!("{replica} reads {word}"), || {
+            let answer = inside(&daemon, replica, asked);
+            answer.stdout.starts_with(word).then_some(answer)
+        });
+        let found = answer.stdout.lines().nth(1).unwrap_or_default();
+        let [host, port, same] = found.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{found:?}");
+        };
+        assert!(host.starts_with("127.87."), "{found}");
+        assert!(port.parse::<u16>().unwrap() >= 1024 && port == same, "{found}");
+    }
+    daemon.finish();
+}
