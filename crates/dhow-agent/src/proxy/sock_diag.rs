@@ -18,6 +18,9 @@ const HEAD_BYTES: usize = 16;
 /// Family, state and timers, the addresses, five numbers of which the fourth is the user.
 const ANSWER_BYTES: usize = 72;
 const UID_AT: usize = HEAD_BYTES + 64;
+const TIMER_AT: usize = HEAD_BYTES + 2;
+/// The timer of what is left of a socket that was closed: the kernel has forgotten whose it was and says root's.
+const TIME_WAIT: u8 = 3;
 /// One answer with all that the kernel may tell of a socket.
 const ANSWER_MAX_BYTES: usize = 4096;
 
@@ -97,6 +100,9 @@ fn parse(answer: &[u8]) -> io::Result<SocketOwner> {
         let code = word32(answer, HEAD_BYTES).ok_or_else(short)?;
         return Err(io::Error::from_raw_os_error(code.cast_signed().saturating_neg()));
     }
+    if answer.get(TIMER_AT) == Some(&TIME_WAIT) {
+        return Err(io::ErrorKind::NotConnected.into());
+    }
     let uid = word32(answer, UID_AT).ok_or_else(short)?;
     let mut cgroup = None;
     let mut rest = answer.get(HEAD_BYTES + ANSWER_BYTES..).unwrap_or_default();
@@ -147,6 +153,25 @@ mod tests {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (of, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
         assert_eq!(owner(Transport::Datagram, of, to).unwrap().uid, uid);
+    }
+
+    #[test]
+    fn a_socket_that_was_closed_is_not_taken_for_roots() {
+        let mut answer = [0; HEAD_BYTES + ANSWER_BYTES];
+        assert_eq!(parse(&answer).unwrap().uid, 0);
+        answer[TIMER_AT] = TIME_WAIT;
+        assert!(parse(&answer).is_err());
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let to = server.local_addr().unwrap();
+        assert!(owner(Transport::Stream, peer, to).is_ok());
+        // The kernel takes the closed socket for good once this end has acknowledged its close, in a moment of its own.
+        drop(client);
+        while owner(Transport::Stream, peer, to).is_ok() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod client;
 mod credentials;
 mod download;
 mod endpoint;
+mod pace;
 mod repository;
 mod retry;
 #[cfg(test)]

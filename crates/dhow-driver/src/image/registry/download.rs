@@ -4,12 +4,14 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Instant;
 
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 
 use super::Repository;
 use super::blob_writer::BlobWriter;
+use super::pace::Pace;
 use super::repository::{Failure, Request};
 use crate::image::error::ImageError;
 use crate::image::source::LayerRequest;
@@ -119,9 +121,14 @@ impl Repository {
         let size_bytes = request.descriptor.size;
         let mut received_bytes = writer.size_bytes();
         let pipe = writer.start();
+        let mut pace = Pace::default();
         let failure = loop {
+            let asked = Instant::now();
             match answer.chunk().await {
                 Ok(Some(chunk)) => {
+                    if pace.is_too_slow(asked.elapsed(), chunk.len() as u64) {
+                        break Some(Failure::Final(self.subject.bad_answer(Pace::TOO_SLOW)));
+                    }
                     received_bytes += chunk.len() as u64;
                     if received_bytes > size_bytes {
                         let error = self.subject.wrong_size(LAYER, size_bytes, received_bytes);

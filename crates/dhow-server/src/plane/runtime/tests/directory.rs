@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use dhow_core::command::{Command, DeploymentCommand};
 use dhow_core::directory::Directory;
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, Revision};
+use tokio::sync::watch;
 
 use super::agent::{Agent, start_events};
 use super::support::{Server, WALL_UNIX_MS, register};
@@ -47,25 +48,35 @@ async fn told(server: &Server, node: u64, wanted: &[(&str, usize)]) {
     }
 }
 
+/// Waits until a node is woken. The clock goes on meanwhile.
+async fn woken(server: &Server, changes: &mut watch::Receiver<Revision>) {
+    while !changes.has_changed().unwrap() {
+        server.clock.advance(DIRECTORY_QUIET_MS);
+        tokio::task::yield_now().await;
+    }
+    changes.borrow_and_update();
+}
+
 #[tokio::test]
 async fn a_ready_replica_is_told_to_those_whom_it_concerns() {
     let server = Server::start_volatile(|_| {});
+    let mut other = server.handle.view().directories().changes(NodeId(2));
     for node in 1..=2 {
         server.write(register(node)).await.unwrap();
     }
+    // Its own coming concerns the other node; after that nothing does.
+    woken(&server, &mut other).await;
     server.write(deploy_internal()).await.unwrap();
     server.place("web", NodeId(1)).await;
     // Its name is there at once, although nothing is ready and nobody has waited for the index.
     let now = server.handle.view().directories().of(&server.state(), NodeId(1));
     assert_eq!(ready(&now), [("shop/web".to_owned(), 0)]);
     told(&server, 1, &[("shop/web", 0)]).await;
-    let mut other = server.handle.view().directories().changes(NodeId(2));
     let mut agent = Agent::new(1);
     agent.follow(&server.state());
     for event in start_events() {
         agent.happens(&event);
     }
-    other.borrow_and_update();
     agent.report_from(&server, 1).await.unwrap();
     told(&server, 1, &[("shop/web", 1)]).await;
     assert!(!other.has_changed().unwrap(), "the other node runs nothing of it");
