@@ -107,8 +107,8 @@ impl UdpListener {
             let known = lock(sessions).get(&client).cloned();
             let known = known.filter(|session| !session.ended.load(Ordering::Relaxed));
             let session = match known {
-                // An address of a container may be another's by now.
-                Some(session) if self.side == Side::Services && self.origin(client).is_none() => {
+                // An address of a container, or a port of this host, may be another's by now.
+                Some(session) if self.origin(client).is_none() => {
                     session.end.cancel();
                     return;
                 }
