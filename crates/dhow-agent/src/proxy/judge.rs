@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::routes::Route;
+use super::sock_diag::SocketOwner;
 use super::table::{Allowed, Names, Peer, Table, Transport};
 use super::{note, sock_diag};
 
@@ -33,6 +34,8 @@ struct Known {
     by_address: HashMap<Ipv4Addr, Arc<[Allowed]>>,
     by_cgroup: HashMap<u64, Arc<[Allowed]>>,
     by_uid: HashMap<u32, Arc<[Allowed]>>,
+    /// Of these only those that have no group of their own.
+    groupless_by_uid: HashMap<u32, Arc<[Allowed]>>,
 }
 
 /// Knows callers by the last table. Every listener asks it.
@@ -115,14 +118,16 @@ impl Known {
             };
             known.by_address.insert(caller.addr, Arc::from([who]));
         }
-        let (mut cgroups, mut uids) = (HashMap::new(), HashMap::new());
+        let (mut cgroups, mut uids, mut groupless) = (HashMap::new(), HashMap::new(), HashMap::new());
         for process in &names.processes {
             let who = Allowed {
                 deployment: process.deployment.clone(),
                 service: process.service.clone(),
             };
-            if let Some(cgroup) = process.cgroup {
-                add(&mut cgroups, cgroup, who.clone());
+            match (process.cgroup, process.uid) {
+                (Some(cgroup), _) => add(&mut cgroups, cgroup, who.clone()),
+                (None, Some(uid)) => add(&mut groupless, uid, who.clone()),
+                (None, None) => {}
             }
             if let Some(uid) = process.uid {
                 add(&mut uids, uid, who);
@@ -130,7 +135,31 @@ impl Known {
         }
         known.by_cgroup = shared(cgroups);
         known.by_uid = shared(uids);
+        known.groupless_by_uid = shared(groupless);
         known
+    }
+}
+
+impl Known {
+    /// Who has a socket of this host. A replica whose group is known is not taken for everything that its user runs.
+    fn owner_of(&self, owner: SocketOwner, daemon_uid: u32) -> Peer {
+        let in_group = owner.cgroup.and_then(|cgroup| self.by_cgroup.get(&cgroup));
+        if in_group.is_some() {
+            return replicas(in_group);
+        }
+        if owner.uid == 0 || owner.uid == daemon_uid {
+            // Others may have bound the same port: only a socket that is connected here is surely the caller's.
+            return match owner.is_connected {
+                true => Peer::HostUser,
+                false => Peer::Stranger,
+            };
+        }
+        let by_uid = match owner.cgroup {
+            Some(_) => &self.groupless_by_uid,
+            // This kernel does not tell the groups of sockets.
+            None => &self.by_uid,
+        };
+        replicas(by_uid.get(&owner.uid))
     }
 }
 
@@ -158,14 +187,7 @@ impl Arrival {
                 let Ok(owner) = sock_diag::owner(self.transport, self.peer, self.local) else {
                     return Peer::Stranger;
                 };
-                let in_group = owner.cgroup.and_then(|cgroup| known.by_cgroup.get(&cgroup));
-                if in_group.is_some() {
-                    replicas(in_group)
-                } else if owner.uid == 0 || owner.uid == self.judge.owner {
-                    Peer::HostUser
-                } else {
-                    replicas(known.by_uid.get(&owner.uid))
-                }
+                known.owner_of(owner, self.judge.owner)
             }
         }
     }
@@ -184,5 +206,48 @@ fn replicas(found: Option<&Arc<[Allowed]>>) -> Peer {
     match found {
         Some(callers) => Peer::Replicas(callers.clone()),
         None => Peer::Stranger,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAEMON: u32 = 900;
+
+    fn caller(service: &str) -> Arc<[Allowed]> {
+        Arc::from([Allowed {
+            deployment: "shop".into(),
+            service: service.into(),
+        }])
+    }
+
+    #[test]
+    fn a_socket_of_this_host_is_its_groups_then_its_users() {
+        let known = Known {
+            by_cgroup: [(7, caller("web"))].into(),
+            by_uid: [(33, caller("web")), (34, caller("db"))].into(),
+            groupless_by_uid: [(34, caller("db"))].into(),
+            ..Known::default()
+        };
+        let who = |uid, cgroup, is_connected| {
+            let owner = SocketOwner {
+                uid,
+                cgroup,
+                is_connected,
+            };
+            known.owner_of(owner, DAEMON)
+        };
+        assert_eq!(who(33, Some(7), true), Peer::Replicas(caller("web")));
+        assert_eq!(who(0, Some(7), false), Peer::Replicas(caller("web")));
+        // Another program of the replica's user is not the replica, where groups can be told.
+        assert_eq!(who(33, Some(1), true), Peer::Stranger);
+        assert_eq!(who(33, None, true), Peer::Replicas(caller("web")));
+        assert_eq!(who(34, Some(1), true), Peer::Replicas(caller("db")));
+        for uid in [0, DAEMON] {
+            assert_eq!(who(uid, Some(1), true), Peer::HostUser);
+            assert_eq!(who(uid, Some(1), false), Peer::Stranger);
+        }
+        assert_eq!(who(35, Some(1), true), Peer::Stranger);
     }
 }

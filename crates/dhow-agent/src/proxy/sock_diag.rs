@@ -19,6 +19,8 @@ const HEAD_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 72;
 const UID_AT: usize = HEAD_BYTES + 64;
 const TIMER_AT: usize = HEAD_BYTES + 2;
+/// The port of its other end; 0 where it has none.
+const OTHER_PORT_AT: usize = HEAD_BYTES + 6;
 /// The timer of what is left of a socket that was closed: the kernel has forgotten whose it was and says root's.
 const TIME_WAIT: u8 = 3;
 /// One answer with all that the kernel may tell of a socket.
@@ -29,6 +31,9 @@ const ANSWER_MAX_BYTES: usize = 4096;
 pub struct SocketOwner {
     pub uid: u32,
     pub cgroup: Option<u64>,
+    /// It is bound to the one other end. A socket for datagrams may be open to all: then the kernel gives one that has the
+    /// port, which others may have as well.
+    pub is_connected: bool,
 }
 
 /// Asks for the socket that has `of` as its own address and is connected to `to`. Does not wait: the kernel answers
@@ -104,6 +109,7 @@ fn parse(answer: &[u8]) -> io::Result<SocketOwner> {
         return Err(io::ErrorKind::NotConnected.into());
     }
     let uid = word32(answer, UID_AT).ok_or_else(short)?;
+    let is_connected = word16(answer, OTHER_PORT_AT).is_some_and(|port| port != 0);
     let mut cgroup = None;
     let mut rest = answer.get(HEAD_BYTES + ANSWER_BYTES..).unwrap_or_default();
     while let (Some(length), Some(kind)) = (word16(rest, 0), word16(rest, 2)) {
@@ -114,7 +120,11 @@ fn parse(answer: &[u8]) -> io::Result<SocketOwner> {
         }
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(SocketOwner { uid, cgroup })
+    Ok(SocketOwner {
+        uid,
+        cgroup,
+        is_connected,
+    })
 }
 
 fn word16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -143,7 +153,7 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, peer) = listener.accept().unwrap();
             let found = owner(Transport::Stream, peer, server.local_addr().unwrap()).unwrap();
-            assert_eq!(found.uid, uid);
+            assert!(found.uid == uid && found.is_connected);
             if let (Some(own), Some(seen)) = (own_cgroup(), found.cgroup) {
                 assert_eq!(own, seen);
             }
@@ -152,7 +162,11 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (of, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
-        assert_eq!(owner(Transport::Datagram, of, to).unwrap().uid, uid);
+        let found = owner(Transport::Datagram, of, to).unwrap();
+        assert!(found.uid == uid && !found.is_connected);
+        client.connect(to).unwrap();
+        let found = owner(Transport::Datagram, of, to).unwrap();
+        assert!(found.uid == uid && found.is_connected);
     }
 
     #[test]

@@ -97,26 +97,25 @@ fn name_of(id: &str) -> &str {
 /// Whether a caller of another node may call. What it says of itself, the ticket must have; where everybody may call,
 /// nobody has to prove anything.
 fn judge(rule: &Rule, origin: &Origin, ticket: Option<&HeldTicket>) -> Result<(), Why> {
-    let endpoint = match rule {
-        Rule::Anybody => return Ok(()),
-        Rule::Judged(_) if rule.admits(&Peer::Stranger) => return Ok(()),
-        Rule::Judged(endpoint) => endpoint,
-    };
-    let is_proved = match origin {
-        Origin::Outside => true,
-        // Where replicas of the deployment run, the host's own users may look at what they look at.
-        Origin::Host => ticket.is_some_and(|ticket| match endpoint.expose {
-            Expose::Internal => ticket.has_deployment(&endpoint.deployment),
-            Expose::Cluster | Expose::Public => true,
-        }),
+    if rule.admits(&Peer::Stranger) {
+        return Ok(());
+    }
+    let may = match origin {
+        Origin::Outside => false,
+        // The users of a host may look at what one of the replicas there may look at, and at nothing else.
+        Origin::Host => {
+            let ticket = ticket.ok_or(Why::Ticket)?;
+            ticket.replicas().any(|replica| rule.admits(&replica))
+        }
         Origin::Replica { deployment, service } => {
-            ticket.is_some_and(|ticket| ticket.has(deployment, service))
+            let ticket = ticket.filter(|ticket| ticket.has(deployment, service));
+            ticket.ok_or(Why::Ticket)?;
+            rule.admits(&origin.caller())
         }
     };
-    match (is_proved, rule.admits(&origin.caller())) {
-        (false, _) => Err(Why::Ticket),
-        (true, false) => Err(Why::NotAllowed),
-        (true, true) => Ok(()),
+    match may {
+        true => Ok(()),
+        false => Err(Why::NotAllowed),
     }
 }
 
@@ -180,6 +179,15 @@ mod tests {
         let allowing = rule(Expose::Internal, Some(&[("blog", "app")]));
         assert_eq!(judged(&allowing, &app), Ok(()));
         assert_eq!(judged(&allowing, &web), Err(Why::NotAllowed));
+        assert_eq!(judged(&allowing, &Origin::Host), Ok(()));
+        // What none of a host's replicas may call, its users may not either.
+        let none = HeldTicket {
+            callers: BTreeSet::new(),
+            expires_unix_secs: 0,
+        };
+        assert_eq!(judge(&cluster, &Origin::Host, Some(&none)), Err(Why::NotAllowed));
+        let narrow = rule(Expose::Cluster, Some(&[("blog", "db")]));
+        assert_eq!(judged(&narrow, &Origin::Host), Err(Why::NotAllowed));
         // Without a ticket nobody is a replica or a user of the node.
         for origin in [&web, &Origin::Host] {
             assert_eq!(judge(&cluster, origin, None), Err(Why::Ticket));

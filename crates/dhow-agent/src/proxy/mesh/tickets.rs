@@ -1,12 +1,13 @@
 //! What a ticket says once the cluster's signature on it was checked: the node, and whose replicas it runs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
 use dhow_wire::ticket::Ticket;
 use ed25519_dalek::VerifyingKey;
 
-use crate::proxy::table::TicketKey;
+use crate::proxy::table::{Allowed, Peer, TicketKey};
 
 /// A ticket that the cluster has signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +24,15 @@ impl HeldTicket {
             .contains(&(deployment.to_owned(), service.to_owned()))
     }
 
-    pub fn has_deployment(&self, deployment: &str) -> bool {
-        let mut callers = self.callers.iter();
-        callers.any(|(found, _)| found == deployment)
+    /// The replicas that the node runs, each as a caller.
+    pub fn replicas(&self) -> impl Iterator<Item = Peer> + '_ {
+        self.callers.iter().map(|(deployment, service)| {
+            let who = Allowed {
+                deployment: deployment.clone(),
+                service: service.clone(),
+            };
+            Peer::Replicas(Arc::from([who]))
+        })
     }
 }
 
