@@ -291,8 +291,12 @@ impl Target {
         *request.uri_mut() = "/".parse().unwrap();
         let response = match sender.try_send_request(request).await {
             Ok(response) => response,
-            Err(mut error) if error.take_message().is_some() => return Ok(None),
-            Err(error) => return Err(lost(&error.into_error())),
+            Err(mut error) => {
+                return match error.take_message() {
+                    Some(_) => Ok(None),
+                    None => Err(lost(&error.into_error())),
+                };
+            }
         };
         read(response).await?;
         if way == Way::KeptOne && sender.ready().await.is_ok() {
@@ -327,8 +331,12 @@ impl Target {
         }
         let response = match sender.try_send_request(self.request(is_post)).await {
             Ok(response) => response,
-            Err(mut error) if error.take_message().is_some() => return Ok(None),
-            Err(error) => return Err(lost(&error.into_error())),
+            Err(mut error) => {
+                return match error.take_message() {
+                    Some(_) => Ok(None),
+                    None => Err(lost(&error.into_error())),
+                };
+            }
         };
         read(response).await.map(Some)
     }
