@@ -1,16 +1,21 @@
-//! One stream and small requests from node to node, through two proxies with TLS between them, beside the same without
-//! them and through one proxy. `cargo bench -p dhow-agent --bench mesh`.
+//! One stream, small requests and new connections from node to node, through two proxies with TLS between them, beside the
+//! same without them, through one proxy, and through two HAProxy with TLS between them where that is installed; then what
+//! stalled readers, a reset, thousands of idle connections and a thousand short ones a second cost.
+//! `cargo bench -p dhow-agent --bench mesh`.
 //!
 //! One binary in three roles: `proxy` (what the product's binary does under that name), `backend` (a server that answers
-//! with what it gets, or counts it), and the measurement. All share the host's cores.
+//! with what it gets, counts it, or behaves badly), and the measurement. All share the host's cores. With
+//! `BENCH_FAR_NETNS`, `BENCH_FAR_IP` and `BENCH_NEAR_IP` the far side is in a network namespace of its own; `bench/network`
+//! makes one.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a measurement that cannot go on ends where it stands"
 )]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -32,38 +37,91 @@ const REQUEST_BYTES: usize = 64;
 const ECHO: &str = "echo";
 /// Reads, and answers with the count at the end.
 const COUNT: &str = "count";
+/// Takes connections and does nothing with them.
+const HOLD: &str = "hold";
+/// Writes for as long as somebody reads.
+const FLOOD: &str = "flood";
+/// Resets each connection that has said something.
+const RESET: &str = "reset";
+const KINDS: [&str; 5] = [ECHO, COUNT, HOLD, FLOOD, RESET];
+const STALLED: usize = 5;
+const IDLE_CONNECTIONS: usize = 9_000;
+const SHORT_TIME: Duration = Duration::from_secs(5);
+const SHORT_PER_SECOND: u32 = 1_000;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("proxy") => std::process::exit(dhow_agent::proxy::main(args)),
-        Some("backend") => backend(args.next().is_some_and(|word| word == COUNT)),
+        Some("backend") => backend(args.next().unwrap().to_str().unwrap()),
         Some(_) | None => measure(),
     }
 }
 
-fn backend(counts: bool) -> ! {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+fn backend(kind: &str) -> ! {
+    let listener = TcpListener::bind((far_ip(), 0)).unwrap();
     println!("{}", listener.local_addr().unwrap());
+    let mut held = Vec::new();
     loop {
-        let (mut stream, _) = listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; 256 << 10];
-            let mut total = 0u64;
-            while let Ok(count) = stream.read(&mut buffer) {
-                if count == 0 {
-                    break;
-                }
-                total += count as u64;
-                if !counts && stream.write_all(&buffer[..count]).is_err() {
-                    return;
-                }
+        match kind {
+            HOLD => held.push(stream),
+            FLOOD => drop(std::thread::spawn(move || flood(stream))),
+            RESET => {
+                let _ = (&stream).read(&mut [0; 64]);
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
             }
-            if counts {
-                let _ = stream.write_all(&total.to_le_bytes());
+            counts_or_echoes => {
+                let counts = counts_or_echoes == COUNT;
+                std::thread::spawn(move || answer(stream, counts));
             }
-        });
+        }
+    }
+}
+
+fn flood(mut stream: TcpStream) {
+    while stream.write_all(&[7; 64 << 10]).is_ok() {}
+}
+
+fn answer(mut stream: TcpStream, counts: bool) {
+    let mut buffer = vec![0; 256 << 10];
+    let mut total = 0u64;
+    while let Ok(count) = stream.read(&mut buffer) {
+        if count == 0 {
+            break;
+        }
+        total += count as u64;
+        if !counts && stream.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+    if counts {
+        let _ = stream.write_all(&total.to_le_bytes());
+    }
+}
+
+fn variable_or(name: &str, plain: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| plain.to_owned())
+}
+
+fn far_ip() -> IpAddr {
+    variable_or("BENCH_FAR_IP", "127.0.0.1").parse().unwrap()
+}
+
+fn near_ip() -> IpAddr {
+    variable_or("BENCH_NEAR_IP", "127.0.0.1").parse().unwrap()
+}
+
+/// A program on the far side.
+fn far_command(program: &std::ffi::OsStr) -> Command {
+    match std::env::var("BENCH_FAR_NETNS") {
+        Ok(name) => {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/run/netns/{name}")).arg(program);
+            command
+        }
+        Err(_) => Command::new(program),
     }
 }
 
@@ -77,9 +135,16 @@ impl Drop for Role {
     }
 }
 
-fn role(args: &[&str]) -> Role {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+fn role(mut command: Command, args: &[&str]) -> Role {
     Role(command.args(args).stdout(Stdio::piped()).spawn().unwrap())
+}
+
+fn near_role(args: &[&str]) -> Role {
+    role(Command::new(std::env::current_exe().unwrap()), args)
+}
+
+fn far_role(args: &[&str]) -> Role {
+    role(far_command(std::env::current_exe().unwrap().as_os_str()), args)
 }
 
 fn said(server: &mut Role) -> SocketAddr {
@@ -89,61 +154,224 @@ fn said(server: &mut Role) -> SocketAddr {
     line.trim().parse().unwrap()
 }
 
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// A port that nobody has there, as far as this side can tell.
+fn free_port(ip: IpAddr) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    SocketAddr::new(ip, listener.local_addr().unwrap().port())
 }
 
-/// One of the three ways to a backend.
+/// One way to the backends: an address for each kind of them.
 struct Way {
     name: &'static str,
-    echo: SocketAddr,
-    count: SocketAddr,
+    to: BTreeMap<&'static str, SocketAddr>,
+}
+
+impl Way {
+    /// With a free port of an address for each.
+    fn through(name: &'static str, ip: IpAddr) -> Self {
+        let to = KINDS.into_iter().map(|kind| (kind, free_port(ip))).collect();
+        Self { name, to }
+    }
+
+    fn until_open(&self) {
+        for addr in self.to.values() {
+            while TcpStream::connect(addr).is_err() {
+                std::thread::yield_now();
+            }
+        }
+    }
 }
 
 fn measure() -> ExitCode {
-    let (mut echo, mut count) = (role(&["backend", ECHO]), role(&["backend", COUNT]));
-    let (echo_addr, count_addr) = (said(&mut echo), said(&mut count));
+    let mut backends = KINDS.map(|kind| (kind, far_role(&["backend", kind])));
+    let direct = Way {
+        name: "direct",
+        to: backends
+            .iter_mut()
+            .map(|(kind, role)| (*kind, said(role)))
+            .collect(),
+    };
     let (far_dir, near_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let cluster = Cluster::new();
-    let (far_mesh, near_mesh) = (free_port(), free_port());
-    let here = |id: &str, addr| vec![Backend::here(id, addr)];
-    let there = |id: &str| {
-        let id = id.to_owned();
-        vec![Backend {
-            id,
+    let (far_mesh, near_mesh) = (free_port(far_ip()), free_port(near_ip()));
+    // The proxy of the backends' own node, as a caller on that node has it.
+    let one_proxy = Way::through("one proxy", far_ip());
+    let far = one_proxy.to.iter().map(|(kind, addr)| {
+        let backend = Backend::here(format!("b/{kind}-0@1"), direct.to[kind]);
+        listener(*addr, &format!("b/{kind}/main"), vec![backend])
+    });
+    prepare(
+        &cluster,
+        far_dir.path(),
+        2,
+        far_mesh,
+        (1, near_mesh),
+        far.collect(),
+    );
+    let two_nodes = Way::through("two nodes", near_ip());
+    let near = two_nodes.to.iter().map(|(kind, addr)| {
+        let backend = Backend {
+            id: format!("b/{kind}-0@1"),
             addr: None,
             node: Some(2),
             draining: false,
-        }]
-    };
-    let one_proxy = [free_port(), free_port()];
-    let far = vec![
-        listener(one_proxy[0], "b/echo/main", here("b/echo-0@1", echo_addr)),
-        listener(one_proxy[1], "b/count/main", here("b/count-0@1", count_addr)),
-    ];
-    prepare(&cluster, far_dir.path(), 2, far_mesh, (1, near_mesh), far);
-    let two_proxies = [free_port(), free_port()];
-    let near = vec![
-        listener(two_proxies[0], "b/echo/main", there("b/echo-0@1")),
-        listener(two_proxies[1], "b/count/main", there("b/count-0@1")),
-    ];
-    prepare(&cluster, near_dir.path(), 1, near_mesh, (2, far_mesh), near);
-    let proxies =
-        [far_dir.path(), near_dir.path()].map(|dir| role(&["proxy", "--dir", dir.to_str().unwrap()]));
-    for addr in one_proxy.into_iter().chain(two_proxies) {
-        while TcpStream::connect(addr).is_err() {
-            std::thread::yield_now();
+        };
+        listener(*addr, &format!("b/{kind}/main"), vec![backend])
+    });
+    prepare(
+        &cluster,
+        near_dir.path(),
+        1,
+        near_mesh,
+        (2, far_mesh),
+        near.collect(),
+    );
+    let far = far_role(&["proxy", "--dir", far_dir.path().to_str().unwrap()]);
+    let near = near_role(&["proxy", "--dir", near_dir.path().to_str().unwrap()]);
+    one_proxy.until_open();
+    two_nodes.until_open();
+    let pair = HaproxyPair::start(&cluster, near_dir.path(), &direct);
+    let mut ways = vec![direct, one_proxy, two_nodes];
+    let _pair = pair.map(|(way, roles)| {
+        ways.push(way);
+        roles
+    });
+    compare(&ways);
+    resets(&ways[2]);
+    stalls(&ways[2]);
+    shorts(&ways[2], [&near, &far]);
+    idles(&ways[1], &far);
+    drop((near, far, backends));
+    ExitCode::SUCCESS
+}
+
+/// Two HAProxy of one thread each, with TLS between them.
+struct HaproxyPair;
+
+impl HaproxyPair {
+    fn start(cluster: &Cluster, dir: &Path, direct: &Way) -> Option<(Way, [Role; 2])> {
+        let identity = cluster.identity(2);
+        let pem = dir.join("haproxy.pem");
+        std::fs::write(&pem, identity.chain_pem.clone() + &identity.key_pem).unwrap();
+        let near = Way::through("haproxy", near_ip());
+        let plain = "global\n nbthread 1\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n \
+                     timeout server 60s\n";
+        let (mut near_config, mut far_config) = (plain.to_owned(), plain.to_owned());
+        for (kind, addr) in &near.to {
+            let (between, backend, pem) = (free_port(far_ip()), direct.to[kind], pem.display());
+            near_config +=
+                &format!("listen {kind}\n bind {addr}\n server far {between} ssl verify none crt {pem}\n");
+            far_config += &format!(
+                "listen {kind}\n bind {between} ssl crt {pem} verify optional ca-file {pem} crt-ignore-err all \
+                 ca-ignore-err all\n server replica {backend}\n"
+            );
+        }
+        let start = |mut command: Command, name: &str, config: String| {
+            let file = dir.join(name);
+            std::fs::write(&file, config).unwrap();
+            let started = command.args(["-q", "-f"]).arg(file).spawn();
+            started.ok().map(Role)
+        };
+        Command::new("haproxy").arg("-v").output().ok().or_else(|| {
+            println!("haproxy is not installed: nothing to compare with");
+            None
+        })?;
+        let far = start(far_command("haproxy".as_ref()), "far.cfg", far_config)?;
+        let here = start(Command::new("haproxy"), "near.cfg", near_config)?;
+        near.until_open();
+        Some((near, [here, far]))
+    }
+}
+
+/// Whether what the backend resets is a reset here.
+fn resets(way: &Way) {
+    let mut stream = TcpStream::connect(way.to[RESET]).unwrap();
+    stream.write_all(&[7]).unwrap();
+    let read = stream.read(&mut [0; 64]);
+    let is_reset = read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+    println!("a reset between nodes stays a reset: {is_reset}");
+}
+
+/// What readers that stall cost others.
+fn stalls(way: &Way) {
+    let before = median(round_trips(way.to[ECHO]));
+    let stalled: Vec<TcpStream> = (0..STALLED)
+        .map(|_| TcpStream::connect(way.to[FLOOD]).unwrap())
+        .collect();
+    // Until the queues between here and there are full.
+    std::thread::sleep(Duration::from_secs(2));
+    let after = median(round_trips(way.to[ECHO]));
+    println!(
+        "{STALLED} stalled readers between nodes: a round trip of {after:.1} us, {before:.1} without them (ratio {:.2})",
+        after / before
+    );
+    drop(stalled);
+}
+
+/// What short connections cost both proxies.
+fn shorts(way: &Way, proxies: [&Role; 2]) {
+    let used = || proxies.map(cpu_secs).iter().sum::<f64>();
+    let (before, begin) = (used(), Instant::now());
+    let mut count = 0u32;
+    while begin.elapsed() < SHORT_TIME {
+        let due = begin + Duration::from_secs(1) * count / SHORT_PER_SECOND;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let mut stream = TcpStream::connect(way.to[ECHO]).unwrap();
+        request(&mut stream);
+        count += 1;
+    }
+    let secs = begin.elapsed().as_secs_f64();
+    println!(
+        "{:.0} connections with a request a second between nodes: {:.2} of a core for both proxies",
+        f64::from(count) / secs,
+        (used() - before) / secs
+    );
+}
+
+/// What connections that nobody uses cost the proxy.
+fn idles(way: &Way, proxy: &Role) {
+    let before = resident_mib(proxy);
+    let mut open = Vec::with_capacity(IDLE_CONNECTIONS);
+    while open.len() < IDLE_CONNECTIONS {
+        match TcpStream::connect(way.to[HOLD]) {
+            Ok(stream) => open.push(stream),
+            Err(error) => {
+                println!("after {} idle connections: {error}", open.len());
+                break;
+            }
         }
     }
-    let way = |name, [echo, count]: [SocketAddr; 2]| Way { name, echo, count };
-    let ways = [
-        way("direct", [echo_addr, count_addr]),
-        way("one proxy", one_proxy),
-        way("two nodes", two_proxies),
-    ];
-    compare(&ways);
-    drop(proxies);
-    ExitCode::SUCCESS
+    std::thread::sleep(Duration::from_secs(2));
+    println!(
+        "{} idle connections through one proxy: {:.0} MiB resident, {before:.0} before",
+        open.len(),
+        resident_mib(proxy)
+    );
+}
+
+/// The process itself, behind the one that enters a namespace: that has become it.
+fn cpu_secs(role: &Role) -> f64 {
+    const TICKS_PER_SEC: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", role.0.id())).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_ascii_whitespace()
+        .collect();
+    let ticks = |index: usize| fields[index].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / TICKS_PER_SEC
+}
+
+fn resident_mib(role: &Role) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", role.0.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<f64>()
+        .unwrap()
+        / 1024.0
 }
 
 /// In turns, so that a busy moment of the host hits all of them; medians.
@@ -151,12 +379,12 @@ fn compare(ways: &[Way]) {
     let mut results: Vec<[Vec<f64>; 4]> = ways.iter().map(|_| Default::default()).collect();
     for _ in 0..ROUNDS {
         for (way, results) in ways.iter().zip(&mut results) {
-            results[0].push(stream(way.count));
-            let mut trips = round_trips(way.echo);
+            results[0].push(stream(way.to[COUNT]));
+            let mut trips = round_trips(way.to[ECHO]);
             trips.sort_by(f64::total_cmp);
             results[1].push(trips[trips.len() / 2]);
             results[2].push(trips[trips.len() * 99 / 100]);
-            results[3].push(connects(way.echo));
+            results[3].push(connects(way.to[ECHO]));
         }
     }
     println!(

@@ -1,5 +1,6 @@
 //! Requests a second through the proxy, over HTTP and as a TCP stream, as a ratio to the same load without
-//! it; and what the proxy weighs. `cargo bench -p dhow-agent --bench proxy`, with `wrk` installed.
+//! it and beside nginx and HAProxy where they are installed; and what the proxy weighs.
+//! `cargo bench -p dhow-agent --bench proxy`, with `wrk` installed.
 //!
 //! One binary in three roles: `proxy` (what the product's binary does under that name), `backend` (a small
 //! server), and the measurement. All share the host's cores with `wrk`: the ratio is a lower bound.
@@ -12,6 +13,7 @@
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use bytes::Bytes;
@@ -21,7 +23,7 @@ use hyper::Response;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 const ROUND_SECS: &str = "3";
 const CONNECTIONS: [&str; 2] = ["1", "64"];
 
@@ -94,32 +96,115 @@ fn measure() -> ExitCode {
         std::thread::yield_now();
     }
     println!("proxy, idle: {}", resident(&proxy));
+    let peers = peers(dir.path(), &addrs);
     for connections in CONNECTIONS {
-        // Direct, over HTTP, as a stream; in turns, so that a busy moment of the host hits all of them. Who
-        // is charged for the processor: the server alone, or the proxy alone.
-        let loads = [(addrs[0], &servers[0]), (http, &proxy), (tcp, &proxy)];
-        let mut results = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..ROUNDS {
-            for (results, (addr, charged)) in results.iter_mut().zip(loads) {
-                results.push(wrk(addr, connections, charged));
-            }
-        }
-        let [direct, http, tcp] = results.map(median);
-        println!(
-            "{connections} connections: direct {:.0}/s ({:.1} us of the server's processor time each), http \
-             {:.0}/s (ratio {:.2}, {:.1} us of the proxy's), tcp {:.0}/s (ratio {:.2}, {:.1} us of the proxy's)",
-            direct.rate,
-            direct.cpu_us,
-            http.rate,
-            http.rate / direct.rate,
-            http.cpu_us,
-            tcp.rate,
-            tcp.rate / direct.rate,
-            tcp.cpu_us,
-        );
+        let mut ways = vec![
+            Way::new("direct", addrs[0], &servers[0]),
+            Way::new("http", http, &proxy),
+            Way::new("tcp", tcp, &proxy),
+        ];
+        ways.extend(peers.iter().map(|(name, addr, role)| Way::new(name, *addr, role)));
+        compare(connections, &mut ways);
     }
     println!("proxy, after: {}", resident(&proxy));
     ExitCode::SUCCESS
+}
+
+/// One way to the servers, who is charged for the processor on it, and what came of its rounds.
+struct Way<'a> {
+    name: &'a str,
+    addr: SocketAddr,
+    charged: &'a Role,
+    results: Vec<Measured>,
+}
+
+impl<'a> Way<'a> {
+    fn new(name: &'a str, addr: SocketAddr, charged: &'a Role) -> Self {
+        let results = Vec::new();
+        Self {
+            name,
+            addr,
+            charged,
+            results,
+        }
+    }
+}
+
+/// In turns, so that a busy moment of the host hits all of them; medians.
+fn compare(connections: &str, ways: &mut [Way<'_>]) {
+    for _ in 0..ROUNDS {
+        for way in &mut *ways {
+            way.results.push(wrk(way.addr, connections, way.charged));
+        }
+    }
+    let medians: Vec<Measured> = ways.iter().map(|way| median(way.results.clone())).collect();
+    println!(
+        "\n{connections} connections {:>12} {:>14} {:>10} {:>22} {:>10} {:>10}",
+        "a second", "of direct", "p99 ms", "processor us a request", "http / it", "p99 / it"
+    );
+    for (way, measured) in ways.iter().zip(&medians) {
+        println!(
+            "{:14} {:>12.0} {:>14.2} {:>10.2} {:>22.1} {:>10.2} {:>10.2}",
+            way.name,
+            measured.rate,
+            measured.rate / medians[0].rate,
+            measured.p99_ms,
+            measured.cpu_us,
+            medians[1].rate / measured.rate,
+            medians[1].p99_ms / measured.p99_ms,
+        );
+    }
+}
+
+/// The others that do the same, each with one thread as the proxy has on a small host.
+fn peers(dir: &Path, backends: &[SocketAddr]) -> Vec<(&'static str, SocketAddr, Role)> {
+    let mut peers = Vec::new();
+    let (nginx, haproxy) = (free_port(), free_port());
+    let servers = |word: &str, end: &str| {
+        let lines = backends.iter().enumerate();
+        let lines =
+            lines.map(|(number, addr)| format!("{}{addr}{end}\n", word.replace('N', &number.to_string())));
+        lines.collect::<String>()
+    };
+    let upstream = servers("server ", ";");
+    let config = format!(
+        "worker_processes 1; master_process off; daemon off; pid {dir}/nginx.pid; error_log stderr crit;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{ access_log off; client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir}; \
+         uwsgi_temp_path {dir}; scgi_temp_path {dir};\n\
+         upstream all {{ {upstream} keepalive 128; }}\n\
+         server {{ listen {nginx}; location / {{ proxy_pass http://all; proxy_http_version 1.1; \
+         proxy_set_header Connection \"\"; proxy_set_header Host $host; \
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }} }} }}\n",
+        dir = dir.display()
+    );
+    std::fs::write(dir.join("nginx.conf"), config).unwrap();
+    let file = dir.join("nginx.conf");
+    peers.extend(peer("nginx", nginx, &["-c", file.to_str().unwrap()]));
+    let config = format!(
+        "global\n nbthread 1\n maxconn 8192\ndefaults\n mode http\n option forwardfor\n timeout connect 5s\n \
+         timeout client 60s\n timeout server 60s\nlisten all\n bind {haproxy}\n{}",
+        servers(" server sN ", "")
+    );
+    std::fs::write(dir.join("haproxy.cfg"), config).unwrap();
+    let file = dir.join("haproxy.cfg");
+    peers.extend(peer("haproxy", haproxy, &["-q", "-f", file.to_str().unwrap()]));
+    peers
+}
+
+/// Where it is not installed there is nothing to compare with.
+fn peer(name: &'static str, addr: SocketAddr, args: &[&str]) -> Option<(&'static str, SocketAddr, Role)> {
+    let started = Command::new(name).args(args).stdin(Stdio::null()).spawn();
+    let Ok(child) = started else {
+        println!("{name} is not installed: nothing to compare with");
+        return None;
+    };
+    let mut role = Role(child);
+    while std::net::TcpStream::connect(addr).is_err() {
+        assert!(role.0.try_wait().unwrap().is_none(), "{name} does not run");
+        std::thread::yield_now();
+    }
+    Some((name, addr, role))
 }
 
 fn said(server: &mut Role) -> SocketAddr {
@@ -154,13 +239,14 @@ fn listener(addr: SocketAddr, protocol: Protocol, backends: &[SocketAddr]) -> Li
 #[derive(Clone, Copy)]
 struct Measured {
     rate: f64,
+    p99_ms: f64,
     cpu_us: f64,
 }
 
 fn wrk(addr: SocketAddr, connections: &str, charged: &Role) -> Measured {
     let before_us = cpu_us(charged);
     let output = Command::new("wrk")
-        .args(["-t1", "-c", connections, "-d", ROUND_SECS])
+        .args(["-t1", "--latency", "-c", connections, "-d", ROUND_SECS])
         .arg(format!("http://{addr}/"))
         .output()
         .unwrap();
@@ -174,10 +260,22 @@ fn wrk(addr: SocketAddr, connections: &str, charged: &Role) -> Measured {
         .lines()
         .find_map(|line| line.trim().split_once(" requests in"));
     let requests: f64 = requests.unwrap().0.parse().unwrap();
+    let p99 = text.lines().find_map(|line| line.trim().strip_prefix("99%"));
     Measured {
+        p99_ms: millis(p99.unwrap().trim()),
         rate: rate.unwrap().trim().parse().unwrap(),
         cpu_us: (cpu_us(charged) - before_us) / requests,
     }
+}
+
+/// As `wrk` writes a time.
+fn millis(text: &str) -> f64 {
+    let units = [("us", 0.001), ("ms", 1.0), ("s", 1000.0)];
+    let (number, unit) = units
+        .iter()
+        .find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))
+        .unwrap();
+    number.parse::<f64>().unwrap() * unit
 }
 
 /// Processor time of a process so far, from clock ticks of 10 ms.

@@ -24,6 +24,7 @@ mod dns;
 mod error;
 mod http;
 mod judge;
+mod kept_sockets;
 mod limits;
 mod listener;
 mod mesh;

@@ -9,6 +9,8 @@
 mod backend;
 #[path = "proxy/daemon.rs"]
 mod daemon;
+#[path = "proxy/held.rs"]
+mod held;
 #[path = "proxy/lifecycle.rs"]
 mod lifecycle;
 #[path = "proxy/load.rs"]
@@ -33,6 +35,12 @@ fn main() -> ExitCode {
         Some("proxy") => std::process::exit(dhow_agent::proxy::main(args)),
         Some("backend") => backend::main(args),
         Some("daemon") => daemon::main(args),
-        Some(_) | None => runner::main(&[lifecycle::TESTS, under_load::TESTS, rights::TESTS, names::TESTS]),
+        Some(_) | None => runner::main(&[
+            lifecycle::TESTS,
+            held::TESTS,
+            under_load::TESTS,
+            rights::TESTS,
+            names::TESTS,
+        ]),
     }
 }

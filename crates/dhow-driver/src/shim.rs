@@ -7,8 +7,8 @@
 //!
 //! The binary execs itself once as the zygote ([`zygote::main`]): single-threaded, no runtime, hardly a heap.
 //! It answers each connection with a fork, so all shims share its memory and one costs little more than its
-//! stack. A fork either supervises a replica for its whole life ([`protocol::ShimSpec`]) or runs one command
-//! for the daemon ([`protocol::RunSpec`]: exec into a replica). Nothing but the start goes through the
+//! stack. A fork supervises a replica for its whole life ([`protocol::ShimSpec`]), runs one command for the
+//! daemon ([`protocol::RunSpec`]: exec into a replica), or holds the balancer's sockets ([`socket_store`]). Nothing but the start goes through the
 //! zygote: if it dies, shims go on, and the next start makes a new one.
 //!
 //! The daemon's side is [`ShimClient`] (starts) and [`ReplicaDirs`] (what is on disk, waiting, stopping,
@@ -27,6 +27,7 @@ pub mod record;
 pub mod replica_dirs;
 mod run;
 mod running;
+pub mod socket_store;
 mod spawn;
 pub(crate) mod stop;
 pub mod strays;

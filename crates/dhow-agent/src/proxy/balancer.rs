@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,13 +18,18 @@ use super::backends::Backends;
 use super::bind::{Socket, why_not};
 use super::dns::NameServer;
 use super::judge::{Judge, Side};
+use super::kept_sockets::{KeptSockets, StoreConnection};
 use super::limits::Limits;
-use super::listener::{ListenerContext, RunningListener};
+use super::listener::{ListenerContext, QuietListener, RunningListener};
 use super::mesh::{IdentityError, Mesh, MeshIdentity, Targets, Timing, endpoint_of};
 use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::service_sockets::{NamespaceId, ServiceSockets};
 use super::table::{self, Table, TableError, Transport};
+
+/// How long a listener of TCP is open while nobody is ready behind it: a replica that is just being replaced is back by
+/// then. After that connections are refused, which is the truth.
+pub const UNREADY_MAX: Duration = Duration::from_secs(5);
 
 /// Which socket of which network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,12 +49,16 @@ pub struct Balancer {
     inner: tokio::sync::Mutex<BalancerState>,
     backends: Backends,
     pub(super) mesh: Arc<Mesh>,
+    /// Has what is listened on held beside this process.
+    pub(super) kept: KeptSockets,
 }
 
 /// The table that counts, and what is bound of it.
 struct BalancerState {
     table: Table,
     listeners: BTreeMap<ListenerKey, RunningListener>,
+    /// Those behind which nobody is ready.
+    quiet: BTreeMap<ListenerKey, QuietListener>,
     unbound: BTreeMap<ListenerKey, Unbound>,
     /// Where other nodes call.
     mesh: Option<MeshListener>,
@@ -84,10 +94,12 @@ impl Balancer {
         Self {
             names: NameServer::new(tasks.clone()),
             shared: ListenerContext { limits, tasks, judge },
+            kept: KeptSockets::new(services.as_ref().map(ServiceSockets::id)),
             services,
             inner: tokio::sync::Mutex::new(BalancerState {
                 table: Table::empty(),
                 listeners: BTreeMap::new(),
+                quiet: BTreeMap::new(),
                 unbound: BTreeMap::new(),
                 mesh: None,
                 ended: false,
@@ -117,9 +129,15 @@ impl Balancer {
         let specs = specs(&table);
         let wanted: BTreeSet<ListenerKey> = specs.iter().map(key).collect();
         let listeners = std::mem::take(&mut inner.listeners);
-        let (kept, removed) = listeners.into_iter().partition(|(key, _)| wanted.contains(key));
+        let (kept, removed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            listeners.into_iter().partition(|(key, _)| wanted.contains(key));
         inner.listeners = kept;
+        let quiet = inner.quiet.extract_if(.., |key, _| !wanted.contains(key));
+        let quiet: Vec<ListenerKey> = quiet.map(|(key, _)| key).collect();
+        let gone: Vec<ListenerKey> = quiet.into_iter().chain(removed.keys().copied()).collect();
         close(removed).await;
+        // One that comes may have the address of one that goes.
+        self.kept.let_go(&gone).await;
         inner.unbound.clear();
         for spec in &specs {
             let inherited = inherited.remove(&key(spec));
@@ -130,6 +148,7 @@ impl Balancer {
         self.apply_mesh(&mut inner, mesh, of_mesh).await;
         self.apply_names(&mut inner, &table, inherited).await;
         inner.table = table;
+        self.kept.hold(&self.sockets_of(&inner)).await;
         Ok(inner.applied())
     }
 
@@ -150,6 +169,22 @@ impl Balancer {
         }
         let table = inner.table.clone();
         self.apply_names(&mut inner, &table, BTreeMap::new()).await;
+        self.kept.hold(&self.sockets_of(&inner)).await;
+    }
+
+    /// Refuses connections where nobody has been ready to take them for [`UNREADY_MAX`].
+    pub async fn quieten_unready(&self) {
+        let mut inner = self.inner.lock().await;
+        let is_due = |_: &ListenerKey, running: &mut RunningListener| {
+            running
+                .unready
+                .is_some_and(|since| since.elapsed() >= UNREADY_MAX)
+        };
+        let due: Vec<_> = inner.listeners.extract_if(.., is_due).collect();
+        for (key, running) in due {
+            let quiet = running.quieten().await;
+            inner.quiet.insert(key, quiet);
+        }
     }
 
     /// Listens for other nodes where the table says, and nowhere else.
@@ -164,6 +199,7 @@ impl Balancer {
         }
         if let Some(before) = inner.mesh.take() {
             before.stop.cancel();
+            self.kept.let_go(&[mesh_key(before.addr)]).await;
         }
         let Some(key) = wanted else { return };
         match self.socket(key, inherited).await {
@@ -244,7 +280,15 @@ impl Balancer {
             }
             return;
         }
-        match self.socket(key, inherited).await {
+        if let Some(quiet) = inner.quiet.get_mut(&key).filter(|_| !spec.is_ready()) {
+            quiet.spec = spec.clone();
+            return;
+        }
+        let socket = match inner.quiet.remove(&key) {
+            Some(quiet) => quiet.socket.reopen(key.transport),
+            None => self.socket(key, inherited).await,
+        };
+        match socket {
             Ok(socket) => {
                 inner.listeners.insert(key, self.start(*side, spec, socket));
             }
@@ -289,10 +333,27 @@ impl Balancer {
     /// The table and the sockets that serve it, for the proxy after this one.
     pub async fn sockets(&self) -> (Table, Vec<(ListenerKey, Socket)>) {
         let inner = self.inner.lock().await;
-        let sockets = inner.listeners.iter();
-        let mut sockets: Vec<_> = sockets
-            .map(|(key, running)| (*key, running.socket.clone()))
-            .collect();
+        (inner.table.clone(), self.sockets_of(&inner))
+    }
+
+    /// Uses this connection to the socket store from now on, which holds these names already.
+    pub async fn keep_in(&self, store: StoreConnection, names: BTreeSet<String>) {
+        // Nothing is opened or closed meanwhile.
+        let inner = self.inner.lock().await;
+        let sockets = self.sockets_of(&inner);
+        self.kept.give(store, names).await;
+        self.kept.own(&sockets).await;
+        self.kept.hold(&sockets).await;
+    }
+
+    fn sockets_of(&self, inner: &BalancerState) -> Vec<(ListenerKey, Socket)> {
+        let running = inner.listeners.iter();
+        let running = running.map(|(key, running)| (*key, running.socket.clone()));
+        let quiet = inner
+            .quiet
+            .iter()
+            .map(|(key, quiet)| (*key, quiet.socket.clone()));
+        let mut sockets: Vec<_> = running.chain(quiet).collect();
         for (transport, addr, socket) in self.names.sockets() {
             let side = Side::Services;
             let key = ListenerKey {
@@ -304,7 +365,7 @@ impl Balancer {
         }
         let mesh = inner.mesh.iter();
         sockets.extend(mesh.map(|mesh| (mesh_key(mesh.addr), mesh.socket.clone())));
-        (inner.table.clone(), sockets)
+        sockets
     }
 
     /// The network of service addresses that this proxy listens in.
@@ -322,7 +383,9 @@ impl Balancer {
         }
         self.mesh.end();
         close(std::mem::take(&mut inner.listeners)).await;
+        inner.quiet.clear();
         self.names.end();
+        self.kept.end().await;
         self.shared.tasks.close();
     }
 
@@ -341,7 +404,8 @@ impl Balancer {
 impl BalancerState {
     fn applied(&self) -> Applied {
         let mesh = self.mesh.iter().map(|mesh| mesh.addr);
-        let bound = self.listeners.keys().map(|key| key.addr).chain(mesh);
+        let bound = self.listeners.keys().chain(self.quiet.keys());
+        let bound = bound.map(|key| key.addr).chain(mesh);
         let bound = bound.map(|addr| (addr, Ok(())));
         let unbound = self.unbound.iter();
         let unbound = unbound.map(|(key, unbound)| (key.addr, Err(unbound.why.clone())));

@@ -31,6 +31,8 @@ impl Socket {
     pub fn take_over(descriptor: OwnedFd, transport: Transport) -> io::Result<Self> {
         match transport {
             Transport::Stream => {
+                // One that was quiet listens again; another one only hears again how long its queue is.
+                net::listen(&descriptor, BACKLOG)?;
                 let listener = std::net::TcpListener::from(descriptor);
                 listener.set_nonblocking(true)?;
                 Ok(Self::Stream(Arc::new(TcpListener::from_std(listener)?)))
@@ -41,6 +43,16 @@ impl Socket {
                 Ok(Self::Datagram(Arc::new(UdpSocket::from_std(socket)?)))
             }
         }
+    }
+
+    /// Refuses connections from now on, in every process that has the socket, and stays bound. Nobody may be accepting.
+    pub fn quieten(&self) -> io::Result<()> {
+        Ok(net::shutdown(self, net::Shutdown::Both)?)
+    }
+
+    /// Listens again on one that was quiet. The runtime takes what it was for closed for good: this is a new descriptor.
+    pub fn reopen(&self, transport: Transport) -> io::Result<Self> {
+        Self::take_over(self.as_fd().try_clone_to_owned()?, transport)
     }
 }
 

@@ -3,6 +3,7 @@
 //! that was started anew see the same.
 
 mod restarts;
+mod socket_store;
 mod supervisor;
 
 use std::io;

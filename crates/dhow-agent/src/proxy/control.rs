@@ -1,5 +1,6 @@
 //! The proxy's side of its control socket.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::balancer::{Balancer, ListenerKey};
 use super::bind::Socket;
 use super::descriptors;
 use super::judge::Side;
+use super::kept_sockets::StoreConnection;
 use super::mesh::MeshIdentity;
 use super::protocol::{self, HandOver, Hello, Reply, Request};
 use super::store::Store;
@@ -75,7 +77,14 @@ impl Control {
                 Err(error) => return Err(error),
             };
             match request {
-                Request::Hello => protocol::send(&mut stream, Reply::Hello(self.hello())).await?,
+                Request::Hello => {
+                    let hello = self.hello().await;
+                    protocol::send(&mut stream, Reply::Hello(hello)).await?;
+                }
+                Request::KeepSockets => {
+                    let reply = self.keep_sockets(&stream).await?;
+                    protocol::send(&mut stream, reply).await?;
+                }
                 Request::Apply(table) => {
                     let reply = self.apply(*table).await;
                     protocol::send(&mut stream, reply).await?;
@@ -105,13 +114,27 @@ impl Control {
         }
     }
 
-    fn hello(&self) -> Hello {
+    async fn hello(&self) -> Hello {
         Hello {
             build: self.build.clone(),
             pid: std::process::id(),
             ended: self.ended.load(Ordering::Acquire),
             namespace: self.balancer.namespace(),
+            is_held: self.balancer.kept.is_held().await,
         }
+    }
+
+    async fn keep_sockets(&self, stream: &UnixStream) -> io::Result<Reply> {
+        let mut received = descriptors::receive(stream, 1).await?;
+        let Some(store) = received.pop() else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        if !self.ended.load(Ordering::Acquire) {
+            self.balancer
+                .keep_in(StoreConnection::new(store)?, BTreeSet::new())
+                .await;
+        }
+        Ok(Reply::Done)
     }
 
     async fn apply(&self, table: Table) -> Reply {

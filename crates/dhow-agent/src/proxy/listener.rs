@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,7 +20,7 @@ use super::limits::{Limits, Permit};
 use super::routes::RouteSet;
 use super::table::{self, Protocol, Transport};
 use super::udp::UdpListener;
-use super::{http, tcp, udp};
+use super::{http, note, tcp, udp};
 
 /// For want of descriptors or memory, accepting pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -39,6 +40,14 @@ pub struct RunningListener {
     routes: watch::Sender<Arc<RouteSet>>,
     stop: CancellationToken,
     accepting: JoinHandle<()>,
+    /// Since when nobody is there to take connections.
+    pub unready: Option<Instant>,
+}
+
+/// A listener whose connections nobody would take: bound, and refusing them.
+pub struct QuietListener {
+    pub spec: table::Listener,
+    pub socket: Socket,
 }
 
 impl RunningListener {
@@ -71,6 +80,7 @@ impl RunningListener {
             })),
         };
         Self {
+            unready: (!spec.is_ready()).then(Instant::now),
             spec,
             socket,
             routes: sender,
@@ -86,8 +96,23 @@ impl RunningListener {
         let _ = self.accepting.await;
     }
 
+    /// Refuses connections from here on; those that are open stay. Gives what is left of it.
+    pub async fn quieten(self) -> QuietListener {
+        let (spec, socket) = (self.spec.clone(), self.socket.clone());
+        self.close().await;
+        if let Err(error) = socket.quieten() {
+            // Whoever connects waits in vain, as before.
+            note(&format!("{} cannot be closed: {error}", spec.addr));
+        }
+        QuietListener { spec, socket }
+    }
+
     /// Requests that are under way keep the backend that they have.
     pub fn reroute(&mut self, spec: table::Listener, routes: RouteSet) {
+        self.unready = match spec.is_ready() {
+            true => None,
+            false => self.unready.or_else(|| Some(Instant::now())),
+        };
         self.spec = spec;
         self.routes.send_replace(Arc::new(routes));
     }

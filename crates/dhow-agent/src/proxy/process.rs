@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{interval, timeout};
 
-use super::balancer::Balancer;
+use super::balancer::{Balancer, ListenerKey};
 use super::control::Control;
+use super::kept_sockets::{self, StoreConnection};
 use super::limits::{Limits, raise_descriptors};
 use super::predecessor::{self, Inherited};
 use super::service_sockets::ServiceSockets;
@@ -32,6 +34,8 @@ const CORES_FOR_THREADS: usize = 4;
 const BLOCKING_THREADS_MAX: usize = 4;
 /// How often idle connections are let go and unbound listeners are tried again.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether listeners are open for nothing.
+const UNREADY_INTERVAL: Duration = Duration::from_secs(1);
 /// What a proxy that was asked to stop may still finish.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a proxy that has handed over may still finish: long transfers and tunnels.
@@ -123,6 +127,36 @@ struct Prepared {
     /// Whose word counts: that of the user who started it.
     owner: u32,
     services: Option<ServiceSockets>,
+    kept: Option<Kept>,
+}
+
+/// The socket store, and what it held when this proxy came up.
+struct Kept {
+    store: OwnedFd,
+    sockets: Vec<(String, OwnedFd)>,
+}
+
+impl Kept {
+    /// `None` where there is no store: then what a killed proxy listened on is bound anew.
+    async fn find(dir: &Path, takes: bool) -> Option<Self> {
+        let found = async {
+            let store = kept_sockets::connect(dir)?;
+            let sockets = match takes {
+                true => StoreConnection::new(store.try_clone()?)?.take().await?,
+                false => Vec::new(),
+            };
+            Ok::<_, io::Error>(Self { store, sockets })
+        };
+        match found.await {
+            Ok(kept) => Some(kept),
+            Err(error) => {
+                note(&format!(
+                    "listeners are not held while a proxy is restarted: {error}"
+                ));
+                None
+            }
+        }
+    }
 }
 
 impl Prepared {
@@ -135,14 +169,17 @@ impl Prepared {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let inherited = runtime.block_on(async {
+        let (inherited, kept) = runtime.block_on(async {
             if socket::connect(dir, &name).await.is_ok() {
                 return Err(io::Error::other(format!(
                     "a proxy serves {} already: stop it first",
                     dir.join(&name).display()
                 )));
             }
-            predecessor::ask(dir, *generation).await
+            let inherited = predecessor::ask(dir, *generation).await?;
+            // What another proxy still serves it hands over itself.
+            let kept = Kept::find(dir, inherited.is_none()).await;
+            Ok((inherited, kept))
         })?;
         drop(runtime);
         let store = Store::open(dir)?;
@@ -156,6 +193,7 @@ impl Prepared {
             descriptors_max,
             owner,
             services,
+            kept,
         };
         privileges::give_up(dir, &prepared.store)?;
         if let Some(services) = &prepared.services {
@@ -187,7 +225,7 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     let limits = Limits::new(prepared.descriptors_max);
     let balancer = Arc::new(Balancer::new(limits, prepared.owner, prepared.services));
     identify(&prepared.store, &balancer);
-    begin(prepared.inherited, &prepared.store, &balancer).await?;
+    begin(prepared.inherited, prepared.kept, &prepared.store, &balancer).await?;
     let control = Arc::new(Control {
         store: Arc::new(prepared.store),
         build: arguments.build,
@@ -199,6 +237,7 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     let listener = UnixListener::from_std(prepared.control)?;
     let serving = tokio::spawn(control.clone().serve(listener));
     let mut sweep = interval(SWEEP_INTERVAL);
+    let mut unready = interval(UNREADY_INTERVAL);
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -215,6 +254,7 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
                 balancer.sweep();
                 balancer.retry_unbound().await;
             }
+            _ = unready.tick() => balancer.quieten_unready().await,
         }
     }
     control.end().await;
@@ -239,14 +279,40 @@ fn identify(store: &Store, balancer: &Balancer) {
     }
 }
 
-/// Serves what the proxy before this one did, or else the table on disk.
-async fn begin(inherited: Option<Inherited>, store: &Store, balancer: &Balancer) -> io::Result<()> {
-    if let Some(inherited) = inherited {
-        return inherited.serve(balancer).await;
+/// Serves what the proxy before this one did, or else the table on disk. What a proxy that was killed had in its queues
+/// is served with it.
+async fn begin(
+    inherited: Option<Inherited>,
+    kept: Option<Kept>,
+    store: &Store,
+    balancer: &Balancer,
+) -> io::Result<()> {
+    let (connection, sockets) = match kept {
+        Some(kept) => (Some(StoreConnection::new(kept.store)?), kept.sockets),
+        None => (None, Vec::new()),
+    };
+    let names = sockets.iter().map(|(name, _)| name.clone()).collect();
+    match inherited {
+        Some(inherited) => inherited.serve(balancer).await?,
+        None => {
+            let sockets = kept_sockets::usable(sockets, balancer.namespace());
+            serve_saved(sockets, store, balancer).await?;
+        }
     }
+    if let Some(connection) = connection {
+        balancer.keep_in(connection, names).await;
+    }
+    Ok(())
+}
+
+async fn serve_saved(
+    sockets: BTreeMap<ListenerKey, OwnedFd>,
+    store: &Store,
+    balancer: &Balancer,
+) -> io::Result<()> {
     match store.load() {
         Ok(Some(table)) => {
-            let applied = balancer.apply(table, BTreeMap::new()).await;
+            let applied = balancer.apply(table, sockets).await;
             applied.map(drop).map_err(io::Error::other)
         }
         Ok(None) => Ok(()),

@@ -42,6 +42,8 @@ pub enum Request {
     Apply(Box<Table>),
     /// What the proxy shows to those of other nodes from now on. It keeps it in its folder, in no table and in no log.
     Identify(MeshIdentity),
+    /// Have what you listen on held by the socket store to which a connection follows.
+    KeepSockets,
     Status,
     WaitDrained {
         ids: Vec<String>,
@@ -76,6 +78,9 @@ pub struct Hello {
     /// The network of service addresses that it listens in.
     #[serde(default)]
     pub namespace: Option<NamespaceId>,
+    /// What it listens on is held by a socket store.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// What the next proxy gets: the descriptors follow in this order.

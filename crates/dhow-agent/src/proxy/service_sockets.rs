@@ -27,6 +27,12 @@ pub struct NamespaceId {
     inode: u64,
 }
 
+impl std::fmt::Display for NamespaceId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.device, self.inode)
+    }
+}
+
 impl NamespaceId {
     /// Of the namespace that is mounted at a file. Blocks.
     pub fn of(pin: &Path) -> io::Result<Self> {

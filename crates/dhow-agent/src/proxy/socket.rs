@@ -16,7 +16,8 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-fn open(dir: &Path) -> io::Result<OwnedFd> {
+/// The folder, to name what is in it by.
+pub fn open(dir: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(dir, flags, Mode::empty())?)
 }
@@ -31,10 +32,14 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
     remove(dir, name)?;
     let folder = open(dir)?;
     let listener = UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
-    // The folder is closed to others, so nobody could connect before this.
-    fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o600))?;
+    close_to_others(dir, name)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// The folder is closed to others, so nobody could connect to the socket before this.
+pub fn close_to_others(dir: &Path, name: &str) -> io::Result<()> {
+    fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o600))
 }
 
 pub fn remove(dir: &Path, name: &str) -> io::Result<()> {

@@ -48,6 +48,19 @@ pub struct Listener {
     pub routes: Vec<Route>,
 }
 
+impl Listener {
+    /// Whether a connection has somewhere to go. What is not tied to one replica is answered in any case.
+    pub fn is_ready(&self) -> bool {
+        match self.protocol {
+            Protocol::Http | Protocol::Udp => true,
+            Protocol::Tcp => {
+                let mut backends = self.routes.iter().flat_map(|route| &route.backends);
+                backends.any(|backend| !backend.draining)
+            }
+        }
+    }
+}
+
 /// How a listener treats what arrives. HTTPS is passed through as `Tcp`, WebSocket is `Http`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

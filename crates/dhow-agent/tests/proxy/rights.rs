@@ -199,7 +199,7 @@ async fn others_may_not_speak_with_it(host: Arc<TestHost>) {
 }
 
 /// Does something with the rights of nobody, on a thread that ends soon.
-fn as_nobody<T>(work: impl FnOnce() -> T) -> T {
+pub fn as_nobody<T>(work: impl FnOnce() -> T) -> T {
     // Of the calling thread alone, unlike what the C library does.
     let nobody: nix::libc::c_long = 65_534;
     // SAFETY: no memory is passed.

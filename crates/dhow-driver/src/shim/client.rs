@@ -120,6 +120,18 @@ impl ShimClient {
         }
     }
 
+    /// Starts a socket store that listens on this socket.
+    pub async fn keep_sockets(&self, listener: OwnedFd) -> Result<ProcessId, ShimError> {
+        let mut stream = self.send(&Request::KeepSockets, &[listener.as_raw_fd()]).await?;
+        // When the store ends, nobody may seem to listen any more.
+        drop(listener);
+        match start_reply(&mut stream).await? {
+            Reply::Started { process } => Ok(process),
+            Reply::Failed(failure) => Err(ShimError::Refused(failure)),
+            Reply::Ended { .. } => Err(out_of_order()),
+        }
+    }
+
     /// Starts a command with these as stdin, stdout and stderr.
     pub async fn run(&self, spec: RunSpec, stdio: [OwnedFd; 3]) -> Result<RunSession, ShimError> {
         let numbers: Vec<i32> = stdio.iter().map(AsRawFd::as_raw_fd).collect();

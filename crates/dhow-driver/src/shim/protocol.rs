@@ -26,6 +26,8 @@ pub enum Request {
     Supervise(Box<ShimSpec>),
     /// Run one command. Comes with three descriptors: its stdin, stdout and stderr.
     Run(Box<RunSpec>),
+    /// Become a socket store. Comes with one descriptor: the socket that it listens on.
+    KeepSockets,
 }
 
 /// What a shim does.
@@ -178,7 +180,7 @@ pub struct RunSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// It runs. For `Supervise` this is the last reply.
+    /// It runs. For `Supervise` and `KeepSockets` this is the last reply.
     Started { process: ProcessId },
     /// For `Run`: it has ended.
     Ended { status: ExitStatus },

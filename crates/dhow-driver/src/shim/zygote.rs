@@ -23,7 +23,7 @@ use super::identity::ProcessId;
 use super::protocol::{Failure, Reply, Request, Step};
 use super::record::{RECORD_VERSION, Record};
 use super::unchecked::{self, Inherited};
-use super::{run, supervise, transport};
+use super::{run, socket_store, supervise, transport};
 
 pub const SOCKET_FILE: &str = "zygote.sock";
 pub const LOCK_FILE: &str = "zygote.lock";
@@ -288,6 +288,10 @@ fn serve_request(connection: &mut Option<UnixStream>) -> Result<(), Failure> {
         Request::Run(spec) => {
             let stdio = run::stdio(received.descriptors).map_err(bad_request)?;
             run::run(stream, stdio, &spec)
+        }
+        Request::KeepSockets => {
+            let listener = socket_store::listener(received.descriptors).map_err(bad_request)?;
+            socket_store::run(connection, listener)
         }
     }
 }

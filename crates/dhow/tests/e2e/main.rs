@@ -19,6 +19,7 @@ mod listings;
 mod load;
 mod members;
 mod names;
+mod nothing_fails;
 mod raft;
 mod remote;
 mod rollouts;

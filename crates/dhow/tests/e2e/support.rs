@@ -9,6 +9,7 @@ mod disk;
 mod host;
 mod load;
 mod network;
+mod open_load;
 mod relay;
 mod seed;
 
@@ -21,9 +22,10 @@ pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, by_node, replicas_at};
 pub use deployment::{Service, deployment, spread};
 pub use disk::SmallDisk;
-pub use host::{Scratch, free_port, is_alive, is_root, signal};
-pub use load::{Load, get};
+pub use host::{Scratch, free_port, helpers, is_alive, is_root, signal};
+pub use load::{Load, get, get_from};
 pub use network::Network;
+pub use open_load::{Cause, Failure, OpenLoad};
 pub use relay::Relay;
 pub use seed::Seed;
 

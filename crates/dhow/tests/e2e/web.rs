@@ -1,7 +1,7 @@
 //! A web server that behaves as it is told. This test program starts itself as one: it is there, it starts in
 //! milliseconds and needs nothing of the host.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -50,9 +50,16 @@ fn answer(mut stream: TcpStream, version: &str, health: Health) -> Option<()> {
         if lines.read_line(&mut first).ok()? == 0 {
             return None;
         }
-        let mut line = String::new();
+        let (mut line, mut body_bytes) = (String::new(), 0);
         while lines.read_line(&mut line).ok()? > 2 {
+            let length = line.to_ascii_lowercase();
+            let length = length.strip_prefix("content-length:");
+            body_bytes = length.map_or(body_bytes, |length| length.trim().parse().unwrap());
             line.clear();
+        }
+        let body = std::io::copy(&mut lines.by_ref().take(body_bytes), &mut std::io::sink());
+        if body.ok()? < body_bytes {
+            return None;
         }
         let is_well = match health {
             Health::Good => true,

@@ -2,6 +2,7 @@
 //! of its own: while one hands over to the next, both run. The youngest that has not ended serves.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,14 +14,15 @@ use dhow_driver::shim::protocol::{Program, ShimSpec, Workload};
 use dhow_driver::shim::{ReplicaDirs, SignalTarget};
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::ProxyConfig;
 use super::restarts::Restarts;
+use super::socket_store::SocketStore;
 use crate::proxy::error::ProxyError;
 use crate::proxy::protocol::{self, Hello, Reply, Request};
 use crate::proxy::service_sockets::NamespaceId;
-use crate::proxy::{socket, store};
+use crate::proxy::{descriptors, socket, store};
 
 /// From the start of a proxy to its first answer: it may take over from another one, which has 10 s for it.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,6 +39,7 @@ pub struct Supervisor {
     config: ProxyConfig,
     dirs: ReplicaDirs,
     template: ReplicaName,
+    store: SocketStore,
     state: Mutex<State>,
 }
 
@@ -55,6 +58,7 @@ impl Supervisor {
         })?;
         let dirs = ReplicaDirs::open(&config.dir.join("run")).map_err(ProxyError::Record)?;
         Ok(Self {
+            store: SocketStore::new(config.dir.clone()),
             config,
             dirs,
             template,
@@ -112,11 +116,21 @@ impl Supervisor {
         loop {
             match self.ensure().await {
                 Ok(generation) => {
-                    // Whatever comes of the waiting, the next look shows what runs.
-                    if self.dirs.wait(&self.name(generation)).await.is_err() {
-                        sleep(WATCH_PAUSE).await;
+                    let name = self.name(generation);
+                    tokio::select! {
+                        // Whatever comes of the waiting, the next look shows what runs.
+                        waited = self.dirs.wait(&name) => {
+                            if waited.is_err() {
+                                sleep(WATCH_PAUSE).await;
+                            }
+                            self.suspect(generation).await;
+                        }
+                        () = self.unheld(generation) => {
+                            if !self.has_held(generation).await {
+                                sleep(WATCH_PAUSE).await;
+                            }
+                        }
                     }
-                    self.suspect(generation).await;
                 }
                 Err(ProxyError::Stopped) => return,
                 Err(ProxyError::CrashLoop { pause_ms, .. }) => sleep(Duration::from_millis(pause_ms)).await,
@@ -131,6 +145,44 @@ impl Supervisor {
         }
     }
 
+    /// Returns when a proxy's listeners are not held, or not any more.
+    async fn unheld(&self, generation: u32) {
+        if self.hello(generation).await.is_ok_and(|hello| hello.is_held) {
+            self.store.ended().await;
+        }
+    }
+
+    /// Has a proxy's listeners held by a socket store, which is started where there is none. False where that is not so:
+    /// the proxy serves all the same.
+    async fn has_held(&self, generation: u32) -> bool {
+        let given = async {
+            let store = self.store.find(&self.config.shim).await?;
+            let name = protocol::socket_name(generation);
+            let asked = timeout(HELLO_TIMEOUT, async {
+                let mut stream = socket::connect(self.dir(), &name).await?;
+                protocol::send(&mut stream, Request::KeepSockets).await?;
+                descriptors::send(&stream, &[store.as_fd()]).await?;
+                protocol::receive::<Reply>(&mut stream).await
+            });
+            let asked = asked.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut));
+            match asked.flatten() {
+                Ok(Reply::Refused { why }) => Err(ProxyError::Refused { why }),
+                Ok(_) => Ok(()),
+                Err(source) => Err(self.silent(generation, source)),
+            }
+        };
+        match given.await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the proxy's listeners are not held: connections would be refused while it is restarted"
+                );
+                false
+            }
+        }
+    }
+
     pub async fn stop(&self, grace: Duration) -> Result<(), ProxyError> {
         let mut state = self.state.lock().await;
         state.stopped = true;
@@ -138,6 +190,7 @@ impl Supervisor {
         let generations = self.generations()?;
         let ended = join_all(generations.iter().map(|generation| self.end(*generation, grace))).await;
         ended.into_iter().collect::<Result<(), ProxyError>>()?;
+        self.store.end().await?;
         let dir = self.dir();
         let removed = generations
             .iter()
@@ -202,6 +255,9 @@ impl Supervisor {
             Ok(hello) if hello.build == self.config.build && self.is_in_place(&hello) => {
                 state.restarts.started(Instant::now());
                 self.remove_ended(running).await?;
+                if !hello.is_held {
+                    self.has_held(running).await;
+                }
                 Ok(running)
             }
             Ok(_) => match self.start(state, next).await {
@@ -287,6 +343,13 @@ impl Supervisor {
             group: None,
             after: Vec::new(),
         };
+        if let Err(error) = self.store.find(&self.config.shim).await {
+            // It binds its listeners anew, and they are held once there is a store.
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "there is no socket store"
+            );
+        }
         state.restarts.started(Instant::now());
         let started = self.config.shim.supervise(spec, &lock).await;
         // From here on the shim alone holds it.

@@ -192,7 +192,11 @@ impl Outgoing {
         origin: &Origin,
     ) -> Result<Option<(Response<Incoming>, Lease, PooledConnection)>, Failed> {
         while let Some(lease) = route.pick(&self.tried) {
-            let mut pooled = match lease.backend.pool.take() {
+            let idle_max = match self.replay {
+                Some(_) => pool::IDLE_TIMEOUT,
+                None => pool::FRESH_TIMEOUT,
+            };
+            let mut pooled = match lease.backend.pool.take(idle_max) {
                 Some(pooled) => pooled,
                 None => match pool::open(&lease.backend, origin).await {
                     Ok(pooled) => pooled,

@@ -23,6 +23,9 @@ const IDLE_MAX: usize = 256;
 /// How long an idle connection is kept. Few servers let go of theirs earlier, and a connection that was
 /// closed is noticed before it is used.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an idle connection carries a request that cannot be sent again. Servers let go of theirs after two seconds and
+/// more, and one that does so just then would cost the request.
+pub const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many busy ones are passed over before a new connection is made.
 const PASSED_MAX: usize = 4;
 
@@ -48,13 +51,18 @@ pub struct PooledConnection {
 }
 
 impl Pool {
-    pub fn take(&self) -> Option<PooledConnection> {
+    /// One that has been idle for less than this.
+    pub fn take(&self, idle_max: Duration) -> Option<PooledConnection> {
         let mut idle = self.lock();
         let mut passed = 0;
         let mut at = idle.len();
         while at > 0 && passed < PASSED_MAX {
             at -= 1;
             let candidate = idle.get(at)?;
+            if candidate.since.elapsed() >= idle_max {
+                // Those before it have been idle for longer.
+                return None;
+            }
             if !candidate.sender.is_closed() && !candidate.sender.is_ready() {
                 // Its last response is read, yet its request is still being sent, or its task has not had
                 // its turn.

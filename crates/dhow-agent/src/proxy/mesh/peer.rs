@@ -172,6 +172,10 @@ impl Peer {
                 done => return done,
             }
         }
+        // It may have fallen silent over that.
+        if self.is_silent() {
+            return Err(Refused::Silent { node: self.node });
+        }
         let connection = self.dial().await?;
         self.open(connection, &opening).await
     }

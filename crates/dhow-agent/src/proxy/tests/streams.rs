@@ -4,6 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::support::*;
+use crate::proxy::balancer::UNREADY_MAX;
 use crate::proxy::client::name_owners;
 use crate::proxy::table::{Backend, Protocol, Transport};
 
@@ -62,6 +63,57 @@ async fn a_draining_backend_keeps_its_connections() {
     drop((first, on_a));
     let later = now + std::time::Duration::from_secs(60);
     assert_eq!(bench.balancer.wait_drained(&ids, later).await, ids);
+}
+
+/// Nobody has been ready for as long as that is waited for.
+async fn long_unready(bench: &Bench) {
+    tokio::time::pause();
+    tokio::time::advance(UNREADY_MAX).await;
+    tokio::time::resume();
+    bench.balancer.quieten_unready().await;
+}
+
+#[tokio::test]
+async fn without_a_ready_replica_tcp_is_refused_and_then_taken_again() {
+    let server = TcpListener::bind(LOCAL).await.unwrap();
+    let at = server.local_addr().unwrap();
+    let bench = Bench::new();
+    let ready = || vec![route(vec![backend("a", at)])];
+    let addr = bench.listen(Protocol::Tcp, ready()).await;
+    long_unready(&bench).await;
+    let mut open = TcpStream::connect(addr).await.unwrap();
+    let (mut accepted, _) = server.accept().await.unwrap();
+    let draining = Backend {
+        draining: true,
+        ..backend("a", at)
+    };
+    let wanted = listener(addr, Protocol::Tcp, vec![route(vec![draining])]);
+    bench.apply(vec![wanted.clone()]).await;
+    bench.balancer.quieten_unready().await;
+    let _waits = TcpStream::connect(addr).await.unwrap();
+    long_unready(&bench).await;
+    assert!(TcpStream::connect(addr).await.is_err());
+    // What is open stays, and so does the listener's place in the status.
+    open.write_all(b"x").await.unwrap();
+    assert_eq!(accepted.read_u8().await.unwrap(), b'x');
+    let applied = bench.apply(vec![wanted]).await;
+    assert_eq!(applied.listeners, vec![(addr, Ok(()))]);
+    assert!(TcpStream::connect(addr).await.is_err());
+    for _ in 0..2 {
+        bench.apply(vec![listener(addr, Protocol::Tcp, ready())]).await;
+        let mut again = TcpStream::connect(addr).await.unwrap();
+        let (mut accepted, _) = server.accept().await.unwrap();
+        again.write_all(b"y").await.unwrap();
+        assert_eq!(accepted.read_u8().await.unwrap(), b'y');
+        bench
+            .apply(vec![listener(addr, Protocol::Tcp, vec![route(Vec::new())])])
+            .await;
+        long_unready(&bench).await;
+        assert!(TcpStream::connect(addr).await.is_err());
+    }
+    // One that is not wanted any more leaves its address to others.
+    bench.apply(Vec::new()).await;
+    TcpListener::bind(addr).await.unwrap();
 }
 
 #[tokio::test]

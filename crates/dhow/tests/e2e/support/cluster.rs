@@ -296,7 +296,15 @@ impl Cluster {
         power_off(&mut self.nodes[node]);
     }
 
-    /// The same for a worker.
+    /// The same for everybody else: nothing of the node says anything any more, and nobody is told.
+    pub fn freeze(&self, node: usize) {
+        let daemon = &self.nodes[node];
+        let marked = host::marked(&daemon.scratch.path).into_iter();
+        let all = marked.map(|process| process.pid).chain(daemon.workloads());
+        all.for_each(|pid| host::signal(pid, Signal::STOP));
+    }
+
+    /// As [`Cluster::power_off`], for a worker.
     pub fn power_off_worker(&mut self, place: usize) {
         power_off(&mut self.workers[place]);
     }

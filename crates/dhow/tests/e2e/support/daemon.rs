@@ -75,6 +75,8 @@ pub struct Daemon {
     pub env: Vec<(&'static str, String)>,
     /// What it answers with 200 once it serves.
     pub ready_path: &'static str,
+    /// The program that it is, another copy of which is another build.
+    pub binary: PathBuf,
     /// Whom it runs as, where that is not who runs the test.
     user: Option<u32>,
     pub scratch: Scratch,
@@ -97,6 +99,7 @@ impl Daemon {
             namespace: None,
             ready_path: "/api/v1/cluster",
             user: None,
+            binary: env!("CARGO_BIN_EXE_dhow").into(),
             mark: scratch.path.clone(),
             node_id: None,
             env: Vec::new(),
@@ -241,10 +244,10 @@ impl Daemon {
             Some(name) => {
                 let mut command = Command::new("nsenter");
                 command.arg(format!("--net=/run/netns/{name}"));
-                command.arg(env!("CARGO_BIN_EXE_dhow"));
+                command.arg(&self.binary);
                 command
             }
-            None => Command::new(env!("CARGO_BIN_EXE_dhow")),
+            None => Command::new(&self.binary),
         };
         command
             .env_clear()

@@ -161,6 +161,16 @@ pub fn marked(folder: &Path) -> Vec<Process> {
     found
 }
 
+/// The daemon's own processes of a folder that were started with this verb.
+pub fn helpers(folder: &Path, verb: &str) -> Vec<u32> {
+    let marked = marked(folder).into_iter().map(|process| process.pid);
+    let is_one = |pid: &u32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.split(|byte| *byte == 0).nth(1) == Some(verb.as_bytes()) && is_alive(*pid)
+    };
+    marked.filter(is_one).collect()
+}
+
 pub fn is_alive(pid: u32) -> bool {
     // One that ended and was not waited for is not alive.
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -82,7 +82,7 @@ impl Load {
 fn press(port: u16, tally: &Tally) {
     let mut connection = None;
     while !tally.ends.load(Ordering::Relaxed) {
-        match request(port, &mut connection, "/") {
+        match request(local(port), &mut connection, "/") {
             Ok((200, body)) => {
                 *tally.bodies.lock().unwrap().entry(body).or_default() += 1;
                 tally.answered.fetch_add(1, Ordering::Relaxed);
@@ -99,18 +99,27 @@ fn press(port: u16, tally: &Tally) {
 
 /// One request on a connection of its own: status and body.
 pub fn get(port: u16, path: &str) -> std::io::Result<(u16, String)> {
-    request(port, &mut None, path)
+    get_from(local(port), path)
+}
+
+/// The same from another address than the host's first.
+pub fn get_from(addr: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    request(addr, &mut None, path)
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 fn request(
-    port: u16,
+    addr: SocketAddr,
     connection: &mut Option<BufReader<TcpStream>>,
     path: &str,
 ) -> std::io::Result<(u16, String)> {
     let mut stream = match connection.take() {
         Some(stream) => stream,
         None => {
-            let stream = TcpStream::connect(("127.0.0.1", port))?;
+            let stream = TcpStream::connect(addr)?;
             stream.set_read_timeout(Some(ANSWER_WITHIN))?;
             stream.set_nodelay(true)?;
             BufReader::new(stream)
