@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use dhow_core::usage::EndpointFigures;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,6 +21,7 @@ use super::judge::{Judge, Side};
 use super::limits::Limits;
 use super::listener::{ListenerContext, RunningListener};
 use super::mesh::{IdentityError, Mesh, MeshIdentity, Targets, Timing, endpoint_of};
+use super::meters::Meters;
 use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::service_sockets::{NamespaceId, ServiceSockets};
@@ -42,6 +44,7 @@ pub struct Balancer {
     /// One table after the other.
     inner: tokio::sync::Mutex<BalancerState>,
     backends: Backends,
+    meters: Meters,
     pub(super) mesh: Arc<Mesh>,
 }
 
@@ -93,6 +96,7 @@ impl Balancer {
                 ended: false,
             }),
             backends: Backends::new(Arc::clone(&mesh)),
+            meters: Meters::default(),
             mesh,
         }
     }
@@ -119,6 +123,9 @@ impl Balancer {
         let listeners = std::mem::take(&mut inner.listeners);
         let (kept, removed) = listeners.into_iter().partition(|(key, _)| wanted.contains(key));
         inner.listeners = kept;
+        let routes = specs.iter().flat_map(|(_, spec)| &spec.routes);
+        self.meters
+            .retain(&routes.map(|route| route.id.as_str()).collect());
         close(removed).await;
         inner.unbound.clear();
         for spec in &specs {
@@ -257,7 +264,7 @@ impl Balancer {
     }
 
     fn route_set(&self, spec: &table::Listener) -> RouteSet {
-        RouteSet::new(&spec.routes, |route, backend| {
+        RouteSet::new(&spec.routes, &self.meters, |route, backend| {
             self.backends.state(endpoint_of(&route.id), backend)
         })
     }
@@ -279,6 +286,11 @@ impl Balancer {
             refused_calls: self.shared.judge.refused(),
             backends: self.backends.status(),
         }
+    }
+
+    /// What has passed each endpoint that was called.
+    pub fn figures(&self) -> Vec<EndpointFigures> {
+        self.meters.figures()
     }
 
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use dhow_core::usage::EndpointFigures;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,6 +44,8 @@ pub enum Request {
     /// What the proxy shows to those of other nodes from now on. It keeps it in its folder, in no table and in no log.
     Identify(MeshIdentity),
     Status,
+    /// What has passed each endpoint. Proxies of earlier versions do not know it.
+    Figures,
     WaitDrained {
         ids: Vec<String>,
         timeout_ms: u64,
@@ -60,6 +63,7 @@ pub enum Reply {
     Hello(Hello),
     Applied(Applied),
     Status(Status),
+    Figures(Vec<EndpointFigures>),
     Drained { ids: Vec<String> },
     HandOver(Box<HandOver>),
     Done,
