@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::spec::Policy;
+use dhow_core::usage::EndpointFigures;
 use dhow_driver::driver::{self, Cause, Driver, DriverError, DriverResult, ExecSession, Stage};
-use dhow_wire::door::{ExecRequest, LogItem, LogQuery, PresentReplica, ReplicaPull};
+use dhow_wire::api::NetCheck;
+use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +22,7 @@ use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
 use crate::logs;
+use crate::net_check;
 use crate::ports::Ports;
 use crate::pulls::Pulls;
 use crate::runner::Context;
@@ -81,6 +84,7 @@ pub struct Agent {
 pub struct AgentHandle {
     node: NodeId,
     drivers: Drivers,
+    balancer: Arc<dyn Balancer>,
     pulls: Pulls,
     last_words: LastWords,
     names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,
@@ -125,6 +129,7 @@ impl Agent {
         let handle = AgentHandle {
             node: context.place.node,
             drivers: context.drivers.clone(),
+            balancer: Arc::clone(&context.balancer),
             pulls: context.pulls.clone(),
             last_words: context.last_words.clone(),
             names: names_receiver,
@@ -133,6 +138,7 @@ impl Agent {
         };
         let meter = Meter {
             drivers: context.drivers.clone(),
+            balancer: Arc::clone(&context.balancer),
             names: handle.names.clone(),
             session: Arc::clone(&context.session),
         };
@@ -192,6 +198,11 @@ impl AgentHandle {
         answer.await.unwrap_or_default()
     }
 
+    /// What has passed each endpoint that was called on this node.
+    pub async fn figures(&self) -> Vec<EndpointFigures> {
+        self.balancer.figures().await
+    }
+
     /// Whose images are on their way.
     pub fn pulls(&self) -> Vec<ReplicaPull> {
         self.pulls.list()
@@ -210,6 +221,11 @@ impl AgentHandle {
             stdin: request.stdin,
         };
         self.driver(name, Stage::Exec).await?.exec(name, command).await
+    }
+
+    /// Tries a call from inside a replica.
+    pub async fn net_check(&self, request: &NetCheckRequest) -> DriverResult<NetCheck> {
+        net_check::check(self.node, &self.drivers, self.balancer.as_ref(), request).await
     }
 
     async fn driver(&self, name: &ReplicaName, stage: Stage) -> DriverResult<Arc<dyn Driver>> {

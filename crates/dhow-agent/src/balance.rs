@@ -12,6 +12,7 @@ mod node;
 mod process_caller;
 mod routes;
 mod variables;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{Runtime, ServiceSpec};
+use dhow_core::usage::EndpointFigures;
 
 use crate::proxy::MeshIdentity;
 use crate::session::KnownDirectory;
@@ -30,6 +32,7 @@ pub use known::NodePlace;
 pub use no_balancer::NoBalancer;
 pub use node::{NodeBalancer, NodeNetwork};
 pub(crate) use process_caller::of_process;
+pub use way::{CallWay, NoWay};
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -109,6 +112,22 @@ pub trait Balancer: Send + Sync + 'static {
     /// Nothing of the replica runs any more: its place may become another one's.
     fn calls_no_more<'a>(&'a self, _name: &'a ReplicaName) -> BalancerFuture<'a, ()> {
         Box::pin(async {})
+    }
+
+    /// Which way a call of an endpoint goes from a replica of this node.
+    fn way<'a>(
+        &'a self,
+        _from: &'a ServiceKey,
+        _runtime: Runtime,
+        _to: &'a ServiceKey,
+        _endpoint: &'a str,
+    ) -> BalancerFuture<'a, Result<CallWay, NoWay>> {
+        Box::pin(async { Err(NoWay::Service) })
+    }
+
+    /// What has passed each endpoint that was called on this node.
+    fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
+        Box::pin(async { Vec::new() })
     }
 
     /// The service has gone from this node: its ports are given up.

@@ -15,6 +15,7 @@ mod last_words;
 pub mod ledger;
 pub mod limits;
 mod logs;
+mod net_check;
 mod policy;
 mod ports;
 pub mod proxy;
@@ -26,10 +27,12 @@ mod usage;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
 pub use balance::{
-    BackendAddress, Balancer, BalancerFuture, CallsFrom, NoBalancer, NodeBalancer, NodeNetwork, NodePlace,
+    BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoBalancer, NoWay, NodeBalancer,
+    NodeNetwork, NodePlace,
 };
 pub use drivers::Drivers;
 pub use highest::Highest;
+pub use net_check::probe_main as net_probe;
 pub use session::{
     Heartbeat, HeartbeatAnswer, KnownDirectory, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
     RolloutId, Session, SessionError, SessionFuture,

@@ -28,6 +28,7 @@ mod kept_sockets;
 mod limits;
 mod listener;
 mod mesh;
+mod meters;
 mod port_owner;
 mod predecessor;
 mod privileges;
@@ -60,6 +61,8 @@ pub use table::{
 };
 
 pub(crate) use bind::taken_beside;
+pub(crate) use http::BACKEND_WAIT;
+pub(crate) use table::Peer;
 
 /// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy.
 fn note(text: &str) {

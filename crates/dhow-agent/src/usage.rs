@@ -1,6 +1,7 @@
 //! Measures what the node and its replicas use, every few seconds, and hands it to the session, which tells it with the
 //! next heartbeat. It only measures: nothing is decided by it, and nothing waits for it.
 
+mod calls;
 mod host;
 mod rates;
 
@@ -13,15 +14,18 @@ use dhow_driver::driver::ReplicaStatus;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::balance::Balancer;
 use crate::drivers::Drivers;
 use crate::limits::{USAGE_EVERY, USAGE_SETTLES};
 use crate::session::Session;
+use calls::CallRates;
 use host::HostFigures;
 use rates::Rates;
 
 /// The agent's task that measures what the node and its replicas use.
 pub struct Meter {
     pub drivers: Drivers,
+    pub balancer: Arc<dyn Balancer>,
     pub names: watch::Receiver<Arc<BTreeSet<ReplicaName>>>,
     pub session: Arc<dyn Session>,
 }
@@ -30,10 +34,11 @@ impl Meter {
     /// Measures until it is dropped.
     pub async fn run(mut self) {
         let mut rates = Rates::default();
-        let mut host = None;
+        let (mut host, mut calls) = (None, CallRates::default());
         loop {
             self.names.borrow_and_update();
-            let usage = self.measure(&mut rates, &mut host).await;
+            let mut usage = self.measure(&mut rates, &mut host).await;
+            usage.endpoints = calls.since(&self.balancer.figures().await, Instant::now());
             self.session.usage(usage);
             tokio::select! {
                 () = sleep(USAGE_EVERY) => {}

@@ -79,6 +79,8 @@ mod tests {
                     host: host.map(str::to_owned),
                 })
                 .collect(),
+            requests_per_second: None,
+            errors_per_second: None,
         }
     }
 

@@ -11,6 +11,7 @@ pub mod events;
 pub mod explain;
 pub mod history;
 pub mod human;
+pub mod net;
 pub mod node;
 pub mod plan;
 pub mod progress;

@@ -25,6 +25,7 @@ mod internal;
 mod limits;
 mod logs;
 mod metrics;
+mod net_check;
 mod nodes;
 mod openapi;
 mod plan;

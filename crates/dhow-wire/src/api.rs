@@ -12,6 +12,7 @@ mod health;
 mod history;
 mod images;
 mod logs;
+mod net_check;
 mod nodes;
 mod plan;
 mod progress;
@@ -33,6 +34,7 @@ pub use images::{
     ImageImportRequest, ImageInfo, ImageName, ImagePullRequest, ImagesRemoved, PullProgress, PullState,
 };
 pub use logs::{LogRecord, LogStream};
+pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};

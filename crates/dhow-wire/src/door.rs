@@ -3,7 +3,7 @@
 //! An agent answers with these, the API passes them on, and nodes send them to each other as JSON. Nothing here decides
 //! or waits.
 
-use dhow_core::ids::ReplicaName;
+use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::replica::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,14 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Whether something will come for its standard input; else it is empty.
     pub stdin: bool,
+}
+
+/// Which call to try, from inside a replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetCheckRequest {
+    pub replica: ReplicaName,
+    pub to: ServiceKey,
+    pub endpoint: String,
 }
 
 /// How far the pull for a replica has come.

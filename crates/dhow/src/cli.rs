@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, node, plan, ps,
+    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
     restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 
@@ -44,6 +44,7 @@ pub enum Command {
     Rollback(rollback::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Net(net::Args),
     Node(node::Args),
     Cluster(cluster::Args),
     Image(image::Args),

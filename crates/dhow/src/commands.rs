@@ -11,6 +11,7 @@ pub mod history;
 pub mod image;
 pub mod listing;
 pub mod logs;
+pub mod net;
 pub mod node;
 pub mod plan;
 pub mod ps;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Rollback(args) => online(host, async |client| rollback::run(args, &client).await),
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
+        Command::Net(args) => online(host, async |client| net::run(args, &client).await),
         Command::Node(args) => online(host, async |client| node::run(args, &client).await),
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),
         Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         // Before any thread: what it forks shares its memory.
         Some(verb) if verb == "shim-zygote" => std::process::exit(dhow_driver::shim::zygote::main(args)),
         Some(verb) if verb == "proxy" => std::process::exit(dhow_agent::proxy::main(args)),
+        Some(verb) if verb == "net-probe" => std::process::exit(dhow_agent::net_probe(args)),
         Some(_) | None => {}
     }
     let cli = cli::Cli::parse();

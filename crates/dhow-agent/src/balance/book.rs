@@ -1,11 +1,13 @@
 //! The node's address book: which number stands for which service on this node. A number is kept as long as the node
 //! knows the service, and rests for a day once it does not: whoever still has the address must not reach another service.
 //!
-//! Two ranges have the same numbers: containers use one that their proxy serves, host programs one on the loopback.
+//! Two ranges have the same numbers: containers use one that their proxy serves, host programs one on the loopback. The
+//! first half of the numbers stands for services, the second for single replicas, which containers alone call by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dhow_core::ids::{DeploymentName, ServiceKey, ServiceName};
@@ -33,12 +35,28 @@ struct Entry {
     ports: BTreeMap<String, u16>,
 }
 
+/// A replica's number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ReplicaEntry {
+    deployment: DeploymentName,
+    /// Its id, such as `db-default-0`: the next generation of it has the same number.
+    replica: String,
+    number: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    freed_unix_secs: Option<i64>,
+}
+
 /// What stands in the file.
 #[derive(Serialize, Deserialize)]
 struct Written {
     version: u32,
     entries: Vec<Entry>,
+    #[serde(default)]
+    replicas: Vec<ReplicaEntry>,
 }
+
+/// A replica by its id inside its deployment.
+pub type ReplicaKey = (DeploymentName, String);
 
 const VERSION: u32 = 1;
 
@@ -46,6 +64,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressBook {
     entries: BTreeMap<ServiceKey, Entry>,
+    replicas: BTreeMap<ReplicaKey, ReplicaEntry>,
 }
 
 impl AddressBook {
@@ -55,14 +74,18 @@ impl AddressBook {
         let kept = read_or_set_aside(&path, |bytes| {
             let written: Written = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
             match written.version {
-                VERSION => Ok(written.entries),
+                VERSION => Ok((written.entries, written.replicas)),
                 other => Err(format!("it has form {other}, this version knows form {VERSION}")),
             }
         })?;
         let entries = kept.or_tell(|aside, why| {
             tracing::error!(aside = %aside.display(), why, "the addresses of services cannot be read; they get new ones");
         });
-        let entries = entries.unwrap_or_default().into_iter().map(|entry| {
+        let (entries, replicas) = entries.unwrap_or_default();
+        let replicas = replicas
+            .into_iter()
+            .map(|entry| ((entry.deployment.clone(), entry.replica.clone()), entry));
+        let entries = entries.into_iter().map(|entry| {
             let key = ServiceKey {
                 deployment: entry.deployment.clone(),
                 service: entry.service.clone(),
@@ -71,6 +94,7 @@ impl AddressBook {
         });
         Ok(Self {
             entries: entries.collect(),
+            replicas: replicas.collect(),
         })
     }
 
@@ -79,6 +103,7 @@ impl AddressBook {
         let written = Written {
             version: VERSION,
             entries: self.entries.values().cloned().collect(),
+            replicas: self.replicas.values().cloned().collect(),
         };
         let bytes = serde_json::to_vec(&written).map_err(io::Error::other)?;
         std::fs::create_dir_all(dir)?;
@@ -127,6 +152,68 @@ impl AddressBook {
             changed = true;
         }
         changed
+    }
+
+    /// Gives a number of these to each of these replicas and lets those of others rest: for a day, or until there is no
+    /// other. Whether something is to be written.
+    pub fn keep_replicas(
+        &mut self,
+        replicas: &BTreeSet<ReplicaKey>,
+        numbers: Range<u32>,
+        now_unix_secs: i64,
+    ) -> bool {
+        let mut changed = false;
+        for (key, entry) in &mut self.replicas {
+            let freed = match (replicas.contains(key), entry.freed_unix_secs) {
+                (true, _) => None,
+                (false, None) => Some(now_unix_secs),
+                (false, freed) => freed,
+            };
+            changed |= std::mem::replace(&mut entry.freed_unix_secs, freed) != freed;
+        }
+        let is_new = |key: &&ReplicaKey| !self.replicas.contains_key(*key);
+        let new: Vec<&ReplicaKey> = replicas.iter().filter(is_new).collect();
+        if new.is_empty() {
+            return changed;
+        }
+        let rested = |entry: &ReplicaEntry| {
+            let freed = entry.freed_unix_secs;
+            freed.is_some_and(|freed| now_unix_secs.saturating_sub(freed) >= REST_SECS)
+        };
+        self.replicas
+            .retain(|_, entry| !rested(entry) && numbers.contains(&entry.number));
+        let taken: BTreeSet<u32> = self.replicas.values().map(|entry| entry.number).collect();
+        let mut free = numbers.filter(|number| !taken.contains(number));
+        for key in new {
+            let Some(number) = free.next().or_else(|| self.longest_at_rest()) else {
+                tracing::error!(replica = %format!("{}/{}", key.0, key.1), "no address is left for it on this node: it has no name of its own here");
+                break;
+            };
+            let (deployment, replica) = key.clone();
+            let entry = ReplicaEntry {
+                deployment,
+                replica,
+                number,
+                freed_unix_secs: None,
+            };
+            self.replicas.insert(key.clone(), entry);
+            changed = true;
+        }
+        changed
+    }
+
+    /// Forgets the replica that has rested longest, for its number.
+    fn longest_at_rest(&mut self) -> Option<u32> {
+        let resting = self.replicas.iter();
+        let resting = resting.filter_map(|(key, entry)| Some((entry.freed_unix_secs?, key)));
+        let (_, key) = resting.min()?;
+        let key = key.clone();
+        self.replicas.remove(&key).map(|entry| entry.number)
+    }
+
+    pub fn replica_number(&self, replica: &ReplicaKey) -> Option<u32> {
+        let entry = self.replicas.get(replica)?;
+        entry.freed_unix_secs.is_none().then_some(entry.number)
     }
 
     pub fn number(&self, service: &ServiceKey) -> Option<u32> {
@@ -204,6 +291,37 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_keeps_its_number_over_generations_and_full_ranges() {
+        let replicas = |names: &[&str]| -> BTreeSet<ReplicaKey> {
+            let shop = || DeploymentName::new("shop").unwrap();
+            names.iter().map(|name| (shop(), (*name).to_owned())).collect()
+        };
+        let one = |name: &str| replicas(&[name]).pop_first().unwrap();
+        let mut book = AddressBook::default();
+        assert!(book.keep_replicas(&replicas(&["db-default-0", "db-default-1"]), 100..103, NOW));
+        assert!(!book.keep_replicas(&replicas(&["db-default-0", "db-default-1"]), 100..103, NOW + 1));
+        assert_eq!(book.replica_number(&one("db-default-1")), Some(101));
+        assert!(book.keep_replicas(&replicas(&["db-default-0"]), 100..103, NOW + 2));
+        assert_eq!(book.replica_number(&one("db-default-1")), None);
+        let more = ["db-default-0", "web-default-0"];
+        book.keep_replicas(&replicas(&more), 100..103, NOW + 3);
+        assert_eq!(book.replica_number(&one("web-default-0")), Some(102), "101 rests");
+        let all = ["db-default-0", "web-default-0", "web-default-1", "web-default-2"];
+        book.keep_replicas(&replicas(&all), 100..103, NOW + 4);
+        assert_eq!(
+            book.replica_number(&one("web-default-1")),
+            Some(101),
+            "none but it"
+        );
+        assert_eq!(book.replica_number(&one("web-default-2")), None);
+        assert_eq!(
+            book.replica_number(&one("db-default-0")),
+            Some(100),
+            "its own still"
+        );
+    }
+
+    #[test]
     fn the_book_is_read_back_and_a_damaged_one_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("network");
@@ -211,6 +329,7 @@ mod tests {
         let mut book = AddressBook::default();
         book.keep(&keys(&["db"]), SIZE, NOW);
         book.set_port(&key("db"), "pg", 40_000);
+        book.keep_replicas(&[(key("db").deployment, "db-default-0".into())].into(), 7..9, NOW);
         book.write(&dir).unwrap();
         let read = AddressBook::read(&dir).unwrap();
         assert_eq!(read, book);

@@ -208,6 +208,27 @@ impl Known {
             .collect()
     }
 
+    /// The endpoints of a service that is known here.
+    pub fn endpoints(&self, service: &ServiceKey) -> Option<&[Endpoint]> {
+        self.services().get(service).copied()
+    }
+
+    /// Where replicas of this node that run so call an endpoint.
+    pub fn address(&self, service: &ServiceKey, endpoint: &Endpoint, runtime: Runtime) -> Option<SocketAddr> {
+        match runtime {
+            Runtime::Process => {
+                let port = self.book.port(service, &endpoint.name);
+                let address = self.book.loopback(service)?;
+                Some((address, port.unwrap_or(endpoint.port)).into())
+            }
+            Runtime::Container => {
+                self.dns.as_ref()?;
+                let address = self.range.address(self.book.number(service)?)?;
+                Some((address, endpoint.port).into())
+            }
+        }
+    }
+
     /// Those that need a number.
     pub fn numbered(&self) -> BTreeSet<ServiceKey> {
         self.services().into_keys().cloned().collect()
@@ -336,10 +357,7 @@ impl Known {
         let callers: Vec<Caller> = callers.collect();
         let containers = self.has_containers();
         let services = match self.dns.is_some() && containers {
-            true => self.named_services(behind, |known, key| {
-                let address = known.range.address(known.book.number(key)?)?;
-                Some((address, Box::new(|endpoint: &Endpoint| endpoint.port)))
-            }),
+            true => self.services_in_range(behind),
             false => Vec::new(),
         };
         let names = Names {
@@ -351,6 +369,20 @@ impl Known {
         };
         let is_nothing = names.dns.is_none() && names.processes.is_empty() && names.callers.is_empty();
         (!is_nothing).then_some(names)
+    }
+
+    /// The services at the addresses that containers call, and their replicas at theirs.
+    fn services_in_range(&self, behind: Behind<'_>) -> Vec<NamedService> {
+        let mut services = self.services_at_numbers(behind);
+        self.name_replicas(&mut services);
+        services
+    }
+
+    fn services_at_numbers(&self, behind: Behind<'_>) -> Vec<NamedService> {
+        self.named_services(behind, |known, key| {
+            let address = known.range.address(known.book.number(key)?)?;
+            Some((address, Box::new(|endpoint: &Endpoint| endpoint.port)))
+        })
     }
 
     fn named_services<'a>(
@@ -482,5 +514,6 @@ fn ticket_key(pass: &MeshPass) -> Option<TicketKey> {
     })
 }
 
+mod replicas;
 #[cfg(test)]
 mod tests;

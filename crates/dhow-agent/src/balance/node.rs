@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{Runtime, ServiceSpec};
+use dhow_core::usage::EndpointFigures;
 use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
@@ -16,14 +17,18 @@ use super::book::AddressBook;
 use super::known::NodePlace;
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
-use super::{BackendAddress, Balancer, BalancerFuture, CallsFrom, known_file, loopback};
+use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
 use crate::proxy::{
-    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Transport, saved_table, taken_beside,
+    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Table, Transport, saved_table, taken_beside,
 };
 use crate::session::KnownDirectory;
 
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// How often what is wanted may change while a table is made: runners speak one after the other, and more than these at a
+/// time are told with the next table.
+const SETTLING_MAX: u32 = 16;
 
 /// The node's network, as it is configured and as the host can have it.
 #[derive(Clone, Debug)]
@@ -118,8 +123,12 @@ impl NodeBalancer {
             let mut wanted = self.wanted();
             let Wanted { routes, sure, .. } = &mut *wanted;
             let services = routes.known.numbered();
-            let size = routes.known.range.size();
-            let changed = routes.known.book.keep(&services, size, now);
+            let size = routes.known.service_numbers();
+            let mut changed = routes.known.book.keep(&services, size, now);
+            // Names of replicas stand below those of their services, which have their numbers by now.
+            let replicas = routes.numbered_replicas();
+            let numbers = routes.known.replica_numbers();
+            changed |= routes.known.book.keep_replicas(&replicas, numbers, now);
             let ports = routes.known.loopback_ports().into_iter();
             let unsure = ports.filter(|port| !sure.contains(&(port.transport, port.addr)));
             (changed, unsure.collect::<Vec<_>>())
@@ -186,12 +195,7 @@ impl NodeBalancer {
         if served.revision >= revision && served.unbound.is_empty() {
             return Ok(Vec::new());
         }
-        self.settle().await;
-        let (newest, table, is_empty) = {
-            let wanted = self.wanted();
-            let table = wanted.routes.table(wanted.revision);
-            (wanted.revision, table, wanted.routes.is_empty())
-        };
+        let (newest, table, is_empty) = self.settled().await;
         if is_empty {
             if let Some(client) = served.client.take() {
                 client.stop(STOP_GRACE).await?;
@@ -215,6 +219,22 @@ impl NodeBalancer {
             .collect();
         served.revision = newest;
         Ok(served.unbound.clone())
+    }
+
+    /// The table of what is wanted now, with its revision, and whether there is nothing to serve. What came while numbers
+    /// and ports were looked for has to have its own first: a port that the proxy itself holds looks like a taken one.
+    async fn settled(&self) -> (u64, Table, bool) {
+        let mut rounds = 1;
+        loop {
+            let before = self.wanted().revision;
+            self.settle().await;
+            let wanted = self.wanted();
+            if wanted.revision == before || rounds == SETTLING_MAX {
+                let table = wanted.routes.table(wanted.revision);
+                return (wanted.revision, table, wanted.routes.is_empty());
+            }
+            rounds += 1;
+        }
     }
 
     async fn serve_or_say(&self, revision: u64) {
@@ -419,6 +439,30 @@ impl Balancer for NodeBalancer {
                 wanted.revision
             };
             self.serve_or_say(revision).await;
+        })
+    }
+
+    fn way<'a>(
+        &'a self,
+        from: &'a ServiceKey,
+        runtime: Runtime,
+        to: &'a ServiceKey,
+        endpoint: &'a str,
+    ) -> BalancerFuture<'a, Result<CallWay, NoWay>> {
+        Box::pin(async move { self.wanted().routes.way(from, runtime, to, endpoint) })
+    }
+
+    fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
+        Box::pin(async move {
+            let client = self.served.lock().await.client.clone();
+            let Some(client) = client else { return Vec::new() };
+            client.figures().await.unwrap_or_else(|error| {
+                tracing::debug!(
+                    why = error_chain(&error),
+                    "the balancer does not say what has passed"
+                );
+                Vec::new()
+            })
         })
     }
 

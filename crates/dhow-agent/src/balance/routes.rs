@@ -7,6 +7,7 @@ use dhow_core::ids::{Generation, ReplicaName, ServiceKey};
 use dhow_core::spec::ServiceSpec;
 
 use super::BackendAddress;
+use super::book::ReplicaKey;
 use super::door::{Door, Ingress};
 use super::known::Known;
 use crate::proxy::{Backend, Listener, Route, Table, Transport};
@@ -308,8 +309,13 @@ impl Routes {
         }
     }
 
+    /// The replicas that need a number of their own.
+    pub fn numbered_replicas(&self) -> BTreeSet<ReplicaKey> {
+        self.known.numbered_replicas(&|route| self.behind(route))
+    }
+
     /// The replicas behind a route: those of this node, and those that other nodes have.
-    fn behind(&self, route: &str) -> Vec<Backend> {
+    pub fn behind(&self, route: &str) -> Vec<Backend> {
         let serves = |(id, served): (&String, &Vec<(String, SocketAddr)>)| {
             let (_, addr) = served.iter().find(|(served, _)| served == route)?;
             Some(Backend {

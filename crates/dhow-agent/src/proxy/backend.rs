@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::pool::Pool;
 use super::mesh::Peer;
+use super::meters::Call;
 
 /// How long a backend that refused a connection is passed over: doubled with each further refusal.
 const AVOID_FIRST: Duration = Duration::from_millis(250);
@@ -145,6 +146,7 @@ impl BackendState {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let lease = Lease {
             backend: self.clone(),
+            call: None,
         };
         if self.is_draining() {
             return None;
@@ -172,6 +174,8 @@ impl BackendState {
 /// One request or connection on a backend, counted until it is dropped.
 pub struct Lease {
     pub backend: Arc<BackendState>,
+    /// What it is part of, where that ends with it.
+    pub call: Option<Call>,
 }
 
 impl Drop for Lease {

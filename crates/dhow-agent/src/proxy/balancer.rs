@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhow_core::usage::EndpointFigures;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,6 +23,7 @@ use super::kept_sockets::{KeptSockets, StoreConnection};
 use super::limits::Limits;
 use super::listener::{ListenerContext, QuietListener, RunningListener};
 use super::mesh::{IdentityError, Mesh, MeshIdentity, Targets, Timing, endpoint_of};
+use super::meters::Meters;
 use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::service_sockets::{NamespaceId, ServiceSockets};
@@ -48,6 +50,7 @@ pub struct Balancer {
     /// One table after the other.
     inner: tokio::sync::Mutex<BalancerState>,
     backends: Backends,
+    meters: Meters,
     pub(super) mesh: Arc<Mesh>,
     /// Has what is listened on held beside this process.
     pub(super) kept: KeptSockets,
@@ -105,6 +108,7 @@ impl Balancer {
                 ended: false,
             }),
             backends: Backends::new(Arc::clone(&mesh)),
+            meters: Meters::default(),
             mesh,
         }
     }
@@ -135,6 +139,9 @@ impl Balancer {
         let quiet = inner.quiet.extract_if(.., |key, _| !wanted.contains(key));
         let quiet: Vec<ListenerKey> = quiet.map(|(key, _)| key).collect();
         let gone: Vec<ListenerKey> = quiet.into_iter().chain(removed.keys().copied()).collect();
+        let routes = specs.iter().flat_map(|(_, spec)| &spec.routes);
+        self.meters
+            .retain(&routes.map(|route| route.id.as_str()).collect());
         close(removed).await;
         // One that comes may have the address of one that goes.
         self.kept.let_go(&gone).await;
@@ -301,7 +308,7 @@ impl Balancer {
     }
 
     fn route_set(&self, spec: &table::Listener) -> RouteSet {
-        RouteSet::new(&spec.routes, |route, backend| {
+        RouteSet::new(&spec.routes, &self.meters, |route, backend| {
             self.backends.state(endpoint_of(&route.id), backend)
         })
     }
@@ -323,6 +330,11 @@ impl Balancer {
             refused_calls: self.shared.judge.refused(),
             backends: self.backends.status(),
         }
+    }
+
+    /// What has passed each endpoint that was called.
+    pub fn figures(&self) -> Vec<EndpointFigures> {
+        self.meters.figures()
     }
 
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhow_core::usage::EndpointFigures;
 use dhow_driver::logs::{LogDir, LogLimits};
 use dhow_driver::shim::{OwnCommand, ShimClient, build_of};
 use futures_util::future::join_all;
@@ -114,6 +115,24 @@ impl ProxyClient {
             }
         }
         Ok(status)
+    }
+
+    /// What has passed each endpoint since the proxy was started; what older proxies still have open is open too.
+    pub async fn figures(&self) -> Result<Vec<EndpointFigures>, ProxyError> {
+        let mut figures = match self.call(Request::Figures, ANSWER_TIMEOUT).await? {
+            Reply::Figures(figures) => figures,
+            other => return Err(unexpected(other)),
+        };
+        for reply in self.ask_older(Request::Figures, ANSWER_TIMEOUT).await {
+            let Reply::Figures(older) = reply else { continue };
+            for older in older {
+                let same = figures.iter_mut().find(|figures| figures.id == older.id);
+                if let Some(same) = same {
+                    same.open = same.open.saturating_add(older.open);
+                }
+            }
+        }
+        Ok(figures)
     }
 
     /// Waits until these backends, which a table has marked as draining or no longer names, have nothing in

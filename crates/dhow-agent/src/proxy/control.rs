@@ -97,6 +97,10 @@ impl Control {
                     let status = self.balancer.status().await;
                     protocol::send(&mut stream, Reply::Status(status)).await?;
                 }
+                Request::Figures => {
+                    let figures = self.balancer.figures();
+                    protocol::send(&mut stream, Reply::Figures(figures)).await?;
+                }
                 Request::WaitDrained { ids, timeout_ms } => {
                     let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);
                     let ids = self.balancer.wait_drained(&ids, Instant::now() + wait).await;

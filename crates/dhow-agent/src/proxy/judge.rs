@@ -196,6 +196,7 @@ impl Arrival {
     pub fn may_call(&self, route: &Route, peer: &Peer) -> bool {
         let may = route.who.admits(peer);
         if !may {
+            route.meter.refuse();
             self.judge.refuse(self.peer, peer, &route.id);
         }
         may

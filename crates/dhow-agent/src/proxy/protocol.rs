@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use dhow_core::usage::EndpointFigures;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,6 +46,8 @@ pub enum Request {
     /// Have what you listen on held by the socket store to which a connection follows.
     KeepSockets,
     Status,
+    /// What has passed each endpoint. Proxies of earlier versions do not know it.
+    Figures,
     WaitDrained {
         ids: Vec<String>,
         timeout_ms: u64,
@@ -62,6 +65,7 @@ pub enum Reply {
     Hello(Hello),
     Applied(Applied),
     Status(Status),
+    Figures(Vec<EndpointFigures>),
     Drained { ids: Vec<String> },
     HandOver(Box<HandOver>),
     Done,

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::net::TcpStream;
 
 use super::buffers::Buffer;
 use super::mesh::DATA_MAX_BYTES;
+use super::meters::{self, EndpointMeter};
 
 /// What is read at once: what one frame of the tunnel carries.
 const READ_BYTES: usize = DATA_MAX_BYTES;
@@ -23,7 +25,17 @@ where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut there, mut back) = (OneWay::default(), OneWay::default());
+    relay_counted(one, other, None).await
+}
+
+/// The same, with bytes counted as those that an endpoint has received from `one` and sent to it.
+pub async fn relay_counted<A, B>(one: &mut A, other: &mut B, meter: Option<&EndpointMeter>) -> io::Result<()>
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut there = OneWay::counted_by(meter.map(|meter| &meter.received_bytes));
+    let mut back = OneWay::counted_by(meter.map(|meter| &meter.sent_bytes));
     poll_fn(|cx| {
         let is_there = there.poll(cx, one, other)?.is_ready();
         let is_back = back.poll(cx, other, one)?.is_ready();
@@ -44,7 +56,8 @@ pub fn reset(stream: TcpStream) {
 
 /// One direction.
 #[derive(Default)]
-struct OneWay {
+struct OneWay<'a> {
+    count: Option<&'a AtomicU64>,
     /// Only while there is something in it.
     buffer: Option<Buffer>,
     begin: usize,
@@ -63,7 +76,14 @@ enum Phase {
     Done,
 }
 
-impl OneWay {
+impl<'a> OneWay<'a> {
+    fn counted_by(count: Option<&'a AtomicU64>) -> Self {
+        Self {
+            count,
+            ..Self::default()
+        }
+    }
+
     fn poll<A, B>(&mut self, cx: &mut Context<'_>, from: &mut A, to: &mut B) -> Poll<io::Result<()>>
     where
         A: AsyncRead + Unpin,
@@ -100,6 +120,9 @@ impl OneWay {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.begin += count;
+        if let (Some(counted), Ok(count)) = (self.count, u64::try_from(count)) {
+            meters::add(counted, count);
+        }
         self.is_unflushed = true;
         Poll::Ready(Ok(()))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::backend::{BackendState, Lease};
+use super::meters::{EndpointMeter, Meters};
 use super::table::{self, Peer, Rule, normal_host};
 
 /// How many usable backends one choice compares. Among this many the least busy one is as good as the least
@@ -22,6 +23,7 @@ pub struct RouteSet {
 pub struct Route {
     pub id: String,
     pub who: Rule,
+    pub meter: Arc<EndpointMeter>,
     path: Option<String>,
     backends: Vec<Arc<BackendState>>,
     /// Where the next choice begins, so that equally busy backends take turns.
@@ -31,6 +33,7 @@ pub struct Route {
 impl RouteSet {
     pub fn new(
         routes: &[table::Route],
+        meters: &Meters,
         mut state: impl FnMut(&table::Route, &table::Backend) -> Option<Arc<BackendState>>,
     ) -> Self {
         let mut set = Self::default();
@@ -39,6 +42,7 @@ impl RouteSet {
             let made = Arc::new(Route {
                 id: route.id.clone(),
                 who: route.who.clone(),
+                meter: meters.of(&route.id),
                 // The whole tree is the same as no path.
                 path: route.path.clone().filter(|path| path != "/"),
                 backends: backends.filter_map(|backend| state(route, backend)).collect(),

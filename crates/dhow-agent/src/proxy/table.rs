@@ -303,6 +303,12 @@ impl Route {
 }
 
 impl Backend {
+    /// The replica's name inside its deployment; the id is `deployment/replica@generation`.
+    pub fn replica(&self) -> Option<&str> {
+        let (name, _) = self.id.rsplit_once('@')?;
+        name.split_once('/').map(|(_, replica)| replica)
+    }
+
     /// A replica of this node.
     pub fn here(id: impl Into<String>, addr: SocketAddr) -> Self {
         Self {

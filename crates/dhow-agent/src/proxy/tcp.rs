@@ -13,8 +13,9 @@ use super::connect;
 use super::judge::Arrival;
 use super::limits::Permit;
 use super::mesh::Origin;
+use super::meters::Call;
 use super::reach::BackendStream;
-use super::relay::{relay, reset};
+use super::relay::{relay_counted, reset};
 use super::routes::{RouteSet, Tried};
 use super::table::Transport;
 
@@ -44,11 +45,16 @@ pub async fn serve(
         None => Origin::Outside,
     };
     connect::set_up(&client);
-    let Some((lease, mut backend)) = connected(&mut routes, &origin).await else {
+    let Some(call) = routes.borrow().only().map(|route| Call::begin(&route.meter)) else {
         return;
     };
+    let Some((lease, mut backend)) = connected(&mut routes, &origin).await else {
+        call.failed();
+        return;
+    };
+    call.answered();
     let relayed = tokio::select! {
-        relayed = relay(&mut client, &mut backend) => relayed,
+        relayed = relay_counted(&mut client, &mut backend, Some(&call.meter)) => relayed,
         () = lease.backend.gone.cancelled() => Err(io::ErrorKind::ConnectionAborted.into()),
     };
     if relayed.is_err() {

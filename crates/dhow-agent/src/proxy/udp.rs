@@ -21,6 +21,7 @@ use super::judge::{Arrival, Side};
 use super::limits::UDP_SESSIONS_MAX;
 use super::listener::ListenerContext;
 use super::mesh::Origin;
+use super::meters::{self, Call};
 use super::routes::{RouteSet, Tried};
 use super::table::Transport;
 
@@ -55,6 +56,7 @@ struct Session {
     last_ms: AtomicU64,
     ended: AtomicBool,
     end: CancellationToken,
+    call: Call,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -120,6 +122,7 @@ impl UdpListener {
                 },
             };
             session.touch();
+            session.count(&session.call.meter.received_bytes, datagram);
             match &session.link {
                 Link::Here(socket) => {
                     let sent = tokio::time::timeout(SEND_TIMEOUT, socket.send(datagram)).await;
@@ -164,7 +167,11 @@ impl UdpListener {
         }
         let permit = self.shared.limits.try_process()?;
         let route = self.routes.borrow().only().cloned()?;
-        let lease = route.pick(tried)?;
+        let call = Call::begin(&route.meter);
+        let Some(lease) = route.pick(tried) else {
+            call.failed();
+            return None;
+        };
         let (link, questions) = match lease.backend.addr() {
             Some(addr) => (Link::Here(connect::datagrams(addr).await.ok()?), None),
             None => {
@@ -180,6 +187,7 @@ impl UdpListener {
             last_ms: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             end: CancellationToken::new(),
+            call,
             _permit: permit,
         });
         lock(sessions).insert(client, session.clone());
@@ -252,9 +260,14 @@ impl Session {
         // Made for one datagram: a thousand idle sessions must not hold a thousand of these.
         let mut datagram = Vec::with_capacity(DATAGRAM_MAX_BYTES);
         socket.try_recv_buf(&mut datagram)?;
+        self.count(&self.call.meter.sent_bytes, &datagram);
         // A client that is gone is noticed by its silence.
         let _ = listener.send_to(&datagram, self.client).await;
         Ok(())
+    }
+
+    fn count(&self, bytes: &AtomicU64, datagram: &[u8]) {
+        meters::add(bytes, u64::try_from(datagram.len()).unwrap_or(u64::MAX));
     }
 
     fn refused(&self) {

@@ -3,6 +3,7 @@
 //! Cheap to clone; all clones share one store. Calls that look at files run on blocking threads.
 
 mod catalogue;
+mod described;
 mod flight;
 mod image;
 mod import;

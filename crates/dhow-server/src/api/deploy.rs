@@ -16,7 +16,7 @@ use super::extract::{Query, check_media_type, read, text};
 use super::limits::DEPLOYMENT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::Applied;
-use crate::plane::services::resolve_digests;
+use crate::plane::services::{fill_endpoints, resolve_digests};
 
 /// What a deployment file may say to be.
 const MEDIA_TYPES: &[&str] = &[
@@ -50,12 +50,9 @@ pub(super) async fn deploy(
     request: Request,
 ) -> Answer<Json<Deployed>> {
     let (bytes, mut spec) = read_spec(&context, source, request).await?;
-    resolve_digests(
-        context.manager().door().as_ref(),
-        &context.manager().state(),
-        &mut spec,
-    )
-    .await;
+    let (door, state) = (context.manager().door(), context.manager().state());
+    resolve_digests(door.as_ref(), &state, &mut spec).await;
+    fill_endpoints(door.as_ref(), &state, &mut spec).await;
     let deployment = spec.deployment.clone();
     let command = DeploymentCommand::Deploy {
         spec: Arc::new(spec),

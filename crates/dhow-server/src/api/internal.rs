@@ -68,5 +68,6 @@ where
         .route("/api/v1/internal/door/logs", post(door::logs))
         .route("/api/v1/internal/door/exec", post(door::exec))
         .route("/api/v1/internal/door/pulls", get(door::pulls))
+        .route("/api/v1/internal/door/net-check", get(door::net_check))
         .route("/api/v1/internal/services/{service}/state", get(scale::state))
 }

@@ -1,4 +1,7 @@
-//! `/metrics`: few series, and as many of them in a large cluster as in a small one.
+//! `/metrics`: few series, and as many of them in a large cluster as in a small one; and some for each endpoint that was
+//! called on this node.
+
+mod endpoints;
 
 use axum::extract::State;
 use axum::http::header;
@@ -12,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 use super::context::Context;
 use super::problem::{Answer, ApiProblem};
+use endpoints::EndpointSeries;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -24,7 +28,10 @@ type Label = [(&'static str, &'static str); 1];
     responses((status = 200, body = String, content_type = "application/openmetrics-text"))
 )]
 pub(super) async fn metrics(State(context): State<Context>) -> Answer<impl IntoResponse> {
-    let registry = collect(&context);
+    let mut registry = collect(&context);
+    // A node without a balancer has no such series.
+    let figures = context.manager().door().figures().await.unwrap_or_default();
+    registry.register_collector(Box::new(EndpointSeries::new(figures)));
     let mut text = String::new();
     encode(&mut text, &registry)
         .map_err(|_| ApiProblem::new(ProblemCode::Internal, "the metrics cannot be written"))?;

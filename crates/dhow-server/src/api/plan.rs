@@ -12,7 +12,7 @@ use super::deploy::{Source, read_spec};
 use super::extract::Query;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::WriteError;
-use crate::plane::services::resolve_digests;
+use crate::plane::services::{fill_endpoints, resolve_digests};
 
 /// What would change and where replicas would go. Changes nothing.
 #[utoipa::path(
@@ -28,7 +28,9 @@ pub(super) async fn plan(
 ) -> Answer<Json<DeploymentPlan>> {
     let (_, mut spec) = read_spec(&context, source, request).await?;
     let manager = context.manager().clone();
-    resolve_digests(manager.door().as_ref(), &manager.state(), &mut spec).await;
+    let state = manager.state();
+    resolve_digests(manager.door().as_ref(), &state, &mut spec).await;
+    fill_endpoints(manager.door().as_ref(), &state, &mut spec).await;
     // A plan of a large cluster is work.
     let planned = tokio::task::spawn_blocking(move || manager.plan(&Arc::new(spec)));
     let plan = planned

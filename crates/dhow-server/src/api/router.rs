@@ -21,7 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca,
+    worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -112,6 +113,11 @@ pub(super) fn groups() -> Vec<RouteGroup> {
         group(answered_here(), Rights::Users, None),
         group(one().routes(routes!(events::follow)), Rights::Events, None),
         group(one().routes(routes!(exec::exec)), Rights::Commands, None),
+        group(
+            one().routes(routes!(net_check::net_check)),
+            Rights::Commands,
+            None,
+        ),
         group(answered_by_leader(), Rights::Users, Some(OfLeader::PLAIN)),
         group(
             one().routes(routes!(plan::plan)),

@@ -11,9 +11,10 @@ mod scripted;
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::PullPolicy;
+use dhow_core::usage::EndpointFigures;
 use dhow_wire::api::{
     ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
-    PullProgress,
+    NetCheck, PullProgress,
 };
 use dhow_wire::names::deployment_on_wire;
 use dhow_wire::{ClusterContainerSummary, NodeServiceState};
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use cluster::ClusterDoor;
-pub use dhow_wire::door::{ExecRequest, LogItem, LogQuery, PresentReplica, ReplicaPull};
+pub use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
 pub use error::DoorError;
 pub use scripted::{ScriptedDoor, ScriptedExec};
 
@@ -99,6 +100,22 @@ pub trait NodeDoor: Send + Sync {
 
     /// The digest that an image's name means now, as `sha256:…`.
     fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String>;
+
+    /// Tries a call from inside a replica of the node.
+    fn net_check(&self, node: NodeId, request: NetCheckRequest) -> Answer<'_, NetCheck>;
+
+    /// What has passed each endpoint that was called on the node of this very process.
+    fn figures(&self) -> Answer<'_, Vec<EndpointFigures>>;
+
+    /// The ports that an image says it listens on. The name may have a digest behind it.
+    fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>>;
+}
+
+/// A port that an image says it listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImagePort {
+    pub port: u16,
+    pub is_udp: bool,
 }
 
 /// The replicas of one service on a node, summed.

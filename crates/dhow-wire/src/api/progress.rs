@@ -55,7 +55,7 @@ pub struct PullingProgress {
 }
 
 /// The last event of the stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProgressResult {
     pub outcome: ProgressOutcome,
     /// For people: why, with the last log lines of what failed.

@@ -277,7 +277,7 @@ proptest! {
 
 #[test]
 fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
-    use dhow_core::usage::{NodeUsage, ReplicaUsage};
+    use dhow_core::usage::{EndpointRate, NodeUsage, ReplicaUsage};
     let name = ReplicaName {
         deployment: DeploymentName::fallback(),
         service: ServiceName::new("web").unwrap(),
@@ -294,6 +294,12 @@ fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
         cpu_milli: 1_500,
         memory_bytes: 1 << 30,
         replicas: vec![(name.clone(), used)],
+        endpoints: vec![EndpointRate {
+            service: name.service_key(),
+            endpoint: "http".into(),
+            requests_milli: 2_500,
+            errors_milli: 1,
+        }],
     };
     let mut told = super::to_usage(&usage);
     assert_eq!(super::from_usage(&told), usage);
@@ -302,4 +308,6 @@ fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
     assert_eq!(super::from_usage(&told).replicas, []);
     told.replicas = vec![proto::ReplicaUsage::default(); NodeUsage::REPLICAS_MAX + 1];
     assert_eq!(super::from_usage(&told).replicas.len(), 0);
+    told.endpoints[0].deployment = "NO NAME".into();
+    assert_eq!(super::from_usage(&told).endpoints, []);
 }

@@ -1,12 +1,13 @@
 //! What a node uses, beside its heartbeat.
 
-use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceName};
-use dhow_core::usage::{NodeUsage, ReplicaUsage};
+use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceKey, ServiceName};
+use dhow_core::usage::{EndpointRate, NodeUsage, ReplicaUsage};
 
 use super::proto;
 
 pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
     let replicas = usage.replicas.iter().take(NodeUsage::REPLICAS_MAX);
+    let endpoints = usage.endpoints.iter().take(NodeUsage::ENDPOINTS_MAX);
     proto::Usage {
         cpu_milli: usage.cpu_milli,
         memory_bytes: usage.memory_bytes,
@@ -22,17 +23,43 @@ pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
                 started_unix_secs: used.started_unix_secs,
             })
             .collect(),
+        endpoints: endpoints
+            .map(|rate| proto::EndpointRate {
+                deployment: rate.service.deployment.to_string(),
+                service: rate.service.service.to_string(),
+                endpoint: rate.endpoint.clone(),
+                requests_milli: rate.requests_milli,
+                errors_milli: rate.errors_milli,
+            })
+            .collect(),
     }
 }
 
-/// What can be read of it. It is only shown: a replica whose name is none is left out.
+/// What can be read of it. It is only shown: what has a name that is none is left out.
 pub fn from_usage(usage: &proto::Usage) -> NodeUsage {
     let replicas = usage.replicas.iter().take(NodeUsage::REPLICAS_MAX);
+    let endpoints = usage.endpoints.iter().take(NodeUsage::ENDPOINTS_MAX);
     NodeUsage {
         cpu_milli: usage.cpu_milli,
         memory_bytes: usage.memory_bytes,
         replicas: replicas.filter_map(replica).collect(),
+        endpoints: endpoints.filter_map(endpoint).collect(),
     }
+}
+
+fn endpoint(told: &proto::EndpointRate) -> Option<EndpointRate> {
+    // The longest name that an endpoint may have, many times over.
+    const NAME_MAX_BYTES: usize = 512;
+    let service = ServiceKey {
+        deployment: DeploymentName::new(&told.deployment).ok()?,
+        service: ServiceName::new(&told.service).ok()?,
+    };
+    (told.endpoint.len() <= NAME_MAX_BYTES).then(|| EndpointRate {
+        service,
+        endpoint: told.endpoint.clone(),
+        requests_milli: told.requests_milli,
+        errors_milli: told.errors_milli,
+    })
 }
 
 fn replica(told: &proto::ReplicaUsage) -> Option<(ReplicaName, ReplicaUsage)> {

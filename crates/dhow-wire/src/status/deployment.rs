@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::stabilization::ServiceHealthSummary;
 
 /// A deployment with its services.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeploymentStatus {
     pub deployment: String,
     /// The deployment's own versions, counted from 1.
@@ -23,7 +23,7 @@ pub struct DeploymentStatus {
 }
 
 /// An endpoint and the nodes that answer at it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServedEndpoint {
     pub service: String,
     /// As `endpoints` of the service has it.
@@ -32,6 +32,13 @@ pub struct ServedEndpoint {
     pub public: bool,
     /// Some of the nodes that have a replica behind it, by id.
     pub nodes: Vec<ServingNode>,
+    /// Calls a second over all nodes, in the last seconds: requests of HTTP, connections, sessions of UDP. Absent where
+    /// nobody has called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<f64>,
+    /// Those of them that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_per_second: Option<f64>,
 }
 
 /// A node that serves an endpoint.

@@ -48,9 +48,18 @@ fn deployments() {
             node_id: 2,
             host: Some("10.0.0.2".into()),
         }],
+        requests_per_second: None,
+        errors_per_second: None,
     }];
     let served = r#"]}],"served":[{"service":"web","address":"http://localhost:8080","public":true,"nodes":[{"node_id":2,"host":"10.0.0.2"}]}]}"#;
     check_golden(&status, &text.replace("]}]}", served));
+    status.served[0].requests_per_second = Some(12.5);
+    status.served[0].errors_per_second = Some(0.0);
+    let called = r#""}],"requests_per_second":12.5,"errors_per_second":0.0}]}"#;
+    check_golden(
+        &status,
+        &text.replace("]}]}", &served.replace(r#""}]}]}"#, called)),
+    );
     let all = [
         DeploymentState::Deploying,
         DeploymentState::Stable,

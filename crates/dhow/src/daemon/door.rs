@@ -3,12 +3,13 @@
 use dhow_agent::AgentHandle;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
+use dhow_core::usage::EndpointFigures;
 use dhow_driver::driver::{DriverError, error_chain};
 use dhow_server::net::node_door::{
-    Answer, DoorError, ExecRequest, ExecSession, LogItems, LogQuery, NodeDoor, PresentReplica, PullSteps,
-    ReplicaPull,
+    Answer, DoorError, ExecRequest, ExecSession, ImagePort, LogItems, LogQuery, NetCheckRequest, NodeDoor,
+    PresentReplica, PullSteps, ReplicaPull,
 };
-use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved};
+use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, NetCheck};
 use futures_util::StreamExt;
 
 use super::door_exec;
@@ -122,5 +123,21 @@ impl NodeDoor for LocalDoor {
 
     fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String> {
         Box::pin(async move { self.images.resolve(&name, pull_policy).await })
+    }
+
+    fn net_check(&self, node: NodeId, request: NetCheckRequest) -> Answer<'_, NetCheck> {
+        Box::pin(async move {
+            self.check(node)?;
+            let checked = self.agent.net_check(&request).await;
+            checked.map_err(|error| door_error(&error))
+        })
+    }
+
+    fn figures(&self) -> Answer<'_, Vec<EndpointFigures>> {
+        Box::pin(async move { Ok(self.agent.figures().await) })
+    }
+
+    fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>> {
+        Box::pin(async move { self.images.ports(&name).await })
     }
 }

@@ -6,8 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dhow_core::spec::PullPolicy;
 use dhow_driver::driver::error_chain;
-use dhow_driver::image::{Digest, ImageError, ImageRef, Images, PruneOptions, PruneReport, PullPhase};
-use dhow_server::net::node_door::{DoorError, PullStep, PullSteps};
+use dhow_driver::image::{
+    Digest, ImageError, ImageRef, Images, PortProtocol, PruneOptions, PruneReport, PullPhase,
+};
+use dhow_server::net::node_door::{DoorError, ImagePort, PullStep, PullSteps};
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -196,6 +198,21 @@ impl ImageDoor {
                 Ok(digest.to_string())
             }
         }
+    }
+
+    /// The ports that an image says it listens on, as far as endpoints can have them.
+    pub async fn ports(&self, name: &str) -> Result<Vec<ImagePort>, DoorError> {
+        let config = self.store()?.config(&parse(name)?).await.map_err(failed)?;
+        let ports = config.exposed_ports.into_iter().filter_map(|exposed| {
+            let is_udp = match exposed.protocol {
+                PortProtocol::Tcp => false,
+                PortProtocol::Udp => true,
+                PortProtocol::Sctp => return None,
+            };
+            let port = exposed.port;
+            Some(ImagePort { port, is_udp })
+        });
+        Ok(ports.collect())
     }
 }
 

@@ -18,6 +18,7 @@ mod inside;
 mod listings;
 mod load;
 mod members;
+mod name_clients;
 mod names;
 mod nothing_fails;
 mod raft;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Answer, Daemon, Scratch, Service, is_root, skip, until};
+use crate::support::{Answer, Daemon, Scratch, Service, free_port, is_root, skip, until};
 
 /// Nobody's own user, who has nothing of the host.
 const NOBODY: u32 = 65_534;
@@ -58,6 +58,48 @@ fn reads(daemon: &Daemon, replica: &str, url: &str, wanted: &str) {
 fn is_refused(daemon: &Daemon, replica: &str, url: &str) {
     let answer = inside(daemon, replica, &format!("timeout 3 wget -qO- {url}"));
     assert_ne!(answer.code, 0, "{replica} reads {:?} at {url}", answer.stdout);
+}
+
+/// Calls that are tried from inside say why they do not come about.
+fn net_checks(daemon: &Daemon) {
+    let check = |from: &str, to: &str, code: i32, texts: &[&str]| {
+        let answer = daemon.dhow(&["net", "check", from, to]).ends_with(code);
+        let said = answer.stdout + &answer.stderr;
+        for text in texts {
+            assert!(said.contains(text), "no `{text}` in:\n{said}");
+        }
+    };
+    let steps = [
+        "shop/web-default-0 on node 1 calls shop/db:pg",
+        "db.shop.dhow is 10.87.",
+        "ready: db-default-0 on this node",
+        "reachable",
+    ];
+    check("shop/web", "shop/db", 0, &steps);
+    check("shop/job-default-0", "blog/open:pg", 0, &[]);
+    check("shop/job", "blog/notes", 1, &["does not let it in"]);
+    check("blog/web", "shop/db", 1, &["does not let it in"]);
+    check("shop/web", "shop/db:nosuch", 4, &["only pg"]);
+    check("shop/nosuch", "shop/db", 4, &[]);
+    check("shop/web", "shop/web", 4, &["has no endpoints"]);
+}
+
+/// What has passed an endpoint stands in the metrics.
+fn calls_are_counted(daemon: &Daemon) {
+    let labels = "{deployment=\"shop\",service=\"db\",endpoint=\"pg\"}";
+    let reply = daemon.get("/metrics").unwrap();
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    let value = |name: &str| -> u64 {
+        let start = format!("dhow_{name}{labels} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.unwrap_or_else(|| panic!("{start}in {text}"))
+            .parse()
+            .unwrap()
+    };
+    assert!(value("endpoint_requests_total") > 0);
+    assert!(value("endpoint_sent_bytes_total") > 0);
+    assert!(value("endpoint_refused_total") > 0, "blog may not call it");
+    assert!(value("endpoint_latency_seconds_count") > 0);
 }
 
 #[test]
@@ -118,6 +160,8 @@ fn containers_find_services_by_name_and_only_those_that_let_them() {
     );
     is_refused(&daemon, "shop/job-default-0", "http://notes.blog:5433/");
     reads(&daemon, "shop/job-default-0", "http://open.blog:5434/", "for-all");
+    net_checks(&daemon);
+    calls_are_counted(&daemon);
     let explained = daemon.dhow(&["explain", "blog/notes"]).ends_with(0).stdout;
     let line = "only replicas of web, shop/web may call it; ready replicas are on node 1";
     assert!(explained.contains(line), "{explained}");
@@ -151,9 +195,22 @@ fn host_programs_of_an_ordinary_user_find_services_by_variables() {
         );
         Service::shell(&script).with("endpoints", endpoint.clone())
     };
+    // One that an ordinary user may have is kept.
+    let plain = free_port();
+    let idle = json!([{ "name": "x", "protocol": "tcp", "port": plain }]);
+    let idle = Service::sleeper().with("endpoints", idle);
     daemon
-        .deploy("shop", &[("db", db("shop-data")), ("web", Service::sleeper())])
+        .deploy(
+            "shop",
+            &[
+                ("db", db("shop-data")),
+                ("web", Service::sleeper()),
+                ("idle", idle),
+            ],
+        )
         .ends_with(0);
+    let said = inside(&daemon, "shop/web-default-0", "echo $IDLE_PORT").stdout;
+    assert_eq!(said.trim(), plain.to_string());
     daemon
         .deploy("blog", &[("db", db("blog-data")), ("web", Service::sleeper())])
         .ends_with(0);
@@ -174,5 +231,7 @@ fn host_programs_of_an_ordinary_user_find_services_by_variables() {
         assert!(host.starts_with("127.87."), "{found}");
         assert!(port.parse::<u16>().unwrap() >= 1024 && port == same, "{found}");
     }
+    // Tried by a process of the replica, because its group says who calls.
+    daemon.dhow(&["net", "check", "shop/web", "shop/db"]).ends_with(0);
     daemon.finish();
 }

@@ -8,6 +8,7 @@ use dhow_wire::grpc::MeshPass;
 
 use super::*;
 use crate::balance::BackendAddress;
+use crate::balance::NoWay;
 use crate::balance::routes::Routes;
 use crate::proxy::Rule;
 
@@ -185,4 +186,69 @@ fn a_daemon_after_this_one_goes_on_with_what_was_served() {
     other.known.remember(NodeId(9), told());
     other.known.tell(NodePlace { node: OWN, mesh }, None);
     assert!(other.known.numbered().is_empty());
+}
+
+#[test]
+fn each_replica_has_an_address_behind_which_it_stands_alone() {
+    let mut routes = routes(true, Runtime::Container);
+    let mut told = told().as_ref().clone();
+    let listing = told.directory.services.get_mut(&key("db")).unwrap();
+    let elsewhere = name("db", NodeId(2)).1;
+    Arc::make_mut(listing).ready.remove(&elsewhere);
+    Arc::make_mut(listing).ready.insert(ReadyReplica {
+        index: 1,
+        ..elsewhere
+    });
+    let mesh = Some(SocketAddr::from(([10, 0, 0, 1], 3672)));
+    routes
+        .known
+        .tell(NodePlace { node: OWN, mesh }, Some(&Arc::new(told)));
+    let replicas = routes.numbered_replicas();
+    let ids: Vec<&str> = replicas.iter().map(|(_, id)| id.as_str()).collect();
+    assert_eq!(ids, ["db-default-0", "db-default-1", "web-default-0"]);
+    let numbers = routes.known.replica_numbers();
+    routes.known.book.keep_replicas(&replicas, numbers, 0);
+    let table = routes.table(1);
+    table.check().unwrap();
+    let listeners = table.names.unwrap().listeners().into_iter();
+    let behind: Vec<_> = listeners
+        .map(|listener| (listener.addr.to_string(), places(&listener.routes[0].backends)))
+        .filter(|(addr, _)| addr.starts_with("10.87.128."))
+        .collect();
+    assert_eq!(
+        behind,
+        [
+            ("10.87.128.0:5432".to_owned(), vec![None]),
+            ("10.87.128.1:5432".to_owned(), vec![Some(2)]),
+            ("10.87.128.2:8080".to_owned(), vec![Some(3)]),
+        ]
+    );
+}
+
+#[test]
+fn the_way_of_a_call_is_known_before_it_is_made() {
+    let routes = routes(true, Runtime::Container);
+    let way = |from: &ServiceKey, to: &str, endpoint: &str| {
+        routes.way(from, Runtime::Container, &key(to), endpoint)
+    };
+    let stranger = ServiceKey {
+        deployment: DeploymentName::new("blog").unwrap(),
+        ..key("web")
+    };
+    let own = way(&key("web"), "db", "pg").unwrap();
+    assert_eq!(own.address.to_string(), "10.87.0.16:5432");
+    assert!(own.may_call && own.name_server.is_some());
+    assert_eq!(own.here, ["db-default-0"]);
+    assert_eq!(own.there, [("db-default-0".to_owned(), 2)]);
+    assert!(!way(&stranger, "db", "pg").unwrap().may_call);
+    assert!(way(&stranger, "web", "http").unwrap().may_call, "it is public");
+    assert_eq!(way(&stranger, "nosuch", "x"), Err(NoWay::Service));
+    assert_eq!(way(&stranger, "db", "x"), Err(NoWay::Endpoint(vec!["pg".into()])));
+    let process = routes
+        .way(&key("web"), Runtime::Process, &key("db"), "pg")
+        .unwrap();
+    assert_eq!(
+        (process.address.to_string().as_str(), process.name_server),
+        ("127.87.0.16:5432", None)
+    );
 }

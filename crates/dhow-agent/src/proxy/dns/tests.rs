@@ -30,7 +30,6 @@ fn service(deployment: &str, service: &str, third: u8) -> NamedService {
     let replica = |index: u8| NamedReplica {
         name: format!("{service}-default-{index}"),
         address: Ipv4Addr::new(10, 87, 128 + third, index),
-        backend: format!("{deployment}/{service}-default-{index}@1"),
     };
     NamedService {
         deployment: deployment.into(),
@@ -204,6 +203,9 @@ fn an_endpoint_is_found_with_its_port() {
     for (name, expected, target) in [
         ("_sql._tcp.db.shop.dhow.", &[5432][..], "db.shop.dhow."),
         ("_gossip._udp.db.shop.dhow.", &[7946], "db.shop.dhow."),
+        // As people write them; what is asked next is a whole name.
+        ("_sql._tcp.db.", &[5432], "db.shop.dhow."),
+        ("_sql._tcp.db.shop.", &[5432], "db.shop.dhow."),
         (
             "_sql._tcp.all.db.shop.dhow.",
             &[5432, 5432],
@@ -230,7 +232,6 @@ fn what_does_not_fit_is_cut_and_says_so() {
         .map(|index| NamedReplica {
             name: format!("db-default-{index}"),
             address: Ipv4Addr::new(10, 87, 200, index),
-            backend: "x".into(),
         })
         .collect();
     let answering = answering(&names);

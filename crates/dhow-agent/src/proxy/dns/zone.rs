@@ -31,6 +31,8 @@ pub struct Zone {
 }
 
 struct Service {
+    /// Below the top.
+    name: Name,
     address: Ipv4Addr,
     /// By `_name` and `_tcp` or `_udp`.
     ports: HashMap<(String, &'static str), u16>,
@@ -66,7 +68,10 @@ impl Zone {
         for service in &names.services {
             zone.deployments.insert(service.deployment.clone());
             let key = (service.deployment.clone(), service.service.clone());
-            zone.services.insert(key, Service::new(service));
+            // A name that DNS has no room for cannot be asked for either.
+            if let Some(service) = Service::new(service) {
+                zone.services.insert(key, service);
+            }
         }
         let askers = names.callers.iter();
         zone.askers = askers
@@ -82,23 +87,32 @@ impl Zone {
         };
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let found = match labels.as_slice() {
-            [rest @ .., TOP] => self.find(rest, name),
-            [service] => match self.in_own_deployment(service, asker) {
-                Some(found) => found,
-                None => return Answer::Elsewhere,
-            },
+            [rest @ .., TOP] => self.find(rest),
+            [rest @ .., service] if matches!(rest, [] | [_, "_tcp" | "_udp"]) => {
+                match self.in_own_deployment(rest, service, asker) {
+                    Some(found) => found,
+                    None => return Answer::Elsewhere,
+                }
+            }
+            [endpoint, protocol @ ("_tcp" | "_udp"), service, deployment] => {
+                // Resolvers ask for a name with so many dots as it stands first; no public name has an endpoint of ours.
+                let service = self.service(deployment, service);
+                match service.map(|service| service.find(&[endpoint, protocol])) {
+                    Some(found @ Found::Port(..)) => found,
+                    Some(_) | None => return Answer::Elsewhere,
+                }
+            }
             _ => return Answer::Elsewhere,
         };
         Answer::Here(self.message(request, name, found))
     }
 
-    fn in_own_deployment(&self, service: &str, asker: IpAddr) -> Option<Found> {
+    fn in_own_deployment(&self, rest: &[&str], service: &str, asker: IpAddr) -> Option<Found> {
         let IpAddr::V4(asker) = asker.to_canonical() else {
             return None;
         };
         let deployment = self.askers.get(&asker)?;
-        let service = self.service(deployment, service)?;
-        Some(Found::Addresses(vec![service.address]))
+        Some(self.service(deployment, service)?.find(rest))
     }
 
     fn service(&self, deployment: &str, service: &str) -> Option<&Service> {
@@ -106,7 +120,7 @@ impl Zone {
     }
 
     /// What stands at the labels below the top.
-    fn find(&self, labels: &[&str], name: &Name) -> Found {
+    fn find(&self, labels: &[&str]) -> Found {
         match labels {
             [] => Found::Above,
             [HOST] => self
@@ -116,7 +130,7 @@ impl Zone {
             [rest @ .., deployment] => match rest {
                 [rest @ .., service] if self.deployments.contains(*deployment) => {
                     let service = self.service(deployment, service);
-                    service.map_or(Found::Nothing, |service| service.find(rest, name))
+                    service.map_or(Found::Nothing, |service| service.find(rest))
                 }
                 _ if self.incomplete => Found::Unknown,
                 _ => Found::Nothing,
@@ -158,27 +172,30 @@ impl Zone {
 }
 
 impl Service {
-    fn new(service: &NamedService) -> Self {
+    fn new(service: &NamedService) -> Option<Self> {
+        let name = format!("{}.{}.{TOP}.", service.service, service.deployment);
         let ports = service.endpoints.iter().map(|endpoint| {
             let protocol = match endpoint.protocol.transport() {
                 Transport::Stream => "_tcp",
                 Transport::Datagram => "_udp",
             };
-            ((format!("_{}", endpoint.name), protocol), endpoint.port)
+            (
+                (format!("_{}", endpoint.name.to_ascii_lowercase()), protocol),
+                endpoint.port,
+            )
         });
         let replicas = service.replicas.iter();
         let replicas = replicas.map(|replica| (replica.name.clone(), replica.address));
-        Self {
+        Some(Self {
+            name: Name::from_ascii(name).ok()?,
             address: service.address,
             ports: ports.collect(),
             replicas: replicas.collect(),
-        }
+        })
     }
 
-    /// What stands at the labels before the service's name; `name` is the whole.
-    fn find(&self, labels: &[&str], name: &Name) -> Found {
-        // The labels that are not the endpoint's: the service's name, with `all` where that was asked for.
-        let target = |own: usize| name.trim_to(usize::from(name.num_labels()).saturating_sub(own));
+    /// What stands at the labels before the service's name.
+    fn find(&self, labels: &[&str]) -> Found {
         match labels {
             [] => Found::Addresses(vec![self.address]),
             [ALL] => Found::Addresses(self.all()),
@@ -188,11 +205,11 @@ impl Service {
                 None => Found::Nothing,
             },
             [endpoint, protocol] => match self.port(endpoint, protocol) {
-                Some(port) => Found::Port(port, vec![(target(2), self.address)]),
+                Some(port) => Found::Port(port, vec![(self.name.clone(), self.address)]),
                 None => Found::Nothing,
             },
             [endpoint, protocol, ALL] => match self.port(endpoint, protocol) {
-                Some(port) => Found::Port(port, self.each(&target(3))),
+                Some(port) => Found::Port(port, self.each()),
                 None => Found::Nothing,
             },
             _ => Found::Nothing,
@@ -215,10 +232,10 @@ impl Service {
     }
 
     /// The names of all replicas below the service's.
-    fn each(&self, service: &Name) -> Vec<(Name, Ipv4Addr)> {
+    fn each(&self) -> Vec<(Name, Ipv4Addr)> {
         let named = |(name, address): (&String, &Ipv4Addr)| {
             // A name that DNS has no room for is found by `all` alone.
-            Some((service.prepend_label(name.as_str()).ok()?, *address))
+            Some((self.name.prepend_label(name.as_str()).ok()?, *address))
         };
         let mut each: Vec<(Name, Ipv4Addr)> = self.replicas.iter().filter_map(named).collect();
         each.sort_unstable();

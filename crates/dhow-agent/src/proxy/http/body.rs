@@ -1,6 +1,8 @@
 //! Bodies on their way through: never collected, only passed on frame by frame.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,11 +11,22 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::pool::PooledConnection;
 use crate::proxy::backend::Lease;
+use crate::proxy::meters::{self, EndpointMeter};
 
 /// What is sent to a backend.
 pub enum RequestBody {
     Empty,
-    Client(Incoming),
+    /// With who counts it, once that is known.
+    Client(Incoming, Option<Arc<EndpointMeter>>),
+}
+
+impl RequestBody {
+    pub fn count_for(&mut self, meter: &Arc<EndpointMeter>) {
+        match self {
+            Self::Empty => {}
+            Self::Client(_, counted) => *counted = Some(Arc::clone(meter)),
+        }
+    }
 }
 
 impl From<Incoming> for RequestBody {
@@ -21,7 +34,7 @@ impl From<Incoming> for RequestBody {
         if body.is_end_stream() {
             Self::Empty
         } else {
-            Self::Client(body)
+            Self::Client(body, None)
         }
     }
 }
@@ -36,22 +49,38 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Client(body) => Pin::new(body).poll_frame(cx),
+            Self::Client(body, meter) => {
+                let polled = Pin::new(body).poll_frame(cx);
+                if let Some(meter) = meter {
+                    count(&polled, &meter.received_bytes);
+                }
+                polled
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Client(body) => body.is_end_stream(),
+            Self::Client(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Client(body) => body.size_hint(),
+            Self::Client(body, _) => body.size_hint(),
         }
+    }
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
+
+fn count(polled: &Polled, bytes: &AtomicU64) {
+    if let Poll::Ready(Some(Ok(frame))) = polled
+        && let Some(data) = frame.data_ref()
+    {
+        meters::add(bytes, u64::try_from(data.len()).unwrap_or(u64::MAX));
     }
 }
 
@@ -107,6 +136,9 @@ impl Body for ResponseBody {
             Self::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Relayed(relayed) => {
                 let polled = Pin::new(&mut relayed.body).poll_frame(cx);
+                if let Some(call) = relayed.held.as_ref().and_then(|(lease, _)| lease.call.as_ref()) {
+                    count(&polled, &call.meter.sent_bytes);
+                }
                 match &polled {
                     Poll::Ready(Some(Ok(_))) => relayed.release_at_end(),
                     Poll::Ready(None) => relayed.release(),

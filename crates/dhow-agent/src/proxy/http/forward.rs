@@ -25,6 +25,7 @@ use super::pool::{self, PooledConnection};
 use super::tunnel;
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
+use crate::proxy::meters::Call;
 use crate::proxy::routes::{Route, Tried};
 
 /// How long a request waits for a backend when there is none: a replica that is just being replaced.
@@ -62,6 +63,8 @@ struct Outgoing {
     replays: u32,
     tried: Tried,
     deadline: Instant,
+    /// Counted for the endpoint whose route was found first.
+    call: Option<Call>,
 }
 
 /// What the client and the backend agreed to change to.
@@ -151,23 +154,62 @@ impl Outgoing {
             replays: 0,
             tried: Tried::default(),
             deadline: Instant::now() + BACKEND_WAIT,
+            call: None,
         }
     }
 
+    /// Sends it and counts what becomes of it.
     async fn send(
         mut self,
+        connection: &Connection,
+    ) -> Result<(Response<Incoming>, Lease, PooledConnection), Failed> {
+        let sent = self.answered(connection).await;
+        let call = self.call.take();
+        match sent {
+            Ok((response, mut lease, pooled)) => {
+                if let Some(call) = &call {
+                    call.answered();
+                    if response.status().is_server_error() {
+                        call.failed();
+                    }
+                }
+                lease.call = call;
+                Ok((response, lease, pooled))
+            }
+            Err(failed) => {
+                if let (Some(call), Failed::NoBackend | Failed::Lost) = (&call, &failed) {
+                    call.failed();
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    /// A call of this endpoint begins, unless it has begun before.
+    fn begin(&mut self, route: &Route) {
+        if self.call.is_none() {
+            self.call = Some(Call::begin(&route.meter));
+            if let Some(request) = &mut self.request {
+                request.body_mut().count_for(&route.meter);
+            }
+        }
+    }
+
+    async fn answered(
+        &mut self,
         connection: &Connection,
     ) -> Result<(Response<Incoming>, Lease, PooledConnection), Failed> {
         let mut routes = connection.listener.routes.clone();
         loop {
             let route = routes.borrow_and_update().find(&self.host, &self.path);
             let Some(route) = route else {
-                let (host, path) = (self.host, self.path);
+                let (host, path) = (std::mem::take(&mut self.host), std::mem::take(&mut self.path));
                 return Err(Failed::NoRoute { host, path });
             };
             if !connection.may_call(&route) {
                 return Err(Failed::Forbidden);
             }
+            self.begin(&route);
             if let Some(done) = self.try_route(&route, &connection.origin(&route)).await? {
                 return Ok(done);
             }

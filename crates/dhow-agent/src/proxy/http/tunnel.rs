@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 
 use super::Connection;
 use crate::proxy::backend::Lease;
-use crate::proxy::relay::relay;
+use crate::proxy::relay::relay_counted;
 
 /// Ties the client's stream to the backend's, in a task of its own: the connection's task ends with the
 /// response.
@@ -18,8 +18,9 @@ pub fn spawn(connection: Arc<Connection>, client: OnUpgrade, backend: OnUpgrade,
             return;
         };
         let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
+        let meter = lease.call.as_ref().map(|call| Arc::clone(&call.meter));
         tokio::select! {
-            _ = relay(&mut client, &mut backend) => {}
+            _ = relay_counted(&mut client, &mut backend, meter.as_deref()) => {}
             () = lease.backend.gone.cancelled() => {}
         }
         drop((lease, connection));

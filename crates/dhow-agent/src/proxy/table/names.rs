@@ -82,13 +82,12 @@ pub struct NamedEndpoint {
     pub backends: Vec<Backend>,
 }
 
-/// One replica by its own name, such as `db-default-0`, with an address of its own.
+/// One replica by its own name, such as `db-default-0`, with an address of its own. Behind it stand the service's backends
+/// of that name, of whatever generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedReplica {
     pub name: String,
     pub address: Ipv4Addr,
-    /// The id of its backends in the service's endpoints.
-    pub backend: String,
 }
 
 /// Who has an address of the bridge.
@@ -185,7 +184,6 @@ impl NamedService {
         let mut seen = BTreeSet::new();
         for replica in &self.replicas {
             text("the replica", &replica.name)?;
-            text("the replica's backend", &replica.backend)?;
             addresses.take(replica.address)?;
             if !seen.insert(&replica.name) {
                 let id = format!("{}/{}", self.deployment, replica.name);
@@ -199,16 +197,16 @@ impl NamedService {
     fn listeners(&self) -> Vec<Listener> {
         let mut listeners = self.listeners_at(self.address, None);
         for replica in &self.replicas {
-            listeners.extend(self.listeners_at(replica.address, Some(&replica.backend)));
+            listeners.extend(self.listeners_at(replica.address, Some(&replica.name)));
         }
         listeners
     }
 
-    fn listeners_at(&self, address: Ipv4Addr, backend: Option<&String>) -> Vec<Listener> {
+    fn listeners_at(&self, address: Ipv4Addr, replica: Option<&str>) -> Vec<Listener> {
         let mut listeners: Vec<Listener> = Vec::new();
         for endpoint in &self.endpoints {
             let addr = SocketAddr::from((address, endpoint.port));
-            let route = self.route(endpoint, backend);
+            let route = self.route(endpoint, replica);
             let same = |listener: &&mut Listener| {
                 listener.addr == addr
                     && listener.protocol == Protocol::Http
@@ -226,9 +224,10 @@ impl NamedService {
         listeners
     }
 
-    fn route(&self, endpoint: &NamedEndpoint, backend: Option<&String>) -> Route {
+    /// The route of an endpoint, to all of its replicas or to one alone.
+    fn route(&self, endpoint: &NamedEndpoint, replica: Option<&str>) -> Route {
         let behind = endpoint.backends.iter();
-        let behind = behind.filter(|found| backend.is_none_or(|backend| found.id == *backend));
+        let behind = behind.filter(|found| replica.is_none_or(|replica| found.replica() == Some(replica)));
         Route {
             id: format!("{}/{}/{}", self.deployment, self.service, endpoint.name),
             host: None,

@@ -235,7 +235,6 @@ fn a_service_listens_at_its_address_and_its_replicas_at_theirs() {
     db.replicas.push(NamedReplica {
         name: "db-default-1".into(),
         address: Ipv4Addr::new(10, 87, 128, 1),
-        backend: "shop/db-default-1@1".into(),
     });
     let names = Names {
         services: vec![db],

@@ -45,6 +45,7 @@ pub(super) async fn serve(
         tokio::select! {
             received = timeout(DRAIN_IDLE, pipe.receive(&mut answer)) => match received {
                 Ok(Some(())) => {
+                    session.count(&session.call.meter.sent_bytes, &answer);
                     // A client that is gone is noticed by its silence.
                     let _ = listener.send_to(&answer, session.client).await;
                     answer = Vec::new();

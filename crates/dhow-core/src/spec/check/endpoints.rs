@@ -148,10 +148,19 @@ struct Holder {
 
 type Route = (Option<String>, Option<String>);
 
-/// Ports are the deployment's, not the service's: two endpoints on one port clash, unless requests can be
-/// told apart by host or path.
+/// Whose ports they are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// A service's own address.
+    Service(String),
+    /// The nodes' own addresses, which all services share.
+    Nodes,
+}
+
+/// Two endpoints on one port of one address clash, unless requests can be told apart by host or path. A service has an
+/// address of its own; public endpoints are served at the nodes' own addresses as well.
 pub(super) fn check_ports(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>) {
-    let mut holders: BTreeMap<(bool, u16), Holder> = BTreeMap::new();
+    let mut holders: BTreeMap<(Scope, bool, u16), Holder> = BTreeMap::new();
     for (service, spec) in &deployment.services {
         let list = FieldPath::of("services")
             .key(service.to_string())
@@ -163,25 +172,38 @@ pub(super) fn check_ports(deployment: &DeploymentSpec, findings: &mut Vec<SpecFi
             .filter(|(_, endpoint)| endpoint.port != 0)
         {
             let place = list.index(position).key("port");
-            let route = (endpoint.host.clone(), endpoint.path.clone());
-            let key = (endpoint.protocol == Protocol::Udp, endpoint.port);
-            let Some(holder) = holders.get_mut(&key) else {
-                let routes = BTreeMap::from([(route, (place.clone(), service.to_string()))]);
-                let (service, protocol) = (service.to_string(), endpoint.protocol);
-                holders.insert(
-                    key,
-                    Holder {
-                        place,
-                        service,
-                        protocol,
-                        routes,
-                    },
-                );
-                continue;
-            };
-            findings.extend(clash(holder, endpoint, service.as_str(), &place, route));
+            let own = Some(Scope::Service(service.to_string()));
+            let shared = endpoint.is_public().then_some(Scope::Nodes);
+            let clashes = own.into_iter().chain(shared).filter_map(|scope| {
+                let key = (scope, endpoint.protocol == Protocol::Udp, endpoint.port);
+                take(&mut holders, key, endpoint, service.as_str(), &place)
+            });
+            // What clashes at both is one mistake.
+            findings.extend(clashes.collect::<Vec<_>>().into_iter().next());
         }
     }
+}
+
+/// Takes a port for an endpoint, or says who has it.
+fn take(
+    holders: &mut BTreeMap<(Scope, bool, u16), Holder>,
+    key: (Scope, bool, u16),
+    endpoint: &Endpoint,
+    service: &str,
+    place: &FieldPath,
+) -> Option<SpecFinding> {
+    let route = (endpoint.host.clone(), endpoint.path.clone());
+    let Some(holder) = holders.get_mut(&key) else {
+        let holder = Holder {
+            place: place.clone(),
+            service: service.to_owned(),
+            protocol: endpoint.protocol,
+            routes: BTreeMap::from([(route, (place.clone(), service.to_owned()))]),
+        };
+        holders.insert(key, holder);
+        return None;
+    };
+    clash(holder, endpoint, service, place, route)
 }
 
 fn clash(

@@ -148,13 +148,17 @@ fn ports_may_be_shared_only_by_route() {
         ]),
         Vec::<String>::new()
     );
-    assert_eq!(
-        paths(vec![
-            ("a", with(vec![http("x", None)])),
-            ("b", with(vec![http("x", None)]))
-        ]),
-        ["services.b.endpoints[0].port"]
-    );
+    // Each has its own address; at those of the nodes both would be in each other's way.
+    let both = |expose| {
+        let one = || Endpoint {
+            expose,
+            ..http("x", None)
+        };
+        paths(vec![("a", with(vec![one()])), ("b", with(vec![one()]))])
+    };
+    assert_eq!(both(Expose::Internal), Vec::<String>::new());
+    assert_eq!(both(Expose::Cluster), Vec::<String>::new());
+    assert_eq!(both(Expose::Public), ["services.b.endpoints[0].port"]);
     let mixed = vec![
         http("x", None),
         endpoint("y", Protocol::Https, Some("/y")),

@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use dhow_wire::api::NetCheck;
 use futures_util::StreamExt;
 
 use super::DoorContext;
@@ -14,7 +15,7 @@ use crate::api::exec;
 use crate::api::extract::{self, Query};
 use crate::api::feed;
 use crate::api::problem::{Answer, ApiProblem};
-use crate::net::node_door::{ExecRequest, LogItem, LogLine, LogQuery, ReplicaPull};
+use crate::net::node_door::{ExecRequest, LogItem, LogLine, LogQuery, NetCheckRequest, ReplicaPull};
 
 /// The lines of replicas, one [`LogLine`] in each line.
 pub(in crate::api) async fn logs(
@@ -47,6 +48,17 @@ pub(in crate::api) async fn logs(
 /// How far the pulls of this node are.
 pub(in crate::api) async fn pulls(State(context): State<DoorContext>) -> Answer<Json<Vec<ReplicaPull>>> {
     Ok(Json(context.door.pulls(context.node).await?))
+}
+
+/// Tries a call from inside a replica of this node. The query holds which, as JSON.
+pub(in crate::api) async fn net_check(
+    State(context): State<DoorContext>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Answer<Json<NetCheck>> {
+    let asked = pairs.iter().find(|(key, _)| key == "request");
+    let asked = asked.and_then(|(_, text)| serde_json::from_str::<NetCheckRequest>(text).ok());
+    let asked = asked.ok_or_else(|| ApiProblem::bad_request("`request` says which call to try"))?;
+    Ok(Json(context.door.net_check(context.node, asked).await?))
 }
 
 /// Runs a command in a replica of this node, over an upgraded connection. The query holds what, as JSON.

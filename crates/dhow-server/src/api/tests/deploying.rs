@@ -4,8 +4,11 @@ use axum::body::Body;
 use axum::http::Method;
 use dhow_core::command::Command;
 use dhow_core::ids::DeploymentName;
+use dhow_core::spec::Expose;
 use dhow_wire::api::{Deployed, HistoryEntry, RevisionState, WriteDone};
 use dhow_wire::{DeploymentState, DeploymentStatus};
+
+use crate::net::node_door::ImagePort;
 
 use super::support::{Reply, SHOP, WALL_UNIX_SECS, World, digest, media_type, request};
 
@@ -59,6 +62,44 @@ async fn a_tag_is_resolved_once_per_revision_and_kept_when_the_registry_is_away(
         .await
         .json::<Deployed>();
     assert_eq!(world.door.resolved().len(), 3, "a pinned name is not asked for");
+}
+
+#[tokio::test]
+async fn a_service_without_endpoints_has_the_ports_of_its_image() {
+    let world = World::new().await;
+    let port = |port, is_udp| ImagePort { port, is_udp };
+    world
+        .door
+        .set_ports("nginx:1.27", &[port(53, true), port(80, false), port(80, false)]);
+    let endpoints = || {
+        let state = world.state();
+        let shop = state.deployment(&DeploymentName::new("shop").unwrap()).unwrap();
+        let spec = &shop.current().unwrap().spec;
+        let web = spec.services.values().next().unwrap();
+        web.endpoints.clone()
+    };
+    let names = || -> Vec<String> { endpoints().into_iter().map(|endpoint| endpoint.name).collect() };
+    world.post("/api/v1/deployments", SHOP).await.json::<Deployed>();
+    assert_eq!(names(), ["http"], "what the file says holds");
+    let (bare, _) = SHOP.split_once("    endpoints").unwrap();
+    let first: Deployed = world.post("/api/v1/deployments", bare).await.json();
+    assert_eq!((first.revision, first.changed), (2, true));
+    assert_eq!(names(), ["udp-53", "tcp-80"]);
+    assert!(
+        endpoints()
+            .iter()
+            .all(|endpoint| endpoint.expose == Expose::Internal)
+    );
+    world.door.forget_digests();
+    let same: Deployed = world.post("/api/v1/deployments", bare).await.json();
+    assert_eq!((same.revision, same.changed), (2, false), "the registry is away");
+    let other = bare.replace("1.27", "1.99");
+    world.post("/api/v1/deployments", &other).await.json::<Deployed>();
+    assert_eq!(names(), Vec::<String>::new(), "another image may have others");
+    let job = bare.replace("    image", "    rtype: job\n    image");
+    world.door.set_digest("nginx:1.27", &digest('1'));
+    world.post("/api/v1/deployments", &job).await;
+    assert_eq!(names(), Vec::<String>::new(), "nobody calls a job");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ GET /api/v1/deployments
 GET /api/v1/deployments/{name}
 GET /api/v1/deployments/{name}/explain
 GET /api/v1/deployments/{name}/history
+GET /api/v1/deployments/{name}/net-check
 GET /api/v1/deployments/{name}/progress
 GET /api/v1/events
 GET /api/v1/images

@@ -1,9 +1,11 @@
 //! What listings show.
 
-use dhow_core::ids::{Generation, NodeId, ReplicaName};
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent};
-use dhow_core::usage::{NodeUsage, ReplicaUsage};
-use dhow_wire::api::{DeploymentPlan, Explanation, HealthDocument, PlanChange};
+use dhow_core::usage::{EndpointFigures, EndpointRate, LATENCY_BOUNDS_US, NodeUsage, ReplicaUsage};
+use dhow_wire::api::{
+    Deployed, DeploymentPlan, Explanation, HealthDocument, NetCheck, NetVerdict, PlanChange,
+};
 use dhow_wire::{
     ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, NodeState, NodeStatus,
     ReplicaStateName, ReplicaStatus, ResourceAmount,
@@ -125,6 +127,7 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         cpu_milli: 900,
         memory_bytes: 1_000,
         replicas: vec![(name, used)],
+        endpoints: Vec::new(),
     };
     view.observed().used(&state, NodeId(1), usage.clone());
     view.observed().used(&state, NodeId(9), usage);
@@ -413,4 +416,86 @@ async fn metrics_have_few_series() {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
     assert!(text.lines().filter(|line| !line.starts_with('#')).count() < 30);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_was_called_has_its_series() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let mut latency = vec![0; LATENCY_BOUNDS_US.len() + 1];
+    (latency[0], latency[2]) = (3, 1);
+    world.door.set_figures(vec![EndpointFigures {
+        id: "shop/web/http".into(),
+        requests: 5,
+        errors: 1,
+        refused: 2,
+        received_bytes: 100,
+        sent_bytes: 2_000,
+        open: 1,
+        latency,
+        latency_sum_us: 1_500,
+    }]);
+    let text = world.get("/metrics").await.text();
+    let labels = "deployment=\"shop\",service=\"web\",endpoint=\"http\"";
+    for line in [
+        format!("dhow_endpoint_requests_total{{{labels}}} 5"),
+        format!("dhow_endpoint_errors_total{{{labels}}} 1"),
+        format!("dhow_endpoint_refused_total{{{labels}}} 2"),
+        format!("dhow_endpoint_sent_bytes_total{{{labels}}} 2000"),
+        format!("dhow_endpoint_open{{{labels}}} 1"),
+        format!("dhow_endpoint_latency_seconds_sum{{{labels}}} 0.0015"),
+        format!("dhow_endpoint_latency_seconds_count{{{labels}}} 4"),
+        format!("dhow_endpoint_latency_seconds_bucket{{le=\"0.00025\",{labels}}} 3"),
+        format!("dhow_endpoint_latency_seconds_bucket{{le=\"+Inf\",{labels}}} 4"),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+    let rate = EndpointRate {
+        service: ServiceKey {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: ServiceName::new("web").unwrap(),
+        },
+        endpoint: "http".into(),
+        requests_milli: 1_500,
+        errors_milli: 0,
+    };
+    let usage = NodeUsage {
+        endpoints: vec![rate],
+        ..NodeUsage::default()
+    };
+    let view = world.handle.view();
+    for _ in 0..2 {
+        // The newest figures of a node take the place of those before.
+        view.observed().used(&view.state(), NodeId(1), usage.clone());
+    }
+    let status: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
+    assert_eq!(status.served[0].requests_per_second, Some(1.5));
+    assert_eq!(status.served[0].errors_per_second, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_call_that_is_tried_says_why_there_is_no_name() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    let other = SHOP.replace("deployment: shop", "deployment: blog");
+    world.post("/api/v1/deployments", &other).await.json::<Deployed>();
+    world.door.set_net_check(NetCheck {
+        from: "shop/web-default-0".into(),
+        node_id: 1,
+        to: "blog/web".into(),
+        endpoint: "http".into(),
+        verdict: NetVerdict::NoName,
+        steps: Vec::new(),
+    });
+    let path = |to: &str| format!("/api/v1/deployments/shop/net-check?from=web&to={to}");
+    let own: NetCheck = world.get(&path("shop/web")).await.json();
+    assert_eq!(own.verdict, NetVerdict::NoName, "it may call");
+    let refused: NetCheck = world.get(&path("blog/web")).await.json();
+    assert_eq!(refused.verdict, NetVerdict::Refused);
+    let why =
+        "endpoint http of blog/web is internal: replicas of its deployment may call it, shop/web may not";
+    assert_eq!(refused.steps[0].text, why);
+    for (to, status) in [("nosuch/web", 404), ("shop/web&endpoint=x", 404), ("shop", 400)] {
+        assert_eq!(world.get(&path(to)).await.status.as_u16(), status, "{to}");
+    }
 }

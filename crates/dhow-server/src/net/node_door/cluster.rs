@@ -8,9 +8,10 @@ use axum::http::{Method, Request, StatusCode, header};
 use bytes::{Buf, BytesMut};
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::PullPolicy;
+use dhow_core::usage::EndpointFigures;
 use dhow_wire::api::{
     EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName,
-    ImagesRemoved,
+    ImagesRemoved, NetCheck,
 };
 use dhow_wire::{NodeServiceState, Problem, ProblemCode};
 use futures_util::{StreamExt, TryStreamExt};
@@ -23,8 +24,8 @@ use tokio::sync::mpsc;
 use tokio_util::io::StreamReader;
 
 use super::{
-    Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogLine, LogQuery,
-    NodeDoor, PresentReplica, PullSteps, ReplicaPull,
+    Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, ImagePort, LogItem, LogItems, LogLine,
+    LogQuery, NetCheckRequest, NodeDoor, PresentReplica, PullSteps, ReplicaPull,
 };
 use crate::net::peer_http::PeerHttp;
 
@@ -223,6 +224,19 @@ impl NodeDoor for ClusterDoor {
         Box::pin(async move { self.remote_exec(node, &request).await })
     }
 
+    fn net_check(&self, node: NodeId, request: NetCheckRequest) -> Answer<'_, NetCheck> {
+        if node == self.own {
+            return self.local.net_check(node, request);
+        }
+        Box::pin(async move {
+            let failed = |why: String| DoorError::Unreachable { node, why };
+            let json = serde_json::to_string(&request).map_err(|error| failed(error.to_string()))?;
+            let encoded: String = json.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            let path = format!("/api/v1/internal/door/net-check?request={encoded}");
+            self.get(node, &path).await
+        })
+    }
+
     fn pulls(&self, node: NodeId) -> Answer<'_, Vec<ReplicaPull>> {
         if node == self.own {
             return self.local.pulls(node);
@@ -269,5 +283,13 @@ impl NodeDoor for ClusterDoor {
 
     fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String> {
         self.local.resolve_image(name, pull_policy)
+    }
+
+    fn figures(&self) -> Answer<'_, Vec<EndpointFigures>> {
+        self.local.figures()
+    }
+
+    fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>> {
+        self.local.image_ports(name)
     }
 }

@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
+use dhow_core::usage::EndpointFigures;
 use dhow_wire::api::{
     ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved,
-    LogRecord, PullProgress, PullState,
+    LogRecord, NetCheck, PullProgress, PullState,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::{broadcast, mpsc};
 
 use super::{
-    Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, LogItem, LogItems, LogQuery, NodeDoor,
-    PresentReplica, PullStep, PullSteps, ReplicaPull,
+    Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, ImagePort, LogItem, LogItems, LogQuery,
+    NetCheckRequest, NodeDoor, PresentReplica, PullStep, PullSteps, ReplicaPull,
 };
 
 /// Lines that may wait for one who follows; a test writes fewer.
@@ -34,6 +35,9 @@ struct Script {
     replicas: Vec<PresentReplica>,
     images: Vec<ImageInfo>,
     digests: BTreeMap<String, String>,
+    ports: BTreeMap<String, Vec<ImagePort>>,
+    figures: Vec<EndpointFigures>,
+    net_check: Option<NetCheck>,
     exec: Option<ScriptedExec>,
     unreachable: Vec<NodeId>,
     resolved: Vec<String>,
@@ -83,6 +87,20 @@ impl ScriptedDoor {
     /// From now on the name means this digest; names without one cannot be resolved.
     pub fn set_digest(&self, name: &str, digest: &str) {
         self.script().digests.insert(name.into(), digest.into());
+    }
+
+    /// From now on the image says that it listens there; others listen nowhere.
+    pub fn set_ports(&self, name: &str, ports: &[ImagePort]) {
+        self.script().ports.insert(name.into(), ports.to_vec());
+    }
+
+    /// What the next calls that are tried come to.
+    pub fn set_net_check(&self, check: NetCheck) {
+        self.script().net_check = Some(check);
+    }
+
+    pub fn set_figures(&self, figures: Vec<EndpointFigures>) {
+        self.script().figures = figures;
     }
 
     /// From now on no name can be resolved.
@@ -270,5 +288,29 @@ impl NodeDoor for ScriptedDoor {
         let failed = || DoorError::Failed(format!("the registry of `{name}` does not answer"));
         let digest = digest.ok_or_else(failed);
         Box::pin(async move { digest })
+    }
+
+    fn net_check(&self, node: NodeId, _request: NetCheckRequest) -> Answer<'_, NetCheck> {
+        self.answer(node, |script| {
+            let failed = || DoorError::NotFound("no check is scripted".into());
+            script.net_check.clone().ok_or_else(failed)
+        })
+    }
+
+    fn figures(&self) -> Answer<'_, Vec<EndpointFigures>> {
+        let figures = self.script().figures.clone();
+        Box::pin(async move { Ok(figures) })
+    }
+
+    fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>> {
+        let script = self.script();
+        let tag = name.split('@').next().unwrap_or_default();
+        let ports = script.ports.get(tag).cloned().unwrap_or_default();
+        let failed = || DoorError::Failed(format!("the registry of `{name}` does not answer"));
+        let ports = match script.digests.contains_key(tag) {
+            true => Ok(ports),
+            false => Err(failed()),
+        };
+        Box::pin(async move { ports })
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::state::State;
 use dhow_core::usage::NodeUsage;
 
@@ -31,7 +31,36 @@ pub struct Observed {
 #[derive(Debug, Default)]
 struct Tables {
     usages: BTreeMap<NodeId, Arc<NodeUsage>>,
+    /// Over all nodes: calls and errors, in thousandths a second.
+    calls: BTreeMap<ServiceKey, BTreeMap<String, (u64, u64)>>,
     leases: BTreeMap<NodeId, SeenLease>,
+}
+
+impl Tables {
+    fn add_calls(&mut self, usage: &NodeUsage) {
+        for rate in &usage.endpoints {
+            let of_service = self.calls.entry(rate.service.clone()).or_default();
+            let (requests, errors) = of_service.entry(rate.endpoint.clone()).or_default();
+            *requests = requests.saturating_add(rate.requests_milli);
+            *errors = errors.saturating_add(rate.errors_milli);
+        }
+    }
+
+    fn take_calls(&mut self, usage: &NodeUsage) {
+        for rate in &usage.endpoints {
+            let Some(of_service) = self.calls.get_mut(&rate.service) else {
+                continue;
+            };
+            if let Some((requests, errors)) = of_service.get_mut(&rate.endpoint) {
+                *requests = requests.saturating_sub(rate.requests_milli);
+                *errors = errors.saturating_sub(rate.errors_milli);
+            }
+            of_service.retain(|_, calls| *calls != (0, 0));
+            if of_service.is_empty() {
+                self.calls.remove(&rate.service);
+            }
+        }
+    }
 }
 
 impl Observed {
@@ -41,10 +70,26 @@ impl Observed {
             return;
         }
         let mut tables = self.tables();
-        tables.usages.insert(node, Arc::new(usage));
-        if tables.usages.len() > state.nodes.len() {
-            tables.usages.retain(|node, _| state.node(*node).is_some());
+        tables.add_calls(&usage);
+        if let Some(before) = tables.usages.insert(node, Arc::new(usage)) {
+            tables.take_calls(&before);
         }
+        if tables.usages.len() > state.nodes.len() {
+            let is_gone = |node: &NodeId| state.node(*node).is_none();
+            let gone: Vec<NodeId> = tables.usages.keys().copied().filter(is_gone).collect();
+            for usage in gone
+                .iter()
+                .filter_map(|node| tables.usages.remove(node))
+                .collect::<Vec<_>>()
+            {
+                tables.take_calls(&usage);
+            }
+        }
+    }
+
+    /// Calls and errors of an endpoint over all nodes, in thousandths a second; none where nobody called lately.
+    pub fn calls(&self, service: &ServiceKey, endpoint: &str) -> Option<(u64, u64)> {
+        self.tables().calls.get(service)?.get(endpoint).copied()
     }
 
     pub fn usage(&self, node: NodeId) -> Option<Arc<NodeUsage>> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::{Endpoint, Expose};
 use dhow_core::state::{Service, State, Wanted};
 
@@ -13,6 +13,7 @@ const NODES_SHOWN_MAX: usize = 8;
 pub(super) fn lines(state: &State, service: &Service) -> Vec<String> {
     let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
     let lines = endpoints.unwrap_or_default().iter().map(|endpoint| {
+        let ready = answering(state, service, endpoint);
         format!(
             "endpoint {} ({} {}) is {}: {} may call it; {}",
             endpoint.name,
@@ -20,10 +21,67 @@ pub(super) fn lines(state: &State, service: &Service) -> Vec<String> {
             endpoint.port,
             endpoint.expose.word(),
             callers(endpoint),
-            answering(state, service, endpoint)
+            said(&ready)
         )
     });
-    lines.collect()
+    let mut lines: Vec<String> = lines.collect();
+    let all = endpoints.unwrap_or_default().iter();
+    let mut nodes = BTreeMap::new();
+    for endpoint in all {
+        nodes.extend(answering(state, service, endpoint));
+    }
+    lines.extend(ways(state, &nodes));
+    lines
+}
+
+/// Which way calls go, where there is more than one node.
+fn ways(state: &State, nodes: &BTreeMap<NodeId, u32>) -> Option<String> {
+    if nodes.is_empty() || state.nodes.len() < 2 {
+        return None;
+    }
+    let mut tunnels = Vec::new();
+    let mut unreached = Vec::new();
+    for node in nodes.keys().take(NODES_SHOWN_MAX) {
+        let mesh = state.node(*node).and_then(|node| node.info.mesh_addr.as_deref());
+        match mesh {
+            Some(mesh) => tunnels.push(format!("node {node} at {mesh}")),
+            None => unreached.push(format!("node {node}")),
+        }
+    }
+    let mut line = "calls from a node with a ready replica reach that one directly".to_owned();
+    if !tunnels.is_empty() {
+        line += &format!("; other nodes call through tunnels: {}", tunnels.join(", "));
+    }
+    if !unreached.is_empty() {
+        let unreached = unreached.join(", ");
+        line += &format!("; from other nodes {unreached} cannot be called: it has no `network.mesh_addr`");
+    }
+    Some(line)
+}
+
+/// Whether an endpoint of a service lets the replicas of another one in, or why not.
+pub fn may_call(service: &Service, endpoint: &str, caller: &ServiceKey) -> Result<(), String> {
+    let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
+    let mut found = endpoints.unwrap_or_default().iter();
+    let Some(endpoint) = found.find(|found| found.name == endpoint) else {
+        return Ok(());
+    };
+    let own = &service.key.deployment;
+    let may = match (&endpoint.allow, endpoint.expose) {
+        (Some(allow), _) => allow.iter().any(|allowed| allowed.key(own) == *caller),
+        (None, Expose::Internal) => caller.deployment == *own,
+        (None, Expose::Cluster | Expose::Public) => true,
+    };
+    match may {
+        true => Ok(()),
+        false => Err(format!(
+            "endpoint {} of {} is {}: {} may call it, {caller} may not",
+            endpoint.name,
+            service.key,
+            endpoint.expose.word(),
+            callers(endpoint)
+        )),
+    }
 }
 
 fn callers(endpoint: &Endpoint) -> String {
@@ -39,7 +97,8 @@ fn callers(endpoint: &Endpoint) -> String {
     .to_owned()
 }
 
-fn answering(state: &State, service: &Service, endpoint: &Endpoint) -> String {
+/// Ready replicas by node.
+fn answering(state: &State, service: &Service, endpoint: &Endpoint) -> BTreeMap<NodeId, u32> {
     let mut nodes: BTreeMap<NodeId, u32> = BTreeMap::new();
     for (key, replica) in state.replicas_of(service.id) {
         let role = service.role(key.slot.role);
@@ -49,6 +108,10 @@ fn answering(state: &State, service: &Service, endpoint: &Endpoint) -> String {
             *nodes.entry(replica.node).or_default() += 1;
         }
     }
+    nodes
+}
+
+fn said(nodes: &BTreeMap<NodeId, u32>) -> String {
     if nodes.is_empty() {
         return "no replica is ready to answer".to_owned();
     }

@@ -10,6 +10,7 @@ use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServiceHealth
 
 use super::sum::ServiceSum;
 use crate::plane::cron;
+use crate::plane::runtime::Observed;
 
 /// Nodes that are named for an endpoint: enough to find one that answers, on one screen.
 const SERVING_NODES_MAX: usize = 16;
@@ -22,7 +23,12 @@ pub(super) fn services<'a>(
     all.filter_map(|(name, id)| Some((name, state.service(*id)?.as_ref())))
 }
 
-pub(super) fn status(state: &State, deployment: &Deployment, now_unix_secs: i64) -> DeploymentStatus {
+pub(super) fn status(
+    state: &State,
+    observed: &Observed,
+    deployment: &Deployment,
+    now_unix_secs: i64,
+) -> DeploymentStatus {
     let sums: Vec<(&Service, ServiceSum)> = services(state, deployment)
         .map(|(_, service)| (service, ServiceSum::of(state, service)))
         .collect();
@@ -40,12 +46,17 @@ pub(super) fn status(state: &State, deployment: &Deployment, now_unix_secs: i64)
             })
             .collect(),
         message: message(deployment),
-        served: served(state, deployment),
+        served: served_with(state, Some(observed), deployment),
     }
 }
 
 /// Where the endpoints of a deployment are served: on the nodes that run a replica behind them.
 pub(crate) fn served(state: &State, deployment: &Deployment) -> Vec<ServedEndpoint> {
+    served_with(state, None, deployment)
+}
+
+/// The same with how often they are called, where that is known.
+fn served_with(state: &State, observed: Option<&Observed>, deployment: &Deployment) -> Vec<ServedEndpoint> {
     let mut all = Vec::new();
     for (_, service) in services(state, deployment) {
         let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
@@ -53,18 +64,35 @@ pub(crate) fn served(state: &State, deployment: &Deployment) -> Vec<ServedEndpoi
             endpoints
                 .unwrap_or_default()
                 .iter()
-                .map(|endpoint| ServedEndpoint {
-                    service: service.key.service.to_string(),
-                    address: endpoint.address(),
-                    public: match endpoint.expose {
-                        Expose::Public => true,
-                        Expose::Internal | Expose::Cluster => false,
-                    },
-                    nodes: serving_nodes(state, service, endpoint),
-                }),
+                .map(|endpoint| served_endpoint(state, observed, service, endpoint)),
         );
     }
     all
+}
+
+fn served_endpoint(
+    state: &State,
+    observed: Option<&Observed>,
+    service: &Service,
+    endpoint: &Endpoint,
+) -> ServedEndpoint {
+    let calls = observed.and_then(|observed| observed.calls(&service.key, &endpoint.name));
+    ServedEndpoint {
+        service: service.key.service.to_string(),
+        address: endpoint.address(),
+        public: match endpoint.expose {
+            Expose::Public => true,
+            Expose::Internal | Expose::Cluster => false,
+        },
+        nodes: serving_nodes(state, service, endpoint),
+        requests_per_second: calls.map(|(requests, _)| per_second(requests)),
+        errors_per_second: calls.map(|(_, errors)| per_second(errors)),
+    }
+}
+
+fn per_second(milli: u64) -> f64 {
+    // For people: four million calls a second are more than a cluster has.
+    f64::from(u32::try_from(milli).unwrap_or(u32::MAX)) / 1_000.0
 }
 
 fn serving_nodes(state: &State, service: &Service, endpoint: &Endpoint) -> Vec<ServingNode> {

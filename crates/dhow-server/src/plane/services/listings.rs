@@ -80,7 +80,7 @@ impl<'a> Listings<'a> {
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
         let all = self.state.deployments.values();
         let now_unix_secs = self.times().now_unix_secs();
-        all.map(|known| deployment::status(self.state, known, now_unix_secs))
+        all.map(|known| deployment::status(self.state, self.observed, known, now_unix_secs))
             .collect()
     }
 
@@ -88,6 +88,7 @@ impl<'a> Listings<'a> {
         let known = select::deployment(self.state, name)?;
         Ok(deployment::status(
             self.state,
+            self.observed,
             known,
             self.times().now_unix_secs(),
         ))

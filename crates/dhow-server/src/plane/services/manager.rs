@@ -159,7 +159,7 @@ impl ServiceManager {
     /// Its services, counted.
     pub fn summaries(&self, state: &State, known: &Deployment) -> Vec<ServiceHealthSummary> {
         let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
-        deployment::status(state, known, now_unix_secs).services
+        deployment::status(state, self.view.observed(), known, now_unix_secs).services
     }
 
     /// How a deployment comes along now.

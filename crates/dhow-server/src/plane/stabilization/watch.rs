@@ -20,7 +20,7 @@ use crate::plane::services::{ServiceManager, ServiceSum, served};
 const SUSPECTS_MAX: usize = 64;
 
 /// One event of a progress stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ProgressEvent {
     Progress(Progress),
     /// The last one.

@@ -80,6 +80,7 @@ fn fitting(open: Vec<OpenRollout>) -> Vec<BootstrapRollout> {
 fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> Result<NodeUsage, Refusal> {
     let resources = &report.resources;
     let mut usage = NodeUsage {
+        endpoints: Vec::new(),
         // What is no number, or less than nothing, becomes 0; more than fits, the most.
         cpu_milli: (resources.cpu_used * 1_000.0) as u64,
         memory_bytes: resources.memory_used_bytes,

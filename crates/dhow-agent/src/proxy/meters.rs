@@ -1,0 +1,147 @@
+//! What passes each endpoint: counted by relaxed atomics where it passes, and read when the daemon asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use dhow_core::usage::{EndpointFigures, LATENCY_BOUNDS_US};
+
+/// The counts of one endpoint. Every route to it has the same ones, whichever address it is called at.
+#[derive(Default)]
+pub struct EndpointMeter {
+    requests: AtomicU64,
+    errors: AtomicU64,
+    refused: AtomicU64,
+    open: AtomicU64,
+    pub received_bytes: AtomicU64,
+    pub sent_bytes: AtomicU64,
+    latency: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
+    latency_sum_us: AtomicU64,
+}
+
+impl EndpointMeter {
+    /// Somebody who may not call was turned away.
+    pub fn refuse(&self) {
+        add(&self.refused, 1);
+    }
+
+    fn figures(&self, id: &str) -> EndpointFigures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        EndpointFigures {
+            id: id.to_owned(),
+            requests: read(&self.requests),
+            errors: read(&self.errors),
+            refused: read(&self.refused),
+            received_bytes: read(&self.received_bytes),
+            sent_bytes: read(&self.sent_bytes),
+            open: read(&self.open),
+            latency: self.latency.iter().map(read).collect(),
+            latency_sum_us: read(&self.latency_sum_us),
+        }
+    }
+}
+
+pub fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+/// One request, connection or session: counted when it begins, and open until it is dropped.
+pub struct Call {
+    pub meter: Arc<EndpointMeter>,
+    begun: Instant,
+}
+
+impl Call {
+    pub fn begin(meter: &Arc<EndpointMeter>) -> Self {
+        add(&meter.requests, 1);
+        add(&meter.open, 1);
+        Self {
+            meter: Arc::clone(meter),
+            begun: Instant::now(),
+        }
+    }
+
+    /// The answer begins, or a replica is connected to.
+    pub fn answered(&self) {
+        let took_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let class = LATENCY_BOUNDS_US.partition_point(|bound| *bound < took_us);
+        if let Some(class) = self.meter.latency.get(class) {
+            add(class, 1);
+        }
+        add(&self.meter.latency_sum_us, took_us);
+    }
+
+    /// No replica took it, or the one that did has failed.
+    pub fn failed(&self) {
+        add(&self.meter.errors, 1);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.meter.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The meters of all endpoints that the last table names, by the id of their routes.
+#[derive(Default)]
+pub struct Meters(Mutex<BTreeMap<String, Arc<EndpointMeter>>>);
+
+impl Meters {
+    pub fn of(&self, id: &str) -> Arc<EndpointMeter> {
+        Arc::clone(self.lock().entry(id.to_owned()).or_default())
+    }
+
+    /// Forgets those of endpoints that are there no more.
+    pub fn retain(&self, ids: &BTreeSet<&str>) {
+        self.lock().retain(|id, _| ids.contains(id.as_str()));
+    }
+
+    /// What has passed, of those endpoints that were called.
+    pub fn figures(&self) -> Vec<EndpointFigures> {
+        let meters = self.lock();
+        let figures = meters.iter().map(|(id, meter)| meter.figures(id));
+        figures
+            .filter(|figures| figures.requests > 0 || figures.refused > 0)
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<EndpointMeter>>> {
+        // Nothing that runs under the lock leaves the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_open_until_its_end_and_counted_once() {
+        let meters = Meters::default();
+        assert_eq!(meters.figures(), [], "nobody has called");
+        let meter = meters.of("shop/db/pg");
+        let call = Call::begin(&meter);
+        call.answered();
+        add(&meter.received_bytes, 7);
+        let [now] = &meters.figures()[..] else {
+            panic!("one endpoint was called");
+        };
+        assert_eq!(
+            (now.requests, now.errors, now.open, now.received_bytes),
+            (1, 0, 1, 7)
+        );
+        assert_eq!(now.latency.iter().sum::<u64>(), 1);
+        call.failed();
+        drop(call);
+        meter.refuse();
+        let ended = &meters.figures()[0];
+        assert_eq!(
+            (ended.requests, ended.errors, ended.open, ended.refused),
+            (1, 1, 0, 1)
+        );
+        meters.retain(&BTreeSet::new());
+        assert_eq!(meters.figures(), []);
+    }
+}
