@@ -97,9 +97,13 @@ impl Agent {
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
         let (dir, incarnation) = (options.dir, rand::random::<u64>());
         let memory = tokio::task::spawn_blocking(move || {
-            let ledger = Ledger::open(&dir, incarnation)?;
+            let (ledger, account) = Ledger::open(&dir, incarnation)?;
             let highest = HighestFile::open(&dir)?;
-            Ok(Memory { ledger, highest })
+            Ok(Memory {
+                ledger,
+                account,
+                highest,
+            })
         });
         let memory = memory.await.map_err(|_| AgentError::LedgerLost)?;
         let memory = memory.map_err(AgentError::Ledger)?;

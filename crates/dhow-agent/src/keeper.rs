@@ -1,36 +1,35 @@
 //! The one task that knows everything of the node: it makes and ends runners as the assignment says, writes down
 //! what they tell, and reports it to the control plane until that has it for good.
 //!
-//! Runners and the session only send; nothing but the keeper writes the ledger.
+//! What is to be done is decided in [`KeeperCore`]; the keeper carries it out, one action after the other, with tasks, files and
+//! the session. Runners and the session only send; nothing but the keeper writes the ledger.
 
+mod calls;
 mod clearing;
-mod confirmation;
-mod heartbeat_timer;
-mod reporting;
+pub mod core;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use dhow_core::assignment::{Assignment, replicas};
-use dhow_core::ids::{ReplicaName, ServiceKey};
-use dhow_core::mirror::digest_of;
-use dhow_core::replica::ReplicaEvent;
+use dhow_core::ids::ReplicaName;
+use dhow_driver::driver::{ExitKind, ReplicaStatus, UnknownExit};
 use dhow_wire::door::PresentReplica;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use self::core::{CoreAction, CoreInput, CoreOptions, FoundReplica, KeeperCore, RunnerBeginning};
 use crate::agent::{AgentError, Returning};
 use crate::drivers::Found;
-use crate::highest::{HighestFile, Verdict};
-use crate::ledger::{Ledger, Record};
+use crate::highest::{Highest, HighestFile};
+use crate::ledger::{Account, Ledger, Record};
 use crate::limits::HAPPENINGS_MAX;
-use crate::rollouts::Rollouts;
-use crate::runner::{Assigned, Beginning, Context, Happening, Runner, Wish};
-use crate::session::Orders;
-use confirmation::Confirmation;
-use heartbeat_timer::HeartbeatTimer;
-use reporting::{Poll, Reporting};
+use crate::runner::{Beginning, Context, Runner};
+use crate::session::{Orders, Pace};
+use crate::wish::{Happening, Wish};
+use calls::Calls;
 
 /// A caller of the agent wants to know which replicas are here.
 pub type Ask = oneshot::Sender<Vec<PresentReplica>>;
@@ -44,6 +43,7 @@ pub struct Incoming {
 /// What the node knows from before.
 pub struct Memory {
     pub ledger: Ledger,
+    pub account: Account,
     pub highest: HighestFile,
 }
 
@@ -58,25 +58,23 @@ pub struct KeeperStatus {
     pub settled: watch::Sender<bool>,
 }
 
-/// The agent's main task, with the ledger, the runners and the reports that are on their way. An agent runs one.
+/// The agent's main task, with the ledger, the runners and the calls that are under way. An agent runs one.
 pub struct Keeper {
     context: Arc<Context>,
     orders: Arc<dyn Orders>,
+    core: KeeperCore,
+    /// When the core's time began.
+    began: Instant,
+    pace: watch::Receiver<Pace>,
     /// Lent to a blocking task while it is written.
     ledger: Option<Ledger>,
     /// Likewise.
     highest: Option<HighestFile>,
     runners: BTreeMap<ReplicaName, RunnerHandle>,
-    assigned: BTreeMap<ReplicaName, Assigned>,
-    reporting: Reporting,
-    poll: Poll,
-    rollouts: Rollouts,
+    /// What the host has and no runner has taken yet.
+    found: BTreeMap<ReplicaName, Found>,
+    calls: Calls,
     told: KeeperStatus,
-    confirmation: Confirmation,
-    /// What starts once a server has confirmed it.
-    waiting: BTreeSet<ReplicaName>,
-    /// Whether it has heard its assignment since it began.
-    is_assigned: bool,
 }
 
 impl Keeper {
@@ -88,20 +86,32 @@ impl Keeper {
         told: KeeperStatus,
     ) -> Self {
         orders.acted_on(memory.highest.highest());
+        let mut pace = context.session.pace();
+        let known_pace = *pace.borrow_and_update();
+        let options = CoreOptions {
+            node: context.place.node,
+            returning,
+            account: memory.account,
+            highest: memory.highest.highest().clone(),
+            pace: known_pace,
+            report_gap_ms: to_ms(context.session.report_gap()),
+        };
         Self {
-            confirmation: Confirmation::new(returning),
-            reporting: Reporting::new(Arc::clone(&context.session)),
-            poll: Poll::new(Arc::clone(&orders)),
+            core: KeeperCore::new(options, 0),
+            began: Instant::now(),
+            pace,
+            calls: Calls::new(
+                Arc::clone(&context.session),
+                Arc::clone(&orders),
+                context.drivers.clone(),
+            ),
             orders,
-            rollouts: Rollouts::new(context.drivers.clone()),
             context,
             ledger: Some(memory.ledger),
             highest: Some(memory.highest),
             runners: BTreeMap::new(),
-            assigned: BTreeMap::new(),
+            found: BTreeMap::new(),
             told,
-            waiting: BTreeSet::new(),
-            is_assigned: false,
         }
     }
 
@@ -116,421 +126,219 @@ impl Keeper {
             mut happenings,
             mut asks,
         } = incoming;
-        self.take_up(found);
-        self.context.take_directory().await;
-        let kept: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
-        self.context.balancer.retain(&kept).await;
-        let mut beat = HeartbeatTimer::new(self.context.place.node, self.context.session.pace());
-        let mut news = Vec::new();
-        let outcome = loop {
-            let Some(ledger) = self.ledger.as_ref() else {
-                break Err(AgentError::LedgerLost);
-            };
-            let has_nothing = self.is_assigned && self.runners.is_empty();
-            let is_settled = has_nothing && ledger.seq() == ledger.durable_seq();
-            self.told
-                .settled
-                .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
-            self.reporting.go_on(ledger, self.rollouts.known());
-            self.poll.go_on(self.reporting.is_known());
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => break Ok(()),
-                count = happenings.recv_many(&mut news, HAPPENINGS_MAX) => {
-                    if count == 0 {
-                        break Ok(());
-                    }
-                    if let Err(error) = self.take_happenings(std::mem::take(&mut news)).await {
-                        break Err(error);
-                    }
-                }
-                answer = self.reporting.answered() => {
-                    let (record, open) = self.reporting.take(answer, ledger);
-                    self.rollouts.prepare(open);
-                    if let Err(error) = self.note_answer(record).await {
-                        break Err(error);
-                    }
-                }
-                update = self.poll.answered() => {
-                    if let Some(update) = self.poll.take(update)
-                        && let Err(error) = self.take_update(update).await
-                    {
-                        break Err(error);
-                    }
-                }
-                Some(ask) = asks.recv() => {
-                    // Whoever asked may have gone.
-                    let _ = ask.send(self.present());
-                }
-                () = beat.due() => {
-                    let digest = self.digest();
-                    self.reporting.beat(digest, self.rollouts.known());
-                }
-            }
+        let outcome = match self.take_up(found).await {
+            Ok(()) => self.serve(&mut happenings, &mut asks, cancel).await,
+            Err(error) => Err(error),
         };
         match outcome {
             Ok(()) => self.end_runners(&mut happenings).await,
             Err(_) => self.abort_runners(),
         }
-        self.rollouts.end();
+        self.calls.end();
         outcome
     }
 
-    /// Writes down what an answer to a report says, and tells again what an account of everything leaves out.
-    async fn note_answer(&mut self, record: Option<Record>) -> Result<(), AgentError> {
-        if let Some(record) = record {
-            self.write(vec![record]).await?;
-        }
-        if self.reporting.has_told_all() {
-            self.tell_passed_again().await?;
-        }
-        Ok(())
-    }
-
-    /// Makes runners for what an earlier daemon left.
-    fn take_up(&mut self, found: Vec<Found>) {
-        let mut found: BTreeMap<ReplicaName, Found> = found
-            .into_iter()
-            .map(|found| (found.name.clone(), found))
-            .collect();
-        let known = self.ledger.iter().flat_map(|ledger| ledger.replicas().clone());
-        let known: Vec<_> = known.collect();
-        let confirmed = self.ledger.as_ref().and_then(Ledger::confirmed_boot);
-        self.confirmation.begin(confirmed, found.values());
-        for (name, tracked) in known {
-            let assigned = tracked.spec.as_ref().map(|spec| Assigned {
-                spec: Arc::clone(spec),
-                next: tracked.next.clone(),
-            });
-            if let Some(assigned) = &assigned {
-                self.assigned.insert(name.clone(), assigned.clone());
-            }
-            let wish = match assigned {
-                Some(assigned) if self.confirmation.is_needed_for(&assigned.spec) => {
-                    if !tracked.machine.state.is_ended() {
-                        self.waiting.insert(name.clone());
-                    }
-                    Wish::Confirmed(assigned)
-                }
-                Some(assigned) => Wish::Run(assigned),
-                None => Wish::Undecided,
-            };
-            let found = found.remove(&name).map(|found| (found.driver, found.status));
-            self.begin(name, wish, |name, wish| Beginning {
-                name,
-                wish,
-                spec: tracked.spec,
-                ports: tracked.ports,
-                machine: tracked.machine,
-                next: tracked.next,
-                passed: tracked.passed,
-                found,
-            });
-        }
-        for (name, found) in found {
-            tracing::info!(replica = %name, "found on this host without a word in the ledger");
-            self.begin(name, Wish::Undecided, |name, wish| Beginning {
-                name,
-                wish,
-                spec: None,
-                ports: Vec::new(),
-                machine: Default::default(),
-                next: None,
-                passed: None,
-                found: Some((found.driver, found.status)),
-            });
-        }
-        if !self.waiting.is_empty() {
-            tracing::warn!(
-                replicas = self.waiting.len(),
-                "this host was started again: what may run elsewhere by now waits until a server has confirmed it"
-            );
-        }
-        self.publish_names();
-    }
-
-    /// A server has said what this node is to run: from now on a restart of the daemon asks nobody.
-    async fn confirm(&mut self) -> Result<(), AgentError> {
-        self.waiting.clear();
-        let Some(boot_id) = self.confirmation.confirm() else {
-            return Ok(());
-        };
-        let mut ledger = self.ledger.take().ok_or(AgentError::LedgerLost)?;
-        if ledger.confirmed_boot() == Some(&boot_id) {
-            self.ledger = Some(ledger);
-            return Ok(());
-        }
-        let written = tokio::task::spawn_blocking(move || {
-            let outcome = ledger.confirm_boot(&boot_id);
-            (ledger, outcome)
-        });
-        let (ledger, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
-        self.ledger = Some(ledger);
-        if let Err(error) = outcome {
-            // The next daemon asks once more, which is safe.
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "that a server has confirmed this node is not on disk");
-        }
-        Ok(())
-    }
-
-    fn begin(
+    async fn serve(
         &mut self,
-        name: ReplicaName,
-        wish: Wish,
-        beginning: impl FnOnce(ReplicaName, watch::Receiver<Wish>) -> Beginning,
-    ) {
+        happenings: &mut mpsc::Receiver<Happening>,
+        asks: &mut mpsc::Receiver<Ask>,
+        cancel: CancellationToken,
+    ) -> Result<(), AgentError> {
+        let mut news = Vec::new();
+        loop {
+            let is_settled = self.core.is_settled();
+            self.told
+                .settled
+                .send_if_modified(|settled| std::mem::replace(settled, is_settled) != is_settled);
+            let wakes_at = self.began + Duration::from_millis(self.core.wakes_at_ms());
+            let input = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(()),
+                count = happenings.recv_many(&mut news, HAPPENINGS_MAX) => {
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    CoreInput::Happened(std::mem::take(&mut news))
+                }
+                answer = self.calls.answered() => answer,
+                Some(ask) = asks.recv() => {
+                    // Whoever asked may have gone.
+                    let _ = ask.send(self.core.present());
+                    continue;
+                }
+                pace = changed(&mut self.pace) => CoreInput::Paced(pace),
+                () = sleep_until(wakes_at) => CoreInput::Woken,
+            };
+            self.take(input).await?;
+        }
+    }
+
+    /// Makes runners for what an earlier daemon left, and opens for others what these serve.
+    async fn take_up(&mut self, found: Vec<Found>) -> Result<(), AgentError> {
+        let named = found.into_iter().map(|found| (found.name.clone(), found));
+        self.found = named.collect();
+        let found = self.found.values().map(|found| FoundReplica {
+            name: found.name.clone(),
+            is_of_another_boot: is_of_another_boot(&found.status),
+        });
+        let found: Vec<FoundReplica> = found.collect();
+        let actions = self.core.take_up(&found, self.now_ms());
+        self.carry_out(actions).await?;
+        self.context.take_directory().await;
+        self.context.balancer.retain(self.core.names()).await;
+        Ok(())
+    }
+
+    /// Tells the core what has happened, and carries out what it makes of it.
+    async fn take(&mut self, input: CoreInput) -> Result<(), AgentError> {
+        let actions = self.core.take(input, self.now_ms());
+        self.carry_out(actions).await
+    }
+
+    async fn carry_out(&mut self, actions: Vec<CoreAction>) -> Result<(), AgentError> {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            if let Some(input) = self.perform(action).await? {
+                actions.extend(self.core.take(input, self.now_ms()));
+            }
+        }
+        if !Arc::ptr_eq(&self.told.names.borrow(), self.core.names()) {
+            self.told.names.send_replace(Arc::clone(self.core.names()));
+        }
+        Ok(())
+    }
+
+    /// Does one thing; gives what came of it, where the core waits for that.
+    async fn perform(&mut self, action: CoreAction) -> Result<Option<CoreInput>, AgentError> {
+        match action {
+            CoreAction::Append(records) => self.write(records).await?,
+            CoreAction::PutHighest(highest) => return self.put_highest(highest).await.map(Some),
+            CoreAction::ConfirmBoot { boot_id } => return self.confirm_boot(boot_id).await,
+            CoreAction::Begin(beginning) => self.begin(*beginning),
+            CoreAction::Wish { name, wish } => {
+                if let Some(runner) = self.runners.get(&name) {
+                    runner.wish.send_replace(wish);
+                }
+            }
+            CoreAction::LetGo { name } => drop(self.runners.remove(&name)),
+            CoreAction::CloseService(service) => self.context.balancer.close(&service).await,
+            CoreAction::Report { pause, report } => self.calls.report(pause, report),
+            CoreAction::Beat(beat) => self.calls.beat(beat),
+            CoreAction::Ask { pause, last } => self.calls.ask(pause, last),
+            CoreAction::Prepare(open) => self.calls.prepare(open),
+        }
+        Ok(None)
+    }
+
+    fn begin(&mut self, beginning: RunnerBeginning) {
+        let RunnerBeginning {
+            name,
+            wish,
+            tracked,
+            is_new,
+        } = beginning;
+        if is_new {
+            self.context.last_words.forget(&name);
+        }
         let (sender, receiver) = watch::channel(wish);
-        let beginning = beginning(name.clone(), receiver);
+        let found = self.found.remove(&name);
+        let beginning = Beginning {
+            name: name.clone(),
+            wish: receiver,
+            spec: tracked.spec,
+            ports: tracked.ports,
+            machine: tracked.machine,
+            next: tracked.next,
+            passed: tracked.passed,
+            found: found.map(|found| (found.driver, found.status)),
+        };
         let task = tokio::spawn(Runner::run(Arc::clone(&self.context), beginning));
         self.runners.insert(name, RunnerHandle { wish: sender, task });
     }
 
-    fn begin_new(&mut self, name: ReplicaName, assigned: Assigned) {
-        self.context.last_words.forget(&name);
-        self.begin(name, Wish::Run(assigned.clone()), |name, wish| Beginning {
-            name,
-            wish,
-            spec: Some(assigned.spec),
-            ports: Vec::new(),
-            machine: Default::default(),
-            next: assigned.next,
-            passed: None,
-            found: None,
-        });
-    }
-
-    /// Writes down what happened.
-    async fn take_happenings(&mut self, happenings: Vec<Happening>) -> Result<(), AgentError> {
-        let mut records = Vec::with_capacity(happenings.len());
-        let mut gone = Vec::new();
-        let mut seq = self.ledger.as_ref().map_or(0, Ledger::seq);
-        for happening in happenings {
-            records.push(match happening {
-                Happening::Event { name, event, machine } => {
-                    seq = seq.saturating_add(1);
-                    Record::Event {
-                        seq,
-                        name,
-                        event,
-                        machine: Some(machine),
-                    }
-                }
-                Happening::Track {
-                    name,
-                    spec,
-                    ports,
-                    next,
-                    passed,
-                } => Record::Track {
-                    name,
-                    spec: Some(spec),
-                    ports,
-                    machine: None,
-                    next,
-                    passed,
-                },
-                Happening::Gone { name } => {
-                    gone.push(name.clone());
-                    Record::Forget { name }
-                }
-            });
-        }
-        self.write(records).await?;
-        for name in gone {
-            self.take_gone(&name).await;
+    /// Disks are slow now and then: the loop's thread does not wait for them.
+    async fn write(&mut self, records: Vec<Record>) -> Result<(), AgentError> {
+        let outcome = self.with_ledger(move |ledger| ledger.append(&records)).await?;
+        outcome.map_err(AgentError::Ledger)?;
+        let ledger = self.ledger.as_ref().ok_or(AgentError::LedgerLost)?;
+        if ledger.is_mostly_history(self.core.account()) {
+            let shortest = self.core.account().records();
+            // A disk without room for a second file keeps the first one, which has everything.
+            let _ = self.with_ledger(move |ledger| ledger.replace(&shortest)).await?;
         }
         Ok(())
     }
 
-    /// An account of all replicas does not have what each has passed, and may have gone in place of the word of it.
-    async fn tell_passed_again(&mut self) -> Result<(), AgentError> {
-        let Some(ledger) = &self.ledger else {
-            return Ok(());
-        };
-        let passed = ledger.replicas().iter().filter_map(|(name, tracked)| {
-            let tried = tracked.next.as_ref().map(|next| next.id);
-            let settings = tracked.passed.filter(|passed| Some(*passed) == tried)?;
-            Some((name.clone(), settings, tracked.machine.clone()))
-        });
-        let numbered = passed.zip(ledger.seq().saturating_add(1)..);
-        let records: Vec<Record> = numbered
-            .map(|((name, settings, machine), seq)| Record::Event {
-                seq,
-                name,
-                event: ReplicaEvent::SettingsPassed { settings },
-                machine: Some(machine),
-            })
-            .collect();
-        if records.is_empty() {
-            return Ok(());
-        }
-        self.write(records).await
-    }
-
-    async fn take_gone(&mut self, name: &ReplicaName) {
-        self.runners.remove(name);
-        if let Some(assigned) = self.assigned.get(name).cloned() {
-            // It was asked for again while it was ending.
-            self.begin_new(name.clone(), assigned);
-        }
-        let key = name.service_key();
-        if !self.runners.keys().any(|known| known.service_key() == key) {
-            self.context.balancer.close(&key).await;
-        }
-        self.publish_names();
-    }
-
-    /// Disks are slow now and then: the loop's thread does not wait for them.
-    async fn write(&mut self, records: Vec<Record>) -> Result<(), AgentError> {
+    async fn with_ledger<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Ledger) -> T + Send + 'static,
+    ) -> Result<T, AgentError> {
         let mut ledger = self.ledger.take().ok_or(AgentError::LedgerLost)?;
-        let written = tokio::task::spawn_blocking(move || {
-            let outcome = ledger.append(records);
+        let done = tokio::task::spawn_blocking(move || {
+            let outcome = work(&mut ledger);
             (ledger, outcome)
         });
-        let (ledger, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
+        let (ledger, outcome) = done.await.map_err(|_| AgentError::LedgerLost)?;
         self.ledger = Some(ledger);
-        outcome.map_err(AgentError::Ledger)
+        Ok(outcome)
     }
 
-    /// Acts on an assignment, unless the keeper has acted on a newer one. Before it acts, the order is on disk.
-    async fn take_update(&mut self, update: Assignment) -> Result<(), AgentError> {
+    async fn put_highest(&mut self, highest: Highest) -> Result<CoreInput, AgentError> {
         let mut file = self.highest.take().ok_or(AgentError::LedgerLost)?;
-        let news = match file.highest().judge(&update) {
-            Verdict::Act(news) => news,
-            Verdict::Older => {
-                let (known, term) = (file.highest(), update.term.unwrap_or_default());
-                tracing::error!(
-                    %term, revision = %update.revision, known_term = known.term, known_revision = known.revision,
-                    "an order is older than what this node has acted on, and is not carried out: the server that gave \
-                     it missed its own replacement, or was begun from an older copy. What runs goes on"
-                );
-                self.poll.refused();
-                self.highest = Some(file);
-                return Ok(());
-            }
-        };
-        if let Some(news) = news {
-            let written = tokio::task::spawn_blocking(move || {
-                let outcome = file.put(news);
-                (file, outcome)
-            });
-            let (written, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
-            file = written;
-            if let Err(error) = outcome {
-                let error = &error as &dyn std::error::Error;
+        let written = tokio::task::spawn_blocking(move || {
+            let outcome = file.put(highest);
+            (file, outcome)
+        });
+        let (file, outcome) = written.await.map_err(|_| AgentError::LedgerLost)?;
+        match &outcome {
+            Ok(()) => self.orders.acted_on(file.highest()),
+            Err(error) => {
+                let error = error as &dyn std::error::Error;
                 tracing::error!(error, "an order waits until it can be noted that it is acted on");
-                self.poll.refused();
-                self.highest = Some(file);
-                return Ok(());
             }
-            self.orders.acted_on(file.highest());
         }
         self.highest = Some(file);
-        self.poll.taken(update.revision);
-        self.is_assigned = true;
-        self.take_assignment(update).await;
-        self.confirm().await
+        let is_on_disk = outcome.is_ok();
+        Ok(CoreInput::HighestPut { is_on_disk })
     }
 
-    async fn take_assignment(&mut self, update: Assignment) {
-        for (service, roles) in &update.services {
-            let wanted = replicas(service, roles).map(|(name, alike)| {
-                let (spec, next) = (Arc::clone(&alike.spec), alike.next.clone());
-                (name, Assigned { spec, next })
-            });
-            self.set(service, wanted.collect());
-        }
-        if update.whole {
-            let others: BTreeSet<ServiceKey> = self
-                .runners
-                .keys()
-                .map(ReplicaName::service_key)
-                .filter(|service| !update.services.contains_key(service))
-                .collect();
-            for service in others {
-                self.set(&service, BTreeMap::new());
-            }
-        }
-        self.publish_names();
-    }
-
-    /// Makes the runners of one service those that are wanted. One that is to run something else under its name ends
-    /// first, and is made anew then: two halves of a divided cluster gave one number to two generations.
-    fn set(&mut self, service: &ServiceKey, wanted: BTreeMap<ReplicaName, Assigned>) {
-        let goes_on = |name: &ReplicaName| {
-            let (known, wanted) = (self.assigned.get(name), wanted.get(name));
-            wanted.is_some_and(|wanted| known.is_none_or(|known| !known.is_replaced_by(wanted)))
-        };
-        for (name, runner) in &self.runners {
-            if name.service_key() == *service && !goes_on(name) {
-                runner.wish.send_if_modified(|wish| {
-                    let news = !matches!(wish, Wish::Stop);
-                    *wish = Wish::Stop;
-                    news
-                });
-            }
-        }
-        self.assigned.retain(|name, _| name.service_key() != *service);
-        for (name, assigned) in wanted {
-            self.assigned.insert(name.clone(), assigned.clone());
-            match self.runners.get(&name) {
-                Some(runner) => {
-                    runner.wish.send_if_modified(|wish| take_wish(wish, &assigned));
-                }
-                None => self.begin_new(name, assigned),
+    async fn confirm_boot(&mut self, boot_id: String) -> Result<Option<CoreInput>, AgentError> {
+        let mut confirmed = self.core.account().clone();
+        confirmed.confirm_boot(boot_id.clone());
+        let written = self
+            .with_ledger(move |ledger| ledger.replace(&confirmed.records()))
+            .await?;
+        match written {
+            Ok(()) => Ok(Some(CoreInput::BootConfirmed { boot_id })),
+            Err(error) => {
+                // The next daemon asks once more, which is safe.
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "that a server has confirmed this node is not on disk");
+                Ok(None)
             }
         }
     }
 
-    fn publish_names(&self) {
-        let names: BTreeSet<ReplicaName> = self.runners.keys().cloned().collect();
-        if **self.told.names.borrow() != names {
-            self.told.names.send_replace(Arc::new(names));
-        }
-    }
-
-    /// What is here now.
-    fn present(&self) -> Vec<PresentReplica> {
-        let known = self.ledger.iter().flat_map(Ledger::replicas);
-        let present = known.map(|(name, tracked)| {
-            let spec = tracked.spec.as_ref();
-            let image = spec.and_then(|spec| spec.image.as_ref());
-            PresentReplica {
-                name: name.clone(),
-                machine: tracked.machine.clone(),
-                image: image.map(|image| image.name.clone()),
-                waits: self.waiting.contains(name) && !tracked.machine.state.is_ended(),
-            }
-        });
-        present.collect()
-    }
-
-    /// What the node runs, for its mirror to be compared with. The mirror no longer has a replica that was to end and
-    /// has ended.
-    fn digest(&self) -> Option<String> {
-        let ledger = self.ledger.as_ref()?;
-        if ledger.seq() != ledger.durable_seq() {
-            return None;
-        }
-        let told = ledger
-            .replicas()
-            .iter()
-            .filter(|(name, tracked)| self.assigned.contains_key(name) || !tracked.machine.state.is_ended());
-        Some(digest_of(
-            told.map(|(name, tracked)| (name.clone(), &tracked.machine)),
-        ))
+    fn now_ms(&self) -> u64 {
+        to_ms(self.began.elapsed())
     }
 }
 
-/// Whether the wish has become another one. One that is ending is not called back.
-fn take_wish(wish: &mut Wish, assigned: &Assigned) -> bool {
-    match wish {
-        Wish::Stop => false,
-        Wish::Run(known) if *known == *assigned => false,
-        Wish::Run(_) | Wish::Confirmed(_) | Wish::Undecided => {
-            *wish = Wish::Run(assigned.clone());
-            true
-        }
+fn to_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn changed(pace: &mut watch::Receiver<Pace>) -> Pace {
+    match pace.changed().await {
+        Ok(()) => *pace.borrow_and_update(),
+        // Nobody will ever say anything else.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn is_of_another_boot(status: &ReplicaStatus) -> bool {
+    match status {
+        ReplicaStatus::Ended(exit) => exit.kind == ExitKind::Unknown(UnknownExit::HostRestarted),
+        ReplicaStatus::Starting | ReplicaStatus::Running(_) => false,
     }
 }

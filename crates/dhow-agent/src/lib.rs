@@ -24,6 +24,7 @@ mod rollouts;
 mod runner;
 pub mod session;
 mod usage;
+mod wish;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
 pub use balance::{
@@ -32,8 +33,10 @@ pub use balance::{
 };
 pub use drivers::Drivers;
 pub use highest::Highest;
+pub use keeper::core::{CoreAction, CoreInput, CoreOptions, FoundReplica, KeeperCore, RunnerBeginning};
 pub use net_check::probe_main as net_probe;
 pub use session::{
     Heartbeat, HeartbeatAnswer, KnownDirectory, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
     RolloutId, Session, SessionError, SessionFuture,
 };
+pub use wish::{Assigned, Happening, Wish};

@@ -13,7 +13,7 @@ use std::time::Duration;
 use dhow_core::assignment::Assignment;
 use dhow_core::directory::{Directory, DirectoryChange};
 use dhow_core::ids::Revision;
-pub use dhow_core::mirror::{OpenRollout, ReportBody, RolloutId};
+pub use dhow_core::mirror::{OpenRollout, ReportAnswer, ReportBody, RolloutId};
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::MeshPass;
 use tokio::sync::watch;
@@ -111,23 +111,6 @@ pub struct HeartbeatAnswer {
     pub replay_from: Option<u64>,
     /// Rollouts that are open for the node and that it did not name.
     pub open: Vec<OpenRollout>,
-}
-
-/// What the control plane answers to a report: how far it is durable, and what it wants to hear next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReportAnswer {
-    /// Everything up to here is durable: the ledger may forget it.
-    Durable {
-        seq: u64,
-        inventory_wanted: bool,
-        /// Rollouts that are open for the node and that it did not name: the first report of a session brings them, long
-        /// before a heartbeat is due.
-        open: Vec<OpenRollout>,
-    },
-    /// It has everything up to here and misses what follows.
-    ReplayFrom { seq: u64 },
-    /// It knows another life of this node, or none: it wants to hear everything.
-    InventoryWanted,
 }
 
 /// Why a call over a session brought nothing.

@@ -3,6 +3,7 @@
 //! differ, one of them has missed something. Pure; it never says which of the two is right.
 
 mod open_rollout;
+mod report_answer;
 mod report_body;
 mod rollout_id;
 
@@ -11,6 +12,7 @@ use crate::replica::{Machine, ReplicaState};
 use crate::state::State;
 
 pub use open_rollout::{OpenRollout, open_rollouts};
+pub use report_answer::{ReportAnswer, known_answer, report_command};
 pub use report_body::ReportBody;
 pub use rollout_id::{BadRolloutId, RolloutId};
 

@@ -3,15 +3,18 @@
 
 mod agent;
 mod behaviour;
+pub(crate) mod runner;
 mod trace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dhow_agent::Report;
 use dhow_core::command::{
     AgentCommand, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused, RequestId,
 };
 use dhow_core::ids::{DeploymentName, NodeId, Term};
+use dhow_core::mirror::{ReportAnswer, known_answer, report_command};
 use dhow_core::plan::{Plan, PlanCache, plan_next};
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{Drain, NodeInfo, State};
@@ -20,6 +23,7 @@ use dhow_core::time::ClusterTime;
 use dhow_server::plane::runtime::EventRecorder;
 
 pub use agent::Agent;
+use agent::Sight;
 pub use behaviour::{Behaviour, Behaviours};
 use trace::{Asides, is_first_word};
 pub use trace::{Happened, TraceLine};
@@ -197,7 +201,7 @@ impl Lab {
             let next = self
                 .agents
                 .values()
-                .filter_map(Agent::next_due)
+                .filter_map(|agent| agent.next_due(self.now))
                 .chain(self.plan.wake)
                 .min();
             match next {
@@ -271,15 +275,43 @@ impl Lab {
             let Some(mut agent) = self.agents.remove(&id) else {
                 continue;
             };
-            acted |= agent.act(&self.state, &self.behaviours, self.now);
-            while let Some(command) = agent.next_message() {
+            acted |= agent.act(self.sight());
+            while let Some(report) = agent.next_report(self.now).cloned() {
                 acted = true;
-                let outcome = self.apply(Command::Agent(command));
-                agent.answered(&outcome);
+                let answer = self.take_report(id, report);
+                agent.answered(answer, self.sight());
             }
             self.agents.insert(id, agent);
         }
         acted
+    }
+
+    fn sight(&self) -> Sight<'_> {
+        Sight {
+            state: &self.state,
+            behaviours: &self.behaviours,
+            now: self.now,
+        }
+    }
+
+    /// Answers a report as a leader does; none where it does not know the node.
+    fn take_report(&mut self, node: NodeId, report: Report) -> Option<ReportAnswer> {
+        let Report {
+            incarnation, body, ..
+        } = report;
+        self.state.node(node)?;
+        if let Some(answer) = known_answer(&self.state, node, incarnation, &body) {
+            return Some(answer);
+        }
+        let command = report_command(&self.state, node, incarnation, body);
+        match self.apply(Command::Agent(command)) {
+            Ok(Outcome::Reported {
+                durable_seq,
+                diverged,
+            }) => Some(ReportAnswer::taken(durable_seq, !diverged.is_empty())),
+            Ok(_) => None,
+            Err(refused) => ReportAnswer::of_refusal(&refused),
+        }
     }
 
     /// The log applied to an empty state.

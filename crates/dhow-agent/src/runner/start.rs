@@ -12,11 +12,12 @@ use dhow_driver::driver::{
 use dhow_driver::shim::ShimError;
 use tokio::sync::watch;
 
-use super::{Runner, Wish, message, settled};
+use super::{Runner, message, settled};
 use crate::balance::CallsFrom;
 use crate::environment::{self, EnvironmentError};
 use crate::policy;
 use crate::ports;
+use crate::wish::Wish;
 
 /// What came of getting ready.
 enum Ready {

@@ -6,8 +6,9 @@ use dhow_core::replica::{ReplicaEvent, ReplicaState};
 use dhow_core::spec::StopSpec;
 use dhow_driver::driver::{Exit, StopRequest, StopSignal, error_chain};
 
-use super::{Happening, Runner, ended};
+use super::{Runner, ended};
 use crate::limits::{DRAIN_MAX, LAST_WORDS_LINES, REMOVE_RETRY};
+use crate::wish::Happening;
 
 impl Runner {
     /// Ends it, removes it, and tells that it is gone.

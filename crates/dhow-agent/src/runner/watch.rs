@@ -10,11 +10,12 @@ use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::trial::Trial;
-use super::{Assigned, Runner, Wish, ended, message};
+use super::{Runner, ended, message};
 use crate::balance::{CallsFrom, of_process};
 use crate::health::{Checks, Subject, Verdict};
 use crate::limits::STEADY_AFTER;
 use crate::ports;
+use crate::wish::{Assigned, Wish};
 
 /// What ends the wait for something to do.
 enum Turn {

@@ -47,6 +47,7 @@ pub use connector::{Connector, ConnectorFuture};
 pub use errand::{Errand, ErrandError, Joining};
 pub use options::GrpcOptions;
 pub use routes::{Endpoint, FixedRoutes, Routes};
+pub use seeker::Seeker;
 pub use standing::SessionStanding;
 
 /// The agent's session over gRPC: calls go over the connection that its link has, and assignments come out of the

@@ -25,6 +25,11 @@ pub enum LeaseAlarm {
         sessions: usize,
     },
     #[error(
+        "server {holder} has heard none of its {sessions} nodes for some seconds: more likely that server has lost its \
+         network than they their lives. They have time to find another server; check that server's links"
+    )]
+    HolderDeaf { holder: NodeId, sessions: usize },
+    #[error(
         "node {node} has followed this cluster in term {followed}, above term {term} of this server: the state here is \
          older than what the node has acted on, and it takes no orders of it. Was a server begun from a copy of old \
          files? `dhow cluster backup`, then `dhow cluster restore` on all servers, begins above every term"

@@ -242,6 +242,7 @@ impl HeldSessions {
             ended,
             applied_index: None,
             is_fresh: false,
+            hears_age_ms: None,
         }
     }
 

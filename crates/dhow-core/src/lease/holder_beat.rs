@@ -46,6 +46,9 @@ pub struct HolderBeat {
     pub applied_index: Option<u64>,
     /// Whether the holder serves all.
     pub is_fresh: bool,
+    /// How long ago anything came from any node but the holder's own, answers to pings included. None from one that has no
+    /// such node, or does not say.
+    pub hears_age_ms: Option<u64>,
 }
 
 /// A server that takes sessions.

@@ -24,6 +24,19 @@ const SILENT_MS: u64 = 3_000;
 /// Below this many sessions half of them may well be one machine.
 const HOLDER_SESSIONS_MIN: usize = 20;
 
+/// A holder that has heard none of its nodes for this long is deaf: what it says of their silence is its own. It asks each
+/// of its first hundred nodes every two to three seconds, and one that it does not hear is broken off after five to seven.
+/// So one that hears is never deaf, and one that is deaf is known to be before the first break is older than a grace of ten
+/// seconds.
+const DEAF_MS: u64 = 5_000;
+
+/// The silence of one node says nothing of its holder.
+const DEAF_NODES_MIN: usize = 2;
+
+/// A server waits at least three seconds for the answer to a ping: a session that breaks sooner after its last sign was
+/// broken off by the other side, whose host lives and is heard.
+const SILENCE_MS: u64 = 2_500;
+
 /// What the passing of time brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionsTicked {
@@ -61,6 +74,19 @@ struct Holder {
     broke: VecDeque<Break>,
     /// So many of its sessions break that it must be the holder that is ill: until when its breaks are no evidence.
     ill_until_ms: Option<u64>,
+    /// When it last heard any node but its own; none where it has not said.
+    hears_ms: Option<u64>,
+    /// Whether it hears nobody, so that the leases of its nodes were prolonged.
+    is_deaf: bool,
+}
+
+impl Holder {
+    /// The nodes that it has, or has missed lately, but for its own: that one is on the same machine.
+    fn others(&self, own: NodeId) -> BTreeSet<NodeId> {
+        let missed = self.broke.iter().filter(|broke| broke.is_silence());
+        let all = self.nodes.iter().copied().chain(missed.map(|broke| broke.node));
+        all.filter(|node| *node != own).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +95,13 @@ struct Break {
     last_sign_ms: u64,
     node: NodeId,
     session: SessionId,
+}
+
+impl Break {
+    /// Whether its holder missed the node, and was not told by the node's host that the connection ended.
+    fn is_silence(&self) -> bool {
+        self.told_ms.saturating_sub(self.last_sign_ms) >= SILENCE_MS
+    }
 }
 
 /// A node whose session went with its holder.
@@ -178,10 +211,16 @@ impl SessionTable {
         (holder.seq, holder.beat_ms, holder.is_silent) = (beat.seq, now_ms, false);
         holder.is_whole |= beat.is_full;
         answer.is_full_wanted = !holder.is_whole;
-        let at_ms = |sign: &LastSign| {
-            let sent_ms = beat.echo.map(|echo| echo.stamp_ms.saturating_add(echo.since_ms));
-            sent_ms.map(|sent_ms| sent_ms.min(now_ms).saturating_sub(sign.age_ms))
-        };
+        let sent_ms = beat.echo.map(|echo| echo.stamp_ms.saturating_add(echo.since_ms));
+        let sent_ms = sent_ms.map(|sent_ms| sent_ms.min(now_ms));
+        let at_ms = |sign: &LastSign| sent_ms.map(|sent_ms| sent_ms.saturating_sub(sign.age_ms));
+        if let Some(hears_ms) = beat
+            .hears_age_ms
+            .and_then(|age_ms| Some(sent_ms?.saturating_sub(age_ms)))
+        {
+            holder.hears_ms = holder.hears_ms.max(Some(hears_ms));
+            holder.is_deaf &= now_ms.saturating_sub(hears_ms) >= DEAF_MS;
+        }
         for sign in &beat.heard {
             if !self.heard(from, sign, at_ms(sign), now_ms) {
                 answer.end.push((sign.node, sign.session));
@@ -260,6 +299,8 @@ impl SessionTable {
             nodes: BTreeSet::new(),
             broke: VecDeque::new(),
             ill_until_ms: None,
+            hears_ms: None,
+            is_deaf: false,
         })
     }
 
@@ -302,6 +343,7 @@ impl SessionTable {
         let is_old = |broke: &mut Break| broke.told_ms.saturating_add(grace_ms) < now_ms;
         while holder.broke.pop_front_if(is_old).is_some() {}
         let is_ill = holder.ill_until_ms.is_some_and(|until_ms| now_ms <= until_ms);
+        let is_missed = holder.is_deaf && holder.broke.back().is_some_and(Break::is_silence);
         let (broke, sessions) = (holder.broke.len(), holder.broke.len() + holder.nodes.len());
         if broke > sessions / 2 && sessions >= HOLDER_SESSIONS_MIN {
             let is_news = !is_ill;
@@ -318,7 +360,7 @@ impl SessionTable {
                 sessions,
             });
         }
-        if is_ill {
+        if is_ill || is_missed {
             self.orphan(sign.node, last_sign_ms, now_ms);
             return None;
         }
@@ -451,6 +493,38 @@ impl SessionTable {
         }
     }
 
+    /// Holders that tell the leader that they hear nobody: their nodes live on for as long as they may need to come back
+    /// elsewhere, and what was said against those that are missed already is taken back.
+    fn look_for_deaf(&mut self, now_ms: u64) -> Vec<LeaseAlarm> {
+        let (mut alarms, mut missed) = (Vec::new(), Vec::new());
+        for (id, holder) in &mut self.holders {
+            let Some(hears_ms) = holder.hears_ms.filter(|_| !holder.is_deaf) else {
+                continue;
+            };
+            let others = holder.others(*id);
+            if now_ms.saturating_sub(hears_ms) < DEAF_MS || others.len() < DEAF_NODES_MIN {
+                continue;
+            }
+            holder.is_deaf = true;
+            for node in others.iter().filter(|node| holder.nodes.contains(node)) {
+                self.leases
+                    .excuse(*node, now_ms, hears_ms.saturating_add(ORPHAN_MS));
+            }
+            missed.extend(holder.broke.iter().copied().filter(Break::is_silence));
+            alarms.push(LeaseAlarm::HolderDeaf {
+                holder: *id,
+                sessions: others.len(),
+            });
+        }
+        for broke in missed {
+            let known = self.sessions.get(&broke.node);
+            if known.is_some_and(|known| known.id == broke.session && known.holder.is_none()) {
+                self.orphan(broke.node, broke.last_sign_ms, now_ms);
+            }
+        }
+        alarms
+    }
+
     /// Time has passed. The caller's timer was due at `due_ms`. Of a node that no holder has named since the election it is
     /// asked whether it has sessions at all: workers over HTTP have none.
     pub fn advance(
@@ -459,8 +533,8 @@ impl SessionTable {
         due_ms: u64,
         has_sessions: impl Fn(NodeId) -> bool,
     ) -> SessionsTicked {
-        let mut alarms = Vec::new();
         self.look_for_silent(now_ms);
+        let mut alarms = self.look_for_deaf(now_ms);
         while let Some(orphan) = self
             .orphans
             .first()

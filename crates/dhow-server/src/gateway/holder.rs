@@ -355,11 +355,13 @@ impl Holder {
     fn next_beat(&self) -> HolderBeat {
         let shared = &self.0;
         let (now_ms, applied_index) = (shared.clock.monotonic_ms(), shared.view.applied_index());
+        let heard_ms = shared.sessions.heard_but_for(shared.own);
         let mut held = self.held();
         let is_fresh = held.freshness(now_ms, applied_index) == Freshness::Fresh;
         HolderBeat {
             applied_index: Some(applied_index),
             is_fresh,
+            hears_age_ms: heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
             ..held.next_beat(now_ms)
         }
     }

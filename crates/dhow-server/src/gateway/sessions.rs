@@ -16,6 +16,8 @@ use crate::clock::Clock;
 struct Open {
     id: SessionId,
     word: watch::Sender<Word>,
+    /// None for a node of the same process.
+    heard: Option<LastHeard>,
 }
 
 /// What a session is told by its server.
@@ -45,7 +47,12 @@ impl Sessions {
         clock: Arc<dyn Clock>,
     ) -> SessionGuard {
         let (word, told) = watch::channel(Word::Nothing);
-        if let Some(older) = self.nodes().insert(node, Open { id, word }) {
+        let open = Open {
+            id,
+            word,
+            heard: heard.clone(),
+        };
+        if let Some(older) = self.nodes().insert(node, open) {
             older.word.send_replace(Word::Over(Refusal::Replaced));
         }
         SessionGuard {
@@ -78,6 +85,16 @@ impl Sessions {
                 goes_on
             });
         }
+    }
+
+    /// When anything last came from any node but this one.
+    pub fn heard_but_for(&self, own: NodeId) -> Option<u64> {
+        let nodes = self.nodes();
+        let others = nodes.iter().filter(|(node, _)| **node != own);
+        others
+            .filter_map(|(_, open)| open.heard.as_ref())
+            .map(LastHeard::ms)
+            .max()
     }
 
     pub fn len(&self) -> usize {

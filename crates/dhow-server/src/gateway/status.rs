@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use dhow_core::command::{Command, NodeCommand, Refused};
+use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::NodeId;
-use dhow_core::mirror::{self, OpenRollout, RolloutId};
+use dhow_core::mirror::{self, OpenRollout, ReportAnswer, RolloutId, known_answer};
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::{NodeRole, State};
 use dhow_wire::grpc::proto::status_report::Body;
@@ -14,7 +14,7 @@ use dhow_wire::grpc::{Refusal, from_body, from_usage, to_open_rollout};
 use super::limits::{MESSAGE_CHARS_MAX, REPORT_ANSWER_MAX_MS};
 use super::node_gateway::GatewayState;
 use crate::plane::runtime::limits::BOOTSTRAP_MAX;
-use crate::plane::runtime::{ReportAck, ReportBody, WriteError};
+use crate::plane::runtime::{ReportBody, WriteError};
 
 /// The longest digest: a hash in hexadecimal.
 const DIGEST_CHARS_MAX: usize = 128;
@@ -118,39 +118,31 @@ impl GatewayState {
         ack: StatusAck,
     ) -> Result<StatusAck, Refusal> {
         let is_inventory = matches!(body, ReportBody::Inventory { .. });
-        if is_of_another_life(state, node, incarnation, &body) {
-            return Ok(StatusAck {
-                inventory_wanted: true,
-                ..ack
-            });
-        }
-        let taken = match known(state, node, incarnation, &body) {
-            Some(taken) => Ok(taken),
+        let answer = match known_answer(state, node, incarnation, &body) {
+            Some(answer) => answer,
             None => {
                 self.allow_bytes(state, node, bytes)?;
-                self.hand_in(node, rollout, incarnation, body).await
+                self.hand_in(node, rollout, incarnation, body).await?
             }
         };
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(WriteError::Refused(
-                Refused::Gap { replay_from, .. }
-                | Refused::OldInventory {
-                    known: replay_from, ..
-                },
-            )) => {
+        let (durable_seq, inventory_wanted) = match answer {
+            ReportAnswer::Durable {
+                seq,
+                inventory_wanted,
+                ..
+            } => (seq, inventory_wanted),
+            ReportAnswer::ReplayFrom { seq } => {
                 return Ok(StatusAck {
-                    replay_from: Some(replay_from),
+                    replay_from: Some(seq),
                     ..ack
                 });
             }
-            Err(WriteError::Refused(Refused::Incarnation { .. })) => {
+            ReportAnswer::InventoryWanted => {
                 return Ok(StatusAck {
                     inventory_wanted: true,
                     ..ack
                 });
             }
-            Err(error) => return Err(self.refusal(error)),
         };
         let is_lost = self
             .options
@@ -162,8 +154,8 @@ impl GatewayState {
             self.bring_back(node).await?;
         }
         Ok(StatusAck {
-            durable_seq: Some(taken.durable_seq),
-            inventory_wanted: taken.inventory_wanted || (is_lost && !is_inventory),
+            durable_seq: Some(durable_seq),
+            inventory_wanted: inventory_wanted || (is_lost && !is_inventory),
             ..ack
         })
     }
@@ -189,14 +181,29 @@ impl GatewayState {
         rollout: Option<RolloutId>,
         incarnation: u64,
         body: ReportBody,
-    ) -> Result<ReportAck, WriteError> {
+    ) -> Result<ReportAnswer, Refusal> {
         let clock = &self.options.clock;
         let until_ms = clock.monotonic_ms().saturating_add(REPORT_ANSWER_MAX_MS);
-        tokio::select! {
+        let taken = tokio::select! {
             biased;
             taken = self.options.input.report(node, rollout, incarnation, body) => taken,
             () = clock.sleep_until_monotonic(until_ms) => Err(WriteError::Busy),
-        }
+        };
+        let error = match taken {
+            Ok(taken) => return Ok(ReportAnswer::taken(taken.durable_seq, taken.inventory_wanted)),
+            Err(error) => error,
+        };
+        let answer = match &error {
+            WriteError::Refused(refused) => ReportAnswer::of_refusal(refused),
+            WriteError::Busy
+            | WriteError::ShuttingDown
+            | WriteError::NotLeader { .. }
+            | WriteError::Unwritable(_)
+            | WriteError::NotTaken(_)
+            | WriteError::StorageGone
+            | WriteError::Unknown => None,
+        };
+        answer.ok_or_else(|| self.refusal(error))
     }
 
     /// The mirror has what the node has: it counts again.
@@ -301,26 +308,4 @@ fn fitting(open: impl Iterator<Item = proto::OpenRollout>) -> Vec<proto::OpenRol
         fitting.push(rollout);
     }
     fitting
-}
-
-/// Events of a life of the node that the state does not know would be refused: that is said without an entry of the
-/// log, of which ten thousand workers that join would otherwise write one each. A state that is behind only asks for one
-/// inventory more.
-fn is_of_another_life(state: &State, node: NodeId, incarnation: u64, body: &ReportBody) -> bool {
-    let is_events = matches!(body, ReportBody::Events { .. });
-    let known = state.node(node).map(|node| node.session.incarnation);
-    is_events && known.is_some_and(|known| known != incarnation)
-}
-
-/// The answer to a report that only asks how far the control plane is, where the state knows it: nothing is written.
-fn known(state: &State, node: NodeId, incarnation: u64, body: &ReportBody) -> Option<ReportAck> {
-    let ReportBody::Events { first_seq, events } = body else {
-        return None;
-    };
-    let session = state.node(node)?.session;
-    let is_known = session.incarnation == incarnation && *first_seq <= session.seq.saturating_add(1);
-    (events.is_empty() && is_known).then_some(ReportAck {
-        durable_seq: session.seq,
-        inventory_wanted: false,
-    })
 }

@@ -1,40 +1,33 @@
-//! An agent with made-up workloads: the real replica machine, a ledger with sequence numbers, and a link that
-//! can be cut.
+//! An agent of the lab: the decisions of a real one's keeper, over made-up workloads and a link that can be cut.
+//!
+//! What the keeper's core wants done happens at once: its disk never fails, and a call waits for as long as the link is cut.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use dhow_core::assignment::{AssignedSettings, RoleAssignment, assignment_since};
-use dhow_core::command::{AgentCommand, AgentEvent, InventoryItem, Outcome, Refused};
-use dhow_core::ids::{NodeId, ReplicaKey, SettingsId};
-use dhow_core::replica::{
-    Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step as step_machine,
+use dhow_agent::ledger::Account;
+use dhow_agent::{
+    CoreAction, CoreInput, CoreOptions, FoundReplica, Happening, Heartbeat, HeartbeatAnswer, Highest,
+    KeeperCore, Pace, Report, ReportAnswer, Returning, RunnerBeginning,
 };
-use dhow_core::spec::{ServiceSpec, TimeSpan};
+use dhow_core::assignment::assignment_since;
+use dhow_core::ids::{NodeId, ReplicaKey, ReplicaName, Revision};
+use dhow_core::mirror;
 use dhow_core::state::State;
 use dhow_core::time::ClusterTime;
 
-use super::behaviour::{Behaviour, Behaviours};
+use super::behaviour::Behaviours;
+use super::runner::{ScriptedRunner, behaviour_of};
 
-/// From being told to try settings to knowing whether they pass.
-const TRIED_AFTER: TimeSpan = TimeSpan::from_secs(1);
+/// How often an agent is heard at the least: the longest that servers grant, so that little happens in a lab at rest.
+const PACE: Pace = Pace {
+    ttl_secs: 600,
+    session: 1,
+};
 
-/// A run this long makes earlier failures forgotten.
-const STEADY: TimeSpan = TimeSpan::from_secs(60);
-
-struct Workload {
-    spec: ServiceSpec,
-    machine: Machine,
-    behaviour: Behaviour,
-    /// What happens next, and when.
-    due: VecDeque<(ClusterTime, ReplicaEvent)>,
-    ended_at: Option<ClusterTime>,
-    /// It was told to end: assigned again, it begins anew.
-    stopped: bool,
-    /// Settings that it tries, and the last ones that it has passed.
-    next: Option<AssignedSettings>,
-    passed: Option<SettingsId>,
-    /// When it is known whether it passes them.
-    tried_at: Option<ClusterTime>,
+/// Something that the agent wants, from this time on.
+struct Timed<T> {
+    at: ClusterTime,
+    what: T,
 }
 
 /// A simulated node of the lab.
@@ -43,14 +36,25 @@ pub struct Agent {
     linked: bool,
     powered: bool,
     incarnation: u64,
-    /// The number of the last event in the ledger.
-    seq: u64,
-    durable_seq: u64,
-    ledger: VecDeque<AgentEvent>,
-    needs_inventory: bool,
-    workloads: BTreeMap<ReplicaKey, Workload>,
-    /// What it was last told to run.
-    assigned: BTreeSet<ReplicaKey>,
+    highest: Highest,
+    /// None before its daemon has started.
+    core: Option<KeeperCore>,
+    runners: BTreeMap<ReplicaName, ScriptedRunner>,
+    /// What an earlier daemon has left on the host.
+    found: BTreeMap<ReplicaName, ScriptedRunner>,
+    report: Option<Timed<Report>>,
+    ask: Option<Timed<Option<Revision>>>,
+    beat: Option<Heartbeat>,
+    /// The control plane had given it up: the next thing that it hears is that all it has is asked for.
+    was_given_up: bool,
+}
+
+/// What agents see of the cluster at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub state: &'a State,
+    pub behaviours: &'a Behaviours,
+    pub now: ClusterTime,
 }
 
 impl Agent {
@@ -60,12 +64,14 @@ impl Agent {
             linked: true,
             powered: true,
             incarnation: 1,
-            seq: 0,
-            durable_seq: 0,
-            ledger: VecDeque::new(),
-            needs_inventory: true,
-            workloads: BTreeMap::new(),
-            assigned: BTreeSet::new(),
+            highest: Highest::default(),
+            core: None,
+            runners: BTreeMap::new(),
+            found: BTreeMap::new(),
+            report: None,
+            ask: None,
+            beat: None,
+            was_given_up: false,
         }
     }
 
@@ -76,9 +82,10 @@ impl Agent {
     pub(super) fn power_off(&mut self) {
         self.linked = false;
         self.powered = false;
-        self.workloads.clear();
-        self.assigned.clear();
-        self.ledger.clear();
+        self.runners.clear();
+        self.highest = Highest::default();
+        self.end_daemon();
+        self.found.clear();
     }
 
     pub(super) fn link(&mut self) {
@@ -86,10 +93,9 @@ impl Agent {
         if !self.powered {
             self.powered = true;
             self.incarnation += 1;
-            (self.seq, self.durable_seq) = (0, 0);
         }
         // What a returning node has is compared with what is believed of it.
-        self.needs_inventory = true;
+        self.was_given_up = true;
     }
 
     /// Reached again, with its ledger as it was.
@@ -97,359 +103,233 @@ impl Agent {
         self.linked = true;
     }
 
-    /// Its workloads go on under their own supervision; what it knew of them is found again, not remembered.
+    /// Its daemon starts again without its ledger. Its workloads go on; what it knew of them is found again, not
+    /// remembered.
     pub(super) fn lose_ledger(&mut self) {
-        self.ledger.clear();
         self.incarnation += 1;
-        (self.seq, self.durable_seq) = (0, 0);
-        self.needs_inventory = true;
+        self.end_daemon();
+    }
+
+    fn end_daemon(&mut self) {
+        if let Some(core) = self.core.take() {
+            self.highest = core.highest().clone();
+        }
+        self.found.extend(std::mem::take(&mut self.runners));
+        (self.report, self.ask, self.beat) = (None, None, None);
     }
 
     /// What runs here at the moment.
     pub fn running(&self) -> impl Iterator<Item = ReplicaKey> + '_ {
-        let runs = |workload: &Workload| workload.machine.pid.is_some();
-        self.workloads
-            .iter()
-            .filter(move |(_, workload)| runs(workload))
-            .map(|(key, _)| *key)
+        let all = self.runners.values().chain(self.found.values());
+        all.filter(|runner| runner.runs()).map(ScriptedRunner::key)
     }
 
-    pub fn machine(&self, key: &ReplicaKey) -> Option<&Machine> {
-        self.workloads.get(key).map(|workload| &workload.machine)
+    /// When something happens here next; a call whose time has come waits for the link or for news.
+    pub(super) fn next_due(&self, now: ClusterTime) -> Option<ClusterTime> {
+        let core = self.core.as_ref()?;
+        let runners = self.runners.values().filter_map(ScriptedRunner::next_due);
+        let calls = [
+            self.report.as_ref().map(|report| report.at),
+            self.ask.as_ref().map(|ask| ask.at),
+        ];
+        let calls = calls.into_iter().flatten().filter(|at| *at > now);
+        let wakes = std::iter::once(ClusterTime(core.wakes_at_ms()));
+        runners.chain(calls).chain(wakes).min()
     }
 
-    pub(super) fn next_due(&self) -> Option<ClusterTime> {
-        self.workloads
-            .values()
-            .flat_map(|workload| {
-                workload
-                    .due
-                    .front()
-                    .map(|(at, _)| *at)
-                    .into_iter()
-                    .chain(workload.tried_at)
-            })
-            .min()
-    }
-
-    /// Takes its assignment and lets what is due happen. Whether anything did.
-    pub(super) fn act(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
+    /// Starts its daemon and lets what is due happen, its assignment first. Whether anything did.
+    pub(super) fn act(&mut self, sight: Sight<'_>) -> bool {
         if !self.powered {
             return false;
         }
-        let mut acted = false;
-        // The agent tells what it has before it takes what it should have.
-        if self.linked && !self.needs_inventory {
-            acted |= self.take_assignment(state, behaviours, now);
+        let mut acted = self.start_daemon(sight);
+        if self
+            .core
+            .as_ref()
+            .is_some_and(|core| core.wakes_at_ms() <= sight.now.0)
+        {
+            self.tell(CoreInput::Woken, sight);
         }
+        acted |= self.hear(sight);
         // An image may have been mended or broken since it was last started.
-        for workload in self.workloads.values_mut() {
-            workload.behaviour = behaviour_of(behaviours, self.id, &workload.spec);
+        for runner in self.runners.values_mut() {
+            runner.behave(sight.behaviours, self.id);
         }
-        let keys: Vec<ReplicaKey> = self.workloads.keys().copied().collect();
-        for key in keys {
-            while let Some(event) = self.pop_due(&key, now) {
-                acted = true;
-                self.happen(state, &key, event, now);
+        let mut runners: Vec<&mut ScriptedRunner> = self.runners.values_mut().collect();
+        runners.sort_by_key(|runner| runner.key());
+        let mut happenings = Vec::new();
+        for runner in runners {
+            runner.happen(self.id, sight.now, &mut happenings);
+        }
+        for happening in &happenings {
+            if let Happening::Gone { name } = happening {
+                self.runners.remove(name);
             }
         }
-        // What has ended and is not asked for is forgotten.
-        let assigned = &self.assigned;
-        self.workloads
-            .retain(|key, workload| assigned.contains(key) || workload.ended_at.is_none());
+        if !happenings.is_empty() {
+            acted = true;
+            self.tell(CoreInput::Happened(happenings), sight);
+        }
         acted
     }
 
-    fn pop_due(&mut self, key: &ReplicaKey, now: ClusterTime) -> Option<ReplicaEvent> {
-        let workload = self.workloads.get_mut(key)?;
-        if workload.tried_at.is_some_and(|at| at <= now) {
-            workload.tried_at = None;
-            return workload.outcome_of_trial(now);
+    /// Hears what it was told while its link was cut, a heartbeat's answer, and what it is to run.
+    fn hear(&mut self, sight: Sight<'_>) -> bool {
+        if !self.linked {
+            return false;
         }
-        let (at, _) = workload.due.front()?;
-        if *at > now {
-            return None;
+        if std::mem::take(&mut self.was_given_up) {
+            let input = match self.report.take() {
+                Some(_) => CoreInput::Reported(Ok(ReportAnswer::InventoryWanted)),
+                None => {
+                    self.beat = None;
+                    CoreInput::Beaten(Ok(HeartbeatAnswer {
+                        inventory_wanted: true,
+                        ..HeartbeatAnswer::default()
+                    }))
+                }
+            };
+            self.tell(input, sight);
         }
-        workload.due.pop_front().map(|(_, event)| event)
-    }
-
-    fn take_assignment(&mut self, state: &State, behaviours: &Behaviours, now: ClusterTime) -> bool {
-        let Some(told) = assignment_since(state, self.id, None) else {
+        if self.is_report_due(sight.now) {
+            // The agent tells what it has before it takes what it should have.
+            return false;
+        }
+        if let Some(beat) = self.beat.take() {
+            let answer = self.answer_to(&beat, sight.state);
+            self.tell(CoreInput::Beaten(Ok(answer)), sight);
+        }
+        let Some(ask) = self.ask.as_ref().filter(|ask| ask.at <= sight.now) else {
             return false;
         };
-        let mut acted = false;
-        let mut assigned = BTreeSet::new();
-        for (name, alike) in told.replicas() {
-            let Some(key) = state.replica_key(&name) else {
-                continue;
-            };
-            assigned.insert(key);
-            let over = |known: &Workload| known.stopped && known.ended_at.is_some();
-            match self.workloads.get_mut(&key).filter(|known| !over(known)) {
-                Some(known) => acted |= known.take_settings(alike, now),
-                None => {
-                    let behaviour = behaviour_of(behaviours, self.id, &alike.spec);
-                    self.workloads.insert(key, Workload::new(alike, behaviour, now));
-                    acted = true;
-                }
-            }
-        }
-        for (key, workload) in &mut self.workloads {
-            let stopping = workload.machine.state == ReplicaState::Stopping
-                || workload
-                    .due
-                    .iter()
-                    .any(|(_, event)| matches!(event, ReplicaEvent::StopBegan));
-            if !assigned.contains(key) && !stopping && workload.ended_at.is_none() {
-                workload.due = VecDeque::from([(now, ReplicaEvent::StopBegan)]);
-                acted = true;
-            }
-        }
-        self.assigned = assigned;
-        acted
-    }
-
-    fn happen(&mut self, state: &State, key: &ReplicaKey, event: ReplicaEvent, now: ClusterTime) {
-        let Some(workload) = self.workloads.get_mut(key) else {
-            return;
+        let Some(told) = assignment_since(sight.state, self.id, ask.what) else {
+            return false;
         };
-        let rule = RestartRule::of(&workload.spec);
-        if let Err(illegal) = step_machine(&mut workload.machine, &event, &rule) {
-            panic!("node {} made an illegal event for {key:?}: {illegal}", self.id);
-        }
-        workload.follow_up(state, key, &event, now);
-        self.seq += 1;
-        self.ledger.push_back(AgentEvent { replica: *key, event });
+        self.ask = None;
+        self.tell(CoreInput::Told(Ok(told)), sight);
+        true
     }
 
-    /// What it has to say, one message at a time.
-    pub(super) fn next_message(&mut self) -> Option<AgentCommand> {
-        if !self.linked || !self.powered {
-            return None;
-        }
-        if self.needs_inventory {
-            let items = self.workloads.iter().map(|(key, workload)| InventoryItem {
-                replica: *key,
-                machine: workload.machine.clone(),
-            });
-            return Some(AgentCommand::Inventory {
-                node: self.id,
-                incarnation: self.incarnation,
-                seq: self.seq,
-                replicas: items.collect(),
-            });
-        }
-        if self.ledger.is_empty() {
-            return None;
-        }
-        Some(AgentCommand::Report {
-            node: self.id,
-            incarnation: self.incarnation,
-            first_seq: self.durable_seq + 1,
-            events: self.ledger.iter().cloned().collect(),
-        })
-    }
-
-    /// Trims the ledger to what is durable; a refusal means that all it has is asked for.
-    pub(super) fn answered(&mut self, outcome: &Result<Outcome, Refused>) {
-        match outcome {
-            Ok(Outcome::Reported {
-                durable_seq,
-                diverged,
-            }) => {
-                self.needs_inventory = !diverged.is_empty();
-                let durable = usize::try_from(durable_seq.saturating_sub(self.durable_seq)).unwrap_or(0);
-                self.ledger.drain(..durable.min(self.ledger.len()));
-                self.durable_seq = *durable_seq;
-            }
-            Ok(_) => {}
-            Err(Refused::Missing(_)) => self.linked = false,
-            Err(_) => self.needs_inventory = true,
-        }
-    }
-}
-
-fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
-    let image = spec.image.as_ref();
-    image
-        .map(|image| behaviours.of(node, &image.name))
-        .unwrap_or_default()
-}
-
-/// The first thing that a node does with a replica.
-fn first_event(behaviour: &Behaviour) -> ReplicaEvent {
-    match behaviour.cannot_pull {
-        true => ReplicaEvent::PullBegan,
-        false => ReplicaEvent::StartBegan,
-    }
-}
-
-impl Workload {
-    fn new(told: &RoleAssignment, behaviour: Behaviour, now: ClusterTime) -> Self {
-        Self {
-            spec: told.spec.as_ref().clone(),
-            machine: Machine::default(),
-            behaviour,
-            due: VecDeque::from([(now, first_event(&behaviour))]),
-            ended_at: None,
-            stopped: false,
-            next: told.next.clone(),
-            passed: None,
-            tried_at: None,
+    /// What a heartbeat is answered with by a leader that has no report of the node on its way.
+    fn answer_to(&self, beat: &Heartbeat, state: &State) -> HeartbeatAnswer {
+        let node = state.node(self.id);
+        let differs = beat.digest != mirror::digest(state, self.id);
+        HeartbeatAnswer {
+            inventory_wanted: node.is_some_and(|node| !node.is_ready()),
+            replay_from: node.filter(|_| differs).map(|node| node.session.seq),
+            open: Vec::new(),
         }
     }
 
-    /// Takes what changed under it. Whether it has something else to try.
-    fn take_settings(&mut self, told: &RoleAssignment, now: ClusterTime) -> bool {
-        if self.spec != *told.spec {
-            self.spec = told.spec.as_ref().clone();
+    fn start_daemon(&mut self, sight: Sight<'_>) -> bool {
+        if self.core.is_some() {
+            return false;
         }
-        let before = self.next.as_ref().map(|next| next.id);
-        let news = told.next.as_ref().map(|next| next.id) != before;
-        self.next = told.next.clone();
-        if news {
-            self.tried_at = None;
-            self.begin_trial(now);
-        }
-        news
-    }
-
-    fn begin_trial(&mut self, now: ClusterTime) {
-        let open = self
-            .next
-            .as_ref()
-            .is_some_and(|next| Some(next.id) != self.passed);
-        if open && self.machine.state == ReplicaState::Running {
-            self.tried_at = Some(now.after(TRIED_AFTER));
-        }
-    }
-
-    /// The settings that decide: those that it has passed, else those that count for all.
-    fn deciding(&self) -> &ServiceSpec {
-        match &self.next {
-            Some(next) if Some(next.id) == self.passed => &next.spec,
-            Some(_) | None => &self.spec,
-        }
-    }
-
-    fn outcome_of_trial(&mut self, now: ClusterTime) -> Option<ReplicaEvent> {
-        let next = self.next.as_ref()?;
-        let settings = next.id;
-        if !self.behaviour.passes(next.spec.health.as_ref()) {
-            let message = "connection refused".into();
-            return Some(ReplicaEvent::SettingsFailed { settings, message });
-        }
-        self.passed = Some(settings);
-        if !self.machine.healthy {
-            self.due
-                .retain(|(_, event)| !matches!(event, ReplicaEvent::BecameHealthy));
-            self.due.push_front((now, ReplicaEvent::BecameHealthy));
-        }
-        Some(ReplicaEvent::SettingsPassed { settings })
-    }
-
-    /// What the event leads to, by the script.
-    fn follow_up(&mut self, state: &State, key: &ReplicaKey, event: &ReplicaEvent, now: ClusterTime) {
-        let script = self.behaviour;
-        match event {
-            ReplicaEvent::StartBegan => {
-                let next = match script.cannot_start {
-                    true => ReplicaEvent::CouldNotStart {
-                        message: "no such image".into(),
-                    },
-                    false => ReplicaEvent::Started {
-                        pid: 100 + key.slot.index,
-                    },
-                };
-                self.due.push_back((now.after(script.start), next));
-            }
-            ReplicaEvent::Started { .. } => {
-                self.script_run(now);
-                self.begin_trial(now);
-            }
-            ReplicaEvent::BecameUnhealthy { .. } => {
-                self.due.clear();
-                let exit = ReplicaEvent::Ended {
-                    exit: Exit::Signal(15),
-                    oom: false,
-                };
-                self.due.push_back((now.after(script.stop), exit));
-            }
-            ReplicaEvent::StopBegan => {
-                self.stopped = true;
-                self.due.clear();
-                if self.machine.state == ReplicaState::Stopping {
-                    // One that does not end when it is asked is ended when its grace is over.
-                    let (after, signal) = match script.stop <= self.spec.stop.grace {
-                        true => (script.stop, 15),
-                        false => (self.spec.stop.grace, 9),
-                    };
-                    let exit = Exit::Signal(signal);
-                    self.due
-                        .push_back((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
-                }
-            }
-            ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => {
-                self.due.clear();
-                if self.machine.state == ReplicaState::Backoff
-                    && let Some(name) = state.replica_name(key)
-                {
-                    let wait = backoff_delay(&self.spec.restart.backoff, self.machine.failures, &name);
-                    self.due.push_back((now.after(wait), first_event(&script)));
-                }
-            }
-            ReplicaEvent::PullBegan => {
-                let message = "the registry does not answer".into();
-                self.due
-                    .push_back((now.after(script.start), ReplicaEvent::CouldNotStart { message }));
-            }
-            ReplicaEvent::BecameHealthy
-            | ReplicaEvent::RanSteadily
-            | ReplicaEvent::Adopted { .. }
-            | ReplicaEvent::NodeLost
-            | ReplicaEvent::SettingsPassed { .. }
-            | ReplicaEvent::SettingsFailed { .. } => {}
-        }
-        if self.machine.state != ReplicaState::Running {
-            self.tried_at = None;
-        }
-        if self.machine.state.is_ended() {
-            self.due.clear();
-            self.ended_at.get_or_insert(now);
-        }
-    }
-
-    /// The course of one run, in order of time.
-    fn script_run(&mut self, now: ClusterTime) {
-        let script = self.behaviour;
-        let mut course: Vec<(ClusterTime, ReplicaEvent)> = Vec::new();
-        let passes = script.passes(self.deciding().health.as_ref());
-        if let Some(after) = script.healthy_after.filter(|_| passes) {
-            course.push((now.after(after), ReplicaEvent::BecameHealthy));
-            if let Some(sick) = script.unhealthy_after {
-                let message = "the check failed 3 times".into();
-                course.push((
-                    now.after(after).after(sick),
-                    ReplicaEvent::BecameUnhealthy { message },
-                ));
-            }
-        }
-        if !self.spec.runs_to_completion() {
-            course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
-        }
-        if let Some(after) = script.exit_after {
-            let exit = Exit::Code(script.exit_code);
-            course.push((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
-        }
-        course.sort_by_key(|(at, _)| *at);
-        // Nothing follows the first end of a run.
-        let end = course.iter().position(|(_, event)| {
-            matches!(
-                event,
-                ReplicaEvent::Ended { .. } | ReplicaEvent::BecameUnhealthy { .. }
-            )
+        let found = self.found.keys().map(|name| FoundReplica {
+            name: name.clone(),
+            is_of_another_boot: false,
         });
-        course.truncate(end.map_or(course.len(), |end| end + 1));
-        self.due = course.into();
+        let found: Vec<FoundReplica> = found.collect();
+        let options = CoreOptions {
+            node: self.id,
+            returning: Returning::Alone,
+            account: Account::default().of_life(self.incarnation),
+            highest: self.highest.clone(),
+            pace: PACE,
+            report_gap_ms: 0,
+        };
+        let core = self.core.insert(KeeperCore::new(options, sight.now.0));
+        let actions = core.take_up(&found, sight.now.0);
+        self.carry_out(actions, sight);
+        true
+    }
+
+    fn tell(&mut self, input: CoreInput, sight: Sight<'_>) {
+        if let Some(core) = &mut self.core {
+            let actions = core.take(input, sight.now.0);
+            self.carry_out(actions, sight);
+        }
+    }
+
+    fn carry_out(&mut self, actions: Vec<CoreAction>, sight: Sight<'_>) {
+        let mut actions = VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            let input = match self.perform(action, sight) {
+                Some(input) => input,
+                None => continue,
+            };
+            if let Some(core) = &mut self.core {
+                actions.extend(core.take(input, sight.now.0));
+            }
+        }
+    }
+
+    fn perform(&mut self, action: CoreAction, sight: Sight<'_>) -> Option<CoreInput> {
+        let after = |pause: std::time::Duration| {
+            let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            ClusterTime(sight.now.0.saturating_add(pause_ms))
+        };
+        match action {
+            CoreAction::PutHighest(_) => return Some(CoreInput::HighestPut { is_on_disk: true }),
+            CoreAction::ConfirmBoot { boot_id } => return Some(CoreInput::BootConfirmed { boot_id }),
+            CoreAction::Prepare(open) => {
+                let ids = open.into_iter().map(|rollout| rollout.id);
+                return Some(CoreInput::Prepared(ids.collect()));
+            }
+            CoreAction::Begin(beginning) => {
+                let name = beginning.name.clone();
+                let runner = match self.found.remove(&name) {
+                    Some(left) => Some(left.found_again(beginning.wish, sight.now)),
+                    None => self.begin(*beginning, sight),
+                };
+                self.runners.extend(runner.map(|runner| (name, runner)));
+            }
+            CoreAction::Wish { name, wish } => {
+                if let Some(runner) = self.runners.get_mut(&name) {
+                    runner.take_wish(wish, sight.now);
+                }
+            }
+            CoreAction::Report { pause, report } => {
+                let (at, what) = (after(pause), report);
+                self.report = Some(Timed { at, what });
+            }
+            CoreAction::Ask { pause, last } => {
+                let (at, what) = (after(pause), last);
+                self.ask = Some(Timed { at, what });
+            }
+            CoreAction::Beat(beat) => self.beat = Some(beat),
+            // Runners that have gone are not here any more, and nothing is served or kept on a disk.
+            CoreAction::Append(_) | CoreAction::LetGo { .. } | CoreAction::CloseService(_) => {}
+        }
+        None
+    }
+
+    /// None of a replica that the cluster has forgotten meanwhile.
+    fn begin(&self, beginning: RunnerBeginning, sight: Sight<'_>) -> Option<ScriptedRunner> {
+        let key = sight.state.replica_key(&beginning.name)?;
+        let spec = beginning.tracked.spec.clone().unwrap_or_default();
+        let behaviour = behaviour_of(sight.behaviours, self.id, &spec);
+        Some(ScriptedRunner::begin(beginning, key, behaviour, sight.now))
+    }
+
+    fn is_report_due(&self, now: ClusterTime) -> bool {
+        self.linked && self.powered && self.report.as_ref().is_some_and(|report| report.at <= now)
+    }
+
+    /// The report that it hands in now.
+    pub(super) fn next_report(&self, now: ClusterTime) -> Option<&Report> {
+        let report = self.report.as_ref().filter(|_| self.is_report_due(now))?;
+        Some(&report.what)
+    }
+
+    /// Its report was answered; none where nobody knows the node, which hears no more until it is reached again.
+    pub(super) fn answered(&mut self, answer: Option<ReportAnswer>, sight: Sight<'_>) {
+        match answer {
+            Some(answer) => {
+                self.report = None;
+                self.tell(CoreInput::Reported(Ok(answer)), sight);
+            }
+            None => self.linked = false,
+        }
     }
 }

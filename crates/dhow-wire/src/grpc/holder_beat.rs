@@ -48,6 +48,7 @@ pub fn to_beat(beat: &HolderBeat) -> proto::HolderBeat {
         ended: beat.ended.iter().map(to_sign).collect(),
         applied_index: beat.applied_index,
         is_fresh: beat.is_fresh,
+        hears_age_ms: beat.hears_age_ms,
     }
 }
 
@@ -65,6 +66,7 @@ pub fn from_beat(beat: proto::HolderBeat) -> HolderBeat {
         ended: beat.ended.into_iter().map(from_sign).collect(),
         applied_index: beat.applied_index,
         is_fresh: beat.is_fresh,
+        hears_age_ms: beat.hears_age_ms,
     }
 }
 

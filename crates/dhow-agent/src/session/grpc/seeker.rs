@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dhow_core::ids::NodeId;
 use dhow_wire::grpc::LeaderHint;
@@ -15,8 +16,9 @@ use crate::limits::HINTS_MAX;
 /// As if all had failed this often: the pause is the longest.
 const ROUNDS_AT_REST: u32 = 16;
 
-/// The search for a server: where the next attempt goes and how long it waits. A link and an errand have one each.
-pub(super) struct Seeker {
+/// The search for a server: where the next attempt goes and how long it waits. A link and an errand have one each, and so
+/// has a node of the simulator.
+pub struct Seeker {
     servers: Servers,
     backoff: Backoff,
     /// Who has still to be tried in this round.
@@ -26,6 +28,8 @@ pub(super) struct Seeker {
     /// None before the first attempt, which waits for nothing.
     failures: Option<u32>,
     hint: Option<LeaderHint>,
+    /// Where the attempt that has begun was sent.
+    sent: Option<Endpoint>,
     hints_followed: u32,
 }
 
@@ -39,6 +43,7 @@ impl Seeker {
             left: None,
             failures: None,
             hint: None,
+            sent: None,
             hints_followed: 0,
         }
     }
@@ -46,20 +51,31 @@ impl Seeker {
     /// Waits for its time, and gives the server to try.
     pub async fn next(&mut self) -> Endpoint {
         loop {
-            if let Some(endpoint) = self.sent() {
-                return endpoint;
-            }
-            if let Some(failures) = self.failures {
-                // The pause grows once all have been tried: where one server is gone, the next one is there.
-                let rounds = failures / self.count();
-                let pause = self.backoff.pause(rounds, rand::random::<f64>());
+            let pause = self.begin(rand::random::<f64>());
+            if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
-            if let Some(endpoint) = self.in_turn() {
+            if let Some(endpoint) = self.pick() {
                 return endpoint;
             }
         }
+    }
+
+    /// Begins an attempt: how long it waits before it picks its server. `random` is below one.
+    pub fn begin(&mut self, random: f64) -> Duration {
+        self.sent = self.sent.take().or_else(|| self.sent());
+        if self.sent.is_some() {
+            return Duration::ZERO;
+        }
+        // The pause grows once all have been tried: where one server is gone, the next one is there.
+        let rounds = self.failures.map(|failures| failures / self.count());
+        self.failures = Some(self.failures.map_or(0, |failures| failures.saturating_add(1)));
+        rounds.map_or(Duration::ZERO, |rounds| self.backoff.pause(rounds, random))
+    }
+
+    /// The server to try; none where nobody is known at the moment.
+    pub fn pick(&mut self) -> Option<Endpoint> {
+        self.sent.take().or_else(|| self.in_turn())
     }
 
     /// A session with this server has ended: what comes next is a new search, with the other servers first.

@@ -1,5 +1,6 @@
 //! The rules one by one, and a small world in which holders, nodes and messages fail.
 
+mod deaf;
 mod world;
 
 use super::super::held_sessions::{HeldSessions, MOVE_AFTER_MS, Move};

@@ -11,7 +11,6 @@ mod log_event;
 mod outbox;
 mod planning;
 mod propose;
-mod report;
 mod snapshots;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! A small world from a seed: one leader, three holders, a hundred nodes. Beats are lost, repeated and late; one holder
-//! after the other is killed, paused or cut off. Nobody who lives is given up, and everybody who died is, in time.
+//! A small world from a seed: one leader, three holders, two to a hundred nodes. Beats are lost, repeated and late; one holder
+//! after the other is killed, paused, cut off from the leader or from its nodes. Nobody who lives is given up, and
+//! everybody who died is, in time.
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -10,12 +11,15 @@ use super::*;
 use crate::lease::testing::config;
 
 const HOLDERS: usize = 3;
-const NODES: u64 = 100;
+/// As many nodes as one of these.
+const NODES: [u64; 7] = [2, 3, 5, 9, 19, 40, 100];
 const TICK_MS: u64 = 500;
 /// A node leaves a server that it has not heard for this long.
 const LEAVE_MS: u64 = 25_000;
-/// A server finds out that a node is gone after this long.
-const MISSED_MS: u64 = 21_000;
+/// A server finds out that a node is gone after this long: every ping has its own time.
+fn missed_ms(node: NodeId) -> u64 {
+    5_000 + node.0 % 5 * 500
+}
 /// The longest pause of a node between two attempts.
 const PAUSE_MAX_MS: u64 = 20_000;
 /// Who died alone is missed by its holder, who died with it by the leader; then the grace, and a beat that was lost.
@@ -25,13 +29,18 @@ const NOTICED_MS: u64 = 60_000;
 enum Fault {
     None,
     Paused,
+    /// It does not reach the leader.
     CutOff,
+    /// It does not reach its nodes.
+    Deaf,
 }
 
 struct HolderSim {
     held: HeldSessions,
     fault: Fault,
     fault_until_ms: u64,
+    /// When it last heard any node.
+    hears_ms: u64,
     /// Messages that are late or come again.
     stray: Vec<HolderBeat>,
 }
@@ -67,8 +76,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut bytes = [7_u8; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut world = Self {
-            rng: TestRng::from_seed(RngAlgorithm::ChaCha, &bytes),
+            rng,
             now_ms: 1_000_000,
             table: SessionTable::new(CONFIG, None),
             holders: Vec::new(),
@@ -80,10 +90,12 @@ impl World {
                 held: HeldSessions::new(boot),
                 fault: Fault::None,
                 fault_until_ms: 0,
+                hears_ms: world.now_ms,
                 stray: Vec::new(),
             });
         }
-        let ids = (0..NODES).map(|id| NodeId(1_000 + id));
+        let nodes = NODES[world.draw(NODES.len() as u64) as usize];
+        let ids = (0..nodes).map(|id| NodeId(1_000 + id));
         for node in ids.clone() {
             let life = Life::Seeking {
                 at_ms: world.now_ms,
@@ -146,7 +158,10 @@ impl World {
         if fault == Fault::Paused {
             return;
         }
-        let beat = sim.held.next_beat(now_ms);
+        let beat = HolderBeat {
+            hears_age_ms: Some(now_ms - sim.hears_ms),
+            ..sim.held.next_beat(now_ms)
+        };
         let ended = sim.held.cut_off(now_ms, 0);
         self.end(holder, ended);
         if fault == Fault::CutOff {
@@ -202,22 +217,23 @@ impl World {
                 heard_ms,
             } => {
                 let sim = &mut self.holders[holder];
-                if sim.held.boot() != boot {
+                let is_unheard = matches!(sim.fault, Fault::Paused | Fault::Deaf);
+                if sim.fault == Fault::Deaf && now_ms - heard_ms > missed_ms(node) {
+                    sim.held.broke(node, id, heard_ms);
+                }
+                // It learns that its server is gone, or has broken its session off, as soon as it is reached.
+                if sim.held.boot() != boot || (!is_unheard && !sim.held.has(node)) {
                     let at_ms = now_ms + self.draw(2_000);
                     self.nodes.insert(node, Life::Seeking { at_ms, failures: 0 });
-                } else if sim.fault == Fault::Paused {
+                } else if is_unheard {
                     if now_ms - heard_ms > LEAVE_MS {
                         // Its server finds the connection broken as soon as it looks.
                         sim.held.broke(node, id, heard_ms);
-                        self.nodes.insert(
-                            node,
-                            Life::Seeking {
-                                at_ms: now_ms,
-                                failures: 0,
-                            },
-                        );
+                        let (at_ms, failures) = (now_ms, 0);
+                        self.nodes.insert(node, Life::Seeking { at_ms, failures });
                     }
                 } else {
+                    sim.hears_ms = now_ms;
                     // A heartbeat comes before its time to live is over, and a report at any time.
                     let is_due = (now_ms / TICK_MS + node.0).is_multiple_of(16);
                     if is_due || self.chance(10) {
@@ -241,8 +257,8 @@ impl World {
                 last: Some((holder, boot, id, heard_ms)),
             } => {
                 let sim = &mut self.holders[holder];
-                let is_missed =
-                    sim.held.boot() != boot || (sim.fault != Fault::Paused && now_ms - heard_ms > MISSED_MS);
+                let is_missed = sim.held.boot() != boot
+                    || (sim.fault != Fault::Paused && now_ms - heard_ms > missed_ms(node));
                 if is_missed {
                     sim.held.broke(node, id, heard_ms);
                     self.nodes.insert(node, Life::Dead { since_ms, last: None });
@@ -279,12 +295,15 @@ impl World {
     }
 
     fn hurt(&mut self, holder: usize) {
-        let kind = self.draw(3);
+        let has_session = |life: &&Life| matches!(life, Life::Session { holder: own, .. } if *own == holder);
+        let may_be_deaf = self.nodes.values().filter(has_session).count() >= DEAF_NODES_MIN;
+        let kind = self.draw(4);
         let for_ms = 1_000 + self.draw(60_000);
         let sim = &mut self.holders[holder];
         match kind {
             0 => sim.fault = Fault::Paused,
             1 => sim.fault = Fault::CutOff,
+            2 if may_be_deaf => sim.fault = Fault::Deaf,
             _ => {
                 let boot = sim.held.boot() + 10;
                 sim.held = HeldSessions::new(boot);
@@ -339,7 +358,7 @@ fn run(seed: u64, minutes: u64) {
         .values()
         .filter(|life| matches!(life, Life::Session { .. }));
     assert!(
-        living.count() >= NODES as usize / 3,
+        living.count() >= world.nodes.len() / 3,
         "most have a session in the end"
     );
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use dhow_core::command::Command;
 use dhow_core::ids::NodeId;
-use dhow_core::mirror::RolloutId;
+use dhow_core::mirror::{RolloutId, report_command};
 use dhow_wire::log_form::LogFormError;
 use dhow_wire::manifest::VerifiedSet;
 
 use super::in_flight::Waiting;
-use super::{Reducer, heartbeat, report};
+use super::{Reducer, heartbeat};
 use crate::plane::runtime::error::{RuntimeFailure, WriteError};
 use crate::plane::runtime::input::{HeartbeatReply, HostReport, ReducerInput, ReportBody, WriteRequest};
 use crate::plane::runtime::limits::{HEARTBEAT_STALE_MS, INVENTORY_MAX, REPORT_EVENTS_MAX};
@@ -88,7 +88,7 @@ impl Reducer {
             return Ok(());
         }
         tracing::trace!(node = %host, rollout = rollout.map(tracing::field::display), count, "a node reports");
-        let command = report::command(&self.state, host, event.incarnation, event.body);
+        let command = report_command(&self.state, host, event.incarnation, event.body);
         self.propose(Command::Agent(command), None, waiting)
     }
 

@@ -4,10 +4,8 @@
 //! until a server says otherwise.
 
 use dhow_core::spec::ServiceSpec;
-use dhow_driver::driver::{ExitKind, ReplicaStatus, UnknownExit};
 
 use crate::agent::Returning;
-use crate::drivers::Found;
 
 /// Whether a server has confirmed the node since the host was started. The keeper asks it before it starts a replica
 /// that others may run by now.
@@ -26,13 +24,13 @@ impl Confirmation {
 
     /// Compares this start of the host with the one in which a server last confirmed the node. A ledger that says
     /// nothing of it is of an older version: then what was found on the host shows whether it was started again.
-    pub fn begin<'a>(&mut self, confirmed: Option<&str>, found: impl Iterator<Item = &'a Found>) {
+    pub fn begin(&mut self, confirmed: Option<&str>, has_found_another_boot: bool) {
         let Returning::Confirmed { boot_id } = &self.returning else {
             return;
         };
         self.is_confirmed = match confirmed {
             Some(confirmed) => confirmed == boot_id,
-            None => !found.map(|found| &found.status).any(is_of_another_boot),
+            None => !has_found_another_boot,
         };
     }
 
@@ -50,13 +48,6 @@ impl Confirmation {
     }
 }
 
-fn is_of_another_boot(status: &ReplicaStatus) -> bool {
-    match status {
-        ReplicaStatus::Ended(exit) => exit.kind == ExitKind::Unknown(UnknownExit::HostRestarted),
-        ReplicaStatus::Starting | ReplicaStatus::Running(_) => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use dhow_core::spec::{Offline, Storage};
@@ -71,20 +62,31 @@ mod tests {
     #[test]
     fn only_another_start_of_the_host_needs_a_word() {
         let plain = ServiceSpec::default();
-        for (confirmed, needed) in [(Some("now"), false), (Some("before"), true), (None, false)] {
+        let cases = [
+            ((Some("now"), false), false),
+            ((Some("now"), true), false),
+            ((Some("before"), false), true),
+            ((None, false), false),
+            ((None, true), true),
+        ];
+        for ((confirmed, found), needed) in cases {
             let mut confirmation = member();
-            confirmation.begin(confirmed, std::iter::empty());
-            assert_eq!(confirmation.is_needed_for(&plain), needed, "{confirmed:?}");
+            confirmation.begin(confirmed, found);
+            assert_eq!(
+                confirmation.is_needed_for(&plain),
+                needed,
+                "{confirmed:?} {found}"
+            );
         }
         let mut alone = Confirmation::new(Returning::Alone);
-        alone.begin(Some("before"), std::iter::empty());
+        alone.begin(Some("before"), false);
         assert!(!alone.is_needed_for(&plain));
     }
 
     #[test]
     fn what_is_bound_here_or_may_run_twice_needs_none() {
         let mut confirmation = member();
-        confirmation.begin(Some("before"), std::iter::empty());
+        confirmation.begin(Some("before"), false);
         let bound = ServiceSpec {
             storage: vec![Storage::Named {
                 name: "data".into(),
