@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::frame::{Opening, Origin, Why};
 use super::tickets::HeldTicket;
 use crate::proxy::backend::BackendState;
-use crate::proxy::table::{Backend, Expose, Listener, Names, Peer, Rule, Table, Transport};
+use crate::proxy::table::{Backend, Listener, Names, Peer, Rule, Table, Transport};
 
 /// One endpoint of one replica of this node.
 pub struct Target {
@@ -122,7 +122,7 @@ fn judge(rule: &Rule, origin: &Origin, ticket: Option<&HeldTicket>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::table::{Allowed, EndpointRule};
+    use crate::proxy::table::{Allowed, EndpointRule, Expose};
 
     fn replica(deployment: &str, service: &str) -> Origin {
         Origin::Replica {
