@@ -54,8 +54,10 @@ impl Door {
     /// What stands in a table that an earlier daemon left; none for what serves addresses of services.
     pub fn from_table(listener: &Listener, route: &Route) -> Option<Self> {
         let ip = listener.addr.ip();
-        let is_public = !ip.is_loopback();
-        (is_public || ip == IpAddr::V4(Ipv4Addr::LOCALHOST)).then(|| Self {
+        let is_own = ip == IpAddr::V4(Ipv4Addr::LOCALHOST);
+        // Requests from outside may be taken at an address of the loopback too.
+        let is_public = !ip.is_loopback() || !is_own && !is_of_services(ip);
+        (is_public || is_own).then(|| Self {
             is_public,
             port: listener.addr.port(),
             protocol: listener.protocol,
@@ -88,6 +90,11 @@ impl Door {
         let shares = self.is_public == other.is_public && is_http;
         !shares || (self.host == other.host && self.path == other.path)
     }
+}
+
+/// Whether host programs find services there.
+fn is_of_services(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(ip) if matches!(ip.octets(), [127, 87, ..]))
 }
 
 /// How the proxy treats what arrives at an endpoint.

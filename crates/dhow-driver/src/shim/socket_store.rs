@@ -43,6 +43,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_accept4,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
+    libc::SYS_sendto,
     libc::SYS_getsockopt,
     libc::SYS_close,
     libc::SYS_fcntl,

@@ -155,6 +155,27 @@ fn what_is_to_come_is_listened_on_beside_what_is_and_nobody_else_gets_it() {
     routes.claim(&api, &on(82)).unwrap();
 }
 
+#[test]
+fn what_is_public_at_an_address_of_the_loopback_is_taken_up_again() {
+    let web = name("web", 0, 1);
+    let key = web.service_key();
+    for ingress in [
+        Ipv4Addr::new(127, 0, 0, 3),
+        Ipv4Addr::LOCALHOST,
+        Ipv4Addr::UNSPECIFIED,
+    ] {
+        let mut routes = Routes::default();
+        routes.known.ingress_addr = Some(ingress.into());
+        let spec = spec_of(vec![endpoint("http", spec::Protocol::Http, 80, None)]);
+        routes.open(&key, Generation(1), &spec).unwrap();
+        let table = routes.table(1);
+        let mut again = Routes::from_table(&table);
+        again.known.ingress_addr = Some(ingress.into());
+        again.retain(&BTreeSet::from([web.clone()]));
+        assert_eq!(again.table(1).listeners, table.listeners, "{ingress}");
+    }
+}
+
 /// A port that is listened on stays as it is until the change counts.
 #[test]
 fn the_same_port_is_not_opened_twice() {
