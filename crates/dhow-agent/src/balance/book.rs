@@ -118,7 +118,8 @@ impl AddressBook {
             let rested = entry
                 .freed_unix_secs
                 .is_some_and(|freed| now_unix_secs.saturating_sub(freed) >= REST_SECS);
-            !rested || services.contains(key)
+            // One beyond the range was given when the range was larger.
+            entry.number < size && (!rested || services.contains(key))
         });
         let mut changed = before != self.entries.len();
         for (key, entry) in &mut self.entries {
@@ -162,7 +163,9 @@ impl AddressBook {
         numbers: Range<u32>,
         now_unix_secs: i64,
     ) -> bool {
-        let mut changed = false;
+        let before = self.replicas.len();
+        self.replicas.retain(|_, entry| numbers.contains(&entry.number));
+        let mut changed = before != self.replicas.len();
         for (key, entry) in &mut self.replicas {
             let freed = match (replicas.contains(key), entry.freed_unix_secs) {
                 (true, _) => None,
@@ -180,8 +183,7 @@ impl AddressBook {
             let freed = entry.freed_unix_secs;
             freed.is_some_and(|freed| now_unix_secs.saturating_sub(freed) >= REST_SECS)
         };
-        self.replicas
-            .retain(|_, entry| !rested(entry) && numbers.contains(&entry.number));
+        self.replicas.retain(|_, entry| !rested(entry));
         let taken: BTreeSet<u32> = self.replicas.values().map(|entry| entry.number).collect();
         let mut free = numbers.filter(|number| !taken.contains(number));
         for key in new {
@@ -288,6 +290,22 @@ mod tests {
         book.keep(&keys(&names), FIRST + 8, NOW);
         let given = names.iter().filter(|name| book.number(&key(name)).is_some());
         assert_eq!(given.count(), 7, "the last address of a network is nobody's");
+    }
+
+    #[test]
+    fn a_smaller_range_gives_new_numbers_to_those_beyond_it() {
+        let mut book = AddressBook::default();
+        book.keep(&keys(&["a", "b", "c"]), SIZE, NOW);
+        book.keep(&keys(&["c"]), SIZE, NOW);
+        assert_eq!(book.number(&key("c")), Some(FIRST + 2));
+        assert!(book.keep(&keys(&["c"]), FIRST + 2, NOW));
+        assert_eq!(
+            book.number(&key("c")),
+            None,
+            "two numbers rest, and there are no others"
+        );
+        book.keep(&keys(&["c"]), FIRST + 2, NOW + REST_SECS);
+        assert_eq!(book.number(&key("c")), Some(FIRST));
     }
 
     #[test]

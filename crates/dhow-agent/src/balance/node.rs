@@ -26,6 +26,8 @@ use crate::session::KnownDirectory;
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// Whoever looks at figures waits no longer for a proxy that does not answer.
+const FIGURES_WAIT: Duration = Duration::from_secs(2);
 /// How often what is wanted may change while a table is made: runners speak one after the other, and more than these at a
 /// time are told with the next table.
 const SETTLING_MAX: u32 = 16;
@@ -454,15 +456,23 @@ impl Balancer for NodeBalancer {
 
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
         Box::pin(async move {
-            let client = self.served.lock().await.client.clone();
-            let Some(client) = client else { return Vec::new() };
-            client.figures().await.unwrap_or_else(|error| {
-                tracing::debug!(
-                    why = error_chain(&error),
-                    "the balancer does not say what has passed"
-                );
-                Vec::new()
-            })
+            let asking = async {
+                let client = self.served.lock().await.client.clone()?;
+                // In a task of its own: a proxy that is being started is not given up because nobody waits for figures.
+                let asked = tokio::spawn(async move { client.figures().await });
+                match asked.await.ok()? {
+                    Ok(figures) => Some(figures),
+                    Err(error) => {
+                        tracing::debug!(
+                            why = error_chain(&error),
+                            "the balancer does not say what has passed"
+                        );
+                        None
+                    }
+                }
+            };
+            let asked = tokio::time::timeout(FIGURES_WAIT, asking).await;
+            asked.ok().flatten().unwrap_or_default()
         })
     }
 
