@@ -13,12 +13,12 @@ use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
 use super::book::AddressBook;
-use super::known::NodePlace;
+use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
 use super::{BackendAddress, Balancer, BalancerFuture, CallsFrom, known_file, loopback};
 use crate::proxy::{
-    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Transport, saved_table, taken_beside,
+    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Table, Transport, saved_table, taken_beside,
 };
 use crate::session::KnownDirectory;
 
@@ -56,6 +56,14 @@ struct Wanted {
     sure: BTreeSet<(Transport, SocketAddr)>,
     /// Counts the changes.
     revision: u64,
+}
+
+impl Wanted {
+    /// The ports of the loopback of which nobody knows yet whether they can be had.
+    fn unsure(&self) -> impl Iterator<Item = LoopbackPort> {
+        let ports = self.routes.known.loopback_ports().into_iter();
+        ports.filter(|port| !self.sure.contains(&(port.transport, port.addr)))
+    }
 }
 
 #[derive(Default)]
@@ -116,13 +124,10 @@ impl NodeBalancer {
         let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
         let (mut changed, unsure) = {
             let mut wanted = self.wanted();
-            let Wanted { routes, sure, .. } = &mut *wanted;
-            let services = routes.known.numbered();
-            let size = routes.known.range.size();
-            let changed = routes.known.book.keep(&services, size, now);
-            let ports = routes.known.loopback_ports().into_iter();
-            let unsure = ports.filter(|port| !sure.contains(&(port.transport, port.addr)));
-            (changed, unsure.collect::<Vec<_>>())
+            let known = &mut wanted.routes.known;
+            let (services, size) = (known.numbered(), known.range.size());
+            let changed = known.book.keep(&services, size, now);
+            (changed, wanted.unsure().collect::<Vec<_>>())
         };
         if !unsure.is_empty() {
             let found = tokio::task::spawn_blocking(move || loopback::find(unsure)).await;
@@ -141,6 +146,19 @@ impl NodeBalancer {
             let written = tokio::task::spawn_blocking(move || book.write(&dir)).await;
             if let Ok(Err(error)) = written {
                 tracing::error!(%error, "the addresses of services are not on disk: after a restart they may be others");
+            }
+        }
+    }
+
+    /// The table of the newest that is wanted, with its revision, and whether there is nothing to serve. What came while
+    /// ports were looked for has to wait for its own: the proxy would take one that is about to be found taken.
+    async fn settled(&self) -> (u64, Table, bool) {
+        loop {
+            self.settle().await;
+            let wanted = self.wanted();
+            if wanted.unsure().next().is_none() {
+                let table = wanted.routes.table(wanted.revision);
+                return (wanted.revision, table, wanted.routes.is_empty());
             }
         }
     }
@@ -186,12 +204,7 @@ impl NodeBalancer {
         if served.revision >= revision && served.unbound.is_empty() {
             return Ok(Vec::new());
         }
-        self.settle().await;
-        let (newest, table, is_empty) = {
-            let wanted = self.wanted();
-            let table = wanted.routes.table(wanted.revision);
-            (wanted.revision, table, wanted.routes.is_empty())
-        };
+        let (newest, table, is_empty) = self.settled().await;
         if is_empty {
             if let Some(client) = served.client.take() {
                 client.stop(STOP_GRACE).await?;

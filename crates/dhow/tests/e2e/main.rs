@@ -19,6 +19,7 @@ mod listings;
 mod load;
 mod members;
 mod names;
+mod network;
 mod raft;
 mod remote;
 mod rollouts;

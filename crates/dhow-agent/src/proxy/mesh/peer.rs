@@ -118,6 +118,12 @@ impl Peer {
         }
     }
 
+    /// Ends everything that is open to it: it belongs to the cluster no more.
+    pub(super) fn cut(&self) {
+        lock(&self.idle).clear();
+        self.connections.cut();
+    }
+
     /// Its replicas are passed over for now.
     pub fn is_silent(&self) -> bool {
         self.health.load(Ordering::Relaxed) == Health::Silent.number()
@@ -171,6 +177,10 @@ impl Peer {
                 Err(Refused::Io { .. }) => {}
                 done => return done,
             }
+        }
+        // It may have fallen silent while a warm connection was waited for.
+        if self.is_silent() {
+            return Err(Refused::Silent { node: self.node });
         }
         let connection = self.dial().await?;
         self.open(connection, &opening).await
