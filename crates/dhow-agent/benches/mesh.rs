@@ -480,6 +480,7 @@ fn prepare(
             ticket: None,
             ticket_key: None,
             removed: Vec::new(),
+            believed_cas: None,
         }),
         ..Table::empty()
     };

@@ -62,7 +62,7 @@ pub use table::{
 
 pub(crate) use bind::taken_beside;
 pub(crate) use http::BACKEND_WAIT;
-pub(crate) use table::Peer;
+pub(crate) use table::{Peer, REMOVED_MAX};
 
 /// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy.
 fn note(text: &str) {

@@ -71,6 +71,7 @@ impl KnownDirectory {
         self.directory.apply(change);
         self.pass.ticket = pass.ticket.or(self.pass.ticket.take());
         self.pass.ticket_key = pass.ticket_key.or(self.pass.ticket_key);
+        self.pass.believed_cas = pass.believed_cas.or(self.pass.believed_cas.take());
     }
 }
 

@@ -98,6 +98,9 @@ fn facts(node: &NodeStatus, now_unix_secs: i64) -> String {
         ("labels", labels(node)),
         ("replicas", replicas(node)),
     ];
+    if let Some(mesh_addr) = &node.mesh_addr {
+        facts.push(("proxy", format!("those of other nodes reach it at {mesh_addr}")));
+    }
     if let Some(resources) = node.resources {
         facts.push(("cpu", amounts(resources, cpu)));
         facts.push(("memory", amounts(resources, memory)));

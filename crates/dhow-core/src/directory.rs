@@ -11,6 +11,7 @@ mod touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::OrdSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
@@ -38,6 +39,9 @@ pub struct Directory {
     pub nodes: BTreeMap<NodeId, Arc<str>>,
     /// Whether this node takes requests from outside for public endpoints.
     pub is_ingress: bool,
+    /// Nodes that were removed and whose certificates may still be good: this node's proxy is not to let them in. Shared by
+    /// the directories of all nodes.
+    pub removed: OrdSet<NodeId>,
 }
 
 /// One service of a directory.

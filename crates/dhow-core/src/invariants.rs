@@ -111,7 +111,14 @@ fn check_nodes(state: &State, found: &mut Found) {
         *used = used.plus(demand);
         *count += 1;
     }
+    let noted = &state.node_ids.removed;
+    found.expect(noted.len() <= State::REMOVED_MAX, || {
+        format!("{} removed nodes are noted", noted.len())
+    });
     for (id, node) in &state.nodes {
+        found.expect(!noted.contains_key(id), || {
+            format!("node {id} is there and noted as removed")
+        });
         let (used, count) = load.get(id).copied().unwrap_or_default();
         found.expect((node.used, node.reserving) == (used, count), || {
             format!(

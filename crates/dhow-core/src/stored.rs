@@ -113,6 +113,7 @@ const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
     ("Deployment", 9),
     ("GenerationInfo", 4),
     ("Node", 14),
+    ("NodeIds", 3),
     ("NodeInfo", 8),
     ("Replica", 9),
     ("Service", 21),
@@ -120,10 +121,10 @@ const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
 ];
 
 /// The same for form 3.
-const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("NodeInfo", 8), ("State", 23)];
+const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8), ("State", 23)];
 
 /// The same for form 4.
-const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[("NodeInfo", 8)];
+const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8)];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[

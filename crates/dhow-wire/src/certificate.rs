@@ -59,12 +59,21 @@ pub fn worker_ca_name(generation: u32) -> String {
 
 /// None where the cluster's id has characters that would end the part of the name.
 pub fn worker_uri(cluster_id: &str, node: NodeId) -> Option<String> {
+    uri_of(cluster_id, WORKER, node)
+}
+
+/// The URI in the certificate of a worker's proxy, which is no worker by it.
+pub fn worker_proxy_uri(cluster_id: &str, node: NodeId) -> Option<String> {
+    uri_of(cluster_id, PROXY, node)
+}
+
+fn uri_of(cluster_id: &str, kind: &str, node: NodeId) -> Option<String> {
     const CLUSTER_ID_CHARS_MAX: usize = 128;
     let fits = (1..=CLUSTER_ID_CHARS_MAX).contains(&cluster_id.len())
         && cluster_id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    fits.then(|| format!("{SCHEME}{cluster_id}/{WORKER}/{node}"))
+    fits.then(|| format!("{SCHEME}{cluster_id}/{kind}/{node}"))
 }
 
 /// Who the owner of a certificate is, given as DER. Its signature was verified before: this only reads.
@@ -78,14 +87,14 @@ pub fn identity_of(certificate: &[u8]) -> Option<Identity> {
     }
 }
 
-/// The node whose proxy shows this certificate to the proxies of other nodes: a server's proxy has one of its own, a
-/// worker's shows the worker's. Its signature was verified before.
+/// The node whose proxy shows this certificate to the proxies of other nodes. It is the proxy's own: that of a server or a
+/// worker is none. Its signature was verified before.
 pub fn proxy_node_of(certificate: &[u8]) -> Option<NodeId> {
     let (issuer, uri) = read(certificate)?;
     let mut parts = uri.strip_prefix(SCHEME)?.split('/');
     match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
         (PROXY, id, None, None) if issuer == CLUSTER_CA_NAME => number(id),
-        (_, WORKER, Some(id), None) if is_worker_ca(&issuer) => number(id),
+        (_, PROXY, Some(id), None) if is_worker_ca(&issuer) => number(id),
         _ => None,
     }
 }

@@ -26,13 +26,14 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod ticket;
+pub mod tls;
 pub mod token;
 pub mod worker;
 
 pub use access_token::{AccessToken, MalformedAccessToken};
 pub use byte_stream::ByteStream;
 pub use config::{
-    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MESH_PORT,
+    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MeshAddr,
     NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig, StaticPeer,
     WorkerTierRole, load_config, parse_config, source_name_problem,
 };

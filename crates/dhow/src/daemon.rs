@@ -10,6 +10,7 @@ mod door_exec;
 mod door_images;
 mod host;
 pub mod logging;
+mod mesh_listener;
 mod node_info;
 mod own_session;
 mod plane;
@@ -100,16 +101,12 @@ impl Daemon {
             let cert = Arc::clone(security.tls.cert());
             tokio::spawn(keep_renewed(cert, Arc::clone(&clock) as _, cancel.clone()));
         }
-        let proved = security
-            .as_ref()
-            .map(|security| (security.tls.clone(), security.key.clone()));
+        let proved = security.as_ref().map(|security| security.tls.clone());
         let plane = start_plane(config, node, security, storage, &clock).await?;
         let host = HostParts::open(config).await?;
-        if let Some((tls, key)) = proved {
+        if let Some(tls) = proved {
             let identifying = ProxyIdentity {
                 tls,
-                key,
-                view: plane.view.clone(),
                 balancer: Arc::clone(&host.balancer),
                 clock: Arc::clone(&clock) as _,
             };
@@ -275,7 +272,7 @@ async fn bind(config: &DaemonConfig, tcp: TcpApi, security: Option<&Security>) -
 async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &HostParts) -> anyhow::Result<Agent> {
     let agent = Agent::open(AgentOptions {
         node: plane.node,
-        mesh: config.mesh_addr(),
+        mesh: config.mesh_addr().map(mesh_listener::of),
         dir: config.data_dir.join("agent"),
         volumes_dir: config.data_dir.join("volumes"),
         drivers: host.drivers.clone(),

@@ -17,8 +17,8 @@ use super::door::{Door, Ingress, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
-    Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller, Table,
-    TicketKey, Transport,
+    Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller,
+    REMOVED_MAX, Table, TicketKey, Transport,
 };
 use crate::session::KnownDirectory;
 
@@ -241,9 +241,11 @@ impl Known {
             .any(|key| self.book.number(key).is_none())
     }
 
-    /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing.
+    /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing. Nodes that
+    /// share a host share its ports: there the one with a replica has them.
     pub fn far_doors(&self) -> Vec<(String, Door)> {
-        let Some(place) = self.place.filter(|place| place.mesh.is_some()) else {
+        let has_host = |mesh: SocketAddr| !mesh.ip().is_loopback();
+        let Some(place) = self.place.filter(|place| place.mesh.is_some_and(has_host)) else {
             return Vec::new();
         };
         let told = self.told.iter().flat_map(|told| &told.directory.services);
@@ -306,11 +308,26 @@ impl Known {
         (self.has_containers() && self.dns.is_some()) || !self.loopback_ports().is_empty()
     }
 
+    /// The ports that public endpoints have, or will have, on all addresses of this host.
+    fn public_ports(&self) -> BTreeSet<(Transport, u16)> {
+        let ingress = self.ingress();
+        let services = self.services().into_iter();
+        let doors = services.flat_map(|(key, endpoints)| {
+            let endpoints = endpoints.iter();
+            endpoints.map(|endpoint| Door::of(&key.deployment, endpoint))
+        });
+        let everywhere = doors.filter(|door| door.addr(ingress).ip().is_unspecified());
+        everywhere
+            .map(|door| (door.protocol.transport(), door.port))
+            .collect()
+    }
+
     /// The endpoints that host programs of this node may call, with the port that each has on the loopback.
     pub fn loopback_ports(&self) -> Vec<LoopbackPort> {
         if !self.has_processes() {
             return Vec::new();
         }
+        let public = self.public_ports();
         let mut ports = Vec::new();
         for (key, endpoints) in self.services() {
             let Some(address) = self.book.loopback(key) else {
@@ -318,11 +335,14 @@ impl Known {
             };
             for endpoint in endpoints {
                 let replaced = self.book.port(key, &endpoint.name);
+                let port = replaced.unwrap_or(endpoint.port);
+                let transport = proxy_protocol(endpoint.protocol).transport();
                 ports.push(LoopbackPort {
                     service: key.clone(),
                     endpoint: endpoint.name.clone(),
-                    transport: proxy_protocol(endpoint.protocol).transport(),
-                    addr: (address, replaced.unwrap_or(endpoint.port)).into(),
+                    transport,
+                    addr: (address, port).into(),
+                    is_public: public.contains(&(transport, port)),
                 });
             }
         }
@@ -446,13 +466,15 @@ impl Known {
                 addr: addr.parse().ok()?,
             })
         });
+        let removed = told.directory.removed.iter().map(|node| node.0);
         Some(Mesh {
             node: place.node.0,
             listen: place.mesh?,
             peers: peers.filter(|peer| peer.node != place.node.0).collect(),
             ticket: told.pass.ticket.as_deref().map(str::to_owned),
             ticket_key: ticket_key(&told.pass),
-            removed: Vec::new(),
+            removed: removed.take(REMOVED_MAX).collect(),
+            believed_cas: told.pass.believed_cas.as_deref().map(str::to_owned),
         })
     }
 
@@ -503,6 +525,8 @@ pub struct LoopbackPort {
     pub endpoint: String,
     pub transport: Transport,
     pub addr: SocketAddr,
+    /// A public endpoint has the port on every address of this host: it cannot be had, though nobody may listen there yet.
+    pub is_public: bool,
 }
 
 /// What proves the tickets of others: the servers' key, and the cluster that this node's own ticket names.

@@ -28,6 +28,10 @@ struct Written {
     ticket: Option<Arc<str>>,
     #[serde(default)]
     ticket_key: Option<[u8; 32]>,
+    #[serde(default)]
+    believed_cas: Option<Arc<str>>,
+    #[serde(default)]
+    removed: Vec<NodeId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,10 +71,12 @@ pub fn read(dir: &Path) -> io::Result<Option<(NodeId, KnownDirectory)>> {
                 services: services.collect(),
                 nodes: nodes.map(|(node, addr)| (NodeId(node), addr)).collect(),
                 is_ingress: written.is_ingress,
+                removed: written.removed.into_iter().collect(),
             },
             pass: MeshPass {
                 ticket: written.ticket,
                 ticket_key: written.ticket_key,
+                believed_cas: written.believed_cas,
             },
         };
         (written.node, known)
@@ -95,6 +101,8 @@ pub fn write(dir: &Path, node: NodeId, known: &KnownDirectory) -> io::Result<()>
         is_ingress: directory.is_ingress,
         ticket: pass.ticket.clone(),
         ticket_key: pass.ticket_key,
+        believed_cas: pass.believed_cas.clone(),
+        removed: directory.removed.iter().copied().collect(),
     };
     let bytes = serde_json::to_vec(&written).map_err(io::Error::other)?;
     std::fs::create_dir_all(dir)?;
@@ -132,10 +140,12 @@ mod tests {
                 services: [(key, Arc::new(listing))].into(),
                 nodes: [(NodeId(4), "10.0.0.4:3672".into())].into(),
                 is_ingress: true,
+                removed: [NodeId(9)].into_iter().collect(),
             },
             pass: MeshPass {
                 ticket: Some("t".into()),
                 ticket_key: Some([3; 32]),
+                believed_cas: Some("ca".into()),
             },
         };
         write(&dir, NodeId(2), &known).unwrap();

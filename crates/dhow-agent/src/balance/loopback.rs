@@ -9,8 +9,12 @@ use crate::proxy::Transport;
 
 /// The address that can be had for each of these. Blocks, for a moment each.
 pub fn find(ports: Vec<LoopbackPort>) -> Vec<(LoopbackPort, SocketAddr)> {
-    let found = ports.into_iter().filter_map(|port| {
-        let addr = match try_bind(port.transport, port.addr) {
+    let found = ports.into_iter().map(|port| {
+        let tried = match port.is_public {
+            true => Err(io::ErrorKind::AddrInUse.into()),
+            false => try_bind(port.transport, port.addr),
+        };
+        let addr = match tried {
             Ok(addr) => addr,
             Err(taken) => {
                 let any = SocketAddr::new(port.addr.ip(), 0);
@@ -21,13 +25,14 @@ pub fn find(ports: Vec<LoopbackPort>) -> Vec<(LoopbackPort, SocketAddr)> {
                         free
                     }
                     Err(error) => {
+                        // The proxy will not have it either, and says so.
                         tracing::error!(addr = %port.addr, %error, "host programs cannot reach this endpoint");
-                        return None;
+                        port.addr
                     }
                 }
             }
         };
-        Some((port, addr))
+        (port, addr)
     });
     found.collect()
 }
@@ -56,6 +61,7 @@ mod tests {
             endpoint: "pg".into(),
             transport: Transport::Stream,
             addr,
+            is_public: false,
         };
         let taken = port(other.local_addr().unwrap());
         let [(_, found)] = find(vec![taken.clone()])[..] else {
@@ -68,5 +74,13 @@ mod tests {
             panic!("one for one");
         };
         assert_eq!(found, taken.addr, "it is free now");
+        let public = LoopbackPort {
+            is_public: true,
+            ..taken.clone()
+        };
+        let [(_, found)] = find(vec![public])[..] else {
+            panic!("one for one");
+        };
+        assert_ne!(found, taken.addr, "it is a public endpoint's on every address");
     }
 }

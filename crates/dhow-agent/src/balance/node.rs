@@ -14,7 +14,7 @@ use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
 use super::book::AddressBook;
-use super::known::NodePlace;
+use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
 use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
@@ -63,6 +63,14 @@ struct Wanted {
     sure: BTreeSet<(Transport, SocketAddr)>,
     /// Counts the changes.
     revision: u64,
+}
+
+impl Wanted {
+    /// The ports of the loopback of which nobody knows yet whether they can be had.
+    fn unsure(&self) -> impl Iterator<Item = LoopbackPort> {
+        let ports = self.routes.known.loopback_ports().into_iter();
+        ports.filter(|port| !self.sure.contains(&(port.transport, port.addr)))
+    }
 }
 
 #[derive(Default)]
@@ -123,7 +131,7 @@ impl NodeBalancer {
         let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
         let (mut changed, unsure) = {
             let mut wanted = self.wanted();
-            let Wanted { routes, sure, .. } = &mut *wanted;
+            let Wanted { routes, .. } = &mut *wanted;
             let services = routes.known.numbered();
             let size = routes.known.service_numbers();
             let mut changed = routes.known.book.keep(&services, size, now);
@@ -131,9 +139,7 @@ impl NodeBalancer {
             let replicas = routes.numbered_replicas();
             let numbers = routes.known.replica_numbers();
             changed |= routes.known.book.keep_replicas(&replicas, numbers, now);
-            let ports = routes.known.loopback_ports().into_iter();
-            let unsure = ports.filter(|port| !sure.contains(&(port.transport, port.addr)));
-            (changed, unsure.collect::<Vec<_>>())
+            (changed, wanted.unsure().collect::<Vec<_>>())
         };
         if !unsure.is_empty() {
             let found = tokio::task::spawn_blocking(move || loopback::find(unsure)).await;
@@ -152,6 +158,19 @@ impl NodeBalancer {
             let written = tokio::task::spawn_blocking(move || book.write(&dir)).await;
             if let Ok(Err(error)) = written {
                 tracing::error!(%error, "the addresses of services are not on disk: after a restart they may be others");
+            }
+        }
+    }
+
+    /// The table of the newest that is wanted, with its revision, and whether there is nothing to serve. What came while
+    /// ports were looked for has to wait for its own: the proxy would take one that is about to be found taken.
+    async fn settled(&self) -> (u64, Table, bool) {
+        loop {
+            self.settle().await;
+            let wanted = self.wanted();
+            if wanted.unsure().next().is_none() {
+                let table = wanted.routes.table(wanted.revision);
+                return (wanted.revision, table, wanted.routes.is_empty());
             }
         }
     }

@@ -17,6 +17,7 @@ mod guests;
 mod identity;
 mod own;
 mod peer;
+mod refusals;
 mod silence;
 mod stream;
 mod targets;
@@ -38,9 +39,8 @@ pub use stream::MeshStream;
 pub use targets::{Targets, endpoint_of};
 
 use super::limits::Limits;
-use super::table;
+use super::{note, table};
 use far::Far;
-use identity::Credentials;
 use own::Own;
 use tickets::TicketCheck;
 
@@ -71,12 +71,20 @@ impl Mesh {
 
     /// Shows this certificate from now on, and believes these CAs. Streams that are open stay.
     pub fn identify(&self, identity: &MeshIdentity) -> Result<(), IdentityError> {
-        self.own.set_credentials(Credentials::new(identity)?);
-        Ok(())
+        self.own.show(identity)
     }
 
     /// Takes what a table says of other nodes, and what they can call here.
     pub fn update(&self, mesh: Option<&table::Mesh>, targets: Targets) {
+        if let Err(error) = self
+            .own
+            .believe(mesh.and_then(|mesh| mesh.believed_cas.as_deref()))
+        {
+            note(&format!(
+                "the CAs of other nodes are not what they should be, those from before count: {}",
+                dhow_driver::driver::error_chain(&error)
+            ));
+        }
         let ticket = mesh.and_then(|mesh| mesh.ticket.as_deref());
         let check = TicketCheck::new(mesh.and_then(|mesh| mesh.ticket_key.as_ref()));
         self.own
@@ -98,6 +106,9 @@ impl Mesh {
             is_known || Arc::strong_count(peer) > 1
         });
         let removed: BTreeSet<u64> = mesh.into_iter().flat_map(|mesh| &mesh.removed).copied().collect();
+        for (_, peer) in self.peers().iter().filter(|(node, _)| removed.contains(node)) {
+            peer.cut();
+        }
         self.far.set_removed(removed);
         self.far.set_targets(targets);
     }
@@ -105,6 +116,12 @@ impl Mesh {
     /// Takes connections of other nodes until it is stopped.
     pub fn serve(&self, listener: Arc<TcpListener>, stop: CancellationToken) {
         self.tasks.spawn(Arc::clone(&self.far).serve(listener, stop));
+    }
+
+    /// What the log says of those who were refused here.
+    #[cfg(test)]
+    pub fn said(&self) -> Vec<String> {
+        self.far.said()
     }
 
     /// What is done every few seconds: idle connections are let go.

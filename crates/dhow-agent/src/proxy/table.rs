@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-pub use mesh::{Mesh, MeshPeer, TICKET_MAX_BYTES, TicketKey};
+pub use mesh::{Mesh, MeshPeer, REMOVED_MAX, TICKET_MAX_BYTES, TicketKey};
 pub use names::{Caller, Dns, NamedEndpoint, NamedReplica, NamedService, Names, ProcessCaller};
 pub use rule::{Allowed, EndpointRule, Expose, Peer, Rule};
 

@@ -1,7 +1,7 @@
 //! The balancer in this process, with small servers as backends.
 
 mod http;
-mod mesh;
+pub(super) mod mesh;
 mod rules;
 mod streams;
 pub(super) mod support;

@@ -82,7 +82,12 @@ impl GrpcSession {
     pub async fn renew(&self, csr_pem: String) -> Result<String, SessionError> {
         let reply = self.call(async |open| {
             let mut client = open.client.clone();
-            client.renew(Request::new(RenewRequest { csr_pem })).await
+            client
+                .renew(Request::new(RenewRequest {
+                    csr_pem,
+                    for_proxy: false,
+                }))
+                .await
         });
         Ok(reply.await?.certificate_chain_pem)
     }

@@ -186,6 +186,7 @@ mod tests {
             os: None,
             arch: None,
             api_addr: None,
+            mesh_addr: None,
             drain: Some(dhow_wire::NodeDrainStatus {
                 waiting: waiting.collect(),
                 ..Default::default()

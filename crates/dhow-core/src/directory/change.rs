@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use imbl::OrdSet;
+
 use super::{Directory, Listing, ReadyReplica};
 use crate::ids::{NodeId, ServiceKey};
 use crate::spec::Endpoint;
@@ -17,6 +19,10 @@ pub struct DirectoryChange {
     pub nodes: BTreeMap<NodeId, Option<Arc<str>>>,
     /// None: as before.
     pub is_ingress: Option<bool>,
+    /// Removed from the cluster, and not to be let in.
+    pub removed: Vec<NodeId>,
+    /// Removed so long ago that no certificate of theirs is good, or back.
+    pub forgotten: Vec<NodeId>,
 }
 
 /// What changed of one service.
@@ -36,7 +42,16 @@ pub enum ListingChange {
 impl DirectoryChange {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        !self.whole && self.services.is_empty() && self.nodes.is_empty() && self.is_ingress.is_none()
+        let Self {
+            whole,
+            services,
+            nodes,
+            is_ingress,
+            removed,
+            forgotten,
+        } = self;
+        let lists_are_empty = removed.is_empty() && forgotten.is_empty();
+        !whole && services.is_empty() && nodes.is_empty() && is_ingress.is_none() && lists_are_empty
     }
 }
 
@@ -53,6 +68,8 @@ impl Directory {
                     .collect(),
                 nodes: nodes.map(|(node, addr)| (*node, Some(addr.clone()))).collect(),
                 is_ingress: Some(self.is_ingress),
+                removed: self.removed.iter().copied().collect(),
+                forgotten: Vec::new(),
             };
         };
         let mut change = DirectoryChange {
@@ -78,6 +95,17 @@ impl Directory {
         }
         for node in last.nodes.keys().filter(|node| !self.nodes.contains_key(*node)) {
             change.nodes.insert(*node, None);
+        }
+        // Mostly the very same set, which the index shares.
+        if !self.removed.ptr_eq(&last.removed) {
+            let less = |more: &OrdSet<NodeId>, less: &OrdSet<NodeId>| {
+                more.iter()
+                    .filter(|node| !less.contains(*node))
+                    .copied()
+                    .collect()
+            };
+            change.removed = less(&self.removed, &last.removed);
+            change.forgotten = less(&last.removed, &self.removed);
         }
         change
     }
@@ -110,6 +138,10 @@ impl Directory {
                 None => self.nodes.remove(&node),
             };
         }
+        for node in change.forgotten {
+            self.removed.remove(&node);
+        }
+        self.removed.extend(change.removed);
         if let Some(is_ingress) = change.is_ingress {
             self.is_ingress = is_ingress;
         }

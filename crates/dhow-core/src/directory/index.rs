@@ -43,6 +43,8 @@ pub struct DirectoryIndex {
     /// Services of other deployments that an endpoint names, and whose nodes are told of it therefore.
     named: OrdMap<ServiceKey, OrdSet<ServiceId>>,
     mesh: OrdMap<NodeId, Arc<str>>,
+    /// Told to every node that runs something or takes requests.
+    removed: OrdSet<NodeId>,
     is_large: bool,
 }
 
@@ -54,6 +56,7 @@ impl DirectoryIndex {
             index.renew(state, *id);
         }
         index.mesh = mesh_of(state);
+        index.removed = removed_of(state);
         index.is_large = is_large(state);
         index
     }
@@ -75,6 +78,7 @@ impl DirectoryIndex {
         if std::mem::replace(&mut self.is_large, is_large(state)) != self.is_large {
             concerned.all = true;
         }
+        concerned.all |= touched.everybody | self.take_removed(state, touched);
         let mut deployments = touched.deployments.clone();
         self.add_callers(&deployments, &mut concerned);
         for id in services {
@@ -91,6 +95,17 @@ impl DirectoryIndex {
         }
         self.add_callers(&deployments, &mut concerned);
         concerned
+    }
+
+    /// A removal changes who is noted as removed, and so does a peer that comes back; whether one did.
+    fn take_removed(&mut self, state: &State, touched: &Touched) -> bool {
+        let noted = &state.node_ids.removed;
+        let is_other = |node: &NodeId| noted.contains_key(node) != self.removed.contains(node);
+        let is_news = touched.nodes.iter().any(is_other);
+        if is_news {
+            self.removed = removed_of(state);
+        }
+        is_news
     }
 
     /// The nodes that have a replica of one of these deployments.
@@ -250,6 +265,7 @@ impl DirectoryIndex {
         told.extend(&runs);
         if !runs.is_empty() || directory.is_ingress {
             told.extend(&self.open);
+            directory.removed = self.removed.clone();
         }
         for id in told {
             self.tell(state, node, id, &mut directory);
@@ -373,6 +389,10 @@ fn mesh_of(state: &State) -> OrdMap<NodeId, Arc<str>> {
     nodes
         .filter_map(|(id, node)| Some((*id, node.info.mesh_addr.clone()?)))
         .collect()
+}
+
+fn removed_of(state: &State) -> OrdSet<NodeId> {
+    state.node_ids.removed.keys().copied().collect()
 }
 
 fn is_large(state: &State) -> bool {

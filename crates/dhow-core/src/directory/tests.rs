@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::amount::Amount;
-use crate::command::{AgentCommand, AgentEvent, Command, DeploymentCommand, Entry, NodeCommand};
+use crate::command::{
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand,
+};
 use crate::ids::{DeploymentName, ReplicaKey, ServiceName, Term};
 use crate::plan::{PlanCache, plan_next};
 use crate::replica::ReplicaEvent;
@@ -231,6 +233,41 @@ fn public_endpoints_are_told_to_all_nodes_of_a_small_cluster_and_to_labelled_one
     assert_eq!(world.seen(3), []);
     assert_eq!(world.seen(50), [("shop/web".to_owned(), vec![1])]);
     assert_eq!(world.seen(1).len(), 1, "its own");
+}
+
+#[test]
+fn removed_nodes_and_other_cas_are_told_to_everybody() {
+    let mut world = labelled(3);
+    world.deploy("shop", &format!(r#"{{"web":{}}}"#, on("1", "")));
+    let removed = |world: &World, node| {
+        let directory = world.index.directory(&world.state, NodeId(node));
+        directory.removed.iter().map(|id| id.0).collect::<Vec<_>>()
+    };
+    let before = world.index.directory(&world.state, NodeId(1));
+    world.apply(Command::Node(NodeCommand::Remove { node: NodeId(3) }));
+    assert!(world.concerned.all);
+    assert_eq!((removed(&world, 1), removed(&world, 2)), (vec![3], vec![3]));
+    let now = world.index.directory(&world.state, NodeId(1));
+    let change = now.since(Some(&before));
+    assert_eq!(
+        (&change.removed[..], change.is_empty()),
+        (&[NodeId(3)][..], false)
+    );
+    let mut followed = before.clone();
+    followed.apply(change);
+    assert_eq!(followed, now);
+    // A peer whose id is configured comes back under it.
+    world.register(3, &[("n", "3")]);
+    assert!(world.concerned.all);
+    assert_eq!(removed(&world, 1), [0; 0]);
+    let back = world.index.directory(&world.state, NodeId(1));
+    followed.apply(back.since(Some(&now)));
+    assert_eq!(followed, back);
+    world.apply(Command::Cluster(ClusterCommand::RotateWorkerCa {
+        now_unix_secs: 0,
+        believed_until_unix_secs: 100,
+    }));
+    assert!(world.concerned.all);
 }
 
 #[test]

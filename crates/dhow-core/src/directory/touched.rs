@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::change::{Change, ChangeSink, NodeChange};
+use crate::change::{Change, ChangeSink, ClusterChange, NodeChange};
 use crate::ids::{DeploymentName, NodeId, ServiceId};
 use crate::state::State;
 
@@ -14,6 +14,8 @@ pub struct Touched {
     /// Those that may have other services than before.
     pub deployments: BTreeSet<DeploymentName>,
     pub nodes: BTreeSet<NodeId>,
+    /// Something that every node is told has changed: which CAs are believed.
+    pub everybody: bool,
     /// The state came as a whole.
     pub all: bool,
 }
@@ -28,13 +30,21 @@ impl Touched {
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.all && self.services.is_empty() && self.deployments.is_empty() && self.nodes.is_empty()
+        let Self {
+            services,
+            deployments,
+            nodes,
+            everybody,
+            all,
+        } = self;
+        !all && !everybody && services.is_empty() && deployments.is_empty() && nodes.is_empty()
     }
 
     pub fn merge(&mut self, later: Self) {
         self.services.extend(later.services);
         self.deployments.extend(later.deployments);
         self.nodes.extend(later.nodes);
+        self.everybody |= later.everybody;
         self.all |= later.all;
     }
 
@@ -68,6 +78,7 @@ impl ChangeSink for Touched {
                 }
                 NodeChange::Inventory { .. } | NodeChange::Drain(_) => {}
             },
+            Change::Cluster(ClusterChange::WorkerCaRotated) => self.everybody = true,
             Change::Cluster(_) | Change::Refused(_) => {}
         }
     }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{NodeRole, State};
 use crate::command::Refused;
 use crate::ids::NodeId;
+use crate::spec::TimeSpan;
+use crate::time::ClusterTime;
 
 /// What [`State::last_node_id`] alone does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,11 +21,29 @@ pub struct NodeIds {
     /// is given one; a server that is chosen one has it.
     #[serde(deserialize_with = "crate::maps::read")]
     pub skipped: OrdMap<NodeId, NodeId>,
+    /// Nodes that were removed and whose certificates may still be good, with the moment from which none is: the proxies of
+    /// the others do not let them in.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub removed: OrdMap<NodeId, ClusterTime>,
 }
 
 impl NodeIds {
     fn is_skipped(&self, id: NodeId) -> bool {
         self.skipped.get_prev(&id).is_some_and(|(_, last)| *last >= id)
+    }
+
+    /// Notes a removed node for as long as a certificate of its may be good, and forgets those whose time is over. Where
+    /// there are too many, the one whose certificate ends first is forgotten.
+    fn note_removed(&mut self, id: NodeId, role: NodeRole, now: ClusterTime) {
+        crate::maps::retain(&mut self.removed, |_, until| *until > now);
+        self.removed.insert(id, now.after(certificate_span(role)));
+        while self.removed.len() > State::REMOVED_MAX {
+            let first = self.removed.iter().min_by_key(|(id, until)| (**until, **id));
+            let Some(first) = first.map(|(id, _)| *id) else {
+                return;
+            };
+            self.removed.remove(&first);
+        }
     }
 
     /// The id is given for sure from now on.
@@ -44,6 +64,16 @@ impl NodeIds {
     }
 }
 
+/// How long a certificate that a node has when it is removed can be good, and an hour for clocks: those of workers are made
+/// for a day, those of servers and peers for a week.
+fn certificate_span(role: NodeRole) -> TimeSpan {
+    const HOUR_SECS: u64 = 3_600;
+    TimeSpan::from_secs(match role {
+        NodeRole::Worker => 25 * HOUR_SECS,
+        NodeRole::Server | NodeRole::Peer => (7 * 24 + 1) * HOUR_SECS,
+    })
+}
+
 impl NodeId {
     /// The highest id. JSON readers that know numbers as floating point tell all ids up to this one apart.
     pub const MAX: Self = Self(1 << 53);
@@ -59,6 +89,11 @@ impl State {
     pub(crate) const KEEPS_NODE_IDS: u32 = 2;
     /// From this level on it is noted which internal token of a worker was shown.
     pub const COUNTS_INTERNAL_TOKENS: u32 = 2;
+    /// From this level on removed nodes are noted.
+    const NOTES_REMOVED: u32 = 3;
+    /// Removed nodes that are noted: as many as a cluster of 10,000 workers loses in a day that replaces all of them, and
+    /// more than half of them a second time.
+    pub(crate) const REMOVED_MAX: usize = 16_384;
     /// Ids that are kept for servers: a cluster has seven, and replaces one now and then.
     const SERVER_IDS_MAX: usize = 1_000;
 
@@ -99,6 +134,13 @@ impl State {
             }
         }
         self.give_node_id(to, true);
+    }
+
+    /// A node has gone for good: it is not to be believed any more, though its certificate may still be good.
+    pub(crate) fn note_removed(&mut self, id: NodeId, role: NodeRole) {
+        if self.feature_level >= Self::NOTES_REMOVED {
+            self.node_ids.note_removed(id, role, self.time);
+        }
     }
 
     /// A server has gone for good, and its id with it.
@@ -148,6 +190,8 @@ impl State {
 
     /// The id is given from now on. `in_turn` where it is the next one of all.
     pub(crate) fn give_node_id(&mut self, id: NodeId, in_turn: bool) {
+        // A peer whose id is configured may come back under it.
+        self.node_ids.removed.remove(&id);
         match in_turn {
             true => self.last_node_id = self.last_node_id.max(id),
             false if id > self.last_node_id => {
@@ -270,6 +314,34 @@ mod tests {
             .unwrap();
         state.skip_node_ids(NodeId(2));
         assert_eq!(state.last_node_id, NodeId(100), "it never goes back");
+    }
+
+    #[test]
+    fn removed_nodes_are_noted_while_their_certificates_may_be_good() {
+        let mut state = state(3);
+        state.note_removed(NodeId(1), NodeRole::Worker);
+        assert!(
+            state.node_ids.removed.is_empty(),
+            "older servers do not note them"
+        );
+        state.feature_level = State::NOTES_REMOVED;
+        state.note_removed(NodeId(1), NodeRole::Worker);
+        state.note_removed(NodeId(2), NodeRole::Server);
+        state.time = state.time.after(TimeSpan::from_secs(26 * 3_600));
+        state.note_removed(NodeId(3), NodeRole::Worker);
+        let noted: Vec<u64> = state.node_ids.removed.keys().map(|id| id.0).collect();
+        assert_eq!(noted, [2, 3], "those of workers are good for a day");
+        state.give_node_id(NodeId(2), false);
+        assert!(!state.node_ids.removed.contains_key(&NodeId(2)), "it is back");
+        for id in 0..State::REMOVED_MAX as u64 {
+            state.time = ClusterTime(state.time.0 + 1);
+            state.note_removed(NodeId(100 + id), NodeRole::Worker);
+        }
+        assert_eq!(state.node_ids.removed.len(), State::REMOVED_MAX);
+        assert!(
+            !state.node_ids.removed.contains_key(&NodeId(3)),
+            "the first to end is forgotten first"
+        );
     }
 
     #[test]

@@ -276,6 +276,7 @@ fn remove(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<()
     sink.tell(state, Change::Node(id, NodeChange::Removed));
     state.nodes.remove(&id);
     state.forget_server_id(id);
+    state.note_removed(id, node.info.role);
     Ok(())
 }
 

@@ -265,6 +265,8 @@ impl GatewayState {
             highest_term: request.highest_term,
             highest_cluster: request.highest_cluster,
         };
+        // Before what the node says is written: should the level be raised meanwhile, the node says it again.
+        let feature_level = self.options.view.state().feature_level;
         let until_ms = self.holder.answered_until_ms();
         let given = match self.serving(Some(node)).await? {
             Serving::Leads => {
@@ -297,6 +299,7 @@ impl GatewayState {
         let asked = Asked {
             last: request.last_revision.map(Revision),
             takes_directory: request.takes_directory,
+            feature_level,
         };
         Ok(SessionStream::new(Arc::clone(self), node, guard, asked).begin(opened))
     }

@@ -25,6 +25,8 @@ pub(super) struct Asked {
     /// What it has.
     pub last: Option<Revision>,
     pub takes_directory: bool,
+    /// What the servers knew when it said what it is.
+    pub feature_level: u32,
 }
 
 /// The server's side of one session: the stream of what the server sends the node until the session ends.
@@ -32,6 +34,8 @@ pub(super) struct SessionStream {
     inner: Arc<GatewayState>,
     node: NodeId,
     guard: SessionGuard,
+    /// The level of the cluster when the node said what it is: what that level does not have was not kept.
+    feature_level: u32,
     /// The term in which this server leads, where only a leader takes sessions: the session ends with it.
     term: Option<u64>,
     terms: watch::Receiver<Option<u64>>,
@@ -71,6 +75,7 @@ impl SessionStream {
             node,
             guard,
             last: asked.last,
+            feature_level: asked.feature_level,
             drain_told: false,
             waiting: VecDeque::new(),
             is_over: false,
@@ -119,6 +124,10 @@ impl SessionStream {
         let Some(node) = state.node(self.node) else {
             return;
         };
+        if state.feature_level > self.feature_level {
+            // It says what it is with the next session, and that is kept whole.
+            return self.end(&Refusal::Busy);
+        }
         let (drain, revision) = (node.drain, state.revision);
         // First, so that names are there before replicas that use them start.
         self.look_for_services(state);

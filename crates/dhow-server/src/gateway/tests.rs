@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, Placement, PlanCommand};
 use dhow_core::ids::{NodeId, Term};
 use dhow_core::mirror::ReportBody;
 use dhow_core::replica::Machine;
-use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, SessionEvent, SessionRequest, StatusAck, StatusReport};
@@ -440,6 +440,31 @@ async fn a_node_that_is_removed_is_told() {
         door.session(worker(7), hello(7)).await.err(),
         Some(Refusal::UnknownNode)
     );
+}
+
+#[tokio::test]
+async fn what_an_older_level_could_not_keep_is_said_again_once_it_is_raised() {
+    let door = Door::open(&[7]).await;
+    let told = NodeInfo {
+        mesh_addr: Some("10.0.0.7:3672".into()),
+        ..info(NodeRole::Server)
+    };
+    let request = || SessionRequest {
+        info: Some(to_node_info(&told)),
+        ..hello(7)
+    };
+    let mut events = door.session(member(7), request()).await.unwrap();
+    greeted(&mut events).await;
+    assert_eq!(door.info_of(7).mesh_addr, None);
+    let raise = ClusterCommand::RaiseFeatureLevel {
+        level: State::FEATURE_LEVEL,
+        nodes_limit: None,
+    };
+    door.server.write(Command::Cluster(raise)).await;
+    assert_eq!(ended(&mut events).await, Refusal::Busy);
+    let mut events = door.session(member(7), request()).await.unwrap();
+    greeted(&mut events).await;
+    assert_eq!(door.info_of(7).mesh_addr.as_deref(), Some("10.0.0.7:3672"));
 }
 
 #[tokio::test]

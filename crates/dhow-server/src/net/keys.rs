@@ -31,7 +31,7 @@ pub use proxy_cert::{PROXY_CERT_RENEWED, ProxyCert};
 pub(crate) use why::is_refused_certificate;
 pub use why::{is_other_cluster, tls_refusal};
 pub use worker_ca::{WorkerCa, csr_key_hash};
-pub use worker_cas::{WORKER_CERT_LIFETIME, WorkerCas};
+pub use worker_cas::{WORKER_CERT_LIFETIME, WorkerCas, believed_cas_pem};
 pub use worker_identity::WorkerIdentity;
 pub use worker_key::{Validity, WorkerKey};
 

@@ -1,7 +1,6 @@
 //! The configuration that a daemon runs with: every value known, defaults filled in.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
-use super::network::{MESH_PORT, NetworkConfig};
+use super::network::{MeshAddr, NetworkConfig};
 use super::registries::RegistryConfig;
 use super::sources::SourceConfig;
 
@@ -67,17 +66,14 @@ impl DaemonConfig {
         i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
     }
 
-    /// Where the proxies of other nodes reach this one's: as configured, else at the API's address. None for a single node,
-    /// and where that address is one that other hosts cannot reach.
-    pub fn mesh_addr(&self) -> Option<SocketAddr> {
+    /// Where the proxies of other nodes reach this one's: as configured, else where they reach its API. None for a single
+    /// node, and where nobody can.
+    pub fn mesh_addr(&self) -> Option<MeshAddr> {
         match &self.cluster {
             ClusterMode::SingleNode {} => None,
             ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
-                self.network.mesh_addr.or_else(|| {
-                    let ip = self.api_addr.addr()?.ip();
-                    let is_reached = !ip.is_loopback() && !ip.is_unspecified();
-                    is_reached.then(|| SocketAddr::new(ip, MESH_PORT))
-                })
+                let known = self.cluster.own_api_addr().or_else(|| self.api_addr.addr());
+                MeshAddr::of(self.network.mesh_addr, known)
             }
         }
     }

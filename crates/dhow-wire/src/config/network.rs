@@ -1,7 +1,7 @@
 //! Where the node's proxy listens, and which addresses stand for services on this node.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use super::values::{self, Wrong};
 use crate::document::{Decoder, Fields, Node, loose_text};
 
 /// The port at which proxies reach each other where none is configured.
-pub const MESH_PORT: u16 = 3672;
+const MESH_PORT: u16 = 3672;
 
 /// The addresses of a service range: a network of IPv4 whose numbers stand for services on this node alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,54 @@ impl FromStr for ServiceRange {
     }
 }
 
+/// Nodes that share a host have addresses of their own there for their proxies, numbered by the port of the API: no two
+/// daemons of a host have the same one.
+const SHARED_HOST: [u8; 2] = [127, 86];
+
+/// Where the proxies of other nodes reach a node's, and where that listens for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeshAddr {
+    pub listen: SocketAddr,
+    /// What other nodes are told.
+    pub told: SocketAddr,
+}
+
+impl MeshAddr {
+    /// As configured, on a host that others reach at `reached`, where its API is. None where nobody can reach it.
+    pub fn of(configured: Option<SocketAddr>, reached: Option<SocketAddr>) -> Option<Self> {
+        let reached = reached.filter(|addr| !addr.ip().is_unspecified());
+        let same = |addr| Self {
+            listen: addr,
+            told: addr,
+        };
+        match configured {
+            Some(addr) if addr.ip().is_unspecified() => Some(Self {
+                listen: addr,
+                told: SocketAddr::new(reached?.ip(), addr.port()),
+            }),
+            Some(addr) => Some(same(addr)),
+            None => {
+                let reached = reached?;
+                let ip = match reached.ip() {
+                    ip if ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST => {
+                        let ([a, b], [c, d]) = (SHARED_HOST, reached.port().to_be_bytes());
+                        Ipv4Addr::new(a, b, c, d).into()
+                    }
+                    ip => ip,
+                };
+                Some(same(SocketAddr::new(ip, MESH_PORT)))
+            }
+        }
+    }
+}
+
 /// The node's network, as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkConfig {
     /// Addresses that stand for services, for containers of this node.
     pub range: ServiceRange,
-    /// Where the proxies of other nodes reach this node's; where it is not said, the API's address with port 3672.
+    /// Where the proxies of other nodes reach this node's; an unspecified address means all of this host's. See
+    /// [`MeshAddr::of`] for what it is where it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mesh_addr: Option<SocketAddr>,
     /// The address of this host at which public endpoints are served.
@@ -155,18 +197,14 @@ fn with<T>(decoder: &mut Decoder, node: &Node, rule: impl FnOnce(&str) -> Result
     }
 }
 
-/// An address that other nodes can dial.
+/// An address that other nodes can dial, or all of this host's.
 fn mesh_addr(text: &str) -> Result<SocketAddr, Wrong> {
     let addr = values::address(text)?;
-    let hint = || format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`");
-    if addr.ip().is_unspecified() {
-        return Err((
-            format!("`{text}` is no address that other nodes can reach"),
-            hint(),
-        ));
-    }
     match addr.port() {
-        0 => Err((format!("`{text}` has no port"), hint())),
+        0 => Err((
+            format!("`{text}` has no port"),
+            format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`"),
+        )),
         _ => Ok(addr),
     }
 }
@@ -215,12 +253,39 @@ mod tests {
         assert!(network.ingress_addr.is_ipv6());
         for wrong in [
             "network: { rang: 10.0.0.0/16 }",
-            "network: { mesh_addr: 0.0.0.0:3672 }",
             "network: { mesh_addr: 10.0.0.1:0 }",
             "network: { ingress_addr: 10.0.0.1:80 }",
             "network: 10.87.0.0/16",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn others_reach_the_proxy_where_they_reach_the_node() {
+        let found = |configured: Option<&str>, reached: Option<&str>| {
+            let addr = |text: &str| text.parse().unwrap();
+            let found = MeshAddr::of(configured.map(addr), reached.map(addr));
+            found.map(|found| (found.listen.to_string(), found.told.to_string()))
+        };
+        let same = |text: &str| Some((text.to_owned(), text.to_owned()));
+        assert_eq!(found(None, Some("10.0.0.1:3669")), same("10.0.0.1:3672"));
+        assert_eq!(
+            found(Some("10.9.0.1:4000"), Some("10.0.0.1:3669")),
+            same("10.9.0.1:4000")
+        );
+        assert_eq!(
+            found(Some("0.0.0.0:4000"), Some("10.0.0.1:3669")),
+            Some(("0.0.0.0:4000".into(), "10.0.0.1:4000".into()))
+        );
+        // Daemons that share a host do not share an address.
+        assert_eq!(found(None, Some("127.0.0.1:3669")), same("127.86.14.85:3672"));
+        assert_eq!(found(None, Some("127.0.0.1:3670")), same("127.86.14.86:3672"));
+        assert_eq!(found(None, Some("[::1]:3670")), same("127.86.14.86:3672"));
+        assert_eq!(found(None, Some("127.0.0.2:3669")), same("127.0.0.2:3672"));
+        for nowhere in [None, Some("0.0.0.0:3669")] {
+            assert_eq!(found(None, nowhere), None);
+            assert_eq!(found(Some("0.0.0.0:4000"), nowhere), None);
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct MeshPass {
     pub ticket: Option<Arc<str>>,
     /// Proves what others show.
     pub ticket_key: Option<[u8; 32]>,
+    /// The CAs whose nodes are believed, as PEM.
+    pub believed_cas: Option<Arc<str>>,
 }
 
 /// The parts, at least one.
@@ -35,6 +37,9 @@ pub fn to_directory_parts(
         is_ingress: change.is_ingress,
         ticket: pass.ticket.as_deref().map(str::to_owned),
         ticket_key: pass.ticket_key.map(|key| key.to_vec()),
+        believed_cas_pem: pass.believed_cas.as_deref().map(str::to_owned),
+        removed_nodes: change.removed.iter().map(|node| node.0).collect(),
+        forgotten_nodes: change.forgotten.iter().map(|node| node.0).collect(),
         ..proto::Directory::default()
     };
     let nodes = change.nodes.iter().map(|(node, addr)| proto::DirectoryNode {
@@ -113,6 +118,11 @@ impl DirectoryAssembly {
             let key = <[u8; 32]>::try_from(key).map_err(|_| Malformed::Missing("ticket_key"))?;
             pass.ticket_key = Some(key);
         }
+        pass.believed_cas = part.believed_cas_pem.map(Arc::from).or(pass.believed_cas);
+        change.removed.extend(part.removed_nodes.into_iter().map(NodeId));
+        change
+            .forgotten
+            .extend(part.forgotten_nodes.into_iter().map(NodeId));
         for node in part.nodes {
             change
                 .nodes
@@ -241,10 +251,13 @@ mod tests {
             services: services.into_iter().collect(),
             nodes: [(NodeId(1), Some("10.0.0.1:3672".into())), (NodeId(2), None)].into(),
             is_ingress: Some(true),
+            removed: vec![NodeId(8), NodeId(9)],
+            forgotten: vec![NodeId(7)],
         };
         let pass = MeshPass {
             ticket: Some("t".into()),
             ticket_key: Some([7; 32]),
+            believed_cas: Some("ca".into()),
         };
         let parts = to_directory_parts(&change, &pass).unwrap();
         assert!(parts.len() > 1, "it must be cut");

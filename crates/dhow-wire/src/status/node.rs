@@ -29,6 +29,9 @@ pub struct NodeStatus {
     pub arch: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_addr: Option<String>,
+    /// Where the proxies of other nodes reach its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mesh_addr: Option<String>,
     /// While it drains, and where it is drained and cannot be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<NodeDrainStatus>,

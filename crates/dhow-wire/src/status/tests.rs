@@ -141,6 +141,7 @@ fn nodes() {
         os: None,
         arch: None,
         api_addr: None,
+        mesh_addr: None,
         drain: None,
         resources: None,
         lease: None,
@@ -271,7 +272,7 @@ proptest! {
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,
-            replicas: replica, runs_replicas: healthy, os: message.clone(), arch: None, api_addr: message.clone(),
+            replicas: replica, runs_replicas: healthy, os: message.clone(), arch: None, api_addr: message.clone(), mesh_addr: message.clone(),
             drain: message.clone().map(|why| NodeDrainStatus {
                 ends_in_secs: node_id, ignore_system: healthy, drained: healthy,
                 waiting: vec![DrainWait { replica: role.clone(), why, cannot_move: healthy }],

@@ -1,4 +1,5 @@
-//! Gives the node's balancer what it shows to those of other nodes, and the next one in time.
+//! Gives the node's balancer what it shows to those of other nodes, and the next one in time. Its key is its own: it is made
+//! here, and kept nowhere but in the balancer's folder.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,44 +7,40 @@ use std::time::Duration;
 
 use dhow_agent::Balancer;
 use dhow_agent::proxy::MeshIdentity;
+use dhow_agent::session::grpc::Errand;
 use dhow_server::clock::Clock;
 use dhow_server::net::keys::{
-    ClusterKey, IssueError, NodeTls, PROXY_CERT_RENEWED, ProxyCert, WorkerCas, WorkerIdentity,
+    NodeTls, PROXY_CERT_RENEWED, ProxyCert, WORKER_CERT_LIFETIME, WorkerIdentity, WorkerKey,
 };
-use dhow_server::plane::runtime::RuntimeView;
 use tokio_util::sync::CancellationToken;
 
 /// How often it is looked whether another one is due. Wall time may jump, so that one long sleep would not do.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
+/// How long a worker's proxy has one before it is given the next: half of its life. Servers may be away for the other half.
+const WORKER_PROXY_RENEWED: Duration = Duration::from_secs(WORKER_CERT_LIFETIME.as_secs() / 2);
+
 /// The task of a server's daemon that keeps its balancer's certificate fresh.
 pub struct ProxyIdentity {
     pub tls: NodeTls,
-    pub key: ClusterKey,
-    pub view: RuntimeView,
     pub balancer: Arc<dyn Balancer>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl ProxyIdentity {
-    /// Gives one at once, and another where a third of its life is over, the clock has gone back, or workers of other
-    /// CAs are to be believed.
+    /// Gives one at once, and another where a third of its life is over or the clock has gone back.
     pub async fn keep(self, cancel: CancellationToken) {
-        let mut given: Option<(i64, String)> = None;
+        let mut made_unix_secs = None;
         loop {
-            let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
-            match self.workers(now_unix_secs) {
-                Ok(workers) if is_due(given.as_ref(), now_unix_secs, &workers) => {
-                    match self.tls.proxy_cert(&workers, now_unix_secs) {
-                        Ok(cert) => {
-                            self.balancer.identify(identity(&cert)).await;
-                            given = Some((now_unix_secs, workers));
-                        }
-                        Err(error) => failed(&error),
+            let now_unix_secs = now_unix_secs(self.clock.as_ref());
+            if is_due(made_unix_secs, now_unix_secs, PROXY_CERT_RENEWED) {
+                match self.tls.proxy_cert(now_unix_secs) {
+                    Ok(cert) => {
+                        self.balancer.identify(identity(&cert)).await;
+                        made_unix_secs = Some(now_unix_secs);
                     }
+                    Err(error) => failed(&error.to_string()),
                 }
-                Ok(_) => {}
-                Err(error) => failed(&error),
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -51,38 +48,59 @@ impl ProxyIdentity {
             }
         }
     }
-
-    /// The CAs of the cluster's workers, as PEM.
-    fn workers(&self, now_unix_secs: i64) -> Result<String, IssueError> {
-        let known = self.view.state().worker_cas.clone();
-        let older = known.older(now_unix_secs);
-        let cas = WorkerCas::new(&self.key, Arc::clone(self.tls.ca()), known.newest(), &older)?;
-        Ok(cas.pem())
-    }
 }
 
-fn failed(error: &IssueError) {
-    tracing::error!(%error, "the balancer's certificate for other nodes cannot be made");
+/// The same for a worker, whose servers sign the certificate of its balancer.
+pub struct WorkerProxyIdentity {
+    pub identity: Arc<WorkerIdentity>,
+    pub errand: Errand,
+    pub balancer: Arc<dyn Balancer>,
+    pub clock: Arc<dyn Clock>,
 }
 
-fn is_due(given: Option<&(i64, String)>, now_unix_secs: i64, workers: &str) -> bool {
-    let life_secs = i64::try_from(PROXY_CERT_RENEWED.as_secs()).unwrap_or(i64::MAX);
-    given.is_none_or(|(made, known)| {
-        !(*made..made.saturating_add(life_secs)).contains(&now_unix_secs) || known != workers
-    })
-}
-
-/// The same for a worker, whose balancer shows the worker's own certificate.
-pub async fn keep_worker(identity_of: Arc<WorkerIdentity>, balancer: Arc<dyn Balancer>) -> Infallible {
-    let mut given = None;
-    loop {
-        let fresh = identity(&identity_of.proxy_cert());
-        if given.as_ref() != Some(&fresh) {
-            balancer.identify(fresh.clone()).await;
-            given = Some(fresh);
+impl WorkerProxyIdentity {
+    /// Asks at once. The balancer has what an earlier daemon gave it until there is an answer.
+    pub async fn keep(self) -> Infallible {
+        let mut made_unix_secs = None;
+        loop {
+            let now_unix_secs = now_unix_secs(self.clock.as_ref());
+            if is_due(made_unix_secs, now_unix_secs, WORKER_PROXY_RENEWED) {
+                match self.ask().await {
+                    Ok(cert) => {
+                        self.balancer.identify(identity(&cert)).await;
+                        made_unix_secs = Some(now_unix_secs);
+                    }
+                    Err(why) => failed(&why),
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
+
+    async fn ask(&self) -> Result<ProxyCert, String> {
+        let key = WorkerKey::generate().map_err(|error| error.to_string())?;
+        let csr_pem = key.csr_pem().map_err(|error| error.to_string())?;
+        let leaf_pem = self.errand.proxy_certificate(&csr_pem).await;
+        let leaf_pem = leaf_pem.map_err(|error| error.to_string())?;
+        let cert = self.identity.proxy_cert(&key, &leaf_pem);
+        cert.map_err(|error| error.to_string())
+    }
+}
+
+fn failed(why: &str) {
+    tracing::error!(
+        why,
+        "the balancer has no new certificate for other nodes; trying again"
+    );
+}
+
+fn now_unix_secs(clock: &dyn Clock) -> i64 {
+    clock.wall_unix_ms().div_euclid(1_000)
+}
+
+fn is_due(made_unix_secs: Option<i64>, now_unix_secs: i64, after: Duration) -> bool {
+    let after_secs = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+    made_unix_secs.is_none_or(|made| !(made..made.saturating_add(after_secs)).contains(&now_unix_secs))
 }
 
 fn identity(cert: &ProxyCert) -> MeshIdentity {
@@ -98,13 +116,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_one_is_due_in_time_and_for_other_workers() {
-        let given = (1_000, "ca".to_owned());
-        let life_secs = i64::try_from(PROXY_CERT_RENEWED.as_secs()).unwrap();
-        assert!(is_due(None, 1_000, "ca"));
-        assert!(!is_due(Some(&given), 1_000 + life_secs - 1, "ca"));
-        assert!(is_due(Some(&given), 1_000 + life_secs, "ca"));
-        assert!(is_due(Some(&given), 999, "ca"));
-        assert!(is_due(Some(&given), 1_000, "another"));
+    fn another_one_is_due_in_time_and_where_the_clock_went_back() {
+        let after = Duration::from_secs(100);
+        assert!(is_due(None, 1_000, after));
+        assert!(!is_due(Some(1_000), 1_099, after));
+        assert!(is_due(Some(1_000), 1_100, after));
+        assert!(is_due(Some(1_000), 999, after));
     }
 }

@@ -198,13 +198,26 @@ struct Issuer {
     view: RuntimeView,
 }
 
-impl WorkerCertificates for Issuer {
-    fn issue(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+impl Issuer {
+    /// Calls one of the CA's ways to make a certificate with this cluster's id and the time.
+    fn made<E: std::fmt::Display>(
+        &self,
+        make: impl FnOnce(&str, i64) -> Result<String, E>,
+    ) -> Result<String, CertificateError> {
         let state = self.view.state();
         let cluster_id = state.cluster_id.as_deref().unwrap_or_default();
-        let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
-        let issued = self.cas.issue(csr_pem, node, cluster_id, now_unix_secs);
-        issued.map_err(|error| CertificateError(error.to_string()))
+        let made = make(cluster_id, self.clock.wall_unix_ms().div_euclid(1_000));
+        made.map_err(|error| CertificateError(error.to_string()))
+    }
+}
+
+impl WorkerCertificates for Issuer {
+    fn issue(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+        self.made(|cluster_id, now| self.cas.issue(csr_pem, node, cluster_id, now))
+    }
+
+    fn issue_proxy(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+        self.made(|cluster_id, now| self.cas.issue_proxy(csr_pem, node, cluster_id, now))
     }
 }
 

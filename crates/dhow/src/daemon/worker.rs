@@ -12,7 +12,6 @@ mod removable;
 mod renewal;
 mod ways;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use dhow_server::net::keys::WorkerIdentity;
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::storage::Storage;
 use dhow_wire::grpc::KeepAlive;
-use dhow_wire::{ClusterMode, DaemonConfig, MESH_PORT};
+use dhow_wire::{ClusterMode, DaemonConfig, MeshAddr};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -34,8 +33,9 @@ use tokio_util::sync::CancellationToken;
 use super::data_dir::DataDir;
 use super::door::LocalDoor;
 use super::host::HostParts;
+use super::mesh_listener;
 use super::node_info::node_info;
-use super::proxy_identity;
+use super::proxy_identity::WorkerProxyIdentity;
 use identity_dir::IdentityDir;
 use joining::TokenFile;
 use removable::RemovableSession;
@@ -70,14 +70,14 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
     let dir = IdentityDir::open(config.worker_identity_dir())?;
     let routes = ways::routes(servers);
     let mut info = node_info(config, NodeRole::Worker);
+    let mut mesh = config.mesh_addr();
     if let Some(configured) = config.api_addr.addr() {
         let api_addr = address::reachable(configured, &routes).await;
         info.api_addr = Some(api_addr.to_string().into());
-        if info.mesh_addr.is_none() && !api_addr.ip().is_loopback() && !api_addr.ip().is_unspecified() {
-            let mesh_addr = SocketAddr::new(api_addr.ip(), MESH_PORT);
-            info.mesh_addr = Some(mesh_addr.to_string().into());
-        }
+        let reached = address::reached(api_addr, &routes).await;
+        mesh = MeshAddr::of(config.network.mesh_addr, Some(reached));
     }
+    info.mesh_addr = mesh.map(|mesh| mesh.told.to_string().into());
     loop {
         let known = dir.read()?;
         let identity = match known {
@@ -95,6 +95,7 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
             config,
             routes: routes.clone(),
             info: info.clone(),
+            mesh,
             identity: Arc::new(identity),
             dir: dir.clone(),
             token_file: token_file.as_deref(),
@@ -117,6 +118,7 @@ struct Worker<'a> {
     config: &'a DaemonConfig,
     routes: FixedRoutes,
     info: NodeInfo,
+    mesh: Option<MeshAddr>,
     identity: Arc<WorkerIdentity>,
     dir: IdentityDir,
     token_file: Option<&'a str>,
@@ -133,7 +135,7 @@ impl Worker<'_> {
         let host = HostParts::open(self.config).await?;
         let agent = Agent::open(AgentOptions {
             node,
-            mesh: self.info.mesh_addr.as_deref().and_then(|addr| addr.parse().ok()),
+            mesh: self.mesh.map(mesh_listener::of),
             dir: self.config.data_dir.join("agent"),
             volumes_dir: self.config.data_dir.join("volumes"),
             drivers: host.drivers.clone(),
@@ -149,9 +151,14 @@ impl Worker<'_> {
         let api = self.answer(&handle, &host, session.standing(), &end).await?;
         tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
         let unknown = CancellationToken::new();
-        let identifying = proxy_identity::keep_worker(Arc::clone(&self.identity), host.balancer.clone());
+        let identifying = WorkerProxyIdentity {
+            identity: Arc::clone(&self.identity),
+            errand: self.errand(),
+            balancer: host.balancer.clone(),
+            clock: Arc::new(SystemClock::new()),
+        };
         let ended = tokio::select! {
-            never = identifying => match never {},
+            never = identifying.keep() => match never {},
             () = cancel.cancelled() => Ok(Ended::Cancelled),
             () = drained(session.drains(), handle.settled()) => Ok(Ended::Drained),
             () = self.removed(&session, &removable, &handle, &unknown) => Ok(Ended::Removed),
@@ -184,15 +191,20 @@ impl Worker<'_> {
         GrpcSession::start(options)
     }
 
+    /// Asks servers as this worker, without a session.
+    fn errand(&self) -> Errand {
+        Errand {
+            routes: Arc::new(self.routes.clone()),
+            connector: Arc::new(ways::Known(Arc::clone(&self.identity))),
+            backoff: Backoff::of_workers(),
+        }
+    }
+
     fn renewal(&self, unknown: &CancellationToken) -> Renewal {
         Renewal {
             identity: Arc::clone(&self.identity),
             dir: self.dir.clone(),
-            errand: Errand {
-                routes: Arc::new(self.routes.clone()),
-                connector: Arc::new(ways::Known(Arc::clone(&self.identity))),
-                backoff: Backoff::of_workers(),
-            },
+            errand: self.errand(),
             clock: Arc::new(SystemClock::new()),
             unknown: unknown.clone(),
         }

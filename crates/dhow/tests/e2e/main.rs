@@ -20,6 +20,7 @@ mod load;
 mod members;
 mod name_clients;
 mod names;
+mod network;
 mod nothing_fails;
 mod raft;
 mod remote;

@@ -1,35 +1,15 @@
 //! A service finds another one by its name and by variables: in containers, and as host programs of an ordinary user.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::{Answer, Daemon, Scratch, Service, free_port, is_root, skip, until};
+use crate::support::{
+    Answer, Daemon, Scratch, Service, busybox_layout, container, free_port, is_root, skip, until,
+};
 
 /// Nobody's own user, who has nothing of the host.
 const NOBODY: u32 = 65_534;
-
-/// A layout with busybox under its names, or why there is none.
-fn busybox_layout(dir: &Path) -> Result<PathBuf, String> {
-    let script = "set -e; mkdir -p rootfs/bin rootfs/tmp rootfs/etc rootfs/proc rootfs/sys rootfs/dev; \
-        cp \"$(command -v busybox)\" rootfs/bin/; chroot rootfs /bin/busybox --install -s /bin; \
-        umoci init --layout oci; umoci new --image oci:bb; umoci insert --image oci:bb rootfs /; \
-        umoci config --image oci:bb --config.env PATH=/bin";
-    let made = Command::new("sh").args(["-c", script]).current_dir(dir).output();
-    let made = made.map_err(|error| error.to_string())?;
-    match made.status.success() {
-        true => Ok(dir.join("oci")),
-        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
-    }
-}
-
-/// A container that runs a script.
-fn container(layout: &Path, script: &str) -> Service {
-    Service::shell(script)
-        .with("image", json!(format!("oci:{}:bb", layout.display())))
-        .with("runtime", json!("container"))
-}
 
 /// A database that answers with a word, behind port 5432 unless the endpoint says another one.
 fn database(layout: &Path, word: &str, endpoint: serde_json::Value) -> Service {

@@ -68,6 +68,7 @@ fn told() -> Arc<KnownDirectory> {
             ]
             .into(),
             is_ingress: true,
+            removed: [NodeId(9)].into_iter().collect(),
         },
         pass: MeshPass::default(),
     })

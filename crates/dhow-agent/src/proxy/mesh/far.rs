@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dhow_core::ids::NodeId;
 use dhow_wire::certificate::proxy_node_of;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
@@ -24,9 +25,10 @@ use super::frame::{self, Answer, BadFrame, Kind, Opening, ShownTicket, Why};
 use super::guests::Guests;
 use super::own::Own;
 use super::peer::IDLE_TIMEOUT;
+use super::refusals::{Cause, Refusals, Refusee};
 use super::stream::MeshStream;
 use super::targets::{Target, Targets};
-use super::tickets::HeldTicket;
+use super::tickets::{HeldTicket, NoTicket};
 use super::wire::Wire;
 use crate::proxy::backend::Lease;
 use crate::proxy::connect;
@@ -56,6 +58,7 @@ pub struct Far {
     inbound: Mutex<BTreeMap<u64, Arc<Inbound>>>,
     removed: RwLock<BTreeSet<u64>>,
     guests: Guests,
+    refusals: Refusals,
     /// Those who call are told of replicas that begin to drain, and which these were.
     drains: broadcast::Sender<Arc<str>>,
     draining: Mutex<BTreeSet<Arc<str>>>,
@@ -75,7 +78,7 @@ struct Inbound {
 struct Caller {
     node: u64,
     inbound: Arc<Inbound>,
-    ticket: Option<Arc<HeldTicket>>,
+    ticket: Result<Arc<HeldTicket>, NoTicket>,
 }
 
 impl Far {
@@ -88,6 +91,7 @@ impl Far {
             inbound: Mutex::default(),
             removed: RwLock::default(),
             guests: Guests::default(),
+            refusals: Refusals::default(),
             drains: broadcast::channel(DRAINS_MAX).0,
             draining: Mutex::default(),
             stop: CancellationToken::new(),
@@ -172,15 +176,23 @@ impl Far {
         let socket = Arc::new(socket);
         let acceptor = TlsAcceptor::from(Arc::clone(&credentials.server));
         let greeted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Wire::new(Arc::clone(&socket))));
+        let stranger = Refusee::Stranger(from.ip());
         let tls = tokio::select! {
-            greeted = greeted => greeted.ok()?.ok()?,
+            // One that is silent has asked for nothing.
+            greeted = greeted => greeted.ok()?.inspect_err(|error| self.unbelieved(stranger, error)).ok()?,
             () = guest.gone.cancelled() => return None,
             () = self.stop.cancelled() => return None,
         };
         drop(guest);
         let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let node = shown.and_then(|leaf| proxy_node_of(leaf))?.0;
+        let Some(NodeId(node)) = shown.and_then(|leaf| proxy_node_of(leaf)) else {
+            let words = || "its certificate is not that of a node's proxy".into();
+            self.refusals.say(stranger, Cause::Certificate, words);
+            return None;
+        };
         if self.is_removed(node) {
+            let words = || format!("it was removed from the cluster; it calls from {}", from.ip());
+            self.refusals.say(Refusee::Node(node), Cause::Removed, words);
             return None;
         }
         let inbound = Arc::clone(self.inbound().entry(node).or_default());
@@ -188,12 +200,26 @@ impl Far {
         let caller = Caller {
             node,
             inbound,
-            ticket: None,
+            ticket: Err(NoTicket::NotShown),
         };
         Some((
             Connection::new(TlsStream::Server(tls), socket, registered),
             caller,
         ))
+    }
+
+    /// Somebody's greeting has failed. Who ends it in the middle, as one does who only looks whether the port is open, is
+    /// not told of.
+    fn unbelieved(&self, stranger: Refusee, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            let words = || format!("it does not prove to be a node of this cluster: {error}");
+            self.refusals.say(stranger, Cause::Certificate, words);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn said(&self) -> Vec<String> {
+        self.refusals.said()
     }
 
     /// Serves one stream after the other.
@@ -221,8 +247,18 @@ impl Far {
             };
             match kept {
                 Ok(Some(kept)) => connection = kept,
-                Ok(None) | Err(_) => return,
+                Ok(None) => return,
+                Err(error) => return self.nonsense(&caller, &error),
             }
+        }
+    }
+
+    /// Puts into the log that a node does not speak as nodes do. A connection that broke is no such thing.
+    fn nonsense(&self, caller: &Caller, error: &io::Error) {
+        if let Some(bad) = error.get_ref().and_then(|inner| inner.downcast_ref::<BadFrame>()) {
+            let words = || format!("it sends {bad}");
+            self.refusals
+                .say(Refusee::Node(caller.node), Cause::Nonsense, words);
         }
     }
 
@@ -236,7 +272,10 @@ impl Far {
         let opening = Opening::read(body).map_err(bad)?;
         let reached = match self.judge(&opening, caller) {
             Ok((target, lease)) => Replica::reach(&target, lease, opening.transport).await,
-            Err(why) => Err(why),
+            Err(why) => {
+                self.tell_refused(&opening, caller, why);
+                Err(why)
+            }
         };
         let answer = reached
             .as_ref()
@@ -252,20 +291,50 @@ impl Far {
         }
     }
 
+    /// Puts a refusal into the log that does not come of replicas that come and go.
+    fn tell_refused(&self, opening: &Opening, caller: &Caller, why: Why) {
+        match why {
+            Why::Draining | Why::Gone | Why::Unreachable | Why::Busy | Why::Other => return,
+            Why::NotMine | Why::NotAllowed | Why::Ticket => {}
+        }
+        let words = || {
+            let Opening {
+                replica,
+                endpoint,
+                origin,
+                ..
+            } = opening;
+            let because = match (self.counting(caller), why) {
+                (Err(none), Why::Ticket) => format!("{why}: {none}"),
+                (Ok(_) | Err(_), _) => why.to_string(),
+            };
+            format!("{origin} asks for endpoint {endpoint:?} of {replica:?}: {because}")
+        };
+        self.refusals
+            .say(Refusee::Node(caller.node), Cause::Stream(why), words);
+    }
+
+    /// The ticket of a caller where it counts at this moment. One that has ended may count again, when this node's own ends.
+    fn counting<'a>(&self, caller: &'a Caller) -> Result<&'a HeldTicket, NoTicket> {
+        let ticket = caller.ticket.as_deref().map_err(|none| *none)?;
+        match self.own.counts(ticket, now_unix_secs()) {
+            true => Ok(ticket),
+            false => Err(NoTicket::Ended),
+        }
+    }
+
     fn judge(&self, opening: &Opening, caller: &mut Caller) -> Result<(Arc<Target>, Lease), Why> {
         if self.is_removed(caller.node) {
             return Err(Why::NotAllowed);
         }
         match &opening.ticket {
-            ShownTicket::None => caller.ticket = None,
+            ShownTicket::None => caller.ticket = Err(NoTicket::NotShown),
             ShownTicket::Again => {}
             ShownTicket::Whole(text) => {
                 caller.ticket = self.own.check(text, caller.node);
             }
         }
-        let now_unix_secs = now_unix_secs();
-        let ticket = caller.ticket.as_deref();
-        let ticket = ticket.filter(|ticket| self.own.counts(ticket, now_unix_secs));
+        let ticket = self.counting(caller).ok();
         let targets = Arc::clone(&self.targets.read().unwrap_or_else(PoisonError::into_inner));
         let target = targets.find(opening, ticket)?;
         let lease = target.backend.lease().ok_or(Why::Draining)?;
@@ -321,3 +390,6 @@ fn now_unix_secs() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,8 @@
 //! `Abort`, or a connection that ends without `End`, is a reset. A control connection begins with `Control` and has
 //! `Beat` both ways and `Drain` from the side that was called.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -130,6 +132,20 @@ pub enum Origin {
     Outside,
 }
 
+/// For the log.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // They come from another node: whatever stands in them is shown as text and nothing else.
+            Self::Replica { deployment, service } => {
+                write!(f, "as {:?} it", format!("{deployment}/{service}"))
+            }
+            Self::Host => f.write_str("for a user of its host, it"),
+            Self::Outside => f.write_str("for somebody outside, it"),
+        }
+    }
+}
+
 impl Origin {
     /// Of somebody whom this node lets call. Where several services are one user's, any of them may.
     pub fn of(caller: &Peer) -> Self {
@@ -192,7 +208,7 @@ pub enum Answer {
 }
 
 /// Why a stream is refused. Nothing of it has reached the replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     #[error("the replica is ending")]

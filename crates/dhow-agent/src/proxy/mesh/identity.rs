@@ -5,16 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use dhow_wire::certificate::proxy_node_of;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::{self, CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use dhow_wire::tls::{self, Expected};
+use rustls::crypto::{self, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme, version,
-};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use super::frame::ALPN;
@@ -29,7 +27,7 @@ pub struct MeshIdentity {
     pub key_pem: String,
     /// The leaf first, as PEM.
     pub chain_pem: String,
-    /// The CAs whose nodes are believed, as PEM.
+    /// The CAs whose nodes are believed where a table says nothing of them, as PEM.
     pub anchors_pem: String,
 }
 
@@ -51,15 +49,15 @@ pub enum IdentityError {
     Tls(#[source] Error),
 }
 
-/// An identity made ready for TLS 1.3. Nothing is resumed: a resumed session would skip the look at a certificate that
-/// has ended since.
+/// An identity made ready for TLS.
 pub struct Credentials {
     pub client: Arc<ClientConfig>,
     pub server: Arc<ServerConfig>,
 }
 
 impl Credentials {
-    pub fn new(identity: &MeshIdentity) -> Result<Self, IdentityError> {
+    /// With the CAs that are believed, as PEM; where none are said, those of the identity.
+    pub fn new(identity: &MeshIdentity, believed: Option<&str>) -> Result<Self, IdentityError> {
         let chain = certificates("the chain", &identity.chain_pem)?;
         let leaf = chain.first().ok_or(IdentityError::Pem { what: "the chain" })?;
         proxy_node_of(leaf).ok_or(IdentityError::NoNode)?;
@@ -72,14 +70,24 @@ impl Credentials {
         certified.keys_match().map_err(IdentityError::Tls)?;
         let shown = Arc::new(SingleCertAndKey::from(certified));
         let mut roots = RootCertStore::empty();
-        for anchor in certificates("the CAs", &identity.anchors_pem)? {
+        let anchors = believed.unwrap_or(&identity.anchors_pem);
+        for anchor in certificates("the list of CAs", anchors)? {
             roots.add(anchor).map_err(IdentityError::Tls)?;
         }
         let roots = Arc::new(roots);
-        Ok(Self {
-            client: Arc::new(client(&provider, &roots, &shown).map_err(IdentityError::Tls)?),
-            server: Arc::new(server(&provider, &roots, &shown).map_err(IdentityError::Tls)?),
-        })
+        let made = || {
+            let verifier = server_verifier(&provider, &roots)?;
+            let client = tls::client_config(
+                &provider,
+                AnyNode(Arc::clone(&roots)),
+                Some(Arc::clone(&shown) as _),
+                &[ALPN],
+            )?;
+            let server = tls::server_config(&provider, verifier, Arc::clone(&shown) as _, &[ALPN])?;
+            Ok((Arc::new(client), Arc::new(server)))
+        };
+        let (client, server) = made().map_err(IdentityError::Tls)?;
+        Ok(Self { client, server })
     }
 }
 
@@ -108,89 +116,27 @@ fn provider() -> Arc<CryptoProvider> {
     })
 }
 
-fn client(
+fn server_verifier(
     provider: &Arc<CryptoProvider>,
     roots: &Arc<RootCertStore>,
-    shown: &Arc<SingleCertAndKey>,
-) -> Result<ClientConfig, Error> {
-    let verifier = NodeVerifier {
-        roots: Arc::clone(roots),
-        provider: Arc::clone(provider),
-    };
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(&[&version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_cert_resolver(Arc::clone(shown) as _);
-    config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(config)
-}
-
-fn server(
-    provider: &Arc<CryptoProvider>,
-    roots: &Arc<RootCertStore>,
-    shown: &Arc<SingleCertAndKey>,
-) -> Result<ServerConfig, Error> {
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
     // A node has one certificate and shows it: hints would only lengthen the greeting.
     let verifier = verifier.clear_root_hint_subjects().build();
-    let verifier = verifier.map_err(|error| Error::General(error.to_string()))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(&[&version::TLS13])?
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::clone(shown) as _);
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(config)
+    verifier.map_err(|error| Error::General(error.to_string()))
 }
 
-/// Believes every proxy of the cluster's nodes. Which node it is the caller compares, before it sends a byte.
+/// Every proxy of the cluster's nodes. Which node it is the caller compares, before it sends a byte.
 #[derive(Debug)]
-struct NodeVerifier {
-    roots: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-}
+struct AnyNode(Arc<RootCertStore>);
 
-impl ServerCertVerifier for NodeVerifier {
-    fn verify_server_cert(
+impl Expected for AnyNode {
+    fn judge(
         &self,
-        leaf: &CertificateDer<'_>,
+        _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let parsed = ParsedCertificate::try_from(leaf)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, &[], now, algorithms)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        signed: &dyn Fn(&RootCertStore) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        signed(&self.0)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::identity::Credentials;
-use super::tickets::{HeldTicket, TicketCheck};
+use super::identity::{Credentials, IdentityError, MeshIdentity};
+use super::tickets::{HeldTicket, NoTicket, TicketCheck};
 
 /// How often a sign of life goes over a control connection.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
@@ -31,9 +31,29 @@ impl Default for Timing {
 /// This node's certificate and ticket of the moment. Connections ask for them, so that a renewal needs no restart.
 pub struct Own {
     pub timing: Timing,
-    credentials: RwLock<Option<Arc<Credentials>>>,
+    shown: RwLock<Shown>,
     ticket: RwLock<Option<OwnTicket>>,
     check: RwLock<TicketCheck>,
+}
+
+/// What TLS is made of, and what was made of it.
+#[derive(Default)]
+struct Shown {
+    identity: Option<MeshIdentity>,
+    /// As the last table has them.
+    believed: Option<String>,
+    credentials: Option<Arc<Credentials>>,
+}
+
+impl Shown {
+    /// Makes credentials of what there is; those that are there stay where that cannot be.
+    fn renew(&mut self) -> Result<(), IdentityError> {
+        if let Some(identity) = &self.identity {
+            let made = Credentials::new(identity, self.believed.as_deref())?;
+            self.credentials = Some(Arc::new(made));
+        }
+        Ok(())
+    }
 }
 
 struct OwnTicket {
@@ -45,21 +65,33 @@ impl Own {
     pub fn new(timing: Timing) -> Self {
         Self {
             timing,
-            credentials: RwLock::default(),
+            shown: RwLock::default(),
             ticket: RwLock::default(),
             check: RwLock::default(),
         }
     }
 
     pub fn credentials(&self) -> Option<Arc<Credentials>> {
-        let credentials = self.credentials.read().unwrap_or_else(PoisonError::into_inner);
-        credentials.clone()
+        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
+        shown.credentials.clone()
     }
 
-    /// Connections that are open keep what they have.
-    pub fn set_credentials(&self, credentials: Credentials) {
-        let mut now = self.credentials.write().unwrap_or_else(PoisonError::into_inner);
-        *now = Some(Arc::new(credentials));
+    /// Shows this from now on. Connections that are open keep what they have.
+    pub fn show(&self, identity: &MeshIdentity) -> Result<(), IdentityError> {
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        let made = Credentials::new(identity, shown.believed.as_deref())?;
+        (shown.identity, shown.credentials) = (Some(identity.clone()), Some(Arc::new(made)));
+        Ok(())
+    }
+
+    /// Believes the nodes of these CAs from now on. Where they cannot be read, those that were believed before.
+    pub fn believe(&self, believed: Option<&str>) -> Result<(), IdentityError> {
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        if shown.believed.as_deref() == believed {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut shown.believed, believed.map(str::to_owned));
+        shown.renew().inspect_err(|_| shown.believed = before)
     }
 
     pub fn ticket(&self) -> Option<Arc<str>> {
@@ -71,14 +103,14 @@ impl Own {
     pub fn set_tickets(&self, node: u64, text: Option<&str>, check: TicketCheck) {
         let fresh = text.map(|text| OwnTicket {
             text: text.into(),
-            held: check.read(text, node),
+            held: check.read(text, node).ok(),
         });
         *self.check.write().unwrap_or_else(PoisonError::into_inner) = check;
         *self.ticket.write().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 
     /// What the ticket of another node says, where the cluster has signed it.
-    pub fn check(&self, text: &str, node: u64) -> Option<Arc<HeldTicket>> {
+    pub fn check(&self, text: &str, node: u64) -> Result<Arc<HeldTicket>, NoTicket> {
         let check = self.check.read().unwrap_or_else(PoisonError::into_inner).clone();
         check.read(text, node).map(Arc::new)
     }

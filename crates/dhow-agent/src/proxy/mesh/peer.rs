@@ -118,6 +118,12 @@ impl Peer {
         }
     }
 
+    /// Ends everything that is open to it: it belongs to the cluster no more.
+    pub(super) fn cut(&self) {
+        lock(&self.idle).clear();
+        self.connections.cut();
+    }
+
     /// Its replicas are passed over for now.
     pub fn is_silent(&self) -> bool {
         self.health.load(Ordering::Relaxed) == Health::Silent.number()
@@ -172,7 +178,7 @@ impl Peer {
                 done => return done,
             }
         }
-        // It may have fallen silent over that.
+        // It may have fallen silent while a warm connection was waited for.
         if self.is_silent() {
             return Err(Refused::Silent { node: self.node });
         }

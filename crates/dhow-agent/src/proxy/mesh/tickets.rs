@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
-use dhow_wire::ticket::Ticket;
+use dhow_wire::ticket::{Ticket, TicketError};
 use ed25519_dalek::VerifyingKey;
 
 use crate::proxy::table::{Allowed, Peer, TicketKey};
@@ -36,6 +36,19 @@ impl HeldTicket {
     }
 }
 
+/// Why a caller has no ticket that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTicket {
+    #[error("its node has shown no ticket on this connection")]
+    NotShown,
+    #[error("the time of its node's ticket is over")]
+    Ended,
+    #[error("this node does not know yet how tickets are proved")]
+    NoKey,
+    #[error(transparent)]
+    Unproved(#[from] TicketError),
+}
+
 /// Reads the tickets of other nodes, with the cluster's public key. Without one no ticket counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TicketCheck(Option<(String, VerifyingKey)>);
@@ -49,14 +62,13 @@ impl TicketCheck {
         }))
     }
 
-    /// What the ticket of a node says; `None` where the cluster has not signed it, or for another node.
-    pub fn read(&self, text: &str, node: u64) -> Option<HeldTicket> {
-        let (cluster_id, key) = self.0.as_ref()?;
-        let ticket = Ticket::parse(text).ok()?;
-        let proved = ticket.verify(key, cluster_id, NodeId(node)).ok()?;
+    /// What the ticket of a node says, where the cluster has signed it for that node.
+    pub fn read(&self, text: &str, node: u64) -> Result<HeldTicket, NoTicket> {
+        let (cluster_id, key) = self.0.as_ref().ok_or(NoTicket::NoKey)?;
+        let proved = Ticket::parse(text)?.verify(key, cluster_id, NodeId(node))?;
         let callers = proved.callers();
         let callers = callers.map(|(deployment, service)| (deployment.to_owned(), service.to_owned()));
-        Some(HeldTicket {
+        Ok(HeldTicket {
             callers: callers.collect(),
             expires_unix_secs: proved.expires_unix_secs(),
         })

@@ -10,8 +10,13 @@ use super::{TableError, at_most};
 
 /// Nodes of a cluster with replicas of services that this node uses.
 pub const PEERS_MAX: usize = 16_384;
+/// Nodes that were removed lately: as many as servers note.
+pub const REMOVED_MAX: usize = 16_384;
 /// A ticket names the services of a node: two thousand of them at 64 bytes.
 pub const TICKET_MAX_BYTES: usize = 128 * 1024;
+
+/// The servers' CA and nine of workers, at less than a kilobyte each.
+const CAS_MAX_BYTES: usize = 32 * 1024;
 
 /// This node's place among the nodes' proxies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +35,9 @@ pub struct Mesh {
     /// Nodes that were removed from the cluster and whose certificates may still be good: they are not let in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<u64>,
+    /// The CAs whose nodes are believed, as PEM; where they are not said, those that came with the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub believed_cas: Option<String>,
 }
 
 /// The cluster's word on tickets: its name, and the public half of the key that signs them.
@@ -50,9 +58,12 @@ pub struct MeshPeer {
 impl Mesh {
     pub(super) fn check(&self) -> Result<(), TableError> {
         at_most("other nodes", self.peers.len(), PEERS_MAX)?;
-        at_most("removed nodes", self.removed.len(), PEERS_MAX)?;
+        at_most("removed nodes", self.removed.len(), REMOVED_MAX)?;
         if let Some(ticket) = &self.ticket {
             at_most("bytes of ticket", ticket.len(), TICKET_MAX_BYTES)?;
+        }
+        if let Some(cas) = &self.believed_cas {
+            at_most("bytes of CAs", cas.len(), CAS_MAX_BYTES)?;
         }
         let listens = std::iter::once(self.listen).chain(self.peers.iter().map(|peer| peer.addr));
         if let Some(addr) = listens.into_iter().find(|addr| addr.port() == 0) {

@@ -221,6 +221,7 @@ fn a_mesh_has_each_node_once() {
         ticket: None,
         ticket_key: None,
         removed: Vec::new(),
+        believed_cas: None,
     };
     let table = Table {
         mesh: Some(mesh),

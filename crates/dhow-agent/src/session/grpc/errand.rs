@@ -1,5 +1,5 @@
 //! What a worker asks without a session: to join with its token, or for a certificate in place of one that has
-//! expired.
+//! expired or for its proxy.
 
 use std::sync::Arc;
 
@@ -82,8 +82,18 @@ impl Errand {
 
     /// A new certificate; who asks is proved by the connector's old one.
     pub async fn renew(&self, csr_pem: &str) -> Result<String, ErrandError> {
+        self.certificate(csr_pem, false).await
+    }
+
+    /// A certificate for the node's proxy.
+    pub async fn proxy_certificate(&self, csr_pem: &str) -> Result<String, ErrandError> {
+        self.certificate(csr_pem, true).await
+    }
+
+    async fn certificate(&self, csr_pem: &str, for_proxy: bool) -> Result<String, ErrandError> {
         let request = || RenewRequest {
             csr_pem: csr_pem.to_owned(),
+            for_proxy,
         };
         let reply = self.ask(async |mut client| client.renew(request()).await);
         Ok(reply.await?.certificate_chain_pem)

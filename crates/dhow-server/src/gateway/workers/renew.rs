@@ -44,6 +44,7 @@ impl GatewayState {
                 .get::<ExpiredIdentity>()
                 .map(|expired| expired.expired_unix_secs),
             csr_pem: request.get_ref().csr_pem.clone(),
+            for_proxy: request.get_ref().for_proxy,
         };
         match self.serving(Some(NodeId(renewal.node_id))).await? {
             Serving::Leads => self.renew_for(renewal).await,
@@ -77,6 +78,18 @@ impl GatewayState {
             return Err(Refusal::UnknownNode.into());
         }
         self.check_role(Identity::Worker(node))?;
+        if renewal.for_proxy {
+            return match renewal.expired_unix_secs {
+                None => tier
+                    .certificates
+                    .issue_proxy(csr_pem, node)
+                    .map_err(JoinError::Csr),
+                Some(_) => {
+                    let why = "the worker's certificate has expired: it renews that one first";
+                    Err(Refusal::Identity(why.into()).into())
+                }
+            };
+        }
         let chain = tier.certificates.issue(csr_pem, node).map_err(JoinError::Csr)?;
         let mut renewed = Event::new(EventKind::CertificateRenewed).with_node(node);
         if let Some(expired_unix_secs) = renewal.expired_unix_secs {

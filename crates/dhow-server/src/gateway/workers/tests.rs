@@ -46,6 +46,10 @@ impl WorkerCertificates for Ca {
     fn issue(&self, _csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
         Ok(format!("chain of {node}"))
     }
+
+    fn issue_proxy(&self, _csr_pem: &str, node: NodeId) -> Result<String, CertificateError> {
+        Ok(format!("proxy of {node}"))
+    }
 }
 
 struct Harbour {
@@ -171,7 +175,10 @@ impl Harbour {
     }
 
     async fn renew(&self, extend: impl FnOnce(&mut Request<RenewRequest>)) -> Result<String, Refusal> {
-        let mut request = Request::new(RenewRequest { csr_pem: csr() });
+        let mut request = Request::new(RenewRequest {
+            csr_pem: csr(),
+            for_proxy: false,
+        });
         extend(&mut request);
         let reply = self.gateway.renew(request).await;
         reply
@@ -445,6 +452,21 @@ async fn a_worker_renews_with_what_it_has() {
     ));
     let other = harbour.renew(proved(Identity::Worker(NodeId(77)))).await;
     assert_eq!(other, Err(Refusal::UnknownNode));
+    // Its proxy gets one of its own, and not by a certificate that has expired.
+    let for_proxy = |request: &mut Request<RenewRequest>| request.get_mut().for_proxy = true;
+    let leaf = harbour.renew(|request| {
+        for_proxy(request);
+        proved(Identity::Worker(node))(request);
+    });
+    assert_eq!(leaf.await.unwrap(), format!("proxy of {node}"));
+    let late = harbour.renew(|request| {
+        for_proxy(request);
+        request.extensions_mut().insert(ExpiredIdentity {
+            node,
+            expired_unix_secs: harbour.now_unix_secs() - 60,
+        });
+    });
+    assert!(matches!(late.await, Err(Refusal::Identity(_))));
     let expired = |days: i64| {
         let expired_unix_secs = harbour.now_unix_secs() - days * 86_400;
         harbour.renew(move |request| {

@@ -18,6 +18,9 @@ pub trait WorkerCertificates: Send + Sync + 'static {
     /// A certificate of this node for the key in the request; the leaf first, as PEM. The request's own signature was
     /// checked. It must not block for long.
     fn issue(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError>;
+
+    /// The same for the node's proxy.
+    fn issue_proxy(&self, csr_pem: &str, node: NodeId) -> Result<String, CertificateError>;
 }
 
 /// What a gateway needs beside its options to take workers: the key that proves their tokens and the issuer of their

@@ -1,21 +1,20 @@
-//! Every TLS configuration of a server. TLS 1.3 alone, and nothing is resumed: a resumed session would skip the look
-//! at a certificate that has ended since.
+//! Every TLS configuration of a server.
 
 use std::sync::Arc;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::tls;
 use dhow_wire::token::CaFingerprint;
-use rustls::client::Resumption;
+use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ClientConfig, Error, RootCertStore, ServerConfig, version};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use super::cluster_ca::ClusterCa;
 use super::cluster_key::ClusterKey;
 use super::error::IssueError;
 use super::node_cert::{NODE_CERT_LIFETIME, NodeCert};
-use super::pinned::{client_builder, provider};
-use super::verify::{Expected, ServerVerifier};
+use super::pinned::provider;
+use super::verify::ExpectedServer;
 use super::worker_ca::WorkerCa;
 use super::worker_cas::{WorkerCas, WorkerVerifier};
 
@@ -92,7 +91,7 @@ impl NodeTls {
         expected: NodeId,
         alpn: &[&[u8]],
     ) -> Result<ClientConfig, Error> {
-        let expected = Expected::Worker {
+        let expected = ExpectedServer::Worker {
             node: expected,
             roots: workers.roots(),
         };
@@ -101,23 +100,15 @@ impl NodeTls {
 
     /// Calls one node, and no other, as this one.
     pub fn client_config_member(&self, expected: NodeId, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
-        let expected = Expected::Node {
+        let expected = ExpectedServer::Node {
             node: expected,
             roots: Arc::new(self.members()?),
         };
         self.client_config(expected, alpn)
     }
 
-    fn client_config(&self, expected: Expected, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
-        let provider = provider();
-        let verifier = ServerVerifier::new(expected, &provider);
-        let mut config = client_builder(provider)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_cert_resolver(Arc::clone(&self.cert) as _);
-        config.resumption = Resumption::disabled();
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Ok(config)
+    fn client_config(&self, expected: ExpectedServer, alpn: &[&[u8]]) -> Result<ClientConfig, Error> {
+        tls::client_config(&provider(), expected, Some(Arc::clone(&self.cert) as _), alpn)
     }
 
     fn members(&self) -> Result<RootCertStore, Error> {
@@ -148,14 +139,7 @@ impl NodeTls {
         verifier: Arc<dyn ClientCertVerifier>,
         alpn: &[&[u8]],
     ) -> Result<ServerConfig, Error> {
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&version::TLS13])?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::clone(&self.cert) as _);
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Ok(config)
+        tls::server_config(&provider(), verifier, Arc::clone(&self.cert) as _, alpn)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What this node's proxy shows to those of other nodes. The proxy speaks with strangers and keeps this in its folder,
-//! so that it gets a key and a certificate of its own: whoever takes them is no server of the cluster.
+//! so that it gets a key and a certificate of its own: whoever takes them is no server of the cluster, and no worker.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,8 +31,8 @@ impl fmt::Debug for ProxyCert {
 pub const PROXY_CERT_RENEWED: Duration = Duration::from_secs(NODE_CERT_LIFETIME.as_secs() / 3);
 
 impl NodeTls {
-    /// A new one for this server's proxy, which believes servers and the workers of these CAs.
-    pub fn proxy_cert(&self, workers_pem: &str, now_unix_secs: i64) -> Result<ProxyCert, IssueError> {
+    /// A new one for this server's proxy. Which workers are believed the directory says.
+    pub fn proxy_cert(&self, now_unix_secs: i64) -> Result<ProxyCert, IssueError> {
         let pair = KeyPair::generate_for(&PKCS_ED25519)?;
         let leaf = self
             .ca()
@@ -40,7 +40,7 @@ impl NodeTls {
         Ok(ProxyCert {
             key_pem: Zeroizing::new(pair.serialize_pem()),
             chain_pem: pem(&leaf),
-            anchors_pem: format!("{}{workers_pem}", self.ca().pem()),
+            anchors_pem: self.ca().pem(),
         })
     }
 }

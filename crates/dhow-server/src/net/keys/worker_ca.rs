@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
-use dhow_wire::certificate::{identity_of, worker_ca_name, worker_cluster_of, worker_uri};
+use dhow_wire::certificate::{identity_of, worker_ca_name, worker_cluster_of, worker_proxy_uri, worker_uri};
 use rcgen::{
     CertificateSigningRequestParams, CertifiedIssuer, ExtendedKeyUsagePurpose, KeyPair, PublicKeyData,
     SanType,
@@ -68,18 +68,43 @@ impl WorkerCa {
         now_unix_secs: i64,
         lifetime: Duration,
     ) -> Result<String, IssueError> {
-        let request = read_request(csr_pem)?;
         let uri = worker_uri(cluster_id, node).ok_or(IssueError::ClusterId)?;
+        let name = format!("worker-{node}.dhow.internal");
+        let leaf = self.issue(csr_pem, uri, &name, now_unix_secs, lifetime)?;
+        Ok(format!("{leaf}{}", self.issuer.pem()))
+    }
+
+    /// A certificate for the proxy of a worker, as PEM. It proves nothing but which node's proxy shows it.
+    pub(super) fn issue_proxy(
+        &self,
+        csr_pem: &str,
+        node: NodeId,
+        cluster_id: &str,
+        now_unix_secs: i64,
+        lifetime: Duration,
+    ) -> Result<String, IssueError> {
+        let uri = worker_proxy_uri(cluster_id, node).ok_or(IssueError::ClusterId)?;
+        let name = format!("proxy-{node}.dhow.internal");
+        self.issue(csr_pem, uri, &name, now_unix_secs, lifetime)
+    }
+
+    fn issue(
+        &self,
+        csr_pem: &str,
+        uri: String,
+        name: &str,
+        now_unix_secs: i64,
+        lifetime: Duration,
+    ) -> Result<String, IssueError> {
+        let request = read_request(csr_pem)?;
         let names = vec![SanType::URI(uri.try_into()?)];
-        // The servers call a worker too: for the logs of its replicas, and for commands in them.
+        // A worker is called too: by servers for the logs of its replicas and for commands in them, and its proxy by others.
         let purposes = vec![
             ExtendedKeyUsagePurpose::ClientAuth,
             ExtendedKeyUsagePurpose::ServerAuth,
         ];
-        let name = format!("worker-{node}.dhow.internal");
-        let params = make::leaf_params(&name, names, purposes, now_unix_secs, lifetime);
-        let leaf = params.signed_by(&request.public_key, &self.issuer)?;
-        Ok(format!("{}{}", leaf.pem(), self.issuer.pem()))
+        let params = make::leaf_params(name, names, purposes, now_unix_secs, lifetime);
+        Ok(params.signed_by(&request.public_key, &self.issuer)?.pem())
     }
 }
 

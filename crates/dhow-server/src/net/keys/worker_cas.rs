@@ -116,6 +116,18 @@ impl WorkerCas {
         all.map(WorkerCa::pem).collect()
     }
 
+    /// The certificate of a worker's proxy for the key of a request, as PEM.
+    pub fn issue_proxy(
+        &self,
+        csr_pem: &str,
+        node: NodeId,
+        cluster_id: &str,
+        now_unix_secs: i64,
+    ) -> Result<String, IssueError> {
+        let newest = &self.trusted().newest;
+        newest.issue_proxy(csr_pem, node, cluster_id, now_unix_secs, WORKER_CERT_LIFETIME)
+    }
+
     /// A certificate for the key of a request, its CA, and the CA of the servers, as PEM.
     pub fn issue(
         &self,
@@ -128,6 +140,15 @@ impl WorkerCas {
         let chain = newest.issue_worker(csr_pem, node, cluster_id, now_unix_secs, WORKER_CERT_LIFETIME)?;
         Ok(format!("{chain}{}", self.cluster_ca.pem()))
     }
+}
+
+/// Whom the proxies of nodes believe: the servers' CA, and those of workers, as PEM.
+pub fn believed_cas_pem(key: &ClusterKey, newest: u32, older: &[u32]) -> Result<String, IssueError> {
+    let mut pem = ClusterCa::new(key)?.pem();
+    for generation in std::iter::once(&newest).chain(older) {
+        pem.push_str(&WorkerCa::new(key, *generation)?.pem());
+    }
+    Ok(pem)
 }
 
 /// Believes the workers' certificates, also one that has expired: whoever ends TLS looks at its age, because such a

@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use dhow_core::ids::NodeId;
-use dhow_wire::certificate::{identity_of, is_cluster_ca, worker_cluster_of};
+use dhow_wire::certificate::{identity_of, is_cluster_ca, proxy_node_of, worker_cluster_of};
+use dhow_wire::tls;
 use dhow_wire::token::CaFingerprint;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::CertificateDer;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme, version};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::cluster_ca::fingerprint_of;
 use super::error::IssueError;
@@ -137,15 +138,21 @@ impl WorkerIdentity {
         Ok(())
     }
 
-    /// What the worker's proxy shows to those of other nodes: the worker's own certificate of the moment.
-    pub fn proxy_cert(&self) -> ProxyCert {
-        let current = self.current();
-        let leaf = current.certified.cert.first().map(pem);
-        ProxyCert {
-            key_pem: self.key.reveal_pem(),
-            chain_pem: leaf.unwrap_or_default(),
-            anchors_pem: current.cas.iter().map(pem).collect(),
+    /// What the worker's proxy shows to those of other nodes: its own key, with the certificate that the cluster gave for it.
+    pub fn proxy_cert(&self, key: &WorkerKey, leaf_pem: &str) -> Result<ProxyCert, IssueError> {
+        let leaf = read_chain(leaf_pem)?;
+        let leaf = leaf.first().ok_or(IssueError::NotOurs)?;
+        if proxy_node_of(leaf) != Some(self.node) {
+            return Err(IssueError::Request {
+                why: "its certificate is not that of this worker's proxy",
+            });
         }
+        key.certified(vec![leaf.clone()])?;
+        Ok(ProxyCert {
+            key_pem: key.reveal_pem(),
+            chain_pem: pem(leaf),
+            anchors_pem: self.current().cas.iter().map(pem).collect(),
+        })
     }
 
     /// Calls servers of the cluster as this worker.
@@ -163,15 +170,8 @@ impl WorkerIdentity {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
         let verifier =
             verifier.map_err(|error| IssueError::Key(rustls::Error::General(error.to_string())))?;
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&version::TLS13])
-            .map_err(IssueError::Key)?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(Shown(Arc::clone(self))));
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = ALPN_API.iter().map(|name| name.to_vec()).collect();
-        Ok(config)
+        let shown = Arc::new(Shown(Arc::clone(self)));
+        tls::server_config(&provider(), verifier, shown, &ALPN_API).map_err(IssueError::Key)
     }
 
     fn current(&self) -> Current {

@@ -43,6 +43,7 @@ pub(super) fn status(
         os: Some(node.info.os.to_string()),
         arch: Some(node.info.arch.to_string()),
         api_addr: node.info.api_addr.as_ref().map(ToString::to_string),
+        mesh_addr: node.info.mesh_addr.as_deref().map(str::to_owned),
         drain: drain(state, report, node, now),
         failures: None,
         resources: Some(resources(node, observed)),

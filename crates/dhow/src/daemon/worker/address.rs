@@ -19,6 +19,19 @@ pub async fn reachable(configured: SocketAddr, servers: &FixedRoutes) -> SocketA
     }
 }
 
+/// The same as others reach it: where it listens on all addresses of this host, the one with which this host reaches the
+/// servers.
+pub async fn reached(listened: SocketAddr, servers: &FixedRoutes) -> SocketAddr {
+    if listened.ip().is_unspecified() {
+        for server in &servers.0 {
+            if let Some(ip) = own_address_towards(&server.address).await {
+                return SocketAddr::new(ip, listened.port());
+            }
+        }
+    }
+    listened
+}
+
 async fn is_taken(addr: SocketAddr) -> bool {
     let bound = TcpListener::bind(addr).await;
     bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
@@ -71,6 +84,14 @@ mod tests {
             let addr = addr.parse().unwrap();
             assert_eq!(reachable(addr, &servers).await, addr);
         }
+    }
+
+    #[tokio::test]
+    async fn who_listens_everywhere_is_reached_where_it_reaches_the_servers() {
+        let servers = routes(&["127.0.0.1:3670".to_owned()]);
+        let reached_at = async |text: &str| reached(text.parse().unwrap(), &servers).await.to_string();
+        assert_eq!(reached_at("0.0.0.0:3669").await, "127.0.0.1:3669");
+        assert_eq!(reached_at("10.1.2.3:3669").await, "10.1.2.3:3669");
     }
 
     #[tokio::test]

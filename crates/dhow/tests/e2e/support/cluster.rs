@@ -172,7 +172,18 @@ impl Cluster {
 
     /// The same with a network namespace for each, the workers after the servers.
     pub fn worker_tier_apart(name: &str, servers: usize, workers: usize, extra: &Value) -> Self {
-        let network = Some(Network::new(name, servers + workers));
+        Self::worker_tier_with_room(name, servers, workers, 0, extra)
+    }
+
+    /// The same with room for more workers.
+    pub fn worker_tier_with_room(
+        name: &str,
+        servers: usize,
+        workers: usize,
+        room: usize,
+        extra: &Value,
+    ) -> Self {
+        let network = Some(Network::new(name, servers + workers + room));
         let cluster = Self::prepare_on(name, servers, network, "worker-tier", extra);
         cluster.with_workers(workers)
     }

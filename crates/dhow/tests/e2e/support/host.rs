@@ -106,10 +106,24 @@ impl Drop for Scratch {
             remove_groups(&group);
         }
         self.remove_network();
-        // Where a test has mounted something there.
-        let _ = rustix::mount::unmount(self.data_dir(), rustix::mount::UnmountFlags::DETACH);
+        // The roots of containers whose daemon had no chance, and what a test has mounted there.
+        for place in mounted_below(&self.path) {
+            let _ = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH);
+        }
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Where something is mounted, the innermost first.
+fn mounted_below(folder: &Path) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let below = places
+        .map(PathBuf::from)
+        .filter(|place| place.starts_with(folder));
+    let mut below: Vec<_> = below.collect();
+    below.reverse();
+    below
 }
 
 fn remove_groups(group: &Path) {

@@ -102,6 +102,16 @@ impl Network {
         run(&format!("ip -n {} link set p{node} down", self.bridge()));
     }
 
+    /// Nothing gets from one node to the other any more, nor back.
+    pub fn part(&self, one: usize, other: usize) {
+        let bridge = self.bridge();
+        for (from, to) in [(one, other), (other, one)] {
+            run(&format!(
+                "ip netns exec {bridge} nft add rule bridge lab forward iifname p{from} oifname p{to} drop"
+            ));
+        }
+    }
+
     pub fn heal(&self, node: usize) {
         run(&format!("ip -n {} link set p{node} up", self.bridge()));
     }

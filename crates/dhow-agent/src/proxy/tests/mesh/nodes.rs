@@ -145,6 +145,7 @@ impl Node {
                     public_key: signer().verifying_key().to_bytes(),
                 }),
                 removed: Vec::new(),
+                believed_cas: None,
             }),
             ..Table::empty()
         }

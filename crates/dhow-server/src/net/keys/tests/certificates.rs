@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::ids::NodeId;
+use dhow_wire::certificate::proxy_node_of;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
@@ -12,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, FakeClock};
 use crate::net::identity::Identity;
 use crate::net::keys::{
-    ClusterCa, ClusterKey, IssueError, NODE_CERT_LIFETIME, NodeCert, WorkerCa, csr_key_hash, identity_of,
-    keep_renewed, worker_cluster_of,
+    ClusterCa, ClusterKey, IssueError, NODE_CERT_LIFETIME, NodeCert, NodeTls, WorkerCa, WorkerCas,
+    WorkerIdentity, WorkerKey, csr_key_hash, identity_of, keep_renewed, worker_cluster_of,
 };
 
 const NOW: i64 = 1_800_000_000;
@@ -54,6 +55,42 @@ fn a_server_says_who_it_is_and_sends_its_ca() {
     assert_eq!(identity_of(ca.certificate()), None);
     assert_eq!(worker_cluster_of(&chain[0]), None);
     assert_eq!(identity_of(&CertificateDer::from(vec![1, 2, 3])), None);
+}
+
+#[test]
+fn a_proxy_has_a_certificate_of_its_own_which_makes_it_no_node() {
+    let tls = NodeTls::new(&fixed_key(), NodeId(3), NOW).unwrap();
+    let leaf = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let of_server = leaf(&tls.proxy_cert(NOW).unwrap().chain_pem);
+    assert_eq!(
+        (proxy_node_of(&of_server), identity_of(&of_server)),
+        (Some(NodeId(3)), None)
+    );
+    let cas = WorkerCas::new(&fixed_key(), Arc::clone(tls.ca()), 1, &[]).unwrap();
+    let worker_key = WorkerKey::generate().unwrap();
+    let chain = cas.issue(&worker_key.csr_pem().unwrap(), NodeId(7), "c-1", NOW);
+    let chain = chain.unwrap();
+    assert_eq!(proxy_node_of(&leaf(&chain)), None, "a worker is no proxy");
+    let worker = WorkerIdentity::new(worker_key, &chain).unwrap();
+    let key = WorkerKey::generate().unwrap();
+    let asked = |node| {
+        cas.issue_proxy(&key.csr_pem().unwrap(), node, "c-1", NOW)
+            .unwrap()
+    };
+    let of_worker = worker.proxy_cert(&key, &asked(NodeId(7))).unwrap();
+    let shown = leaf(&of_worker.chain_pem);
+    assert_eq!(
+        (proxy_node_of(&shown), identity_of(&shown)),
+        (Some(NodeId(7)), None)
+    );
+    // That of another one, of another key, and a worker's own are not taken.
+    assert!(worker.proxy_cert(&key, &asked(NodeId(8))).is_err());
+    assert!(
+        worker
+            .proxy_cert(&WorkerKey::generate().unwrap(), &asked(NodeId(7)))
+            .is_err()
+    );
+    assert!(worker.proxy_cert(&key, &chain).is_err());
 }
 
 #[test]

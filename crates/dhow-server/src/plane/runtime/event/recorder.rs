@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dhow_core::change::{Change, ChangeSink, NodeChange, ReplicaChange, compare};
+use dhow_core::change::{Change, ChangeSink, ClusterChange, NodeChange, ReplicaChange, compare};
 use dhow_core::command::{AgentCommand, ClusterCommand, Command, Entry, Outcome, Refused};
 use dhow_core::ids::{NodeId, ReplicaKey};
 use dhow_core::state::{Session, State};
@@ -71,7 +71,7 @@ struct Diverged {
 impl<S: ChangeSink> ChangeSink for OfEntry<'_, S> {
     fn tell(&mut self, state: &State, change: Change<'_>) {
         self.other.tell(state, change);
-        wake(&mut self.recorder.woken, &change);
+        wake(&mut self.recorder.woken, state, &change);
         match change {
             Change::Replica(key, _, ReplicaChange::Diverged(_)) => {
                 let first = Diverged {
@@ -159,9 +159,19 @@ fn node_of(command: &AgentCommand) -> NodeId {
 }
 
 /// Notes the node that must hear of a change.
-fn wake(woken: &mut BTreeSet<NodeId>, change: &Change<'_>) {
-    let Change::Node(node, change) = change else {
-        return;
+fn wake(woken: &mut BTreeSet<NodeId>, state: &State, change: &Change<'_>) {
+    let (node, change) = match change {
+        Change::Node(node, change) => (node, change),
+        // What a node says of itself and could not be kept is to be said again.
+        Change::Cluster(ClusterChange::Created { .. } | ClusterChange::FeatureLevelRaised { .. }) => {
+            woken.extend(state.nodes.keys().copied());
+            return;
+        }
+        Change::Cluster(_)
+        | Change::Deployment(..)
+        | Change::Service(..)
+        | Change::Replica(..)
+        | Change::Refused(_) => return,
     };
     match change {
         NodeChange::Joined | NodeChange::Removed | NodeChange::Drain(_) | NodeChange::AssignmentChanged => {
@@ -227,7 +237,7 @@ struct Differences {
 
 impl ChangeSink for Differences {
     fn tell(&mut self, state: &State, change: Change<'_>) {
-        wake(&mut self.woken, &change);
+        wake(&mut self.woken, state, &change);
         let event = match change {
             Change::Replica(key, node, ReplicaChange::Observed(machine)) => {
                 words::observed(state, &key, node, machine)
