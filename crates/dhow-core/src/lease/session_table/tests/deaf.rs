@@ -78,7 +78,7 @@ fn nodes_of_a_holder_that_hears_nobody_have_time_to_come_back_however_few_they_a
                     deaf.miss(place, 20_000);
                 }
             }
-            for (node, _) in deaf.ids[1..].to_vec() {
+            for (node, _) in deaf.ids[1..].iter().copied() {
                 if deaf.now_ms == 55_000 {
                     open(&mut deaf.table, B, &mut b, node, 55_000);
                 }
