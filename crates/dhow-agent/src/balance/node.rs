@@ -162,19 +162,6 @@ impl NodeBalancer {
         }
     }
 
-    /// The table of the newest that is wanted, with its revision, and whether there is nothing to serve. What came while
-    /// ports were looked for has to wait for its own: the proxy would take one that is about to be found taken.
-    async fn settled(&self) -> (u64, Table, bool) {
-        loop {
-            self.settle().await;
-            let wanted = self.wanted();
-            if wanted.unsure().next().is_none() {
-                let table = wanted.routes.table(wanted.revision);
-                return (wanted.revision, table, wanted.routes.is_empty());
-            }
-        }
-    }
-
     async fn take_told(&self, place: NodePlace, told: Option<&Arc<KnownDirectory>>) {
         let revision = {
             let mut wanted = self.wanted();
