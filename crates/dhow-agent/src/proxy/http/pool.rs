@@ -34,11 +34,14 @@ const PASSED_MAX: usize = 4;
 pub struct Pool {
     /// The last is the one that was used last: it is taken first, so that a quiet service keeps few.
     idle: Mutex<Vec<Idle>>,
+    /// Connections that were made before this moment carry no further request.
+    retired: Mutex<Option<Instant>>,
 }
 
 struct Idle {
     sender: SendRequest<RequestBody>,
     stream: Weak<TcpStream>,
+    made: Instant,
     since: Instant,
 }
 
@@ -46,6 +49,7 @@ struct Idle {
 pub struct PooledConnection {
     pub sender: SendRequest<RequestBody>,
     stream: Weak<TcpStream>,
+    made: Instant,
     /// It has carried a request before.
     pub reused: bool,
 }
@@ -69,13 +73,16 @@ impl Pool {
                 passed += 1;
                 continue;
             }
-            let Idle { sender, stream, .. } = idle.remove(at);
+            let Idle {
+                sender, stream, made, ..
+            } = idle.remove(at);
             let is_open = !sender.is_closed() && stream.upgrade().is_some_and(|stream| is_quiet(&stream));
             if is_open {
                 let reused = true;
                 return Some(PooledConnection {
                     sender,
                     stream,
+                    made,
                     reused,
                 });
             }
@@ -84,8 +91,11 @@ impl Pool {
     }
 
     pub fn put(&self, connection: PooledConnection) {
-        let PooledConnection { sender, stream, .. } = connection;
-        if sender.is_closed() {
+        let PooledConnection {
+            sender, stream, made, ..
+        } = connection;
+        let retired = *self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.is_closed() || retired.is_some_and(|retired| made <= retired) {
             return;
         }
         let since = Instant::now();
@@ -94,6 +104,7 @@ impl Pool {
             idle.push(Idle {
                 sender,
                 stream,
+                made,
                 since,
             });
         }
@@ -101,6 +112,13 @@ impl Pool {
 
     pub fn clear(&self) {
         self.lock().clear();
+    }
+
+    /// Lets go of what is idle, and of what is in use once it is done: whoever is at the other end finishes and goes.
+    pub fn retire(&self) {
+        let now = Some(Instant::now());
+        *self.retired.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.clear();
     }
 
     /// Lets go of connections that nobody has used for a while.
@@ -143,6 +161,7 @@ async fn greet(
     Ok(PooledConnection {
         sender,
         stream: socket,
+        made: Instant::now(),
         reused: false,
     })
 }

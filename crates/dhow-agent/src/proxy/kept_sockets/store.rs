@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -212,12 +212,6 @@ impl StoreConnection {
         }
         let reply = serde_json::from_slice(words.get(..length).unwrap_or_default())?;
         Ok((reply, sockets))
-    }
-}
-
-impl AsFd for StoreConnection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

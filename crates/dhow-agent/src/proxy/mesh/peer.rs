@@ -129,6 +129,11 @@ impl Peer {
         self.health.load(Ordering::Relaxed) == Health::Silent.number()
     }
 
+    #[cfg(test)]
+    pub fn is_heard(&self) -> bool {
+        self.health.load(Ordering::Relaxed) == Health::Alive.number()
+    }
+
     pub fn add_backend(&self, backend: &Arc<BackendState>) {
         let mut backends = lock(&self.backends);
         backends.retain(|known| known.strong_count() > 0);

@@ -1,7 +1,7 @@
 //! TCP and UDP, and listeners that cannot be bound.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 
 use super::support::*;
 use crate::proxy::balancer::UNREADY_MAX;
@@ -65,6 +65,16 @@ async fn a_draining_backend_keeps_its_connections() {
     assert_eq!(bench.balancer.wait_drained(&ids, later).await, ids);
 }
 
+/// A port to be bound by its number, and what keeps others from being given it: one of the kernel's choice is not kept by
+/// a socket that stops listening.
+fn named_port() -> (TcpSocket, std::net::SocketAddr) {
+    let held = TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind(LOCAL.into()).unwrap();
+    let addr = held.local_addr().unwrap();
+    (held, addr)
+}
+
 /// Nobody has been ready for as long as that is waited for.
 async fn long_unready(bench: &Bench) {
     tokio::time::pause();
@@ -79,7 +89,9 @@ async fn without_a_ready_replica_tcp_is_refused_and_then_taken_again() {
     let at = server.local_addr().unwrap();
     let bench = Bench::new();
     let ready = || vec![route(vec![backend("a", at)])];
-    let addr = bench.listen(Protocol::Tcp, ready()).await;
+    let (_held, addr) = named_port();
+    let applied = bench.apply(vec![listener(addr, Protocol::Tcp, ready())]).await;
+    assert_eq!(applied.listeners, vec![(addr, Ok(()))]);
     long_unready(&bench).await;
     let mut open = TcpStream::connect(addr).await.unwrap();
     let (mut accepted, _) = server.accept().await.unwrap();

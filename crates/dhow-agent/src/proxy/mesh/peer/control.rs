@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::{Health, IDLE_TIMEOUT, Peer, Refused, lock};
+use crate::proxy::backend::BackendState;
 use crate::proxy::mesh::connection::{Connection, Frame, bad};
 use crate::proxy::mesh::frame::{BadFrame, Kind};
 use crate::proxy::mesh::silence::Silence;
@@ -50,6 +51,10 @@ impl Peer {
             match ended {
                 Ended::Silent => self.silent(),
                 Ended::Closed => {
+                    // Streams that were opened to a proxy that is being replaced would keep it for as long as they are used.
+                    self.known_backends()
+                        .iter()
+                        .for_each(|backend| backend.pool.retire());
                     self.set_health(Health::Unknown);
                     sleep(PAUSE).await;
                 }
@@ -110,10 +115,7 @@ impl Peer {
             Kind::Beat => self.set_health(Health::Alive),
             Kind::Drain => {
                 let replica = String::from_utf8(body).map_err(|_| bad(BadFrame::Content { kind }))?;
-                let backends: Vec<_> = lock(&self.backends)
-                    .iter()
-                    .filter_map(|known| known.upgrade())
-                    .collect();
+                let backends = self.known_backends();
                 for backend in backends.iter().filter(|backend| backend.id == replica) {
                     backend.told_to_drain();
                 }
@@ -123,6 +125,12 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    /// The backends that are reached through it.
+    fn known_backends(&self) -> Vec<Arc<BackendState>> {
+        let known = lock(&self.backends);
+        known.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
     /// There is no way to it.

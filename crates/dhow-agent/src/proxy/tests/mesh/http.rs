@@ -25,6 +25,30 @@ async fn requests_of_a_kept_connection_share_one_stream() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_is_replaced_is_left_by_those_who_call_it() {
+    let server = Server::start("a").await;
+    let (near, far, addr) = pair(Protocol::Http, server.addr).await;
+    let mut idle = Client::connect(addr).await;
+    idle.get("/").await;
+    let mut busy = Client::connect(addr).await;
+    let asked = tokio::spawn(async move {
+        let first = busy.get("/gate").await;
+        (first, busy)
+    });
+    server.arrived.notified().await;
+    // The control connection is there: what is said on it is heard.
+    while !near.peer(&far).is_heard() {
+        tokio::task::yield_now().await;
+    }
+    far.balancer.end().await;
+    server.gate.add_permits(1);
+    let (answer, _busy) = asked.await.unwrap();
+    assert_eq!(answer.server(), "a");
+    // Kept connections would hold it for as long as they are used.
+    far.balancer.finished().await;
+}
+
+#[tokio::test]
 async fn idle_connections_to_a_draining_replica_are_closed_and_requests_go_elsewhere() {
     let cluster = Cluster::new();
     let (one, other) = (Server::start("one").await, Server::start("other").await);
