@@ -23,6 +23,7 @@ mod launch;
 mod privileges;
 pub mod protocol;
 mod pump;
+mod reaper;
 pub mod record;
 pub mod replica_dirs;
 mod run;

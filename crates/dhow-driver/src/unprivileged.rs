@@ -26,6 +26,26 @@ pub fn become_user(id: u32, keep: &[u8]) -> io::Result<u32> {
     Ok(became?)
 }
 
+/// Who [`become_user`] becomes here.
+pub fn user_for(id: u32) -> u32 {
+    let known = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    match has_user(&known, id) {
+        true => id,
+        false => NOBODY,
+    }
+}
+
+/// Whether a table of users has one: lines of the first, who that is outside, and how many there are.
+fn has_user(table: &str, id: u32) -> bool {
+    table.lines().any(|line| {
+        let words: Vec<u64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        matches!(words[..], [first, _, count] if (first..first + count).contains(&u64::from(id)))
+    })
+}
+
 /// Lets the calling thread keep capabilities while the process becomes another user, which takes them all away
 /// otherwise; no more than these can ever be gained. Then comes [`keep_only`].
 pub fn keep_through_change(keep: &[u8]) -> io::Result<()> {
@@ -50,4 +70,17 @@ fn change(id: u32) -> nix::Result<()> {
     unistd::setgroups(&[])?;
     unistd::setresgid(group, group, group)?;
     unistd::setresuid(user, user, user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_with_few_users_has_no_others() {
+        let few = "         0     100000      65536\n";
+        assert!(has_user(few, 0) && has_user(few, 65_535));
+        assert!(!has_user(few, 65_536) && !has_user("", 0));
+        assert!(has_user("0 0 4294967295", 0x7fff_ffff));
+    }
 }

@@ -13,6 +13,8 @@ mod builder;
 mod conformance;
 #[path = "container/features.rs"]
 mod features;
+#[path = "container/forged.rs"]
+mod forged;
 #[path = "container/killed.rs"]
 mod killed;
 #[path = "container/mistakes.rs"]
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
                 features::TESTS,
                 network::TESTS,
                 services::TESTS,
+                forged::TESTS,
                 mistakes::TESTS,
                 killed::TESTS,
                 conformance::TESTS,

@@ -22,7 +22,7 @@ use super::error::ProxyError;
 use super::mesh::MeshIdentity;
 use super::protocol::{self, Applied, Reply, Request, Status};
 use super::table::Table;
-use super::{bind, socket};
+use super::{bind, privileges, socket};
 use supervisor::Supervisor;
 
 /// From a request to its answer, where nobody asked it to wait. Applying a large table takes milliseconds.
@@ -46,6 +46,11 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
+    /// The user that the proxy is, where this process is root.
+    pub fn user(&self) -> u32 {
+        privileges::user_here(&self.dir)
+    }
+
     /// This binary's own proxy.
     pub fn new(dir: PathBuf, shim: Arc<ShimClient>) -> Result<Self, ProxyError> {
         let command = OwnCommand::of_this_binary("proxy");

@@ -67,6 +67,11 @@ fn forbid_calls() -> io::Result<()> {
     }
 }
 
+/// Who a proxy of a folder becomes when it is started as root here.
+pub fn user_here(dir: &Path) -> u32 {
+    dhow_driver::unprivileged::user_for(user_of(dir))
+}
+
 /// The user of the proxy of a folder: the same each time, and hardly that of another folder's.
 fn user_of(dir: &Path) -> u32 {
     let text = dir.to_string_lossy();

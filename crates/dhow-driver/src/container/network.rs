@@ -8,15 +8,18 @@
 mod addresses;
 mod bridge;
 mod guard;
+mod keeper;
 mod namespace;
 mod netlink;
 mod outgoing;
+mod ports;
 mod services;
 mod subnet;
 
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::OnceCell;
 
@@ -25,6 +28,7 @@ use crate::shim::stop::blocking;
 
 use addresses::Addresses;
 use bridge::Bridge;
+use keeper::{Keeper, Kept};
 use netlink::Netlink;
 pub use services::ServiceNetwork;
 pub use subnet::{Subnet, SubnetError};
@@ -41,6 +45,19 @@ pub struct BridgeConfig {
     /// The addresses of services, which containers reach by the proxy. Without it they have no names, and containers
     /// reach each other by their own addresses.
     pub services: Option<Subnet>,
+    /// The user that the proxy is: beside root, it alone of this host's users calls containers by their own addresses.
+    pub proxy_user: Option<u32>,
+}
+
+impl BridgeConfig {
+    /// The users of this host who may call containers by their own addresses.
+    fn callers(&self) -> Vec<u32> {
+        let mut callers = vec![0, nix::unistd::geteuid().as_raw()];
+        callers.extend(self.proxy_user);
+        callers.sort_unstable();
+        callers.dedup();
+        callers
+    }
 }
 
 /// The network of one driver.
@@ -54,6 +71,10 @@ pub(super) struct Network {
     bridge: OnceCell<Bridge>,
     /// Made with the bridge; or why services are not reached by name.
     services: OnceCell<Result<ServiceNetwork, String>>,
+    /// The proxy's port, once rules say who may send with which address.
+    guarded: Arc<OnceLock<u32>>,
+    /// Looks after the rules, from the bridge on.
+    keeper: Mutex<Option<Keeper>>,
 }
 
 /// The number that a replica has on the bridge, and the address that follows from it.
@@ -74,6 +95,8 @@ impl Network {
             addresses: Addresses::open(volatile.join("addresses"))?,
             bridge: OnceCell::new(),
             services: OnceCell::new(),
+            guarded: Arc::default(),
+            keeper: Mutex::default(),
         })
     }
 
@@ -87,7 +110,8 @@ impl Network {
         let make = || async {
             let (bridge, mtu) = (bridge.clone(), self.config.mtu);
             let (pins, addresses) = (self.pins.clone(), self.addresses.clone());
-            blocking(move || Ok(services::make(&bridge, range, &pins, &addresses, mtu))).await
+            let guarded = Arc::clone(&self.guarded);
+            blocking(move || Ok(services::make(&bridge, range, &pins, &addresses, mtu, &guarded))).await
         };
         self.services.get_or_try_init(make).await.map(Some)
     }
@@ -101,9 +125,28 @@ impl Network {
     pub async fn bridge(&self) -> Result<&Bridge, Cause> {
         let make = || async {
             let (config, data_dir) = (self.config.clone(), self.data_dir.clone());
-            blocking(move || Bridge::make(&config, &data_dir)).await
+            let bridge = blocking(move || Bridge::make(&config, &data_dir)).await?;
+            if bridge.by_nft {
+                self.keep(&bridge);
+            }
+            Ok(bridge)
         };
         self.bridge.get_or_try_init(make).await
+    }
+
+    /// Has the rules looked after from now on.
+    fn keep(&self, bridge: &Bridge) {
+        let kept = Kept {
+            settings: bridge.settings().clone(),
+            callers: self.config.callers(),
+            pins: self.pins.clone(),
+            addresses: self.addresses.clone(),
+            proxy: Arc::clone(&self.guarded),
+        };
+        match Keeper::start(kept) {
+            Ok(keeper) => *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper),
+            Err(error) => tracing::warn!(%error, "nobody looks after the rules of the containers' bridge"),
+        }
     }
 
     /// The same for who has waited for it before.
@@ -134,6 +177,7 @@ impl Network {
         let plan = namespace::Plan {
             veth: bridge.device_name(number),
             bridge: bridge.index()?,
+            mac: bridge.settings().mac(number),
             address,
             prefix_length: bridge.subnet().prefix_length(),
             mtu: self.config.mtu,
@@ -229,6 +273,7 @@ impl Network {
         let Some(settings) = bridge::settings(&self.config, &self.data_dir)?.or_else(made) else {
             return Ok(());
         };
+        drop(self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.disconnect(services::OWNER)?;
         self.clear_devices_of(&settings)?;
         bridge::remove(&settings, &self.data_dir)

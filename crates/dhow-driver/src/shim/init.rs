@@ -1,14 +1,16 @@
-//! The first process of a container that wants an init: a fork of the shim that does nothing but reap what
-//! others leave, so that the workload is an ordinary process that signals end as usual.
+//! The first process of a container that wants an init: it does nothing but reap what others leave, so that the
+//! workload is an ordinary process that signals end as usual.
 //!
 //! The namespace of processes is made before the workload, and the runtime joins it by a link. Once the runtime has
-//! made the others, and before the workload runs, the init joins them. Then it is as empty as it can be: no root
-//! but an empty read-only folder, no descriptors, no user, no capabilities, and of all system calls those that
-//! reaping takes. When the shim kills it, the kernel ends all of its namespace.
+//! made the others, and before the workload runs, the init, until then a fork of the shim, joins them. Then it is as
+//! empty as it can be: no root but a read-only folder with the one program that it becomes, no descriptors, no user, no
+//! capabilities, and of all system calls those that reaping takes. What runs in the container finds nothing of the
+//! host's behind it, not even a program. When the shim kills it, the kernel ends all of its namespace.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -20,9 +22,13 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{self, ForkResult, Gid, Uid};
 
-use super::pump::reap_one;
-use super::unchecked::{self, Inherited};
+use super::reaper;
+use super::unchecked;
 use crate::call_filter::{Call, CallFilter};
+
+/// Where it is once its folder is the root, and what others see it as.
+const PROGRAM: &CStr = c"/init";
+const PROGRAM_NAME: &CStr = c"init";
 
 /// Nobody, on every system.
 const NOBODY: u32 = 65_534;
@@ -140,38 +146,39 @@ fn join_groups(files: &[PathBuf]) -> nix::Result<()> {
     Ok(())
 }
 
-/// The first process of the namespace: empties itself, says so by closing its end, and reaps for ever.
+/// The first process of the namespace: empties itself and becomes the program that reaps, which closes its end.
 fn first(mut pipes: Pipes, empty: &Path) -> ! {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     let emptied = enter_workload(&mut pipes.workload)
         .and_then(|()| give_everything_up(empty))
+        // The program waits for it.
         .and_then(|()| mask.thread_block())
         .and_then(|()| {
             let filter = CallFilter::allowing(&CALLS, Errno::EPERM);
             filter.apply().map_err(|error| errno_of(&error))
-        });
-    if let Err(errno) = emptied {
-        let _ = pipes.done.write_all(&(errno as i32).to_le_bytes());
-        unchecked::exit_now(1)
-    }
-    if unchecked::from_zero_up(Inherited::Close).is_err() {
-        unchecked::exit_now(1)
-    }
-    loop {
-        while reap_one().is_some() {}
-        let _ = mask.wait();
-    }
+        })
+        .and_then(|()| unchecked::all_close_on_exec().map_err(|error| errno_of(&error)))
+        .and_then(|()| unistd::execve(PROGRAM, &[PROGRAM_NAME], &[] as &[&CStr]));
+    let errno = match emptied {
+        Err(errno) => errno,
+        Ok(never) => match never {},
+    };
+    let _ = pipes.done.write_all(&(errno as i32).to_le_bytes());
+    unchecked::exit_now(1)
 }
 
-/// What reaping takes, and closing what is open.
-const CALLS: [Call; 8] = [
+/// What becoming the program takes and what reaping takes. Once it runs, there is no other program that it could run,
+/// and no descriptor that it could write to.
+const CALLS: [Call; 10] = [
+    Call::Any(nix::libc::SYS_close_range),
+    Call::Any(nix::libc::SYS_execve),
+    Call::Any(nix::libc::SYS_write),
     Call::Any(nix::libc::SYS_wait4),
     Call::Any(nix::libc::SYS_waitid),
     Call::Any(nix::libc::SYS_rt_sigtimedwait),
     Call::Any(nix::libc::SYS_rt_sigreturn),
     Call::Any(nix::libc::SYS_restart_syscall),
-    Call::Any(nix::libc::SYS_close_range),
     Call::Any(nix::libc::SYS_exit),
     Call::Any(nix::libc::SYS_exit_group),
 ];
@@ -195,14 +202,19 @@ fn give_everything_up(empty: &Path) -> nix::Result<()> {
     let none = None::<&Path>;
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_RDONLY;
-    mount(
-        Some("empty"),
-        empty,
-        Some("tmpfs"),
-        flags,
-        Some("size=4k,mode=555"),
-    )?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let folder = |flags| {
+        mount(
+            Some("init"),
+            empty,
+            Some("tmpfs"),
+            flags,
+            Some("size=4k,mode=555"),
+        )
+    };
+    folder(flags)?;
+    write_program(empty).map_err(|error| errno_of(&error))?;
+    folder(flags | MsFlags::MS_RDONLY | MsFlags::MS_REMOUNT)?;
     unistd::chdir(empty)?;
     unistd::pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
@@ -212,7 +224,12 @@ fn give_everything_up(empty: &Path) -> nix::Result<()> {
     let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     unistd::setresgid(group, group, group)?;
     // Leaving root gives up every capability, and keeps others from looking into this process.
-    unistd::setresuid(user, user, user)?;
-    prctl::set_dumpable(false)?;
-    prctl::set_name(c"init")
+    unistd::setresuid(user, user, user)
+}
+
+/// Nobody may read it but root: whose program cannot be read by who runs it, is kept from others' looks as well.
+fn write_program(folder: &Path) -> std::io::Result<()> {
+    let mut file = File::create_new(folder.join(PROGRAM_NAME.to_str().unwrap_or_default()))?;
+    file.write_all(&reaper::file())?;
+    file.set_permissions(fs::Permissions::from_mode(0o111))
 }

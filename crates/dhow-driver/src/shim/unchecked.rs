@@ -31,9 +31,9 @@ pub fn from_three_up(what: Inherited) -> io::Result<()> {
     close_range(3, what)
 }
 
-/// The same for all: for a process that never uses one again.
-pub fn from_zero_up(what: Inherited) -> io::Result<()> {
-    close_range(0, what)
+/// Marks every descriptor to be closed at exec.
+pub fn all_close_on_exec() -> io::Result<()> {
+    close_range(0, Inherited::CloseOnExec)
 }
 
 fn close_range(first: nix::libc::c_uint, what: Inherited) -> io::Result<()> {
@@ -42,8 +42,7 @@ fn close_range(first: nix::libc::c_uint, what: Inherited) -> io::Result<()> {
         Inherited::CloseOnExec => nix::libc::CLOSE_RANGE_CLOEXEC,
     };
     // SAFETY: no memory is passed. `Close` is called only as the first act of the zygote, which owns no
-    // descriptor above 2 yet, and as the last of an init, which never drops or uses one again; `CloseOnExec`
-    // closes nothing in this process. The system call is made by its
+    // descriptor above 2 yet; `CloseOnExec` closes nothing in this process. The system call is made by its
     // number because musl has no function for it.
     let result =
         unsafe { nix::libc::syscall(nix::libc::SYS_close_range, first, nix::libc::c_uint::MAX, flags) };

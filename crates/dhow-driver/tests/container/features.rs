@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use dhow_core::spec::{ByteSize, CommandSpec, Cpu, Storage, Ulimit};
-use dhow_driver::driver::{Driver, ExitKind, ReplicaStart};
+use dhow_driver::container::{ContainerConfig, ContainerDriver};
+use dhow_driver::driver::{Driver, ExecRequest, ExitKind, ReplicaStart};
 use dhow_driver::logs::Stream;
 
 use crate::builder::{Compression, TestImage, packed, write_layout};
-use crate::test_host::{Groups, TestHost, busybox_image, name};
+use crate::test_host::{Groups, TestHost, busybox_image, is_installed, name};
 
 crate::tests! {
     exit_code_and_logs: Groups::Any,
@@ -25,6 +26,7 @@ crate::tests! {
     secrets_reach_no_disk: Groups::Any,
     an_init_is_empty: Groups::Any,
     an_init_of_another_runtime_is_empty: Groups::Named("runc"),
+    a_runtime_cannot_be_changed_from_inside: Groups::Any,
     files_that_name_hosts_are_the_replicas_own: Groups::Any,
     only_regular_files_of_an_image_are_opened: Groups::Any,
 }
@@ -310,9 +312,12 @@ async fn an_init_is_empty(host: Arc<TestHost>) {
         "cat /proc/1/comm; grep -E 'CapEff|CapPrm|Uid|Seccomp:|NoNewPrivs' /proc/1/status; ls -A /proc/1/root/; \
          ls /proc/1/fd; for kind in pid net ipc uts cgroup mnt; do \
          [ $(stat -L -c %i /proc/1/ns/$kind) = $(stat -L -c %i /proc/self/ns/$kind) ] && echo same || echo other; \
-         done; cat /proc/1/net/dev | grep -c eth0; hostname; echo $$",
+         done; cat /proc/1/net/dev | grep -c eth0; hostname; echo $$; \
+         stat -L -c '%a %s' /proc/1/exe; chmod 4755 /proc/1/exe; echo more >> /proc/1/exe; stat -L -c '%a' /proc/1/exe",
     );
     spec.init = true;
+    let own = std::env::current_exe().unwrap();
+    let before = std::fs::metadata(&own).unwrap().mode();
     spec.capabilities.add = vec!["SYS_PTRACE".into()];
     let seen = host.output(spec).await;
     let expected = [
@@ -322,23 +327,72 @@ async fn an_init_is_empty(host: Arc<TestHost>) {
         "CapEff:\t0000000000000000",
         "NoNewPrivs:\t1",
         "Seccomp:\t2",
+        // Its root has the program that it is.
+        "init",
         "same",
         "same",
         "same",
         "same",
         "same",
-        // It has no mounts but an empty folder.
+        // It has no mounts but that folder.
         "other",
         "1",
         "web-default-0",
     ];
-    assert_eq!(seen[..14], expected);
-    assert_eq!(seen.len(), 15, "{seen:?}");
-    assert_ne!(seen[14], "1");
+    assert_eq!(seen[..15], expected);
+    assert_eq!(seen.len(), 18, "{seen:?}");
+    assert_ne!(seen[15], "1");
+    // The program is a small one of its own, which nobody can change: the host's stays as it was.
+    assert!(
+        seen[16].starts_with("111 ") && seen[16].len() <= "111 999".len(),
+        "{seen:?}"
+    );
+    assert_eq!(seen[17], "111");
+    assert_eq!(std::fs::metadata(&own).unwrap().mode(), before);
 }
 
 async fn an_init_of_another_runtime_is_empty(host: Arc<TestHost>) {
     an_init_is_empty(host).await;
+}
+
+/// For each command it goes inside, where who may look into other processes finds it. A copy, in case it can.
+async fn a_runtime_cannot_be_changed_from_inside(host: Arc<TestHost>) {
+    for runtime in ["crun", "runc"] {
+        if !is_installed(runtime) {
+            continue;
+        }
+        let copy = host.dir.join(runtime);
+        let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(|dir| format!("{dir}/{runtime}"));
+        let found = found.iter().find(|path| std::fs::exists(path).unwrap());
+        std::fs::copy(found.unwrap(), &copy).unwrap();
+        let before = std::fs::metadata(&copy).unwrap();
+        let driver = ContainerDriver::open(ContainerConfig {
+            runtime: Some(copy.display().to_string()),
+            ..host.config()
+        })
+        .unwrap();
+        let text = "echo ready; while :; do for each in /proc/[0-9]*; do \
+                    chmod 4777 $each/exe; echo more >> $each/exe; done; done 2>/dev/null";
+        let mut spec = host.shell(text);
+        spec.capabilities.add = vec!["SYS_PTRACE".into()];
+        driver
+            .start(&ReplicaStart::new(name(0), Arc::new(spec)))
+            .await
+            .unwrap();
+        host.until_ready(0).await;
+        for _ in 0..20 {
+            let session = driver.exec(&name(0), ExecRequest::new(["true"])).await.unwrap();
+            let limit = std::time::Duration::from_secs(30);
+            session.finish(1 << 16, limit).await.unwrap().unwrap();
+        }
+        driver.remove(&name(0)).await.unwrap();
+        let after = std::fs::metadata(&copy).unwrap();
+        assert_eq!(
+            (after.mode(), after.len()),
+            (before.mode(), before.len()),
+            "{runtime}"
+        );
+    }
 }
 
 /// They lie with the rest of what a replica writes, and not in the memory that all share.

@@ -24,7 +24,7 @@ const RANGE: &str = "10.85.0.0/16";
 const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 85, 0, 16);
 const PORT: u16 = 80;
 
-fn config(host: &TestHost) -> ContainerConfig {
+pub fn config(host: &TestHost) -> ContainerConfig {
     ContainerConfig {
         network: BridgeConfig {
             services: Some(RANGE.parse().unwrap()),
@@ -34,7 +34,7 @@ fn config(host: &TestHost) -> ContainerConfig {
     }
 }
 
-fn can_run() -> bool {
+pub fn can_run() -> bool {
     let can = is_installed("nft");
     if !can {
         println!("SKIPPED: there is no nft (package nftables)");
@@ -43,7 +43,7 @@ fn can_run() -> bool {
 }
 
 /// Answers every connection to the service's address with who called.
-fn serve(network: &ServiceNetwork) -> std::thread::JoinHandle<()> {
+pub fn serve(network: &ServiceNetwork) -> std::thread::JoinHandle<()> {
     let namespace = std::fs::File::open(&network.namespace).unwrap();
     let (sender, ready) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -98,7 +98,7 @@ impl Sniffer {
     }
 }
 
-async fn start(driver: &ContainerDriver, host: &TestHost, index: u32, extra: &str) {
+pub async fn start(driver: &ContainerDriver, host: &TestHost, index: u32, extra: &str) {
     let text = format!(
         "{extra} mkdir -p /www; echo {index} > /www/who; httpd -p 8080 -h /www; echo ready; exec sleep 100000"
     );
@@ -112,18 +112,18 @@ async fn start(driver: &ContainerDriver, host: &TestHost, index: u32, extra: &st
     host.until_ready(index).await;
 }
 
-async fn text(host: &TestHost, index: u32, words: &[&str]) -> String {
+pub async fn text(host: &TestHost, index: u32, words: &[&str]) -> String {
     let seen = host.exec(index, words).await;
     String::from_utf8_lossy(&seen.stdout).into_owned()
 }
 
 /// What a container hears at an address, or nothing.
-async fn ask(host: &TestHost, index: u32, url: &str) -> String {
+pub async fn ask(host: &TestHost, index: u32, url: &str) -> String {
     let command = format!("timeout 3 wget -q -O - {url} 2>/dev/null");
     text(host, index, &["sh", "-c", &command]).await.trim().to_owned()
 }
 
-async fn clear(driver: &ContainerDriver) {
+pub async fn clear(driver: &ContainerDriver) {
     for (name, _) in driver.list().await.unwrap() {
         driver.remove(&name).await.unwrap();
     }

@@ -104,7 +104,7 @@ fn busybox_layer() -> &'static TestLayer {
         let applets = [
             "sh", "cat", "echo", "sleep", "true", "false", "id", "ls", "mkdir", "touch", "kill", "setsid",
             "tail", "httpd", "hostname", "grep", "head", "mount", "mknod", "dd", "stat", "wget", "env", "ip",
-            "ps", "chown", "timeout",
+            "ps", "chown", "timeout", "chmod",
         ];
         for applet in applets {
             let mut header = header(tar::EntryType::Symlink, 0o777, 0, 0);
@@ -309,13 +309,16 @@ impl TestHost {
             .collect()
     }
 
-    fn device_prefix(&self) -> Option<String> {
+    /// The name of the bridge, once there is one.
+    pub fn bridge(&self) -> Option<String> {
         let bytes = std::fs::read(self.dir.join("network.json")).ok()?;
         let record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-        Some(format!(
-            "dh{:06x}.",
-            fnv(record["name"].as_str().unwrap()) & 0xff_ffff
-        ))
+        Some(record["name"].as_str().unwrap().to_owned())
+    }
+
+    /// How the names of its ports begin.
+    pub fn device_prefix(&self) -> Option<String> {
+        Some(format!("dh{:06x}.", fnv(&self.bridge()?) & 0xff_ffff))
     }
 
     /// Everything whose environment or command line names this host's folder.

@@ -138,8 +138,14 @@ impl Opened {
         });
         let process: Arc<dyn Driver> = Arc::new(process.context("host programs cannot be run here")?);
         let proxy = ProxyConfig::new(data_dir.join("proxy"), Arc::clone(&shim));
+        let proxy = proxy.context("the balancer cannot be set up")?;
+        let bridge = BridgeConfig {
+            services: Subnet::new(network.range.base(), network.range.prefix()),
+            proxy_user: Some(proxy.user()),
+            ..BridgeConfig::default()
+        };
         let (container, images, containers): (Arc<dyn Driver>, _, _) =
-            match open_containers(data_dir, registries, &shim, &cgroups, network) {
+            match open_containers(data_dir, registries, &shim, &cgroups, bridge) {
                 Ok((driver, images)) => (Arc::new(driver.clone()), images_of(&driver, images), Some(driver)),
                 Err(why) => {
                     tracing::info!(why, "containers cannot run here");
@@ -151,7 +157,7 @@ impl Opened {
             data_dir: data_dir.to_owned(),
             drivers: Drivers { process, container },
             images,
-            proxy: proxy.context("the balancer cannot be set up")?,
+            proxy,
             shim,
             containers,
             cgroups,
@@ -200,7 +206,7 @@ fn open_containers(
     registries: RegistryConfig,
     shim: &Arc<ShimClient>,
     cgroups: &Arc<CgroupHost>,
-    network: &NetworkConfig,
+    network: BridgeConfig,
 ) -> Result<(ContainerDriver, Images), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("containers need root: run the daemon as root, or use `runtime: process`".into());
@@ -217,10 +223,7 @@ fn open_containers(
         shim: Arc::clone(shim),
         cgroups: Arc::clone(cgroups),
         images: images.clone(),
-        network: BridgeConfig {
-            services: Subnet::new(network.range.base(), network.range.prefix()),
-            ..BridgeConfig::default()
-        },
+        network,
         runtime: std::env::var("DHOW_RUNTIME").ok().filter(|name| !name.is_empty()),
     });
     Ok((driver.map_err(|error| error_chain(&error))?, images))

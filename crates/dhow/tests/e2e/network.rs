@@ -94,11 +94,6 @@ impl Stage {
         format!("shop/{id}")
     }
 
-    fn inside(&self, service: &str, node: u64, script: &str) -> Answer {
-        let replica = self.replica(service, node);
-        self.server().dhow(&["exec", &replica, "--", "sh", "-c", script])
-    }
-
     /// Until a script inside a replica of that node says something.
     fn says(&self, service: &str, node: u64, script: &str, wanted: &str) {
         let replica = self.replica(service, node);

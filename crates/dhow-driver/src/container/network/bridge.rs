@@ -10,11 +10,14 @@ use crate::driver::Cause;
 use crate::shim::record::{RECORD_VERSION, Record, read_record, write_record};
 
 use super::netlink::Netlink;
+use super::ports::Mac;
 use super::{BridgeConfig, Subnet, failed, guard, hash, outgoing};
 
 const RECORD_FILE: &str = "network.json";
 /// A device's name has 15 characters: 8 for the bridge's own, a dot and up to 5 digits behind them fit.
 const DEVICE_PREFIX: &str = "dh";
+/// The first byte of an address that no maker of hardware gives out.
+const LOCAL_MAC: u8 = 0x02;
 /// `10.88.0.0/14` has 256 subnets of 22 bits; a bridge of Linux has 1,023 ports, so that none is larger.
 const POOL: u32 = 0x0a58_0000;
 const POOL_SUBNETS: u32 = 256;
@@ -40,6 +43,8 @@ pub(in crate::container) struct Bridge {
     settings: Settings,
     /// What does not work, in words for the operator.
     pub notices: Vec<String>,
+    /// Whether nft has its rules.
+    pub by_nft: bool,
 }
 
 impl Bridge {
@@ -51,8 +56,12 @@ impl Bridge {
             None => choose(&mut netlink, config, data_dir)?,
         };
         ensure(&mut netlink, &settings)?;
-        let notices = outgoing::allow(&settings.name, settings.subnet);
-        Ok(Self { settings, notices })
+        let allowed = outgoing::allow(&settings, &config.callers());
+        Ok(Self {
+            settings,
+            notices: allowed.notices,
+            by_nft: allowed.by_nft,
+        })
     }
 
     pub fn settings(&self) -> &Settings {
@@ -89,6 +98,29 @@ impl Settings {
     /// How the names of all devices of this bridge begin.
     pub fn device_prefix(&self) -> String {
         format!("{}{:06x}.", DEVICE_PREFIX, hash(&self.name) & 0xff_ffff)
+    }
+
+    /// The hardware address of whoever is behind the port of this number. A subnet has less than 2^16 numbers.
+    pub(super) fn mac(&self, number: u32) -> Mac {
+        let [_, _, high, low] = number.to_be_bytes();
+        let [a, b, c] = self.mac_prefix();
+        Mac([LOCAL_MAC, a, b, c, high, low])
+    }
+
+    /// The bridge's own: the last number, which no port has.
+    pub(super) fn gateway_mac(&self) -> Mac {
+        self.mac(u32::MAX)
+    }
+
+    /// Whether an address is one of this bridge's kind.
+    pub(super) fn is_ours(&self, mac: Mac) -> bool {
+        let [a, b, c] = self.mac_prefix();
+        mac.0.starts_with(&[LOCAL_MAC, a, b, c])
+    }
+
+    fn mac_prefix(&self) -> [u8; 3] {
+        let [.., a, b, c] = hash(&self.name).to_be_bytes();
+        [a, b, c]
     }
 
     #[cfg(test)]
@@ -168,14 +200,22 @@ fn free_subnet(netlink: &mut Netlink, seed: u64) -> Result<Subnet, Cause> {
 /// Makes the device if it is not there, gives it its address and switches it on.
 fn ensure(netlink: &mut Netlink, settings: &Settings) -> Result<u32, Cause> {
     let exists = |error: &io::Error| error.raw_os_error() == Some(nix::libc::EEXIST);
-    match netlink.add_bridge(&settings.name) {
+    let mac = settings.gateway_mac();
+    match netlink.add_bridge(&settings.name, mac) {
         Err(error) if !exists(&error) => return Err(failed("making the bridge")(error)),
         Ok(()) | Err(_) => {}
     }
     let found = netlink
-        .find_link(&settings.name)
+        .link(&settings.name)
         .map_err(failed("finding the bridge"))?;
-    let index = found.ok_or_else(|| failed("finding the bridge")(io::ErrorKind::NotFound.into()))?;
+    let found = found.ok_or_else(|| failed("finding the bridge")(io::ErrorKind::NotFound.into()))?;
+    let index = found.index;
+    if found.mac != Some(mac) {
+        // Of an earlier version: it has that of one of its ports, which goes on being answered as long as the port is.
+        netlink
+            .set_mac(index, mac)
+            .map_err(failed("giving the bridge its hardware address"))?;
+    }
     netlink.set_up(index).map_err(failed("switching the bridge on"))?;
     let (gateway, length) = (settings.subnet.gateway(), settings.subnet.prefix_length());
     match netlink.add_address(index, gateway, length) {
@@ -186,12 +226,13 @@ fn ensure(netlink: &mut Netlink, settings: &Settings) -> Result<u32, Cause> {
 
 /// Removes the device, its rules and the record.
 pub(super) fn remove(settings: &Settings, data_dir: &Path) -> Result<(), Cause> {
-    outgoing::forbid(&settings.name, settings.subnet);
-    guard::unwatch(&settings.name);
     let mut netlink = Netlink::open().map_err(failed("opening a netlink socket"))?;
+    // Before its rules: who looks after them writes none for a bridge that is not there.
     netlink
         .delete_link(&settings.name)
         .map_err(failed("removing the bridge"))?;
+    outgoing::forbid(settings);
+    guard::unwatch(&settings.name);
     let path = record_path(data_dir);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Cause::file("removing", path)(error)),
@@ -209,6 +250,12 @@ mod tests {
         let name = settings.device_name(65533);
         assert!(name.len() <= 15, "{name}");
         assert_eq!(settings.device_number(&name), Some(65533));
+        assert_eq!(
+            settings.mac(258).to_string(),
+            format!("{}01:02", &settings.mac(0).to_string()[..12])
+        );
+        assert_eq!(settings.mac(0).0[0], LOCAL_MAC);
+        assert!(settings.is_ours(settings.gateway_mac()) && !settings.is_ours(Mac([0x02; 6])));
         for other in ["eth0", "dh000000.1", "dhow-0123abcd", &name[..name.len() - 5]] {
             assert_eq!(settings.device_number(other), None, "{other}");
         }

@@ -11,13 +11,16 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
 use super::Subnet;
-use super::netlink::Netlink;
+use super::netlink::{Netlink, Veth};
+use super::ports::Mac;
 
 /// What a replica's network is made of, or the proxy's.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub veth: String,
     pub bridge: u32,
+    /// Of the device inside.
+    pub mac: Mac,
     pub address: Ipv4Addr,
     pub prefix_length: u8,
     pub mtu: Option<u32>,
@@ -56,8 +59,17 @@ pub(super) fn make(pin: &Path, plan: &Plan) -> Result<(), Failed> {
         let namespace = File::open(own).map_err(|error| ("opening its network namespace", error))?;
         let mut inside =
             Netlink::open().map_err(|error| ("opening a netlink socket in its namespace", error))?;
-        host.add_veth(&plan.veth, plan.bridge, namespace.as_raw_fd(), plan.mtu)
+        let veth = Veth {
+            name: &plan.veth,
+            bridge: plan.bridge,
+            namespace: namespace.as_raw_fd(),
+            mac: plan.mac,
+            mtu: plan.mtu,
+        };
+        host.add_veth(&veth)
             .map_err(|error| ("making its network device", error))?;
+        // Nothing runs inside yet.
+        settle(&mut host, plan).map_err(|error| ("keeping it apart from other replicas", error))?;
         inside
             .set_up(LOOPBACK)
             .map_err(|error| ("switching its loopback device on", error))?;
@@ -81,10 +93,7 @@ pub(super) fn make(pin: &Path, plan: &Plan) -> Result<(), Failed> {
                 };
                 inside
                     .add_route(*range, *proxy)
-                    .map_err(|error| ("giving it a route to services", error))?;
-                // Nothing runs inside yet.
-                host.isolate(&plan.veth)
-                    .map_err(|error| ("keeping it apart from other replicas", error))
+                    .map_err(|error| ("giving it a route to services", error))
             }
             Ways::Proxy { range } => {
                 open_ports();
@@ -102,6 +111,16 @@ pub(super) fn make(pin: &Path, plan: &Plan) -> Result<(), Failed> {
         let panicked = |_| ("a thread", io::Error::other("it panicked"));
         thread.join().map_err(panicked)?
     })
+}
+
+/// Fixes who is behind its port; replicas that reach services by the proxy reach nobody else.
+fn settle(host: &mut Netlink, plan: &Plan) -> io::Result<()> {
+    let port = host.find_link(&plan.veth)?.ok_or(io::ErrorKind::NotFound)?;
+    let isolated = match &plan.ways {
+        Ways::Replica { services, .. } => services.is_some(),
+        Ways::Proxy { .. } => false,
+    };
+    host.settle_port(port, plan.mac, Some(isolated))
 }
 
 /// Lets whoever is inside listen on every port, for this thread's namespace. Where that cannot be written, the proxy

@@ -7,11 +7,15 @@ use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 
 use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
 };
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoBridgePort, InfoData, InfoPortData, InfoVeth, LinkAttribute, LinkMessage,
+};
+use rtnetlink::packet_route::neighbour::{
+    NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -22,6 +26,7 @@ use rtnetlink::{
 };
 
 use super::Subnet;
+use super::ports::Mac;
 
 /// One answer holds many messages; a listing of links takes 32 KiB at a time at most.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
@@ -39,6 +44,18 @@ pub(super) struct Netlink {
 pub(super) struct Link {
     pub index: u32,
     pub name: String,
+    pub mac: Option<Mac>,
+}
+
+/// One end of a pair that is to be made, and what the other end is to be.
+pub(super) struct Veth<'a> {
+    pub name: &'a str,
+    pub bridge: u32,
+    /// Where the other end goes.
+    pub namespace: RawFd,
+    /// The other end's.
+    pub mac: Mac,
+    pub mtu: Option<u32>,
 }
 
 /// An address of a device.
@@ -64,30 +81,30 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
-        self.change(
-            RouteNetlinkMessage::NewLink(LinkBridge::new(name).build()),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+    pub fn add_bridge(&mut self, name: &str, mac: Mac) -> io::Result<()> {
+        let message = LinkBridge::new(name).address(mac.0.to_vec()).build();
+        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    pub fn set_mac(&mut self, index: u32, mac: Mac) -> io::Result<()> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new().index(index);
+        let message = message.address(mac.0.to_vec()).build();
+        self.change(RouteNetlinkMessage::SetLink(message), 0)
     }
 
     /// Makes a pair: one end on the bridge and up, the other as `eth0` in the namespace. That cannot be up
     /// before it has its other end.
-    pub fn add_veth(
-        &mut self,
-        name: &str,
-        bridge: u32,
-        namespace: RawFd,
-        mtu: Option<u32>,
-    ) -> io::Result<()> {
-        let sized = |builder: LinkMessageBuilder<LinkUnspec>| match mtu {
+    pub fn add_veth(&mut self, veth: &Veth<'_>) -> io::Result<()> {
+        let sized = |builder: LinkMessageBuilder<LinkUnspec>| match veth.mtu {
             Some(mtu) => builder.mtu(mtu),
             None => builder,
         };
-        let inside = LinkMessageBuilder::<LinkUnspec>::new().name("eth0".to_owned());
-        let inside = sized(inside.setns_by_fd(namespace)).build();
-        let mut outside = LinkVeth::new(name, "eth0").controller(bridge).up();
-        if let Some(mtu) = mtu {
+        let inside = LinkMessageBuilder::<LinkUnspec>::new()
+            .name("eth0".to_owned())
+            .address(veth.mac.0.to_vec());
+        let inside = sized(inside.setns_by_fd(veth.namespace)).build();
+        let mut outside = LinkVeth::new(veth.name, "eth0").controller(veth.bridge).up();
+        if let Some(mtu) = veth.mtu {
             outside = outside.mtu(mtu);
         }
         let outside = outside
@@ -138,12 +155,49 @@ impl Netlink {
         self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Keeps a port of a bridge from reaching other ports that are kept so.
-    pub fn isolate(&mut self, name: &str) -> io::Result<()> {
-        let index = self.find_link(name)?.ok_or(io::ErrorKind::NotFound)?;
-        let isolated = InfoPortData::BridgePort(vec![InfoBridgePort::Isolated(true)]);
-        let message = LinkBridgePort::new(index).set_port_data(isolated).build();
-        self.change(RouteNetlinkMessage::NewLink(message), 0)
+    /// Says for good who is behind a port of a bridge: nothing is learned from what comes from there, and nothing goes
+    /// there that is for somebody unknown. With `isolated`, whether it reaches other ports that are isolated is set too.
+    pub fn settle_port(&mut self, index: u32, mac: Mac, isolated: Option<bool>) -> io::Result<()> {
+        let mut settings = vec![
+            InfoBridgePort::Learning(false),
+            InfoBridgePort::UnicastFlood(false),
+        ];
+        settings.extend(isolated.map(InfoBridgePort::Isolated));
+        let settings = InfoPortData::BridgePort(settings);
+        let message = LinkBridgePort::new(index).set_port_data(settings).build();
+        self.change(RouteNetlinkMessage::NewLink(message), 0)?;
+        let mut entry = NeighbourMessage::default();
+        entry.header.family = AddressFamily::Bridge;
+        entry.header.ifindex = index;
+        entry.header.state = NeighbourState::Noarp;
+        entry.header.flags = NeighbourFlags::Controller;
+        entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.0.to_vec())];
+        // What the bridge learned of it before gives way.
+        self.change(
+            RouteNetlinkMessage::NewNeighbour(entry),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+    }
+
+    /// Ports of bridges by their numbers, with the addresses that somebody has said to be behind them.
+    pub fn static_entries(&mut self) -> io::Result<Vec<(u32, Mac)>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Bridge;
+        let answers = self.ask(
+            RouteNetlinkMessage::GetNeighbour(message),
+            NLM_F_REQUEST | NLM_F_DUMP,
+        )?;
+        let entries = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(entry) if entry.header.state == NeighbourState::Noarp => {
+                let mac = entry.attributes.iter().find_map(|attribute| match attribute {
+                    NeighbourAttribute::LinkLayerAddress(bytes) => Mac::of(bytes),
+                    _ => None,
+                })?;
+                Some((entry.header.ifindex, mac))
+            }
+            _ => None,
+        });
+        Ok(entries.collect())
     }
 
     /// Joins a device to a bridge, and switches it on.
@@ -182,11 +236,15 @@ impl Netlink {
     }
 
     pub fn find_link(&mut self, name: &str) -> io::Result<Option<u32>> {
+        Ok(self.link(name)?.map(|link| link.index))
+    }
+
+    pub fn link(&mut self, name: &str) -> io::Result<Option<Link>> {
         let message = LinkMessageBuilder::<LinkUnspec>::new()
             .name(name.to_owned())
             .build();
         match self.ask(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST) {
-            Ok(answers) => Ok(links(answers).first().map(|link| link.index)),
+            Ok(answers) => Ok(links(answers).into_iter().next()),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -313,6 +371,10 @@ fn links(answers: Vec<RouteNetlinkMessage>) -> Vec<Link> {
         RouteNetlinkMessage::NewLink(message) => Some(Link {
             index: message.header.index,
             name: name(&message)?,
+            mac: message.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Address(bytes) => Mac::of(bytes),
+                _ => None,
+            }),
         }),
         _ => None,
     });

@@ -1,21 +1,35 @@
 //! The ways between replicas and other networks. Out: forwarding and address translation for what they send. In:
-//! nothing but answers; who routes to the bridge from outside is not let through, since endpoints are served by the
-//! balancer. Done as well as the host allows; where it does not, a notice says so.
+//! nothing but answers; who routes to the bridge from outside is not let through, and of the host's own users only those
+//! who may, since endpoints are served by the balancer. Done as well as the host allows; where it does not, a notice says so.
 
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::Subnet;
+use super::bridge::Settings;
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 
-/// Lets replicas out and others not in; gives what does not work. Blocks, for some milliseconds, once per daemon.
-pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
-    let mut notices = Vec::new();
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Allowed {
+    /// What does not work.
+    pub notices: Vec<String>,
+    /// Whether the rules are nft's.
+    pub by_nft: bool,
+}
+
+/// Lets replicas out and others not in. `callers` are the users of this host who may call
+/// replicas. Blocks, for some milliseconds, once per daemon.
+pub(super) fn allow(settings: &Settings, callers: &[u32]) -> Allowed {
+    let (bridge, subnet) = (&settings.name, settings.subnet);
+    let mut allowed = Allowed::default();
+    let notices = &mut allowed.notices;
     let is_on = fs::read_to_string(FORWARD).is_ok_and(|text| text.trim() == "1");
-    if let Err(why) = by_nft(bridge, subnet)
-        && let Err(other) = by_iptables(bridge, subnet)
+    let nft = by_nft(settings, callers);
+    allowed.by_nft = nft.is_ok();
+    if let Err(why) = nft
+        && let Err(other) = by_iptables(settings, callers)
     {
         let tools = format!("(nft: {why}; iptables: {other}); install nftables");
         notices.push(format!(
@@ -27,8 +41,11 @@ pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
                  nothing can be dropped {tools}"
             ));
         }
+        notices.push(format!(
+            "every user of this host reaches containers, past their endpoints: nothing can be dropped {tools}"
+        ));
         // A host that forwards nothing keeps containers from outside by itself.
-        return notices;
+        return allowed;
     }
     if !is_on && let Err(error) = fs::write(FORWARD, "1") {
         notices.push(format!(
@@ -36,7 +53,14 @@ pub(super) fn allow(bridge: &str, subnet: Subnet) -> Vec<String> {
         ));
     }
     let_through(bridge);
-    notices
+    allowed
+}
+
+/// Writes by nft what it wrote before.
+pub(super) fn again(settings: &Settings, callers: &[u32]) -> Result<(), String> {
+    by_nft(settings, callers)?;
+    let_through(&settings.name);
+    Ok(())
 }
 
 /// Where something else, such as Docker, drops by default what is forwarded or what comes in, our bridge's is let
@@ -67,9 +91,24 @@ fn add(program: &str, look: &[&str], add: &[&str]) {
 }
 
 /// Takes the rules away; those that are not there are fine.
-pub(super) fn forbid(bridge: &str, subnet: Subnet) {
+pub(super) fn forbid(settings: &Settings) {
+    let (bridge, subnet) = (&settings.name, settings.subnet.to_string());
     let _ = run("nft", &["delete", "table", "ip", bridge], None);
-    let _ = run("iptables", &rule("-D", bridge, &subnet.to_string()), None);
+    let _ = run("iptables", &rule("-D", bridge, &subnet), None);
+    // Of this host's users; a rule for each list of them that there was.
+    let listed = Command::new("iptables")
+        .args(["-w", "5", "-S", "OUTPUT"])
+        .output();
+    let listed = listed.map(|listed| listed.stdout).unwrap_or_default();
+    for line in String::from_utf8_lossy(&listed).lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["-A", rest @ ..] = words.as_slice()
+            && rest.windows(2).any(|pair| pair == ["-o", bridge])
+            && rest.contains(&"owner")
+        {
+            let _ = run("iptables", &[&["-w", "5", "-D"], rest].concat(), None);
+        }
+    }
     let _ = run("iptables", &drop_rule("-D", bridge), None);
     let _ = run("iptables", &out_rule("-D", bridge), None);
     let _ = run("iptables", &answers_rule("-D", bridge), None);
@@ -78,20 +117,33 @@ pub(super) fn forbid(bridge: &str, subnet: Subnet) {
 }
 
 /// One table of our own, replaced in one transaction.
-fn by_nft(bridge: &str, subnet: Subnet) -> Result<(), String> {
-    let rules = format!(
+fn by_nft(settings: &Settings, callers: &[u32]) -> Result<(), String> {
+    run("nft", &["-f", "-"], Some(&rules(settings, callers)))
+}
+
+fn rules(settings: &Settings, callers: &[u32]) -> String {
+    let (bridge, subnet) = (&settings.name, settings.subnet);
+    let callers: Vec<String> = callers.iter().map(u32::to_string).collect();
+    let callers = callers.join(", ");
+    format!(
         "table ip {bridge} {{}}\ndelete table ip {bridge}\ntable ip {bridge} {{\n\
          chain out {{ type nat hook postrouting priority 100; policy accept;\n\
          ip saddr {subnet} oifname != \"{bridge}\" masquerade\n}}\n\
          chain in {{ type filter hook forward priority 0; policy accept;\n\
          oifname \"{bridge}\" iifname != \"{bridge}\" ct state established,related accept\n\
-         oifname \"{bridge}\" iifname != \"{bridge}\" drop\n}}\n}}\n"
-    );
-    run("nft", &["-f", "-"], Some(&rules))
+         oifname \"{bridge}\" iifname != \"{bridge}\" drop\n}}\n\
+         chain host {{ type filter hook output priority 0; policy accept;\n\
+         oifname \"{bridge}\" ip daddr {subnet} meta skuid {{ {callers} }} accept\n\
+         oifname \"{bridge}\" ip daddr {subnet} ct state new,untracked reject with icmp type admin-prohibited\n\
+         }}\n}}\n"
+    )
 }
 
-fn by_iptables(bridge: &str, subnet: Subnet) -> Result<(), String> {
-    let subnet = subnet.to_string();
+fn by_iptables(settings: &Settings, callers: &[u32]) -> Result<(), String> {
+    let (bridge, subnet) = (&settings.name, settings.subnet.to_string());
+    let callers: Vec<String> = callers.iter().map(u32::to_string).collect();
+    run("iptables", &users_rule("-C", bridge, &subnet, &callers), None)
+        .or_else(|_| run("iptables", &users_rule("-I", bridge, &subnet, &callers), None))?;
     run("iptables", &drop_rule("-C", bridge), None)
         .or_else(|_| run("iptables", &drop_rule("-I", bridge), None))?;
     run("iptables", &rule("-C", bridge, &subnet), None)
@@ -121,6 +173,17 @@ fn drop_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {
     let from_outside = ["!", "-i", bridge, "-o", bridge];
     let new = ["-m", "conntrack", "!", "--ctstate", "ESTABLISHED,RELATED"];
     forward_rule(action, &[&from_outside[..], &new].concat(), "DROP")
+}
+
+/// What users of this host begin who are none of these.
+fn users_rule<'a>(action: &'a str, bridge: &'a str, subnet: &'a str, callers: &'a [String]) -> Vec<&'a str> {
+    let mut words = vec!["-w", "5", action, "OUTPUT", "-d", subnet, "-o", bridge];
+    words.extend(["-m", "conntrack", "--ctstate", "NEW,UNTRACKED"]);
+    for caller in callers {
+        words.extend(["-m", "owner", "!", "--uid-owner", caller.as_str()]);
+    }
+    words.extend(["-j", "REJECT"]);
+    words
 }
 
 fn out_rule<'a>(action: &'a str, bridge: &'a str) -> Vec<&'a str> {

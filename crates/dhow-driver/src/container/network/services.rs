@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::sys::statfs::{FsType, fstatfs};
 
@@ -41,6 +42,7 @@ pub(super) fn make(
     pins: &Path,
     addresses: &Addresses,
     mtu: Option<u32>,
+    guarded: &OnceLock<u32>,
 ) -> Result<ServiceNetwork, String> {
     let mut netlink = Netlink::open().map_err(|error| format!("netlink: {error}"))?;
     let routes = netlink
@@ -53,12 +55,14 @@ pub(super) fn make(
         ));
     }
     let number = number(bridge, addresses).map_err(|cause| error_chain(&cause))?;
-    guard::watch(bridge.settings(), number).map_err(|why| {
+    guard::watch(bridge.settings(), number, pins, addresses).map_err(|why| {
         format!(
             "containers could take each other's addresses, so that nobody could tell who calls: install nftables \
-             (nft: {why})"
+             ({why})"
         )
     })?;
+    // From now on the keeper looks after this too.
+    let _ = guarded.set(number);
     let pin = pins.join(OWNER);
     let place = ProxyPlace {
         bridge,
@@ -122,6 +126,7 @@ impl ProxyPlace<'_> {
         let plan = namespace::Plan {
             veth,
             bridge,
+            mac: self.bridge.settings().mac(self.number),
             address: address.ok_or_else(|| no_address(self.bridge.subnet()))?,
             prefix_length: self.bridge.subnet().prefix_length(),
             mtu,
