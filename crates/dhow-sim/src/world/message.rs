@@ -53,6 +53,9 @@ pub(super) enum HeldAnswer {
     Beaten(HeartbeatAnswer),
 }
 
+/// What the leader answers to the nodes of one message; none where it does not know the node.
+pub(super) type HeldAnswers = Vec<(NodeId, Connection, Option<HeldAnswer>)>;
+
 /// What servers say to each other. It may be lost, come late, in another order, or twice.
 #[derive(Clone, Debug)]
 pub(super) enum PeerWord {
@@ -74,7 +77,7 @@ pub(super) enum PeerWord {
     Answers {
         batch: u64,
         index: usize,
-        answers: Vec<(NodeId, Connection, Option<HeldAnswer>)>,
+        answers: HeldAnswers,
     },
 }
 

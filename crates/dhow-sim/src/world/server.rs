@@ -10,7 +10,9 @@ use dhow_core::state::State;
 
 use super::leader::Leader;
 use super::log::SharedLog;
-use super::message::{Connection, HeldAnswer, HeldWord, Message, NodeWord, PeerWord, ServerWord};
+use super::message::{
+    Connection, HeldAnswer, HeldAnswers, HeldWord, Message, NodeWord, PeerWord, ServerWord,
+};
 
 const BEAT_EVERY_MS: u64 = 500;
 const BEAT_ANSWER_MAX_MS: u64 = 1_500;
@@ -48,7 +50,7 @@ struct Batch {
     until_ms: u64,
     words: Vec<(NodeId, Connection, HeldWord)>,
     /// What the leader has answered, and the state that is to be reached first.
-    answers: Option<(usize, Vec<(NodeId, Connection, Option<HeldAnswer>)>)>,
+    answers: Option<(usize, HeldAnswers)>,
 }
 
 /// A server: a holder, and the leader while the log says so.
