@@ -214,6 +214,8 @@ impl SessionTable {
         let sent_ms = beat.echo.map(|echo| echo.stamp_ms.saturating_add(echo.since_ms));
         let sent_ms = sent_ms.map(|sent_ms| sent_ms.min(now_ms));
         let at_ms = |sign: &LastSign| sent_ms.map(|sent_ms| sent_ms.saturating_sub(sign.age_ms));
+        // What a holder says before it has heard this leader was sent by now: the sign is no later than this.
+        let by_ms = |sign: &LastSign| at_ms(sign).unwrap_or(now_ms.saturating_sub(sign.age_ms));
         if let Some(hears_ms) = beat
             .hears_age_ms
             .and_then(|age_ms| Some(sent_ms?.saturating_sub(age_ms)))
@@ -230,14 +232,14 @@ impl SessionTable {
             self.forget_unnamed(from, beat, now_ms);
         }
         for sign in &beat.ended {
-            let last_sign_ms = at_ms(sign).unwrap_or(now_ms);
+            let last_sign_ms = by_ms(sign);
             if self.leave(from, sign) {
                 self.orphan(sign.node, last_sign_ms, now_ms);
             }
         }
         let mut alarm = None;
         for sign in &beat.broke {
-            let last_sign_ms = at_ms(sign).unwrap_or(now_ms);
+            let last_sign_ms = by_ms(sign);
             alarm = alarm.or(self.broke(from, sign, last_sign_ms, now_ms));
         }
         answer.servers = self.fresh_servers(now_ms);

@@ -194,6 +194,7 @@ mod tests {
             ended: vec![sign(13)],
             applied_index: Some(14),
             is_fresh: true,
+            hears_age_ms: Some(15),
         };
         assert_eq!(from_beat(to_beat(&beat)), beat);
         let none = HolderBeat::default();

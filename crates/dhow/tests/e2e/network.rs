@@ -9,9 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Answer, Cluster, Daemon, Network, Service, Where, busybox_layout, container, skip, until,
-};
+use crate::support::{Cluster, Daemon, Network, Service, Where, busybox_layout, container, skip, until};
 
 /// What the database says.
 const WORD: &str = "shop-data";

@@ -325,6 +325,27 @@ fn a_session_that_breaks_before_its_holder_is_heard_is_noticed_within_a_minute()
 }
 
 #[test]
+fn what_a_holder_says_before_it_has_heard_the_leader_counts_from_when_it_was() {
+    // It was paused for long, ends its sessions when it wakes up, and the answer to its first beat is lost.
+    let mut table = led([WORKER.0]);
+    let mut held = HeldSessions::new(7);
+    let older = SessionId {
+        term: Term(4),
+        number: 9,
+    };
+    held.opened(WORKER, older, 0);
+    held.ended(WORKER, older, 0);
+    let lost = pass(&mut table, 0, 120_000, |table, now_ms| {
+        if now_ms == 50_000 {
+            let told = held.next_beat(now_ms);
+            assert_eq!((told.echo, told.ended[0].age_ms), (None, 50_000));
+            table.beat(A, &told, now_ms);
+        }
+    });
+    assert_eq!(lost, [(ORPHAN_MS + 10_500, WORKER)]);
+}
+
+#[test]
 fn one_node_whose_sessions_break_all_the_time_makes_no_holder_ill() {
     let others: Vec<u64> = (200..210).collect();
     let mut table = led(others.iter().copied().chain([WORKER.0]));
