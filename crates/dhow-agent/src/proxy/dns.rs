@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::bind::Socket;
 use super::table::{Names, Transport};
 use packet::{Read, encoded, read};
-use upstream::Upstream;
+use upstream::{Asking, Upstream};
 use zone::{Answer, Zone};
 
 const PORT: u16 = 53;
@@ -32,6 +32,8 @@ const PORT: u16 = 53;
 const DATAGRAM_MAX_BYTES: usize = 64 << 10;
 /// TCP connections at once: resolvers use one for the few answers that no datagram holds.
 const STREAMS_MAX: usize = 128;
+/// The same of one container, so that one that keeps them open leaves room to others.
+const STREAMS_OF_ONE_MAX: usize = 16;
 /// How long a TCP client may take for its next question, and for taking an answer.
 const STREAM_IDLE: Duration = Duration::from_secs(10);
 /// Questions on one TCP connection, one after the other.
@@ -205,16 +207,20 @@ async fn streams_served(
     tasks: TaskTracker,
 ) {
     let room = Arc::new(Semaphore::new(STREAMS_MAX));
+    let crowd = Arc::new(Asking::default());
     while let Ok(permit) = room.clone().acquire_owned().await {
         let Ok((stream, asker)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Some(place) = crowd.place(asker.ip(), STREAMS_MAX, STREAMS_OF_ONE_MAX) else {
             continue;
         };
         let answering = answering.clone();
         tasks.spawn(async move {
             // How it ended is the asker's affair.
             let _ = converse(stream, asker.ip(), answering).await;
-            drop(permit);
+            drop((permit, place));
         });
     }
 }

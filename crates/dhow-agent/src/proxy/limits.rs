@@ -1,9 +1,14 @@
-//! How much at once: every connection holds a permit of its listener and one of the process. At the limit
-//! nothing is refused: new connections wait in the kernel's queue.
+//! How much at once: every connection holds a permit of its listener and one of the process. At the limit new
+//! connections wait in the kernel's queue. A part of the process's permits is kept back for containers that have few
+//! connections, so that neither one of them nor somebody outside can take the names of a node from all others.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::judge::Side;
 
 /// Client connections of one listener, so that one service cannot take all.
 pub const LISTENER_CONNECTIONS_MAX: usize = 16_384;
@@ -17,18 +22,38 @@ const DESCRIPTORS_WANTED: u64 = 1 << 20;
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// With hundreds of descriptors only, some connections are served nevertheless.
 const CONNECTIONS_MIN: usize = 64;
+/// One of so many permits is kept back, and so many containers at once may have their share of these.
+const KEPT_BACK: usize = 16;
 
 /// The whole process's.
 #[derive(Clone)]
 pub struct Limits {
-    process: Arc<Semaphore>,
+    /// What everybody may take.
+    common: Arc<Semaphore>,
+    /// What is left for containers with few connections when that is gone.
+    kept_back: Arc<Semaphore>,
+    /// How many connections of a container are few.
+    few: usize,
+    crowd: Arc<Crowd>,
     pub connections_max: usize,
+}
+
+/// How many connections each container has.
+#[derive(Default)]
+struct Crowd(Mutex<HashMap<IpAddr, usize>>);
+
+/// One connection of a container, as long as it is counted.
+struct Counted {
+    crowd: Arc<Crowd>,
+    caller: IpAddr,
 }
 
 /// One connection's right to exist.
 pub struct Permit {
     _process: OwnedSemaphorePermit,
     _listener: OwnedSemaphorePermit,
+    is_kept_back: bool,
+    _counted: Option<Counted>,
 }
 
 impl Limits {
@@ -37,8 +62,12 @@ impl Limits {
         let connections_max = usize::try_from(usable)
             .unwrap_or(usize::MAX)
             .clamp(CONNECTIONS_MIN, Semaphore::MAX_PERMITS);
+        let kept_back = connections_max / KEPT_BACK;
         Self {
-            process: Arc::new(Semaphore::new(connections_max)),
+            common: Arc::new(Semaphore::new(connections_max - kept_back)),
+            kept_back: Arc::new(Semaphore::new(kept_back)),
+            few: (kept_back / KEPT_BACK).max(1),
+            crowd: Arc::default(),
             connections_max,
         }
     }
@@ -48,18 +77,65 @@ impl Limits {
     }
 
     /// Waits for room. `None` never happens while the process runs: nobody closes these.
-    pub async fn permit(&self, listener: &Arc<Semaphore>) -> Option<Permit> {
+    pub async fn permit(&self, listener: &Arc<Semaphore>, side: Side) -> Option<Permit> {
         let listener = listener.clone().acquire_owned().await.ok()?;
-        let process = self.process.clone().acquire_owned().await.ok()?;
+        let common = self.common.clone().acquire_owned();
+        let (process, is_kept_back) = match side {
+            Side::Host => (common.await.ok()?, false),
+            Side::Services => tokio::select! {
+                biased;
+                permit = common => (permit.ok()?, false),
+                permit = self.kept_back.clone().acquire_owned() => (permit.ok()?, true),
+            },
+        };
         Some(Permit {
             _process: process,
             _listener: listener,
+            is_kept_back,
+            _counted: None,
         })
     }
 
-    /// One of the process's, at once or not at all: for UDP, where nothing waits.
+    /// Counts a connection of a container. `None` where the container has many, and the rest is for those who have few.
+    pub fn count(&self, permit: Permit, caller: IpAddr) -> Option<Permit> {
+        let mut crowd = self.crowd.lock();
+        let own = crowd.get(&caller).copied().unwrap_or(0);
+        if permit.is_kept_back && own >= self.few {
+            return None;
+        }
+        crowd.insert(caller, own + 1);
+        drop(crowd);
+        let counted = Counted {
+            crowd: Arc::clone(&self.crowd),
+            caller,
+        };
+        Some(Permit {
+            _counted: Some(counted),
+            ..permit
+        })
+    }
+
+    /// One of those that everybody may take, at once or not at all: for UDP, where nothing waits, and for other nodes.
     pub fn try_process(&self) -> Option<OwnedSemaphorePermit> {
-        self.process.clone().try_acquire_owned().ok()
+        self.common.clone().try_acquire_owned().ok()
+    }
+}
+
+impl Crowd {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Nothing that runs under the lock leaves the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut crowd = self.crowd.lock();
+        let left = crowd.get(&self.caller).map_or(0, |own| own.saturating_sub(1));
+        match left {
+            0 => crowd.remove(&self.caller),
+            left => crowd.insert(self.caller, left),
+        };
     }
 }
 
@@ -78,4 +154,54 @@ pub fn raise_descriptors() -> u64 {
     }
     // None is no limit.
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// As many connections of one container as it gets, at most `wanted`.
+    fn take(limits: &Limits, listener: &Arc<Semaphore>, caller: IpAddr, wanted: usize) -> Vec<Permit> {
+        let one = || {
+            let permit = limits.permit(listener, Side::Services).now_or_never()??;
+            limits.count(permit, caller)
+        };
+        std::iter::from_fn(one).take(wanted).collect()
+    }
+
+    #[test]
+    fn one_container_leaves_room_for_the_others() {
+        let limits = Limits::new(20_000);
+        let listener = limits.listener();
+        let (hog, other) = (IpAddr::from([10, 88, 0, 2]), IpAddr::from([10, 88, 0, 3]));
+        let hogged = take(&limits, &listener, hog, usize::MAX);
+        assert_eq!(
+            hogged.len(),
+            limits.connections_max - limits.connections_max / KEPT_BACK
+        );
+        // Others still come in, with a few each, and are let in again once they have left.
+        for _ in 0..3 {
+            assert_eq!(take(&limits, &listener, other, usize::MAX).len(), limits.few);
+        }
+        // Nor can the host's callers take what is kept back.
+        assert!(limits.permit(&listener, Side::Host).now_or_never().is_none());
+        drop(hogged);
+        assert!(limits.permit(&listener, Side::Host).now_or_never().is_some());
+        assert!(limits.crowd.lock().is_empty());
+    }
+
+    #[test]
+    fn a_process_with_few_descriptors_serves_too() {
+        let limits = Limits::new(0);
+        assert_eq!(limits.connections_max, CONNECTIONS_MIN);
+        assert!(
+            limits
+                .permit(&limits.listener(), Side::Services)
+                .now_or_never()
+                .is_some()
+        );
+        assert!(limits.try_process().is_some());
+    }
 }

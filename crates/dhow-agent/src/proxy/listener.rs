@@ -17,6 +17,7 @@ use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
 use super::judge::{Arrival, Judge, Side};
 use super::limits::{Limits, Permit};
+use super::relay::reset;
 use super::routes::RouteSet;
 use super::table::{self, Protocol, Transport};
 use super::udp::UdpListener;
@@ -136,7 +137,7 @@ impl Accept {
         // Those that the kernel has let in already are served too: closing now would cut them.
         for _ in 0..BACKLOG {
             let waiting = async {
-                let permit = self.shared.limits.permit(&ours).await?;
+                let permit = self.shared.limits.permit(&ours, self.side).await?;
                 Some((permit, listener.accept().await.ok()?))
             };
             match waiting.now_or_never().flatten() {
@@ -148,7 +149,7 @@ impl Accept {
 
     async fn accept(&self, listener: &TcpListener, ours: &Arc<Semaphore>, protocol: Protocol) {
         // The permit comes first: without room, connections wait in the kernel.
-        while let Some(permit) = self.shared.limits.permit(ours).await {
+        while let Some(permit) = self.shared.limits.permit(ours, self.side).await {
             match listener.accept().await {
                 Ok((stream, peer)) => self.serve(stream, peer, permit, protocol),
                 Err(error) if is_of_one_client(&error) => {}
@@ -161,6 +162,13 @@ impl Accept {
         let tasks = &self.shared.tasks;
         // A client that has gone again has no address.
         let Ok(local) = stream.local_addr() else { return };
+        let permit = match self.side {
+            Side::Host => Some(permit),
+            Side::Services => self.shared.limits.count(permit, peer.ip()),
+        };
+        let Some(permit) = permit else {
+            return reset(stream);
+        };
         let arrival = Arrival {
             judge: self.shared.judge.clone(),
             side: self.side,

@@ -474,3 +474,26 @@ async fn names_of_the_cluster_are_answered_while_the_hosts_servers_are_silent() 
     }));
     assert_eq!(told.await.0, ResponseCode::ServFail);
 }
+
+#[tokio::test]
+async fn one_container_that_keeps_streams_open_leaves_room_to_others() {
+    let server = server(Vec::new()).await;
+    let from = async |last: u8| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        socket.connect(server.tcp).await.unwrap()
+    };
+    let ask = async |stream: &mut TcpStream| {
+        let message = question("db.shop.dhow.", RecordType::A);
+        write_framed(stream, &message.to_vec().unwrap()).await?;
+        read_framed(stream).await
+    };
+    let mut held = Vec::new();
+    for _ in 0..STREAMS_OF_ONE_MAX {
+        let mut stream = from(2).await;
+        ask(&mut stream).await.unwrap();
+        held.push(stream);
+    }
+    assert!(ask(&mut from(2).await).await.is_err(), "one more is closed");
+    assert!(ask(&mut from(3).await).await.is_ok(), "another one is served");
+}

@@ -33,12 +33,13 @@ pub struct Upstream {
     asking: Arc<Asking>,
 }
 
+/// How much each asker has under way.
 #[derive(Default)]
-struct Asking {
+pub struct Asking {
     by_asker: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One asker's right to have one question passed on.
+/// One asker's right to have one thing under way.
 pub struct AskerPlace {
     asking: Arc<Asking>,
     asker: IpAddr,
@@ -60,18 +61,7 @@ impl Upstream {
 
     /// Whether one more question can be passed on now.
     pub fn place(&self, asker: IpAddr) -> Option<AskerPlace> {
-        let mut by_asker = self.asking.lock();
-        let all: usize = by_asker.values().sum();
-        let own = by_asker.get(&asker).copied().unwrap_or(0);
-        if all >= ASKED_MAX || own >= ASKED_BY_ONE_MAX {
-            return None;
-        }
-        by_asker.insert(asker, own + 1);
-        drop(by_asker);
-        Some(AskerPlace {
-            asking: self.asking.clone(),
-            asker,
-        })
+        self.asking.place(asker, ASKED_MAX, ASKED_BY_ONE_MAX)
     }
 
     pub fn cached(&self, request: &Request) -> Option<Message> {
@@ -128,6 +118,22 @@ impl Upstream {
 }
 
 impl Asking {
+    /// A place for one more, of so many of all askers and so many of one.
+    pub fn place(self: &Arc<Self>, asker: IpAddr, all_max: usize, one_max: usize) -> Option<AskerPlace> {
+        let mut by_asker = self.lock();
+        let all: usize = by_asker.values().sum();
+        let own = by_asker.get(&asker).copied().unwrap_or(0);
+        if all >= all_max || own >= one_max {
+            return None;
+        }
+        by_asker.insert(asker, own + 1);
+        drop(by_asker);
+        Some(AskerPlace {
+            asking: Arc::clone(self),
+            asker,
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         // Nothing that runs under the lock leaves the map half changed.
         self.by_asker.lock().unwrap_or_else(PoisonError::into_inner)
