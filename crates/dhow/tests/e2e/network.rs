@@ -4,6 +4,7 @@
 
 mod resolver;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,9 @@ use crate::support::{Cluster, Daemon, Network, Service, Where, busybox_layout, c
 
 /// What the database says.
 const WORD: &str = "shop-data";
+/// The subnet of the bridge on every node, and the bridge's own address.
+const SUBNET: &str = "10.88.4.0/22";
+const GATEWAY: &str = "10.88.4.1/22";
 /// The public port of the site.
 const SITE_PORT: u16 = 8080;
 
@@ -165,23 +169,26 @@ impl Stage {
     }
 }
 
-/// Bridges of all nodes have the same subnet: replicas are not addressed by it from elsewhere.
+/// A raft cluster whose nodes have the same subnet on their bridges, as hosts with the same data directory have.
+fn with_equal_subnets(name: &str) -> Cluster {
+    let mut cluster = Cluster::prepare(name, 3, Where::Namespaces, "raft", &json!({}));
+    for node in &mut cluster.nodes {
+        let (dir, bridge) = (node.data_dir(), node.scratch.bridge());
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        let chosen = json!({ "version": 1, "name": bridge, "subnet": SUBNET });
+        std::fs::write(dir.join("network.json"), chosen.to_string()).unwrap();
+        node.restart();
+    }
+    cluster.until_complete();
+    cluster
+}
+
+/// The subnets that the bridges of all nodes have.
 fn bridge_subnets(cluster: &Cluster) -> Vec<String> {
-    let all = cluster.nodes.iter().chain(&cluster.workers);
-    let subnets = all.map(|node| {
-        let shown = Command::new("ip")
-            .args([
-                "-n",
-                node.namespace.as_deref().unwrap(),
-                "-4",
-                "-br",
-                "addr",
-                "show",
-                "type",
-                "bridge",
-            ])
-            .output()
-            .unwrap();
+    let subnets = cluster.nodes.iter().map(|node| {
+        let namespace = node.namespace.as_deref().unwrap();
+        let asked = ["-n", namespace, "-4", "-br", "addr", "show", "type", "bridge"];
+        let shown = Command::new("ip").args(asked).output().unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
         shown.split_whitespace().nth(2).unwrap_or_default().to_owned()
     });
@@ -193,18 +200,14 @@ fn nodes_of_a_raft_cluster_reach_each_others_services_and_outlive_one_of_them() 
     if let Some(why) = obstacle() {
         return skip("the network of a raft cluster", &why);
     }
-    let mut stage = Stage::new(Cluster::raft("mesh", 3, Where::Namespaces));
+    let mut stage = Stage::new(with_equal_subnets("mesh"));
     let layout = match busybox_layout(&stage.cluster.nodes[0].scratch.path) {
         Ok(layout) => layout,
         Err(why) => return skip("the network of a raft cluster", &why),
     };
     stage.label(1, "data");
     stage.server().deploy("shop", &shop(&layout)).ends_with(0);
-    let subnets = bridge_subnets(&stage.cluster);
-    assert!(
-        !subnets[0].is_empty() && subnets.iter().all(|subnet| *subnet == subnets[0]),
-        "{subnets:?}"
-    );
+    assert_eq!(bridge_subnets(&stage.cluster), [GATEWAY; 3]);
     stage.all_find_all(&[1, 2, 3]);
     // Another deployment is none of theirs, on whatever node it is.
     let stranger = [("client", everywhere(container(&layout, "exec sleep 3600")))];

@@ -419,10 +419,9 @@ fn agent() -> Vec<AgentCommand> {
     ]
 }
 
-/// A state with something in most of its maps.
-pub fn state() -> State {
-    let mut state = State::default();
-    let first = [
+/// How the state below begins.
+fn beginning() -> Vec<Command> {
+    vec![
         Command::Cluster(ClusterCommand::Bootstrap {
             cluster_id: "c-1".into(),
             feature_level: State::FEATURE_LEVEL,
@@ -464,8 +463,13 @@ pub fn state() -> State {
             author: "operator".into(),
             wall_unix_secs: 1_700_000_000,
         }),
-    ];
-    for command in first {
+    ]
+}
+
+/// A state with something in most of its maps.
+pub fn state() -> State {
+    let mut state = State::default();
+    for command in beginning() {
         step(&mut state, &entry(command), &mut ()).unwrap();
     }
     let place = PlanCommand::Place {

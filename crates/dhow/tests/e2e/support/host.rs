@@ -52,7 +52,7 @@ impl Scratch {
     }
 
     /// As the daemon names it after its data directory.
-    fn bridge(&self) -> String {
+    pub fn bridge(&self) -> String {
         format!("dhow-{}", &digits(&self.data_dir())[..8])
     }
 
