@@ -9,6 +9,7 @@ mod door;
 mod door_exec;
 mod door_images;
 mod host;
+pub mod kept_log;
 pub mod logging;
 mod node_info;
 mod own_session;
@@ -90,6 +91,7 @@ impl Daemon {
         cancel: CancellationToken,
     ) -> anyhow::Result<Self> {
         let data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
+        kept_log::refuse_another(config)?;
         let storage = Storage::default();
         data_dir.watch(storage.clone(), cancel.clone());
         let clock = Arc::new(SystemClock::new());
