@@ -77,6 +77,7 @@ pub struct Daemon {
     rest: BoxFuture<'static, ()>,
     agent_cancel: CancellationToken,
     agent: JoinHandle<Result<(), dhow_agent::AgentError>>,
+    sessions: CancellationToken,
     api_cancel: CancellationToken,
     api: JoinHandle<()>,
     host: HostParts,
@@ -139,6 +140,7 @@ impl Daemon {
             rest: plane.rest,
             agent_cancel,
             agent,
+            sessions: plane.sessions,
             api_cancel,
             api,
             host,
@@ -168,6 +170,8 @@ impl Daemon {
         {
             tracing::warn!("no other server has taken the lead; the cluster finds one by itself");
         }
+        // The sessions of nodes, this one's own too, do not end by themselves; the nodes go to other servers.
+        self.sessions.cancel();
         self.api_cancel.cancel();
         let api_ended = tokio::time::timeout(SHUTDOWN, &mut self.api).await;
         if api_ended.is_err() {
