@@ -76,9 +76,9 @@ pub fn refuse_another(config: &DaemonConfig) -> anyhow::Result<()> {
     let found = other.dir(&config.data_dir);
     let found = found.display();
     let way = match own {
-        KeptLog::SingleNode => "start it with the --config that it had, which names its `cluster`",
+        KeptLog::SingleNode => "Start it with the --config that it had, which names its `cluster`",
         KeptLog::Static | KeptLog::Raft => {
-            "start it with the configuration that it had. Where a backup was restored here without --config, restore it \
+            "Start it with the configuration that it had. Where a backup was restored here without --config, restore it \
              again with `dhow cluster restore FILE --config CONFIG`"
         }
     };

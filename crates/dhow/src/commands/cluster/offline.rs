@@ -131,9 +131,8 @@ fn check_mode(args: &RestoreArgs, mode: &ClusterMode, state: &State) -> Result<(
         None => "no configuration was named, which makes this a single node".to_owned(),
     };
     Err(format!(
-        "{file} is the backup of a cluster with {} nodes, and {found}. Name the file that the daemon here is started \
-         with: `dhow cluster restore {file} --config /etc/dhow.yaml`; or say --single-node to make a single node of it",
-        state.nodes.len()
+        "{file} is the backup of a cluster, and {found}. Name the file that the daemon here is started with: `dhow cluster \
+         restore {file} --config /etc/dhow.yaml`; or say --single-node to make a single node of it"
     ))
 }
 
