@@ -130,6 +130,11 @@ pub trait Balancer: Send + Sync + 'static {
         Box::pin(async { Vec::new() })
     }
 
+    /// The node has gone from its cluster and runs nothing: whatever listens for services here ends.
+    fn leave(&self) -> BalancerFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// The service has gone from this node: its ports are given up.
     fn close<'a>(&'a self, service: &'a ServiceKey) -> BalancerFuture<'a, ()>;
 }

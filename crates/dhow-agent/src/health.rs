@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use probe::Subject;
 
-use crate::limits::{FIRST_CHECK_PAUSE, FIRST_CHECK_PAUSE_MAX, HEALTHY_AFTER};
+use crate::limits::{FIRST_CHECK_PAUSE, FIRST_CHECK_PAUSE_MAX, HEALTHY_AFTER, TELL_AFTER, TOLD_MAX};
 
 /// What a check, or the time, has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Verdict {
     Healthy,
     /// Failed as often in a row as the spec allows.
     Unhealthy(String),
+    /// It has never passed, and still has time to: nothing is decided, and people are to see what it waits for.
+    FailsSoFar(String),
 }
 
 /// The checks of one run of a replica.
@@ -30,6 +32,9 @@ pub struct Checks {
     /// It runs long enough to be judged by its first check.
     is_up: bool,
     failures: u32,
+    /// What was told last of failures within the grace, and how often something was.
+    told: Option<String>,
+    told_times: u32,
 }
 
 impl Checks {
@@ -43,6 +48,8 @@ impl Checks {
             healthy,
             is_up: healthy,
             failures: 0,
+            told: None,
+            told_times: 0,
         }
     }
 
@@ -114,6 +121,9 @@ impl Checks {
                     false => interval,
                 };
                 self.next = now + pause;
+                if in_grace {
+                    return self.tell_so_far(why, now);
+                }
                 if self.failures < health.retries {
                     return None;
                 }
@@ -124,6 +134,18 @@ impl Checks {
                 Some(Verdict::Unhealthy(format!("its check failed {times}: {why}")))
             }
         }
+    }
+
+    /// Quick starts are not worth a word, and each reason is worth one; a reason that changes all the time is cut off.
+    fn tell_so_far(&mut self, why: String, now: Instant) -> Option<Verdict> {
+        let is_due = now >= self.started + TELL_AFTER && self.told_times < TOLD_MAX;
+        if !is_due || self.told.as_ref() == Some(&why) {
+            return None;
+        }
+        self.told_times += 1;
+        let words = format!("its check fails so far: {why} (within start_grace)");
+        self.told = Some(why);
+        Some(Verdict::FailsSoFar(words))
     }
 
     fn next_pause(&mut self) -> Duration {

@@ -43,6 +43,12 @@ pub const STEADY_AFTER: Duration = Duration::from_secs(60);
 pub const FIRST_CHECK_PAUSE: Duration = Duration::from_millis(50);
 pub const FIRST_CHECK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// A check that has failed for so long within `start_grace` is reported with its reason: most starts are quicker.
+pub const TELL_AFTER: Duration = Duration::from_secs(2);
+/// Reasons that one run reports within its `start_grace`. Each is a write of the cluster, and three tell a start that goes
+/// through stages, such as refused, 503, 404.
+pub const TOLD_MAX: u32 = 3;
+
 /// How long requests in flight may keep a replica from its stop signal, beside its own grace.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10);
 

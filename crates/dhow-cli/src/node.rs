@@ -78,6 +78,7 @@ pub fn one(node: &NodeStatus, replicas: &[ReplicaStatus], now_unix_secs: i64) ->
     let columns = ps::Columns {
         usage: here.iter().any(|replica| replica.cpu_used_milli.is_some()),
         live: false,
+        whole: false,
     };
     let mut text = facts(node, now_unix_secs);
     if !here.is_empty() {

@@ -48,6 +48,8 @@ pub fn shown(replicas: &[ReplicaStatus], columns: Columns, now_unix_secs: i64) -
 pub struct Columns {
     pub usage: bool,
     pub live: bool,
+    /// Messages in full, for what reads them from a pipe; a terminal's rows are cut.
+    pub whole: bool,
 }
 
 /// The listing; messages have a column where there are any.
@@ -84,7 +86,10 @@ pub fn table(replicas: &[ReplicaStatus], columns: Columns, now_unix_secs: i64) -
         cells.push(replica.image.clone().unwrap_or_default());
         if has_messages {
             let message = one_line(replica.message.as_deref().unwrap_or_default());
-            cells.push(cut(&message, MESSAGE_CHARS_MAX));
+            cells.push(match columns.whole {
+                true => message,
+                false => cut(&message, MESSAGE_CHARS_MAX),
+            });
         }
         table.row(cells);
     }

@@ -5,7 +5,8 @@ use crate::wait::WaitArgs;
 
 /// Restart a deployment or one service, replica by replica as a rollout does
 ///
-/// Returns once it is durable.
+/// Of a whole deployment the jobs and schedules are left alone, done or not: a job runs again where it is named. Returns
+/// once it is durable.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "DEPLOYMENT[/SERVICE]", value_parser = target::target)]

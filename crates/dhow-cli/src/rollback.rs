@@ -28,9 +28,10 @@ pub fn said(to: Option<u64>, deployed: &Deployed) -> String {
         deployment,
         revision,
         changed,
+        brings_back,
         ..
     } = deployed;
-    match (to, *changed) {
+    match (to.or(*brings_back), *changed) {
         (_, false) => format!("{deployment} already runs that: it is revision {revision}"),
         (Some(to), true) => format!("{deployment} goes back to revision {to}, as revision {revision}"),
         (None, true) => format!("{deployment} goes back to its last good revision, as revision {revision}"),

@@ -104,6 +104,9 @@ fn is_lost(record: &RevisionRecord, known: Option<&Arc<Deployment>>, fork: Clust
     by_people && is_later
 }
 
+/// Who scaled stands in the events alone.
+const SCALED_BY: &str = "unknown";
+
 /// A deployment that was only scaled after the fork, as a revision with the counts that it had.
 fn scaled(
     losing: &State,
@@ -117,19 +120,20 @@ fn scaled(
         return None;
     }
     let mut spec = record.spec.as_ref().clone();
-    let mut differs = false;
+    let mut scaled_at: Option<ClusterTime> = None;
     for (name, wanted) in &mut spec.services {
         let own = losing.service_named(&deployment.name, name)?;
         let theirs = winning.service_named(&known.name, name);
         if own.asked > fork && theirs.is_none_or(|theirs| theirs.counts != own.counts) {
             *wanted = Arc::new(with_counts(wanted, own));
-            differs = true;
+            scaled_at = scaled_at.max(Some(own.asked));
         }
     }
-    differs.then(|| LostRevision {
+    let wall_unix_ms = losing.clock_marks.wall_unix_ms(scaled_at?);
+    Some(LostRevision {
         spec: Arc::new(spec),
-        author: Arc::from("scale"),
-        wall_unix_secs: record.wall_unix_secs,
+        author: Arc::from(SCALED_BY),
+        wall_unix_secs: wall_unix_ms.map_or(record.wall_unix_secs, |wall_ms| wall_ms.div_euclid(1_000)),
     })
 }
 

@@ -9,6 +9,7 @@ mod door;
 mod door_exec;
 mod door_images;
 mod host;
+pub mod kept_log;
 pub mod logging;
 mod mesh_listener;
 mod node_info;
@@ -77,6 +78,7 @@ pub struct Daemon {
     rest: BoxFuture<'static, ()>,
     agent_cancel: CancellationToken,
     agent: JoinHandle<Result<(), dhow_agent::AgentError>>,
+    sessions: CancellationToken,
     api_cancel: CancellationToken,
     api: JoinHandle<()>,
     host: HostParts,
@@ -91,6 +93,7 @@ impl Daemon {
         cancel: CancellationToken,
     ) -> anyhow::Result<Self> {
         let data_dir = DataDir::open(&config.data_dir, Some(&config.socket))?;
+        kept_log::refuse_another(config)?;
         let storage = Storage::default();
         data_dir.watch(storage.clone(), cancel.clone());
         let clock = Arc::new(SystemClock::new());
@@ -134,6 +137,7 @@ impl Daemon {
             rest: plane.rest,
             agent_cancel,
             agent,
+            sessions: plane.sessions,
             api_cancel,
             api,
             host,
@@ -163,6 +167,8 @@ impl Daemon {
         {
             tracing::warn!("no other server has taken the lead; the cluster finds one by itself");
         }
+        // The sessions of nodes, this one's own too, do not end by themselves; the nodes go to other servers.
+        self.sessions.cancel();
         self.api_cancel.cancel();
         let api_ended = tokio::time::timeout(SHUTDOWN, &mut self.api).await;
         if api_ended.is_err() {

@@ -16,6 +16,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // A daemon starts its helpers, and `up --detach` its daemon, by a link whose name says nothing of Dhow.
+    let _ = std::fs::write("/proc/self/comm", "dhow");
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         // Before any thread: what it forks shares its memory.

@@ -45,6 +45,14 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("directory.json")
 }
 
+/// Forgets it. That there is none is no error.
+pub fn remove(dir: &Path) -> io::Result<()> {
+    match std::fs::remove_file(file(dir)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// The last directory, and whose it is; none where there is none that can be read.
 pub fn read(dir: &Path) -> io::Result<Option<(NodeId, KnownDirectory)>> {
     let kept = read_or_set_aside(&file(dir), |bytes| {

@@ -254,6 +254,27 @@ impl NodeBalancer {
         }
     }
 
+    /// Ends the proxy, also one that an earlier daemon left, and forgets what servers have told: nobody tells it anew.
+    async fn end(&self) -> Result<(), ProxyError> {
+        let mut served = self.served.lock().await;
+        let is_left = || saved_table(&self.config.dir).is_ok_and(|saved| saved.is_some());
+        let client = match served.client.take() {
+            Some(client) => Some(client),
+            None if is_left() => Some(Arc::new(ProxyClient::open(self.config.clone()).await?)),
+            None => None,
+        };
+        if let Some(client) = client {
+            client.stop(STOP_GRACE).await?;
+        }
+        let _disk = self.disk.lock().await;
+        let dir = self.network_dir.clone();
+        let removed = tokio::task::spawn_blocking(move || known_file::remove(&dir)).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%error, "what is known of services is still on disk");
+        }
+        Ok(())
+    }
+
     async fn open_service(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
         let service = name.service_key();
         let (revision, opened) = {
@@ -431,6 +452,17 @@ impl Balancer for NodeBalancer {
                 give_identity(client, Some(&identity)).await;
             }
             served.identity = Some(identity);
+        })
+    }
+
+    fn leave(&self) -> BalancerFuture<'_, ()> {
+        Box::pin(async move {
+            if let Err(error) = self.end().await {
+                tracing::error!(
+                    why = error_chain(&error),
+                    "the balancer did not end: it still listens on the ports of services"
+                );
+            }
         })
     }
 

@@ -102,7 +102,17 @@ async fn failures_in_the_grace_do_not_count() {
     (health.start_grace, health.interval, health.retries) =
         (TimeSpan::from_secs(20), TimeSpan::from_secs(2), 2);
     let begun = Instant::now();
-    let verdict = next(&driver, &mut Checks::new(false), Some(&health)).await;
+    let mut checks = Checks::new(false);
+    // The reason is told once, when the start is not a quick one any more.
+    let Verdict::FailsSoFar(why) = next(&driver, &mut checks, Some(&health)).await else {
+        panic!("it has time to start");
+    };
+    assert!(
+        why.starts_with("its check fails so far: ") && why.ends_with(" (within start_grace)"),
+        "{why}"
+    );
+    assert!(begun.elapsed() >= TELL_AFTER);
+    let verdict = next(&driver, &mut checks, Some(&health)).await;
     assert!(matches!(verdict, Verdict::Unhealthy(_)));
     let took = begun.elapsed();
     assert!(
@@ -122,4 +132,18 @@ async fn a_wrong_status_is_told() {
     let verdict = next(&driver, &mut Checks::new(false), Some(&health)).await;
     let expected = "its check failed once: GET /x gave 200, expected 204";
     assert_eq!(verdict, Verdict::Unhealthy(expected.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_that_changes_all_the_time_is_told_a_few_times() {
+    let mut checks = Checks::new(false);
+    let mut health = HealthSpec::of(Check::Tcp { port: 80 });
+    health.start_grace = TimeSpan::from_secs(1_000);
+    let mut told = 0;
+    for n in 0..100 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        told += u32::from(checks.judge(Err(format!("reason {n}")), &health).is_some());
+    }
+    assert_eq!(told, TOLD_MAX);
+    assert_eq!(checks.judge(Ok(()), &health), Some(Verdict::Healthy));
 }

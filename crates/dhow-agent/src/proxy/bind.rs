@@ -10,6 +10,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use tokio::net::{TcpListener, UdpSocket};
 
 use super::port_owner::{self, Owner};
+use super::process::PROCESS_NAME;
 use super::table::Transport;
 
 /// Connections that the kernel keeps for us until they are accepted; it cuts this to its own limit.
@@ -102,6 +103,10 @@ pub fn taken_beside(addr: SocketAddr, transport: Transport, own: &BTreeSet<Socke
 fn held_by(addr: SocketAddr, owner: Option<Owner>) -> String {
     let port = addr.port();
     match owner {
+        Some(Owner { pid, name }) if name == PROCESS_NAME => format!(
+            "port {port} is taken by process {pid} ({name}), the balancer of another Dhow on this host: take the endpoint \
+             from the service that has it there, or give this one another port"
+        ),
         Some(Owner { pid, name }) => {
             format!(
                 "port {port} is taken by process {pid} ({name}): stop it, or give the endpoint another port"
@@ -127,5 +132,22 @@ pub fn why_not(addr: SocketAddr, error: &io::Error) -> String {
         ),
         io::ErrorKind::AddrNotAvailable => format!("this host does not have the address {}", addr.ip()),
         _ => format!("{addr} cannot be listened on: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_balancer_of_another_dhow_is_called_that() {
+        let addr = SocketAddr::from(([0, 0, 0, 0], 8080));
+        let held = |name: &str| {
+            let name = name.to_owned();
+            held_by(addr, Some(Owner { pid: 7, name }))
+        };
+        let (ours, theirs) = (held(PROCESS_NAME), held("nginx"));
+        assert!(ours.contains("balancer of another Dhow"), "{ours}");
+        assert!(theirs.contains("process 7 (nginx): stop it"), "{theirs}");
     }
 }

@@ -41,6 +41,9 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a proxy that has handed over may still finish: long transfers and tunnels.
 const HANDED_OVER_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The name under which the host shows a proxy.
+pub const PROCESS_NAME: &str = "dhow-proxy";
+
 /// What stands on the command line: `--dir DIR [--generation N] [--build TEXT] [--namespace FILE]`.
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
@@ -55,6 +58,8 @@ struct Arguments {
 /// Runs a proxy to its end: the binary's `proxy` command, called with what follows that word. Gives the exit
 /// code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
+    // For whoever looks at who has a port; a host that does not take it shows another name.
+    let _ = std::fs::write("/proc/self/comm", PROCESS_NAME);
     let ran = Arguments::parse(args).and_then(|arguments| {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let prepared = Prepared::make(&arguments)?;

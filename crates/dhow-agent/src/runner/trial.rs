@@ -47,6 +47,7 @@ impl Trial {
                         return Verdict::Unhealthy(why);
                     }
                 }
+                Verdict::FailsSoFar(_) => {}
             }
         }
     }

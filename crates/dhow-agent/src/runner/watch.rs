@@ -72,6 +72,13 @@ impl Runner {
                     self.happen(ReplicaEvent::BecameHealthy).await;
                 }
                 Turn::Judged(Verdict::Unhealthy(why)) => return self.restart_sick(&why).await,
+                // It was not healthy before, so that this brings the reason and changes nothing.
+                Turn::Judged(Verdict::FailsSoFar(why)) => {
+                    let message = why.into();
+                    self.happen(ReplicaEvent::BecameUnhealthy { message }).await;
+                }
+                // What it has goes on to count meanwhile.
+                Turn::Tried(Verdict::FailsSoFar(_)) => {}
                 Turn::Steady => self.happen(ReplicaEvent::RanSteadily).await,
             }
         }

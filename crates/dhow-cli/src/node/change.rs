@@ -22,7 +22,10 @@ pub struct LabelArgs {
     changes: Vec<Change>,
 }
 
-/// Forget a node that is drained or cannot be reached
+/// Forget a node that runs nothing or cannot be reached
+///
+/// A worker that is removed ends what it runs, and itself. Its id is never given again. A server is taken out with `dhow
+/// cluster remove` first.
 #[derive(clap::Args)]
 pub struct RmArgs {
     #[arg(value_name = "NODE_ID")]

@@ -5,7 +5,7 @@ use crate::command::{Command, DeploymentCommand, Entry, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceName, Term};
 use crate::invariants;
 use crate::spec::{ImageSpec, SpecVersion};
-use crate::state::{Phase, RevisionOutcome};
+use crate::state::{ClockMark, Phase, RevisionOutcome};
 use crate::step::step;
 
 fn spec(name: &str, image: &str) -> Arc<DeploymentSpec> {
@@ -81,6 +81,12 @@ fn what_only_the_loser_wrote_is_found_and_nothing_else() {
 #[test]
 fn a_scale_is_kept_as_a_revision_with_its_counts() {
     let (mut one, other) = halves();
+    one.clock_marks.note(ClockMark {
+        term: Term(1),
+        time: ClusterTime(0),
+        wall_unix_ms: 90_000,
+    });
+    one.time = ClusterTime(60_000);
     let change = ScaleChange {
         service: ServiceName::new("web").unwrap(),
         role: None,
@@ -97,6 +103,8 @@ fn a_scale_is_kept_as_a_revision_with_its_counts() {
     let found = lost(&one, &other);
     let scale = &found.revisions[0].spec.services.values().next().unwrap().scale;
     assert_eq!(*scale, ScaleSpec::Fixed { replicas: 7 });
+    let wall_secs = found.revisions[0].wall_unix_secs;
+    assert_eq!(wall_secs, 150, "when it was scaled, not when it was deployed");
     assert!(lost(&other, &one).is_empty());
 }
 

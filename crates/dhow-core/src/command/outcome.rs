@@ -97,6 +97,10 @@ pub enum Refused {
     Removing(DeploymentName),
     #[error("deployment `{0}` has no earlier good revision to go back to")]
     NothingToRollBackTo(DeploymentName),
+    #[error(
+        "deployment `{0}` has no service that runs on; a job runs again by its name: `dhow restart {0}/JOB`"
+    )]
+    NothingToRestart(DeploymentName),
     #[error("service `{service}` has several roles ({roles}); say which one")]
     WhichRole { service: ServiceName, roles: String },
     #[error("service `{service}` cannot be scaled: {why}")]

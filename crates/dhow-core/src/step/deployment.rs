@@ -487,8 +487,14 @@ fn restart(
     let deployment = present(state, name)?.clone();
     let ids: Vec<ServiceId> = match only {
         Some(service) => vec![service_in(state, &deployment, service)?],
-        None => deployment.services.values().copied().collect(),
+        None => {
+            let all = deployment.services.values().copied();
+            all.filter(|id| restarts_unnamed(state, *id)).collect()
+        }
     };
+    if ids.is_empty() && state.feature_level >= JOBS_BY_NAME_SINCE {
+        return Err(Refused::NothingToRestart(name.clone()));
+    }
     for id in ids {
         service::renew(state, id);
         forget_work(state, id);
@@ -500,6 +506,19 @@ fn restart(
         revision: deployment.revision,
         changed: true,
     })
+}
+
+/// From this level on.
+const JOBS_BY_NAME_SINCE: u32 = 3;
+
+/// Whether a restart of the whole deployment is meant for it. Work is done once: whoever wants a job or a schedule's run
+/// again names it.
+fn restarts_unnamed(state: &State, id: ServiceId) -> bool {
+    let runs_on = state.service(id).is_none_or(|service| match service.rtype() {
+        RType::Service | RType::System => true,
+        RType::Job | RType::Cron => false,
+    });
+    runs_on || state.feature_level < JOBS_BY_NAME_SINCE
 }
 
 /// Forgets the finished work of a service that a user asked to run again.

@@ -225,6 +225,46 @@ fn a_system_replica_that_is_heard_before_its_node_is_back_stays() {
     assert_eq!((replica.wanted, replica.machine.pid), (Wanted::Run, Some(7)));
 }
 
+/// What was done is not done again by the way; before that was so, a log that has it is applied as it was.
+#[test]
+fn a_restart_runs_a_job_again_only_by_its_name() {
+    let restart = |service: Option<&str>| {
+        Command::Deployment(DeploymentCommand::Restart {
+            deployment: DeploymentName::new("shop").unwrap(),
+            service: service.map(|name| ServiceName::new(name).unwrap()),
+        })
+    };
+    let deploy = |cluster: &mut Cluster, services: &str| {
+        let text = format!(r#"{{"version":"v1","deployment":"shop","services":{{{services}}}}}"#);
+        cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(&text).unwrap()),
+            author: "ann".into(),
+            wall_unix_secs: 5,
+        }));
+    };
+    let job = r#""once":{"image":"b:1","rtype":"job"}"#;
+    let target = |cluster: &Cluster, name: &str| {
+        let mut services = cluster.state.services.values();
+        let found = services.find(|service| service.key.service.as_str() == name);
+        found.unwrap().target
+    };
+    for level in [2, 3] {
+        let mut cluster = Cluster::new(level);
+        deploy(&mut cluster, &format!(r#""web":{{"image":"a:1"}},{job}"#));
+        let (web, once) = (target(&cluster, "web"), target(&cluster, "once"));
+        cluster.apply(restart(None));
+        assert!(target(&cluster, "web") > web);
+        assert_eq!(target(&cluster, "once") > once, level < 3, "at level {level}");
+        let once = target(&cluster, "once");
+        cluster.apply(restart(Some("once")));
+        assert!(target(&cluster, "once") > once);
+    }
+    let mut cluster = Cluster::new(3);
+    deploy(&mut cluster, job);
+    let refused = cluster.try_apply(restart(None)).unwrap_err();
+    assert!(refused.to_string().contains("dhow restart shop/JOB"), "{refused}");
+}
+
 /// A port that somebody has, or a check that nothing passes, in the first file: the next one mends it.
 #[test]
 fn settings_that_nothing_bears_are_mended_by_the_next_file() {

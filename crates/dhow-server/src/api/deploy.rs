@@ -99,6 +99,7 @@ pub(super) fn deployed(deployment: &str, applied: Applied) -> Answer<Deployed> {
             revision: revision.0,
             changed,
             state_revision: applied.revision.0,
+            brings_back: None,
         }),
         Outcome::Done | Outcome::Registered { .. } | Outcome::Placed { .. } | Outcome::Reported { .. } => {
             Err(ApiProblem::new(

@@ -171,7 +171,7 @@ pub(super) async fn rollback(
 ) -> Answer<Json<Deployed>> {
     let deployment = known_name(&name)?;
     let to = body.value.to.map(DeploymentRevision);
-    check_allowed(&context, &deployment, to)?;
+    let brings_back = check_allowed(&context, &deployment, to)?;
     let command = DeploymentCommand::Rollback {
         deployment,
         to,
@@ -180,21 +180,26 @@ pub(super) async fn rollback(
     };
     let request = caller.request_id(&body.bytes);
     let applied = context.write(Command::Deployment(command), request).await?;
-    deployed(&name, applied).map(Json)
+    let deployed = deployed(&name, applied)?;
+    Ok(Json(Deployed {
+        brings_back: brings_back.map(|revision| revision.0),
+        ..deployed
+    }))
 }
 
-/// Refuses a revision that the daemon's policy forbids by now. What cannot be found is for the write to say.
+/// The revision that comes back, unless the daemon's policy forbids it by now. What cannot be found is for the write to
+/// say.
 fn check_allowed(
     context: &Context,
     deployment: &DeploymentName,
     to: Option<DeploymentRevision>,
-) -> Answer<()> {
+) -> Answer<Option<DeploymentRevision>> {
     let Ok((revision, spec)) = rollback_target(&context.manager().state(), deployment, to) else {
-        return Ok(());
+        return Ok(None);
     };
     let forbidden = context.api.policy.check(&spec);
     if forbidden.is_empty() {
-        return Ok(());
+        return Ok(Some(revision));
     }
     let told = forbidden.into_iter().map(|finding| {
         let hint = finding.hint.map(|hint| format!("; {hint}")).unwrap_or_default();

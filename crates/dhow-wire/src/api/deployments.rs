@@ -19,6 +19,9 @@ pub struct Deployed {
     /// False where the cluster already had exactly this.
     pub changed: bool,
     pub state_revision: u64,
+    /// The earlier revision that a rollback brings back; absent elsewhere, and from an older server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brings_back: Option<u64>,
 }
 
 /// The body with which counts of replicas are changed.

@@ -108,6 +108,8 @@ problem_codes! {
     OutcomeUnknown, "outcome_unknown", 504, Failed, "The outcome is not known";
     /// Another node had to answer and did not.
     NodeUnreachable, "node_unreachable", 502, Failed, "The node does not answer";
+    /// A node tried it, with somebody else it may be, and that did not work.
+    Failed, "failed", 502, Failed, "It was tried and did not work";
     /// What this build or host cannot do.
     NotSupported, "not_supported", 501, Failed, "This host cannot do that";
     Internal, "internal", 500, Failed, "An error inside the server";

@@ -14,13 +14,16 @@ const LOG_LINE_CHARS_MAX: usize = 1_000;
 const HEADER: &str = "Stabilization timed out";
 
 /// The header alone where no service is to blame; else a colon and one part for each failing service, with
-/// its logs indented below. Parts stand on one line, parted by `; `, unless logs stand between them.
+/// its logs indented below. Parts stand on one line, parted by `; `, unless logs stand between them: then the next one
+/// begins a line of its own below the header, and its logs stand below it.
 pub fn timed_out_message(
     services: &[ServiceHealthSummary],
     mut logs_of: impl FnMut(&str) -> ServiceLogs,
 ) -> String {
     let mut message = HEADER.to_owned();
     let mut separator = ": ";
+    // Of the line that the part stands on.
+    let mut indent = "";
     for service in services.iter().filter(|service| service.is_failing()) {
         message.push_str(separator);
         let ServiceHealthSummary {
@@ -37,8 +40,11 @@ pub fn timed_out_message(
         // Writing to a String cannot fail.
         let _ = write!(message, "{name}: {running}/{desired} replicas, healthy={healthy}");
         let block = log_block(logs_of(name));
-        separator = if block.is_empty() { "; " } else { "\n" };
-        message.push_str(&block);
+        message.push_str(&block.replace('\n', &format!("\n{indent}")));
+        (separator, indent) = match block.is_empty() {
+            true => ("; ", indent),
+            false => ("\n  ", "  "),
+        };
     }
     message
 }

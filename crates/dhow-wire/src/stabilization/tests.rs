@@ -163,8 +163,8 @@ fn logs_stand_below_their_service() {
     assert_eq!(
         text,
         "Stabilization timed out: web: 1/3 replicas, healthy=false\n  logs:\n    starting\n    FATAL: cannot open \
-         config\nquiet: 0/2 replicas, healthy=true; db: 0/1 replicas, healthy=true\n  logs:\n    one\n    two\n\
-         lost: 0/1 replicas, healthy=true\n  logs: not available: node 4 does not answer (timed out)"
+         config\n  quiet: 0/2 replicas, healthy=true; db: 0/1 replicas, healthy=true\n    logs:\n      one\n      two\n  \
+         lost: 0/1 replicas, healthy=true\n    logs: not available: node 4 does not answer (timed out)"
     );
 }
 

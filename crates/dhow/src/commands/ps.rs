@@ -1,5 +1,7 @@
 //! `dhow ps [DEPLOYMENT]`: replicas with node, revision, state, health, restarts, age.
 
+use std::io::IsTerminal;
+
 pub use dhow_cli::ps::Args;
 use dhow_cli::ps::{self, Columns};
 use dhow_wire::{ProblemCode, ReplicaStatus};
@@ -37,6 +39,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let columns = Columns {
         usage: args.usage,
         live: args.live,
+        whole: !std::io::stdout().is_terminal(),
     };
     output::show(&ps::shown(&replicas, columns, output::now_unix_secs()))?;
     Ok(Exit::Done)

@@ -11,7 +11,7 @@ use anyhow::Context;
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_wire::api::ProgressOutcome;
-use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel};
+use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel, Setting};
 use tokio_util::sync::CancellationToken;
 
 use super::daemon::{config_of_data_dir, server_runtime};
@@ -31,7 +31,8 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Deploy a file, show it coming up, and follow its logs
 ///
-/// Where no daemon answers, one is started inside this command: it needs no root and no configuration. Ctrl-C, SIGTERM
+/// Where no daemon answers, one is started inside this command: it needs no root and no configuration. Should another one
+/// have the API's usual address, and nobody has set one, it is reached on its Unix socket alone. Ctrl-C, SIGTERM
 /// and the end of the terminal stop what the command has started.
 #[derive(clap::Args)]
 pub struct Args {
@@ -114,6 +115,12 @@ async fn deploy_there(
     if !keeps && (outcome.is_ok() || !is_absent(client, &spec.deployment).await.unwrap_or(false)) {
         take_down(client, &spec.deployment).await;
     }
+    if !args.detach && keeps && stop.is_cancelled() {
+        let name = &spec.deployment;
+        output::note(&format!(
+            "`{name}` was there before this command and goes on running; `dhow rm {name}` ends it"
+        ));
+    }
     outcome
 }
 
@@ -148,6 +155,10 @@ async fn own_daemon(config: DaemonConfig) -> anyhow::Result<Server> {
         level: LogLevel::Error,
         format: LogFormat::Text,
     });
+    let is_set = std::env::var_os(Setting::ApiAddr.variable()).is_some();
+    if let Some(addr) = background::tcp_to_leave(config.api_addr, is_set) {
+        output::note(&background::without_tcp(addr));
+    }
     let cancel = CancellationToken::new();
     let daemon = Daemon::start(&config, TcpApi::Optional, cancel.clone())
         .await

@@ -62,9 +62,30 @@ impl HostParts {
         }
     }
 
-    async fn rest_after_replicas(&self) {
+    /// Ends what this node serves for others too, before [`Self::rest`]: it is none of its cluster's any more. Public ports
+    /// answer on every node, so that the balancer also runs where no replica does.
+    pub async fn leave(&self, data_dir: LeadsTo) {
+        match data_dir {
+            LeadsTo::Own => {
+                let (processes, containers) = self.replicas().await;
+                if processes + containers == 0 {
+                    self.balancer.leave().await;
+                }
+            }
+            // Nothing says there what is whose.
+            LeadsTo::Nothing | LeadsTo::Another => {}
+        }
+    }
+
+    /// The host programs and the containers that are left; one where that cannot be told.
+    async fn replicas(&self) -> (usize, usize) {
         let processes = self.drivers.process.list().await.map_or(1, |found| found.len());
         let containers = self.drivers.container.list().await.map_or(1, |found| found.len());
+        (processes, containers)
+    }
+
+    async fn rest_after_replicas(&self) {
+        let (processes, containers) = self.replicas().await;
         if containers == 0 {
             self.remove_network().await;
         }

@@ -50,6 +50,9 @@ pub struct Plane {
     pub secrets: Arc<SecretBox>,
     /// Routes that are served beside the API.
     pub beside: Beside,
+    /// Ends the nodes' sessions with this server, which come in by the API and would hold its end up. On a single node none
+    /// does.
+    pub sessions: CancellationToken,
     /// Where every port tells who was refused.
     pub refused: RefusedLog,
     /// What is to be ended after the runtime.

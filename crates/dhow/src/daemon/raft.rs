@@ -108,6 +108,7 @@ pub async fn start(
         session,
         secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
         beside,
+        sessions: server.sessions,
         refused: server.refused,
         rest: rest(end, tasks, server.listening),
     })
@@ -138,6 +139,8 @@ struct Server {
     refused: RefusedLog,
     /// Ends what stands around it.
     end: CancellationToken,
+    /// Ends the sessions of nodes before that.
+    sessions: CancellationToken,
 }
 
 impl Server {
@@ -196,6 +199,7 @@ impl Server {
             cluster_id,
             listening,
             refused,
+            sessions: end.child_token(),
             end,
         })
     }
@@ -224,7 +228,7 @@ impl Server {
             tickets: Some(TicketIssuer::new(&security.key)),
             leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
             move_after_ms: MOVE_AFTER_MS,
-            end: self.end.clone(),
+            end: self.sessions.clone(),
         })
     }
 

@@ -96,6 +96,7 @@ pub async fn start(
         session,
         secrets,
         beside: Beside::default(),
+        sessions: CancellationToken::new(),
         refused,
         rest: Box::pin(async move {
             end.cancel();

@@ -97,6 +97,7 @@ pub async fn start(
         os: own.os.as_str().into(),
         ..node_info(config, NodeRole::Peer)
     };
+    let end = CancellationToken::new();
     let parts = Parts {
         refused: RefusedLog::new(Some(&config.data_dir), Arc::clone(&clock)),
         node,
@@ -109,7 +110,8 @@ pub async fn start(
         cluster,
         secrets,
         timings,
-        end: CancellationToken::new(),
+        sessions: end.child_token(),
+        end,
     };
     let tasks = TaskTracker::new();
     tasks.spawn(task.run(parts.end.clone()));
@@ -200,6 +202,8 @@ struct Parts {
     timings: CopiedTimings,
     refused: RefusedLog,
     end: CancellationToken,
+    /// Ends the sessions of nodes before that.
+    sessions: CancellationToken,
 }
 
 impl Parts {
@@ -265,6 +269,7 @@ impl Parts {
                 members: routes,
                 workers: None,
             },
+            sessions: self.sessions,
             refused: self.refused,
             rest: Box::pin(async move {
                 end.cancel();
@@ -307,7 +312,7 @@ impl Parts {
             tickets: None,
             leader_door: None,
             move_after_ms: MOVE_AFTER_MS,
-            end: self.end.clone(),
+            end: self.sessions.clone(),
         })
     }
 

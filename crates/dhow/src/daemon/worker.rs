@@ -177,6 +177,10 @@ impl Worker<'_> {
         if tokio::time::timeout(SHUTDOWN, api).await.is_err() {
             tracing::warn!("requests were cut off: they took too long");
         }
+        match &ended {
+            Ok(Ended::Drained | Ended::Removed) => host.leave(self.data_dir.leads_to()).await,
+            Ok(Ended::Cancelled) | Err(_) => {}
+        }
         host.rest(self.data_dir.leads_to()).await;
         ended
     }

@@ -124,6 +124,13 @@ fn a_backup_becomes_a_new_cluster() {
         let data_dir = node.data_dir();
         let place = ["--config", &config, "--data-dir", data_dir.to_str().unwrap()];
         let args = [&["cluster", "restore", file.as_str()], place.as_slice()].concat();
+        // A server would not read what it writes for a single node.
+        let unnamed = [&args[..3], &place[2..]].concat();
+        let with_config = format!("dhow cluster restore {file} --config");
+        node.dhow(&unnamed)
+            .ends_with(2)
+            .says(&[&with_config, "--single-node"]);
+        assert!(!data_dir.join("log").exists());
         node.dhow(&args).ends_with(0);
         // A second time would put a state over one that is there.
         assert_ne!(node.dhow(&args).code, 0);
@@ -170,6 +177,10 @@ fn one_survivor_is_enough_to_go_on() {
     let data_dir = node.data_dir();
     let place = ["--config", &config, "--data-dir", data_dir.to_str().unwrap()];
     let asked = [&["cluster", "recover"], place.as_slice()].concat();
+    let unnamed = [&["cluster", "recover", "--yes"], &place[2..]].concat();
+    node.dhow(&unnamed)
+        .ends_with(2)
+        .says(&["is the log of a server", "dhow cluster recover --yes --config"]);
     node.dhow(&asked).ends_with(2).says(&["--yes"]);
     node.dhow(&[asked.as_slice(), &["--yes"]].concat()).ends_with(0);
     node.restart();

@@ -346,3 +346,22 @@ fn replicas_keep_running_while_their_node_is_cut_off() {
     assert_eq!(cluster.nodes[follower].workloads(), pids);
     cluster.finish();
 }
+
+#[test]
+fn a_server_that_is_stopped_cuts_nobody_off() {
+    let mut cluster = Cluster::raft("stopped", 3, Where::Loopback);
+    cluster.nodes[0]
+        .deploy("fleet", &[("it", Service::sleeper().replicas(3))])
+        .ends_with(0);
+    // The sessions of nodes, its own too, come in by its API; they end before that waits for what is open.
+    for node in [cluster.until_leader(), cluster.follower()] {
+        let ended = cluster.nodes[node].term();
+        let said = cluster.nodes[node].said();
+        assert_eq!(ended.code(), Some(0), "{said}");
+        assert!(!said.contains("connections are cut off"), "{said}");
+        assert!(!said.contains("did not end"), "{said}");
+        cluster.nodes[node].restart();
+        cluster.until_complete();
+    }
+    cluster.finish();
+}

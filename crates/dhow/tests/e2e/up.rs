@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use rustix::process::Signal;
 
-use crate::support::{Daemon, Scratch, Service, free_port, get, signal, until};
+use crate::support::{Answer, Daemon, Scratch, Service, free_port, get, signal, until};
 
 #[test]
 fn up_ends_with_everything_it_started() {
@@ -79,6 +79,16 @@ fn up_detached_leaves_a_daemon() {
     // A second one finds the daemon and changes nothing.
     let again = daemon.dhow(&["up", "-d", &file]).ends_with(0);
     again.says(&["unchanged"]);
+    // One that follows what another has deployed leaves it, and says so.
+    let mut follower = daemon.dhow_child(&["up", &file]);
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let follows = lines.by_ref().map_while(Result::ok);
+    assert!(follows.into_iter().any(|line| line.contains("listens on")));
+    signal(follower.id(), Signal::INT);
+    drop(lines);
+    let followed = Answer::of(follower.wait_with_output().unwrap());
+    followed.says(&["goes on running", "dhow rm shop"]);
+    assert_eq!(get(port, "/").unwrap(), (200, "v1".into()));
     let lock = std::fs::read_to_string(daemon.data_dir().join("daemon.lock")).unwrap();
     let background: u32 = lock.trim().parse().unwrap();
     daemon.dhow(&["rm", "shop", "--wait"]).ends_with(0);

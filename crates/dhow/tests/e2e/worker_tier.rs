@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, Network, Replica, by_node, is_alive, is_root, signal, skip, spread, until};
+use crate::support::{
+    Cluster, Daemon, Network, Replica, Service, by_node, is_alive, is_root, signal, skip, spread, until,
+};
 
 /// A leader that was held up for seconds, as on a busy machine, or was elected anew doubts itself and gives everybody
 /// this time to be heard: a test that waits for a loss does not wait for the usual five minutes.
@@ -19,6 +21,19 @@ fn lives(replicas: &[Replica]) -> BTreeSet<(String, Option<u64>, Option<u32>, u6
     let live = replicas.iter().filter(|replica| replica.runs());
     live.map(|replica| (replica.id.clone(), replica.node_id, replica.pid, replica.restarts))
         .collect()
+}
+
+/// Programs that others find by name, for which every node that runs one has a balancer.
+fn found_by_name(count: u32) -> Service {
+    let endpoint = json!({ "name": "pg", "protocol": "tcp", "port": 5432 });
+    spread(count).with("endpoints", json!([endpoint]))
+}
+
+fn until_balanced(worker: &Daemon) {
+    let runs = worker.data_dir().join("proxy/run");
+    until("its balancer runs", || {
+        std::fs::read_dir(&runs).ok()?.next().map(|_| ())
+    });
 }
 
 fn status_of(cluster: &Cluster, id: u64) -> String {
@@ -260,8 +275,9 @@ fn a_worker_goes_on_alone() {
 fn a_worker_that_is_drained_for_good_ends() {
     let mut cluster = Cluster::worker_tier("drain", 3, 2, &json!({}));
     cluster.nodes[0]
-        .deploy("fleet", &[("it", spread(4))])
+        .deploy("fleet", &[("it", found_by_name(4))])
         .ends_with(0);
+    until_balanced(&cluster.workers[0]);
     let id = cluster.workers[0].node_id.unwrap();
     cluster.nodes[1]
         .dhow(&["node", "drain", &id.to_string(), "--shutdown"])
@@ -270,6 +286,7 @@ fn a_worker_that_is_drained_for_good_ends() {
     assert_eq!(ended.code(), Some(0), "{}", cluster.workers[0].said());
     assert_eq!(by_node(&cluster.nodes[0].replicas()).values().sum::<usize>(), 4);
     assert_eq!(cluster.workers[0].workloads().len(), 0);
+    cluster.workers[0].nothing_is_left();
     // Started again while it is drained it ends again; undrained it serves.
     cluster.workers[0].begin();
     assert_eq!(cluster.workers[0].ended().code(), Some(0));
@@ -285,8 +302,9 @@ fn a_worker_that_is_drained_for_good_ends() {
 fn a_removed_worker_is_refused_from_then_on() {
     let mut cluster = Cluster::worker_tier("removed", 3, 2, &json!({}));
     cluster.nodes[0]
-        .deploy("fleet", &[("it", spread(4))])
+        .deploy("fleet", &[("it", found_by_name(4))])
         .ends_with(0);
+    until_balanced(&cluster.workers[0]);
     let id = cluster.workers[0].node_id.unwrap();
     let refused = cluster.nodes[0].dhow(&["node", "rm", &id.to_string()]);
     assert_eq!(refused.code, 4, "it has replicas: {}", refused.stderr);
@@ -299,6 +317,7 @@ fn a_removed_worker_is_refused_from_then_on() {
     assert_eq!(ended.code(), Some(4), "{said}");
     assert!(said.contains("dhow token create-worker"), "{said}");
     assert_eq!(cluster.workers[0].workloads().len(), 0);
+    cluster.workers[0].nothing_is_left();
     assert_eq!(status_of(&cluster, id), "gone");
     // One that was removed while its daemon was away stops what it left, when it comes back.
     let other = cluster.workers[1].node_id.unwrap();

@@ -120,6 +120,13 @@ fn ps_has_a_column_of_messages_where_there_are_any() {
     let mut failed = replica(0, "failed");
     failed["message"] = "cannot open\nconfig".into();
     let text = both("ps-message", &["ps"], "GET /api/v1/replicas", &json!([failed]));
+    let mut long = replica(0, "failed");
+    long["message"] = "x".repeat(100).into();
+    let whole = both("ps-long", &["ps"], "GET /api/v1/replicas", &json!([long]));
+    assert!(
+        whole.trim_end().ends_with(&"x".repeat(100)),
+        "a pipe gets all of it: {whole}"
+    );
     assert!(
         text.lines().next().unwrap().ends_with("IMAGE       MESSAGE"),
         "{text}"

@@ -105,9 +105,15 @@ fn rm_waits_until_it_is_gone() {
 fn rollback_says_where_it_goes() {
     let path = "POST /api/v1/deployments/shop/rollback";
     let body = json!({ "deployment": "shop", "revision": 4, "changed": true, "state_revision": 9 });
+    let mut told = body.clone();
+    told["brings_back"] = json!(2);
     let daemon = Daemon::new(
         "rollback",
-        vec![Step::json(path, body.clone()), Step::json(path, body)],
+        vec![
+            Step::json(path, body.clone()),
+            Step::json(path, body.clone()),
+            Step::json(path, told),
+        ],
     );
     let to = daemon.run(&["rollback", "shop", "--to", "2"]);
     assert_eq!(
@@ -116,9 +122,11 @@ fn rollback_says_where_it_goes() {
     );
     let last = daemon.run(&["rollback", "shop"]);
     assert_eq!(
-        last.stderr,
-        "shop goes back to its last good revision, as revision 4\n"
+        last.stderr, "shop goes back to its last good revision, as revision 4\n",
+        "an older server does not say which one that is"
     );
+    let last = daemon.run(&["rollback", "shop"]);
+    assert_eq!(last.stderr, "shop goes back to revision 2, as revision 4\n");
     let seen = daemon.seen();
     assert_eq!((seen[0].json(), seen[1].json()), (json!({ "to": 2 }), json!({})));
 }

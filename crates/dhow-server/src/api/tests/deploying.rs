@@ -259,7 +259,10 @@ async fn restarts_rollbacks_and_removal() {
         .post("/api/v1/deployments/shop/rollback", r#"{"to":1}"#)
         .await
         .json();
-    assert_eq!((back.revision, back.changed), (3, true));
+    assert_eq!(
+        (back.revision, back.changed, back.brings_back),
+        (3, true, Some(1))
+    );
     let history: Vec<HistoryEntry> = world.get("/api/v1/deployments/shop/history").await.json();
     let states: Vec<_> = history
         .iter()

@@ -132,8 +132,42 @@ async fn runs_out_of_time_with_the_logs_of_what_is_missing() {
     assert_eq!(
         result.message,
         "Stabilization timed out: web: 1/2 replicas, healthy=false\n  logs:\n    \
-         web-default-1: cannot reach the database\n    web-default-1: a word of its supervisor"
+         cannot reach the database\n    a word of its supervisor"
     );
+}
+
+#[tokio::test]
+async fn runs_out_of_time_with_what_the_new_revision_lacks() {
+    let mut world = World::new().await;
+    world.deploy_shop().await;
+    world.writes("web-default-1", 1, "the old one is well");
+    world
+        .post("/api/v1/deployments", &SHOP.replace("1.27", "1.28"))
+        .await;
+    world
+        .wait_for(|state| state.replicas.keys().any(|key| key.generation.0 == 2))
+        .await;
+    let is_new = |name: &dhow_core::ids::ReplicaName| name.generation.0 == 2;
+    let reason = ReplicaEvent::CouldNotStart {
+        message: "nothing is called shop:1.28 there".into(),
+    };
+    world.happens(is_new, &[ReplicaEvent::PullBegan, reason]).await;
+    let mut stream = world.follow(&format!("{FOLLOW}?timeout_secs=5")).await;
+    stream.next().await.unwrap();
+    world.clock.advance(5_000);
+    let result = result(&mut stream).await;
+    assert_eq!(result.outcome, ProgressOutcome::TimedOut);
+    let lines: Vec<&str> = result.message.lines().collect();
+    assert_eq!(
+        lines[0],
+        "Stabilization timed out: web: 0/2 replicas, healthy=false"
+    );
+    assert!(
+        lines[1].contains("nothing is called shop:1.28 there"),
+        "{lines:?}"
+    );
+    assert!(lines[2].contains("of an earlier revision"), "{lines:?}");
+    assert!(!result.message.contains("the old one is well"), "{lines:?}");
 }
 
 #[tokio::test]
@@ -226,7 +260,7 @@ async fn a_job_is_waited_for_until_it_is_done() {
     };
     assert_eq!(
         message,
-        "Stabilization timed out: once: 0/1 replicas, healthy=true"
+        "Stabilization timed out: once: 0/1 replicas, healthy=false"
     );
     // Who waits no longer is told so, and the revision goes on.
     let late = world

@@ -200,6 +200,7 @@ fn told(node: NodeId, problem: Problem) -> DoorError {
     match ProblemCode::from_text(&problem.code) {
         Some(ProblemCode::NotFound) => DoorError::NotFound(problem.detail),
         Some(ProblemCode::Refused) => DoorError::Refused(problem.detail),
+        Some(ProblemCode::Failed) => DoorError::Failed(problem.detail),
         Some(ProblemCode::InvalidSpec) => DoorError::Invalid(problem.detail),
         Some(ProblemCode::NotSupported) => DoorError::NotSupported(problem.detail),
         Some(_) | None => DoorError::Unreachable {

@@ -29,7 +29,8 @@ impl DoorError {
         match self {
             Self::Unreachable { .. } => ProblemCode::NodeUnreachable,
             Self::NotFound(_) => ProblemCode::NotFound,
-            Self::Refused(_) | Self::Failed(_) => ProblemCode::Refused,
+            Self::Refused(_) => ProblemCode::Refused,
+            Self::Failed(_) => ProblemCode::Failed,
             Self::Invalid(_) => ProblemCode::InvalidSpec,
             Self::NotSupported(_) => ProblemCode::NotSupported,
         }

@@ -130,6 +130,7 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::FeatureLevel { .. }
         | Refused::Removing(_)
         | Refused::NothingToRollBackTo(_)
+        | Refused::NothingToRestart(_)
         | Refused::WhichRole { .. }
         | Refused::NotScalable { .. }
         | Refused::TooManyNodes { .. }

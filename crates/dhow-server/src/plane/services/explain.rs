@@ -216,7 +216,7 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str, is_old: bo
         } else {
             &format!("{} times", told.restarts)
         };
-        first.push_str(&format!(", started again {times}"));
+        first.push_str(&format!(", restarted {times} so far"));
     }
     if let Some(message) = told.message.as_ref().filter(|_| !replica.is_completed()) {
         first.push_str(&format!(": {message}"));

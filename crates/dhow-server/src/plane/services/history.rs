@@ -2,7 +2,7 @@
 
 use dhow_core::ids::DeploymentRevision;
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::{Deployment, RevisionRecord};
+use dhow_core::state::{Deployment, RevisionOutcome, RevisionRecord};
 use dhow_wire::api::{HistoryEntry, RevisionState};
 
 /// The newest first.
@@ -15,6 +15,14 @@ pub(super) fn history(deployment: &Deployment) -> Vec<HistoryEntry> {
 
 fn entry(deployment: &Deployment, revision: DeploymentRevision, record: &RevisionRecord) -> HistoryEntry {
     let (state, cause) = RevisionState::of(&record.outcome);
+    let cause = cause.or_else(|| match record.outcome {
+        RevisionOutcome::Conflicted => Some(conflict(deployment, record)),
+        RevisionOutcome::Rolling
+        | RevisionOutcome::Good
+        | RevisionOutcome::Superseded
+        | RevisionOutcome::Reverted { .. }
+        | RevisionOutcome::Failed { .. } => None,
+    });
     HistoryEntry {
         revision: revision.0,
         state,
@@ -24,6 +32,21 @@ fn entry(deployment: &Deployment, revision: DeploymentRevision, record: &Revisio
         current: revision == deployment.revision,
         brings_back: record.brings_back.map(|back| back.0),
         images: images(&record.spec),
+    }
+}
+
+/// Whose it was, and the counts in which it differs: a scale has no other mark.
+fn conflict(deployment: &Deployment, record: &RevisionRecord) -> String {
+    let current = deployment.current().map(|current| &current.spec.services);
+    let counts = record.spec.services.iter().filter_map(|(name, asked)| {
+        let here = current?.get(name)?.desired_total_at_first();
+        let asked = asked.desired_total_at_first();
+        (asked != here).then(|| format!("{name}={asked}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    match counts.is_empty() {
+        true => "of the half that lost".to_owned(),
+        false => format!("of the half that lost, with {}", counts.join(" ")),
     }
 }
 

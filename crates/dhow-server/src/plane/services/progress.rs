@@ -80,11 +80,13 @@ fn pulling(state: &State, service: &Service, sum: &ServiceSum, pulls: &Pulls) ->
     told
 }
 
-/// The last words of a replica that is in trouble.
+/// The last words of a replica that is in trouble, or whose check has not passed yet.
 fn trouble(state: &State, service: &Service) -> Option<String> {
     let replicas = state.replicas_of(service.id);
     let mut failing = replicas.filter(|(_, replica)| {
-        let fails = replica.machine.failures > 0 && !replica.is_healthy();
+        let machine = &replica.machine;
+        let waits = replica.is_running() && machine.message.is_some();
+        let fails = (machine.failures > 0 || waits) && !replica.is_healthy();
         replica.wanted == Wanted::Run && fails && !replica.is_completed()
     });
     let (key, replica) = failing.next()?;

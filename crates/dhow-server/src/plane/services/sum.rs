@@ -160,19 +160,22 @@ impl ServiceSum {
         self.updated.saturating_sub(self.done)
     }
 
-    /// What the stabilization's verdict is made from. A job counts once it is done, and nobody waits for the runs of
-    /// a schedule.
+    /// What the stabilization's verdict is made from: while others are to be replaced, those of the current revision. A job
+    /// counts once it is done, and nobody waits for the runs of a schedule.
     pub fn summary_for(&self, service: &Service, desired: u32) -> ServiceHealthSummary {
         let summary = self.summary(service);
-        let (desired, running) = match service.rtype() {
-            RType::Service | RType::System => (desired, summary.running),
-            RType::Job => (desired, self.done),
-            RType::Cron => (0, summary.running),
+        let healthy = summary.healthy && self.outdated == 0 && !self.changes;
+        let (desired, running, healthy) = match service.rtype() {
+            RType::Service | RType::System if self.outdated > 0 => (desired, self.updated, healthy),
+            RType::Service | RType::System => (desired, summary.running, healthy),
+            // Its health is that its work is done.
+            RType::Job => (desired, self.done, healthy && self.done >= desired),
+            RType::Cron => (0, summary.running, healthy),
         };
         ServiceHealthSummary {
             desired,
             running,
-            healthy: summary.healthy && self.outdated == 0 && !self.changes,
+            healthy,
             // A verdict says nothing of what is under way.
             updated: None,
             outdated: None,

@@ -31,14 +31,22 @@ pub(super) async fn of_services(
         let Ok(mut replicas) = select(state, deployment, Some(&name)) else {
             return (name, Ok(Vec::new()));
         };
-        // Those in trouble say more than those that are well.
-        replicas.sort_by_key(|replica| is_well(state, replica));
+        // What an earlier revision says is not why the current one is not stable, and who is well says less than who is not.
+        replicas.retain(|replica| is_current(state, replica));
+        if replicas.iter().any(|replica| !is_well(state, replica)) {
+            replicas.retain(|replica| !is_well(state, replica));
+        }
         let replicas = replicas.into_iter().map(|replica| (replica.name, replica.node));
         let logs = of_replicas(manager.door().as_ref(), replicas.collect()).await;
         (name, logs)
     });
     let answers = futures_util::future::join_all(asked).await;
     answers.into_iter().collect()
+}
+
+fn is_current(state: &State, replica: &SelectedReplica) -> bool {
+    let service = state.service(replica.key.service);
+    service.is_some_and(|service| service.is_current(replica.key.generation))
 }
 
 fn is_well(state: &State, replica: &SelectedReplica) -> bool {

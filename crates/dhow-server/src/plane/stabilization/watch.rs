@@ -182,7 +182,8 @@ impl ProgressWatch {
             StabilizationOutcome::Ready => "Stabilization timed out".to_owned(),
         };
         // One that could not even start has no log: its own trouble is the cause.
-        for words in self.troubles(&result.services) {
+        let beside = result.services.iter().filter_map(|seen| self.outdated(seen));
+        for words in self.troubles(&result.services).into_iter().chain(beside) {
             message.push_str("\n  ");
             message.push_str(&words);
         }
@@ -217,6 +218,20 @@ impl ProgressWatch {
             .filter(|service| fails(&service.name))
             .filter_map(|service| Some(named(&service.name, service.message.as_deref()?)))
             .collect()
+    }
+
+    /// That replicas of an earlier revision run on, which `dhow status` counts and the verdict does not.
+    fn outdated(&self, seen: &ServiceHealthSummary) -> Option<String> {
+        let mut shown = self.shown.iter().flat_map(|progress| &progress.services);
+        let shown = shown.find(|service| service.name == seen.name)?;
+        let count = Some(shown.outdated).filter(|outdated| seen.is_failing() && *outdated > 0)?;
+        Some(match count {
+            1 => format!("{}: 1 replica of an earlier revision is still there", seen.name),
+            _ => format!(
+                "{}: {count} replicas of an earlier revision are still there",
+                seen.name
+            ),
+        })
     }
 
     /// The words of a service in trouble, where the state keeps no cause.

@@ -166,6 +166,7 @@ impl Runner {
                 revision: revision.0,
                 changed,
                 state_revision: self.lab.state.revision.0,
+                brings_back: None,
             }),
             other @ (Outcome::Done
             | Outcome::Registered { .. }

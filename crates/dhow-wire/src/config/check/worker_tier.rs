@@ -204,7 +204,7 @@ fn check_times(at: &FieldPath, tier: &ClusterMode, findings: &mut Vec<SpecFindin
     zero(
         "max_heartbeats_per_second",
         *rate == 0,
-        "no worker could report; 50 is the default",
+        "every lease would be the longest one; 50 is the default",
     );
     if min > max && !max.is_zero() {
         findings.push(

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use dhow_core::ids::Term;
+use dhow_core::ids::{NodeId, Term};
 use dhow_core::restart::{begin_anew, first_term, term_above};
-use dhow_core::state::{ApiRole, State};
+use dhow_core::state::{ApiRole, NodeRole, State};
 use dhow_server::plane::log::local;
 use dhow_server::plane::log::raft::{OfflineRaft, RaftPeerAddrs, SeedTerms, seed};
 use dhow_server::plane::log::recover_kept;
@@ -18,8 +18,7 @@ use dhow_wire::{ClusterMode, DaemonConfig, RaftPeer, Setting};
 
 use crate::commands::daemon::config_of;
 use crate::daemon::data_dir::DataDir;
-use crate::daemon::raft::RAFT_DIR;
-use crate::daemon::static_mode::STATIC_DIR;
+use crate::daemon::kept_log::KeptLog;
 use crate::exit::Exit;
 use crate::output;
 
@@ -37,14 +36,18 @@ struct FilesArgs {
 
 /// Begin a cluster from a backup, on a server whose daemon is stopped
 ///
-/// Run it with the same file on every server of the new cluster, with the key of the old one, and start the daemons
-/// then. The directory of the log must be empty. Terms and node ids go on far above those of the backup, tokens of
-/// workers are void, and the API tokens that work again are listed.
+/// Run it with the same file on every server of the new cluster, with the key of the old one and the --config of the
+/// daemon that is to start there, and start the daemons then. The directory of the log must be empty. Terms and node ids
+/// go on far above those of the backup, tokens of workers are void, and the API tokens that work again are listed.
 #[derive(clap::Args)]
 pub struct RestoreArgs {
     /// What `dhow cluster backup` wrote
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// Make a single node of it, also where the backup is of a cluster
+    #[arg(long)]
+    single_node: bool,
 
     #[command(flatten)]
     place: FilesArgs,
@@ -52,9 +55,9 @@ pub struct RestoreArgs {
 
 /// Make this server the only one of its cluster, after a majority was lost for good
 ///
-/// What this server has counts from then on; what only the lost ones had is gone. They must never be started again
-/// with the directories that they had. Terms and node ids go on far above what this server knows, tokens of workers are
-/// void, and the API tokens that work again are listed.
+/// Name the --config of its daemon, which says which server it is. What this server has counts from then on; what only
+/// the lost ones had is gone. They must never be started again with the directories that they had. Terms and node ids go
+/// on far above what this server knows, tokens of workers are void, and the API tokens that work again are listed.
 #[derive(clap::Args)]
 pub struct RecoverArgs {
     /// Says that the others are gone for good
@@ -90,6 +93,10 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::BadInput);
         }
     };
+    if let Err(refused) = check_mode(args, &config.cluster, &state) {
+        output::failure(&refused);
+        return Ok(Exit::BadInput);
+    }
     let now_unix_secs = now_unix_secs()?;
     begin_anew(&mut state);
     let _lock = DataDir::open(&config.data_dir, None)?;
@@ -102,6 +109,40 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     ));
     tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
+}
+
+/// A daemon reads the log of its own mode alone: the state of a cluster in the log of a single node would be lost on
+/// whoever starts a server there.
+fn check_mode(args: &RestoreArgs, mode: &ClusterMode, state: &State) -> Result<(), String> {
+    let is_single = matches!(mode, ClusterMode::SingleNode {});
+    if args.single_node && !is_single {
+        let config = args.place.config.as_deref().unwrap_or(Path::new("CONFIG"));
+        return Err(format!(
+            "--single-node was given, and {} makes this a member of a cluster: leave one of them out",
+            config.display()
+        ));
+    }
+    if args.single_node || !is_single || !is_of_cluster(state) {
+        return Ok(());
+    }
+    let file = args.file.display();
+    let found = match &args.place.config {
+        Some(config) => format!("{} makes this a single node", config.display()),
+        None => "no configuration was named, which makes this a single node".to_owned(),
+    };
+    Err(format!(
+        "{file} is the backup of a cluster, and {found}. Name the file that the daemon here is started with: `dhow cluster \
+         restore {file} --config /etc/dhow.yaml`; or say --single-node to make a single node of it"
+    ))
+}
+
+/// A single node is node 1, and no server.
+fn is_of_cluster(state: &State) -> bool {
+    let mut nodes = state.nodes.iter();
+    nodes.any(|(id, node)| match node.info.role {
+        NodeRole::Server | NodeRole::Worker => true,
+        NodeRole::Peer => *id != NodeId(1),
+    })
 }
 
 /// The state in a backup.
@@ -160,7 +201,7 @@ fn write(config: &DaemonConfig, state: &State, now_unix_secs: i64) -> anyhow::Re
     match servers(&config.cluster) {
         Some((node_id, peers)) => {
             let members = peers.iter().map(|peer| (peer.id, addrs(peer))).collect();
-            let dir = config.data_dir.join(RAFT_DIR);
+            let dir = KeptLog::Raft.dir(&config.data_dir);
             Ok(seed(
                 &dir,
                 StoreOptions::default(),
@@ -175,7 +216,7 @@ fn write(config: &DaemonConfig, state: &State, now_unix_secs: i64) -> anyhow::Re
         }
         None => match &config.cluster {
             ClusterMode::SingleNode {} => {
-                let dir = config.data_dir.join("log");
+                let dir = KeptLog::SingleNode.dir(&config.data_dir);
                 Ok(local::seed(
                     &dir,
                     StoreOptions::default(),
@@ -184,10 +225,13 @@ fn write(config: &DaemonConfig, state: &State, now_unix_secs: i64) -> anyhow::Re
                 )?)
             }
             ClusterMode::Static { .. } => {
-                let dir = config.data_dir.join(STATIC_DIR);
-                std::fs::create_dir_all(&dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+                let dir = KeptLog::Static.dir(&config.data_dir);
+                if let Some(parent) = dir.parent() {
+                    std::fs::create_dir_all(parent)
+                        .with_context(|| format!("{} cannot be made", parent.display()))?;
+                }
                 Ok(local::seed(
-                    &dir.join("log"),
+                    &dir,
                     StoreOptions::default(),
                     first_term,
                     &mut snapshot,
@@ -206,7 +250,8 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     let Some((node_id, peers)) = servers(&config.cluster) else {
-        anyhow::bail!("this is no server of a raft cluster: there is nothing to recover");
+        output::failure(&nothing_to_recover(args, &config));
+        return Ok(Exit::BadInput);
     };
     let own = peers.iter().find(|peer| peer.id == node_id);
     let own = own.context("`peers` does not name this server")?;
@@ -218,7 +263,7 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::BadInput);
     }
     let _lock = DataDir::open(&config.data_dir, None)?;
-    let dir = config.data_dir.join(RAFT_DIR);
+    let dir = KeptLog::Raft.dir(&config.data_dir);
     let log = OfflineRaft::open(&dir, StoreOptions::default(), node_id)?;
     let kept = log.read()?;
     let mut state = recover_kept(&kept).context("the state of this server cannot be read")?;
@@ -235,6 +280,27 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
     ));
     tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
+}
+
+/// Why this is no server: which one it is stands in its daemon's configuration alone.
+fn nothing_to_recover(args: &RecoverArgs, config: &DaemonConfig) -> String {
+    let (raft, dir) = (KeptLog::Raft, &config.data_dir);
+    match (&args.place.config, raft.is_in(dir)) {
+        (Some(config), _) => format!(
+            "{} does not make this a server of a raft cluster: there is nothing to recover",
+            config.display()
+        ),
+        (None, true) => format!(
+            "{} is the log of a server, and no configuration says which one this is. Name the file that its daemon is \
+             started with: `dhow cluster recover --yes --config /etc/dhow.yaml`",
+            raft.dir(dir).display()
+        ),
+        (None, false) => format!(
+            "{} has no log of a raft cluster. Name the file that the server's daemon is started with: `dhow cluster \
+             recover --yes --config /etc/dhow.yaml`",
+            dir.display()
+        ),
+    }
 }
 
 /// This server's id and all servers, in the modes that have a raft log.
