@@ -15,6 +15,8 @@ mod bare;
 #[path = "../tests/image/builder.rs"]
 #[expect(dead_code, reason = "shared with the tests of images")]
 mod builder;
+#[path = "../src/container/network/mac.rs"]
+mod mac;
 #[path = "../src/container/network/namespace.rs"]
 #[expect(
     dead_code,

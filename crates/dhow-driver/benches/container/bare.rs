@@ -13,6 +13,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
+use crate::mac::Mac;
 use crate::namespace::{self, Plan, Ways};
 use crate::netlink::Netlink;
 use crate::test_host::{TestHost, name};
@@ -113,6 +114,7 @@ impl Bare {
         let plan = Plan {
             veth: format!("bare{index}"),
             bridge: self.bridge,
+            mac: Mac([2, 0, 0, 0, octet(index / 250), octet(index % 250)]),
             address: [10, 200, octet(index / 250), octet(index % 250 + 2)].into(),
             prefix_length: 16,
             mtu: None,

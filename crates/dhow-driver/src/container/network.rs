@@ -9,6 +9,7 @@ mod addresses;
 mod bridge;
 mod guard;
 mod keeper;
+mod mac;
 mod namespace;
 mod netlink;
 mod outgoing;

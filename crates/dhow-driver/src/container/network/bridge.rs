@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::driver::Cause;
 use crate::shim::record::{RECORD_VERSION, Record, read_record, write_record};
 
+use super::mac::Mac;
 use super::netlink::Netlink;
-use super::ports::Mac;
 use super::{BridgeConfig, Subnet, failed, guard, hash, outgoing};
 
 const RECORD_FILE: &str = "network.json";

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use super::Addresses;
 use super::bridge::Settings;
+use super::mac::Mac;
 use super::outgoing::run;
-use super::ports::{self, EarlierPort, Mac};
+use super::ports::{self, EarlierPort};
 
 /// Puts the rules in force, in one transaction. `proxy` is the number of the port that may send with any address:
 /// service addresses are behind it. Blocks, for some tens of milliseconds, once per daemon.

@@ -11,8 +11,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
 use super::Subnet;
+use super::mac::Mac;
 use super::netlink::{Netlink, Veth};
-use super::ports::Mac;
 
 /// What a replica's network is made of, or the proxy's.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ use rtnetlink::{
 };
 
 use super::Subnet;
-use super::ports::Mac;
+use super::mac::Mac;
 
 /// One answer holds many messages; a listing of links takes 32 KiB at a time at most.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
