@@ -3,6 +3,7 @@
 //! asked to end.
 
 mod book;
+mod credentials;
 mod door;
 mod known;
 mod known_file;

@@ -14,6 +14,7 @@ use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
 use super::book::AddressBook;
+use super::credentials::{give_certificates, give_identity};
 use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
@@ -384,38 +385,6 @@ impl NodeBalancer {
         // The next table leaves it out; until then it stands there as draining.
         self.change(|routes| routes.remove(name));
     }
-}
-
-/// Without it other nodes are not reached; the next one is tried in time.
-async fn give_identity(client: &ProxyClient, identity: Option<&MeshIdentity>) {
-    if let Some(identity) = identity
-        && let Err(error) = client.identify(identity.clone()).await
-    {
-        tracing::error!(
-            why = error_chain(&error),
-            "the balancer did not take the certificate for other nodes"
-        );
-    }
-}
-
-/// Gives those that cannot be shown. Without an answer the next ones are tried in time.
-async fn give_certificates(
-    client: &ProxyClient,
-    certificates: Option<&GivenCertificates>,
-) -> Vec<RefusedCertificate> {
-    let Some(certificates) = certificates else {
-        return Vec::new();
-    };
-    client
-        .certify(certificates.clone())
-        .await
-        .unwrap_or_else(|error| {
-            tracing::error!(
-                why = error_chain(&error),
-                "the balancer did not take the certificates of endpoints"
-            );
-            Vec::new()
-        })
 }
 
 /// Who has one of the addresses that are not listened on yet because their port is, on another address.
