@@ -139,7 +139,7 @@ fn nothing_fails_whatever_is_done_to_a_service() {
         let other = trial.cluster.nodes[1].scratch.path.join("dhow");
         std::fs::copy(env!("CARGO_BIN_EXE_dhow"), &other).unwrap();
         trial.cluster.nodes[1].binary = other;
-        drop(trial.cluster.nodes[1].term());
+        trial.cluster.nodes[1].term();
         trial.cluster.nodes[1].restart();
         until("another proxy serves", || {
             (proxy_of(trial, 1) != before).then_some(())
