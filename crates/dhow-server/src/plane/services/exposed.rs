@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::spec::{DeploymentSpec, Endpoint, Expose, ImageSpec, Protocol, RType, Runtime, ServiceSpec};
+use dhow_core::spec::{DeploymentSpec, Endpoint, ImageSpec, Protocol, RType, Runtime, ServiceSpec};
 use dhow_core::state::State;
 use futures_util::stream::{self, StreamExt};
 
