@@ -319,7 +319,7 @@ impl Known {
         let services = self.services().into_iter();
         let doors = services.flat_map(|(key, endpoints)| {
             let endpoints = endpoints.iter();
-            endpoints.map(|endpoint| Door::of(&key.deployment, endpoint))
+            endpoints.flat_map(|endpoint| Door::all(&key.deployment, endpoint, self.web))
         });
         let everywhere = doors.filter(|door| door.addr(ingress).ip().is_unspecified());
         everywhere
