@@ -82,7 +82,10 @@ impl RouteSet {
     /// The routes that name a host, then those that name all hosts beside it.
     fn of_host(&self, host: &str) -> impl Iterator<Item = &Vec<Arc<Route>>> {
         let named = !self.by_host.is_empty();
-        let host = named.then(|| normal_host(host)).unwrap_or_default();
+        let host = match named {
+            true => normal_host(host),
+            false => String::new(),
+        };
         let wild = host.split_once('.').filter(|_| named);
         let wild = wild.and_then(|(_, above)| self.by_host.get(&format!("*.{above}")));
         self.by_host.get(&host).into_iter().chain(wild)

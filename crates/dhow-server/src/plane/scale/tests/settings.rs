@@ -10,7 +10,7 @@ use dhow_core::command::{
 use dhow_core::ids::{DeploymentName, NodeId, ServiceKey, ServiceName, Term};
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::replica::ReplicaEvent;
-use dhow_core::spec::{Check, DeploymentSpec, Endpoint, Expose, HealthSpec, Protocol, ScaleSpec};
+use dhow_core::spec::{Check, DeploymentSpec, Endpoint, HealthSpec, Protocol, ScaleSpec};
 use dhow_core::state::{NodeInfo, NodeRole, State};
 use dhow_core::time::ClusterTime;
 
