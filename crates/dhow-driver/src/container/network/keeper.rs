@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,13 +33,13 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct Keeper {
     /// Dropped to end it.
-    _end: Sender<()>,
+    _end: SyncSender<()>,
     _thread: JoinHandle<()>,
 }
 
 impl Keeper {
     pub fn start(kept: Kept) -> io::Result<Self> {
-        let (end, ended) = channel();
+        let (end, ended) = sync_channel(1);
         let thread = std::thread::Builder::new().name("dhow-rules".into());
         Ok(Self {
             _end: end,
