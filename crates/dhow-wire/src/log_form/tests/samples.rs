@@ -435,12 +435,6 @@ fn beginning() -> Vec<Command> {
             node: NodeId(7),
             info: info(),
         }),
-        // One that is noted as removed.
-        Command::Node(NodeCommand::Register {
-            node: NodeId(8),
-            info: info(),
-        }),
-        Command::Node(NodeCommand::Remove { node: NodeId(8) }),
         Command::Cluster(ClusterCommand::IssueToken {
             nonce: "n-1".into(),
             uses_allowed: 5,
