@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use dhow_agent::proxy::{Backend, Listener, Mesh, MeshIdentity, MeshPeer, Protocol, Route, Rule, Table};
+use dhow_agent::proxy::{Backend, Listener, Mesh, MeshIdentity, MeshPeer, Protocol, Route, Table};
 use dhow_core::ids::NodeId;
 use dhow_wire::certificate::{CLUSTER_CA_NAME, proxy_uri};
 use rcgen::{
@@ -448,16 +448,10 @@ fn request(stream: &mut TcpStream) -> f64 {
 fn listener(addr: SocketAddr, id: &str, backends: Vec<Backend>) -> Listener {
     let route = Route {
         id: id.into(),
-        host: None,
-        path: None,
         backends,
-        who: Rule::Anybody,
+        ..Route::default()
     };
-    Listener {
-        addr,
-        protocol: Protocol::Tcp,
-        routes: vec![route],
-    }
+    Listener::new(addr, Protocol::Tcp, vec![route])
 }
 
 /// Leaves in a proxy's folder what it comes up with.

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use bytes::Bytes;
-use dhow_agent::proxy::{Backend, Listener, Protocol, Route, Rule, Table};
+use dhow_agent::proxy::{Backend, Listener, Protocol, Route, Table};
 use http_body_util::Full;
 use hyper::Response;
 use hyper::service::service_fn;
@@ -223,16 +223,10 @@ fn listener(addr: SocketAddr, protocol: Protocol, backends: &[SocketAddr]) -> Li
     let backends = backends.iter().map(|addr| Backend::here(addr.to_string(), *addr));
     let route = Route {
         id: "all".into(),
-        host: None,
-        path: None,
         backends: backends.collect(),
-        who: Rule::Anybody,
+        ..Route::default()
     };
-    Listener {
-        addr,
-        protocol,
-        routes: vec![route],
-    }
+    Listener::new(addr, protocol, vec![route])
 }
 
 /// What came of one round: requests a second, and processor time for each.

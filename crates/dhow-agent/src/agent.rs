@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::balance::{Balancer, NodePlace};
+use crate::certificates::CertificateFeed;
 use crate::drivers::{Drivers, Found};
 use crate::highest::HighestFile;
 use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
@@ -74,6 +75,7 @@ pub struct Agent {
     context: Arc<Context>,
     keeper: Keeper,
     meter: Meter,
+    certificates: CertificateFeed,
     found: Vec<Found>,
     incoming: Incoming,
     handle: AgentHandle,
@@ -146,8 +148,14 @@ impl Agent {
             names: handle.names.clone(),
             session: Arc::clone(&context.session),
         };
+        let certificates = CertificateFeed {
+            directory: context.directory.clone(),
+            session: Arc::clone(&context.session),
+            balancer: Arc::clone(&context.balancer),
+        };
         Ok(Self {
             meter,
+            certificates,
             context: Arc::clone(&context),
             keeper: Keeper::new(
                 context,
@@ -177,6 +185,7 @@ impl Agent {
             // Measures for as long as the keeper runs.
             () = self.meter.run() => Ok(()),
             () = self.context.follow_directory() => Ok(()),
+            () = self.certificates.run() => Ok(()),
         }
     }
 }

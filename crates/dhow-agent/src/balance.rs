@@ -25,9 +25,10 @@ use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_core::usage::EndpointFigures;
 
-use crate::proxy::MeshIdentity;
+use crate::proxy::{GivenCertificates, MeshIdentity, RefusedCertificate};
 use crate::session::KnownDirectory;
 
+pub use door::WebPorts;
 pub use known::NodePlace;
 pub use no_balancer::NoBalancer;
 pub use node::{NodeBalancer, NodeNetwork};
@@ -83,6 +84,11 @@ pub trait Balancer: Send + Sync + 'static {
     /// Shows this to the proxies of other nodes from now on.
     fn identify(&self, _identity: MeshIdentity) -> BalancerFuture<'_, ()> {
         Box::pin(async {})
+    }
+
+    /// Shows these certificates to clients from now on; gives those that cannot be shown.
+    fn certify(&self, _given: GivenCertificates) -> BalancerFuture<'_, Vec<RefusedCertificate>> {
+        Box::pin(async { Vec::new() })
     }
 
     /// Takes in where this node is and what servers tell of services; nothing told leaves what was told before. Names are

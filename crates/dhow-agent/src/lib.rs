@@ -6,6 +6,7 @@
 
 mod agent;
 mod balance;
+mod certificates;
 mod drivers;
 mod environment;
 mod health;
@@ -29,7 +30,7 @@ mod wish;
 pub use agent::{Agent, AgentError, AgentHandle, AgentOptions, Returning};
 pub use balance::{
     BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoBalancer, NoWay, NodeBalancer,
-    NodeNetwork, NodePlace,
+    NodeNetwork, NodePlace, WebPorts,
 };
 pub use drivers::Drivers;
 pub use highest::Highest;

@@ -11,6 +11,7 @@
 //! refused. The proxy must never decide who is healthy: for a moment it passes over a backend that refuses connections,
 //! and all else it learns from the daemon.
 
+mod access_log;
 mod backend;
 mod backends;
 mod balancer;
@@ -23,6 +24,7 @@ mod descriptors;
 mod dns;
 mod error;
 mod http;
+mod idle;
 mod judge;
 mod kept_sockets;
 mod limits;
@@ -34,6 +36,7 @@ mod predecessor;
 mod privileges;
 mod process;
 mod protocol;
+mod proxy_header;
 mod reach;
 mod relay;
 mod routes;
@@ -44,6 +47,7 @@ mod socket;
 mod store;
 mod table;
 mod tcp;
+mod tls;
 mod udp;
 
 use std::io::Write;
@@ -57,8 +61,9 @@ pub use store::load as saved_table;
 pub use table::{
     Allowed, Backend, Caller, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
     NamedReplica, NamedService, Names, ProcessCaller, Protocol, Route, Rule, Table, TableError, TicketKey,
-    Transport,
+    Transport, Trusted,
 };
+pub use tls::{GivenCertificates, RefusedCertificate};
 
 pub(crate) use bind::taken_beside;
 pub(crate) use http::BACKEND_WAIT;

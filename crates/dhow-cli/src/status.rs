@@ -32,6 +32,9 @@ pub fn one(status: &DeploymentStatus, viewpoint: &Viewpoint) -> String {
     if let Some(message) = &status.message {
         text += &format!("  {}\n", one_line(message));
     }
+    for note in &status.notes {
+        text += &format!("  {}\n", one_line(note));
+    }
     text + &services(&status.services, &status.served, viewpoint)
 }
 

@@ -18,7 +18,7 @@ use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
 use crate::spec::Endpoint;
 
 pub use change::{DirectoryChange, ListingChange};
-pub use index::{Concerned, DirectoryIndex};
+pub use index::{Concerned, DirectoryIndex, certificates_for};
 pub use touched::Touched;
 
 /// Ready replicas of one service that a node is told of: enough to spread its own calls, and a service of 100,000
@@ -42,6 +42,9 @@ pub struct Directory {
     /// Nodes that were removed and whose certificates may still be good: this node's proxy is not to let them in. Shared by
     /// the directories of all nodes.
     pub removed: OrdSet<NodeId>,
+    /// The secrets with the certificates of public endpoints, by name, with the version that counts: a node that takes
+    /// requests from outside may ask for them. 0: there is no such secret.
+    pub certificates: BTreeMap<Arc<str>, u64>,
 }
 
 /// One service of a directory.

@@ -5,7 +5,9 @@
 pub mod check;
 mod command;
 mod endpoint;
+mod endpoint_options;
 mod health;
+mod ip_range;
 pub mod json_text;
 mod placement;
 pub mod policy;
@@ -22,8 +24,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use command::{CommandSpec, ImageSpec, PullPolicy, Resources, Runtime};
-pub use endpoint::{Allowed, Endpoint, Expose, Protocol};
+pub use endpoint::{Allowed, Endpoint, Expose, Protocol, SHARED_HTTP_PORT, SHARED_HTTPS_PORT, Takes, Tls};
+pub use endpoint_options::{EndpointOptions, ProxyProtocol, Sticky};
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
+pub use ip_range::{IpRange, IpRangeError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};

@@ -16,6 +16,8 @@ mod service;
 mod storage;
 mod workload;
 
+pub(crate) use endpoint::ranges;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@ pub mod config;
 pub mod deployment;
 pub mod document;
 pub mod door;
+pub mod endpoint_certificate;
 pub mod grpc;
 mod hex;
 pub mod log_form;
@@ -39,6 +40,7 @@ pub use config::{
 };
 pub use deployment::{parse_deployment, parse_deployment_under, write_deployment};
 pub use document::{Finding, Findings};
+pub use endpoint_certificate::{CertificateProblem, EndpointCertificate};
 pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};
 pub use names::WireNameError;
 pub use problem::{Problem, ProblemCode};

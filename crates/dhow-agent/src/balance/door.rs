@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dhow_core::ids::{DeploymentName, ServiceKey};
-use dhow_core::spec::{self, Endpoint};
+use dhow_core::spec::{self, Endpoint, EndpointOptions, SHARED_HTTP_PORT, SHARED_HTTPS_PORT, Takes};
 
 use crate::proxy::{Allowed, EndpointRule, Expose, Listener, Protocol, Route, Rule};
 
@@ -24,6 +24,22 @@ impl Default for Ingress {
     }
 }
 
+/// The ports that public endpoints with a host share on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebPorts {
+    pub http: u16,
+    pub https: u16,
+}
+
+impl Default for WebPorts {
+    fn default() -> Self {
+        Self {
+            http: SHARED_HTTP_PORT,
+            https: SHARED_HTTPS_PORT,
+        }
+    }
+}
+
 /// An endpoint that is listened for on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Door {
@@ -33,10 +49,46 @@ pub struct Door {
     pub host: Option<String>,
     pub path: Option<String>,
     pub who: Rule,
+    /// The secret with the certificate of one that is served over TLS.
+    pub certificate: Option<String>,
+    /// Where requests are sent instead: the port of HTTPS.
+    pub redirect: Option<u16>,
+    pub options: EndpointOptions,
+    /// One of the ports that endpoints with a host share. Nobody is let in there but from outside.
+    pub is_shared: bool,
 }
 
 impl Door {
-    pub fn of(deployment: &DeploymentName, endpoint: &Endpoint) -> Self {
+    /// Every port at which an endpoint is served on this host.
+    pub fn all(deployment: &DeploymentName, endpoint: &Endpoint, web: WebPorts) -> Vec<Self> {
+        let own = Self::own(deployment, endpoint);
+        if !endpoint.is_public() {
+            return vec![own];
+        }
+        let mut doors: Vec<Self> = Vec::new();
+        for (port, takes) in endpoint.public_ports() {
+            let tls = endpoint.tls.as_ref();
+            let is_tls = takes == Takes::HttpOverTls;
+            let shared = match (port, &endpoint.host) {
+                (SHARED_HTTPS_PORT, Some(_)) if is_tls => Some(web.https),
+                (SHARED_HTTP_PORT, Some(_)) if takes == Takes::Http => Some(web.http),
+                _ => None,
+            };
+            let door = Self {
+                port: shared.unwrap_or(port),
+                certificate: tls.filter(|_| is_tls).map(|tls| tls.secret.clone()),
+                redirect: tls.filter(|tls| !is_tls && tls.redirects()).map(|_| web.https),
+                is_shared: shared.is_some(),
+                ..own.clone()
+            };
+            if !doors.iter().any(|known| known.port == door.port) {
+                doors.push(door);
+            }
+        }
+        doors
+    }
+
+    fn own(deployment: &DeploymentName, endpoint: &Endpoint) -> Self {
         let is_http = proxy_protocol(endpoint.protocol) == Protocol::Http;
         Self {
             is_public: endpoint.is_public(),
@@ -48,6 +100,10 @@ impl Door {
                 true => Rule::Anybody,
                 false => Rule::Judged(rule_of(deployment, endpoint)),
             },
+            certificate: None,
+            redirect: None,
+            options: endpoint.options.clone(),
+            is_shared: false,
         }
     }
 
@@ -64,6 +120,11 @@ impl Door {
             host: route.host.clone(),
             path: route.path.clone(),
             who: route.who.clone(),
+            certificate: route.certificate.clone(),
+            redirect: route.redirect,
+            options: route.options.clone(),
+            // Whoever opens it anew knows.
+            is_shared: false,
         })
     }
 
@@ -74,6 +135,11 @@ impl Door {
             false => Ipv4Addr::LOCALHOST.into(),
         };
         SocketAddr::new(ip, self.port)
+    }
+
+    /// Whether its service cannot do without it: plain requests for a host are a kindness beside its own port or TLS.
+    pub fn is_needed(&self) -> bool {
+        self.is_public && (!self.is_shared || self.certificate.is_some())
     }
 
     /// Whether the two have one port.
@@ -87,7 +153,8 @@ impl Door {
             return false;
         }
         let is_http = self.protocol == Protocol::Http && other.protocol == Protocol::Http;
-        let shares = self.is_public == other.is_public && is_http;
+        let is_alike = self.certificate.is_some() == other.certificate.is_some();
+        let shares = self.is_public == other.is_public && is_alike && is_http;
         !shares || (self.host == other.host && self.path == other.path)
     }
 }

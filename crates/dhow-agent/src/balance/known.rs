@@ -6,19 +6,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceKey, ServiceName};
-use dhow_core::spec::{Endpoint, Runtime, ServiceSpec};
+use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
 use dhow_wire::ServiceRange;
 use dhow_wire::grpc::MeshPass;
 use dhow_wire::ticket::Ticket;
 
 use super::CallsFrom;
 use super::book::AddressBook;
-use super::door::{Door, Ingress, proxy_protocol, rule_of};
+use super::door::{Door, Ingress, WebPorts, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
     Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller,
-    REMOVED_MAX, Table, TicketKey, Transport,
+    REMOVED_MAX, Table, TicketKey, Transport, Trusted,
 };
 use crate::session::KnownDirectory;
 
@@ -69,6 +69,10 @@ pub struct Known {
     /// Where containers ask for names; none where they cannot.
     pub dns: Option<Dns>,
     pub ingress_addr: Option<IpAddr>,
+    /// The ports that public endpoints with a host share.
+    pub web: WebPorts,
+    /// Who in front of this node speaks for others.
+    pub trusted: Trusted,
 }
 
 impl Known {
@@ -243,7 +247,7 @@ impl Known {
 
     /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing. Nodes that
     /// share a host share its ports: there the one with a replica has them.
-    pub fn far_doors(&self) -> Vec<(String, Door)> {
+    pub fn far_doors(&self) -> Vec<((String, u16), Door)> {
         let has_host = |mesh: SocketAddr| !mesh.ip().is_loopback();
         let Some(place) = self.place.filter(|place| place.mesh.is_some_and(has_host)) else {
             return Vec::new();
@@ -255,9 +259,10 @@ impl Known {
         });
         let doors = far.flat_map(|(key, listing)| {
             let endpoints = listing.endpoints.iter();
-            endpoints.map(move |endpoint| {
+            endpoints.flat_map(move |endpoint| {
                 let id = format!("{}{}", route_prefix(key), endpoint.name);
-                (id, Door::of(&key.deployment, endpoint))
+                let doors = Door::all(&key.deployment, endpoint, self.web).into_iter();
+                doors.map(move |door| ((id.clone(), door.port), door))
             })
         });
         doors.collect()
@@ -314,7 +319,7 @@ impl Known {
         let services = self.services().into_iter();
         let doors = services.flat_map(|(key, endpoints)| {
             let endpoints = endpoints.iter();
-            endpoints.map(|endpoint| Door::of(&key.deployment, endpoint))
+            endpoints.flat_map(|endpoint| Door::all(&key.deployment, endpoint, self.web))
         });
         let everywhere = doors.filter(|door| door.addr(ingress).ip().is_unspecified());
         everywhere
@@ -454,6 +459,11 @@ impl Known {
                 .clone()
                 .filter(|_| protocol == crate::proxy::Protocol::Http),
             backends: behind(&format!("{}{}", route_prefix(key), endpoint.name)),
+            // Callers inside are known by who they are.
+            options: EndpointOptions {
+                allow_from: Vec::new(),
+                ..endpoint.options.clone()
+            },
         }
     }
 

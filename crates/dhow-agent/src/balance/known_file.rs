@@ -72,6 +72,8 @@ pub fn read(dir: &Path) -> io::Result<Option<(NodeId, KnownDirectory)>> {
                 nodes: nodes.map(|(node, addr)| (NodeId(node), addr)).collect(),
                 is_ingress: written.is_ingress,
                 removed: written.removed.into_iter().collect(),
+                // The balancer has them; servers say which versions count.
+                certificates: BTreeMap::new(),
             },
             pass: MeshPass {
                 ticket: written.ticket,
@@ -141,6 +143,7 @@ mod tests {
                 nodes: [(NodeId(4), "10.0.0.4:3672".into())].into(),
                 is_ingress: true,
                 removed: [NodeId(9)].into_iter().collect(),
+                certificates: BTreeMap::new(),
             },
             pass: MeshPass {
                 ticket: Some("t".into()),

@@ -14,12 +14,14 @@ use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
 use super::book::AddressBook;
+use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
 use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
 use crate::proxy::{
-    Dns, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, Table, Transport, saved_table, taken_beside,
+    Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate, Table,
+    Transport, Trusted, saved_table, taken_beside,
 };
 use crate::session::KnownDirectory;
 
@@ -40,6 +42,10 @@ pub struct NodeNetwork {
     pub range: ServiceRange,
     /// Where public endpoints are served.
     pub ingress_addr: IpAddr,
+    /// The ports there that those with a host share.
+    pub web: WebPorts,
+    /// Who in front of this node speaks for others.
+    pub trusted: Trusted,
     /// Where containers ask for names; none where there are no containers, or they cannot.
     pub dns: Option<Dns>,
 }
@@ -78,6 +84,8 @@ struct Served {
     client: Option<Arc<ProxyClient>>,
     /// What the proxy shows to others: given to each one that is started, because it may never have had it.
     identity: Option<MeshIdentity>,
+    /// The same for what it shows to clients.
+    certificates: Option<GivenCertificates>,
     /// The revision of the table that the proxy has, and the listeners that it could not bind.
     revision: u64,
     unbound: Vec<(SocketAddr, String)>,
@@ -95,6 +103,7 @@ impl NodeBalancer {
         let known = &mut routes.known;
         (known.range, known.dns) = (network.range, network.dns);
         known.ingress_addr = Some(network.ingress_addr);
+        (known.web, known.trusted) = (network.web, network.trusted);
         known.book = AddressBook::read(&network.dir).unwrap_or_else(|error| {
             tracing::error!(%error, "the addresses of services cannot be read; they get new ones");
             AddressBook::default()
@@ -211,20 +220,29 @@ impl NodeBalancer {
             (served.revision, served.unbound) = (newest, Vec::new());
             return Ok(Vec::new());
         }
-        let Served { client, identity, .. } = &mut *served;
+        let Served {
+            client,
+            identity,
+            certificates,
+            ..
+        } = &mut *served;
         let client = match client {
             Some(client) => client,
             none => {
                 let opened = Arc::new(ProxyClient::open(self.config.clone()).await?);
                 give_identity(&opened, identity.as_ref()).await;
+                give_certificates(&opened, certificates.as_ref()).await;
                 none.insert(opened)
             }
         };
         let applied = client.apply(table).await?;
         let unbound = applied.listeners.into_iter();
-        served.unbound = unbound
-            .filter_map(|(addr, bound)| Some((addr, bound.err()?)))
-            .collect();
+        let unbound = unbound.filter_map(|(addr, bound)| Some((addr, bound.err()?)));
+        let unbound: Vec<_> = unbound.collect();
+        for (addr, why) in unbound.iter().filter(|unbound| !served.unbound.contains(unbound)) {
+            tracing::warn!(%addr, why, "the balancer cannot listen there; it tries again");
+        }
+        served.unbound = unbound;
         served.revision = newest;
         Ok(served.unbound.clone())
     }
@@ -359,6 +377,26 @@ async fn give_identity(client: &ProxyClient, identity: Option<&MeshIdentity>) {
     }
 }
 
+/// Gives those that cannot be shown. Without an answer the next ones are tried in time.
+async fn give_certificates(
+    client: &ProxyClient,
+    certificates: Option<&GivenCertificates>,
+) -> Vec<RefusedCertificate> {
+    let Some(certificates) = certificates else {
+        return Vec::new();
+    };
+    client
+        .certify(certificates.clone())
+        .await
+        .unwrap_or_else(|error| {
+            tracing::error!(
+                why = error_chain(&error),
+                "the balancer did not take the certificates of endpoints"
+            );
+            Vec::new()
+        })
+}
+
 /// Who has one of the addresses that are not listened on yet because their port is, on another address.
 async fn taken_by_others(
     claimed: BTreeSet<(Transport, SocketAddr)>,
@@ -431,6 +469,18 @@ impl Balancer for NodeBalancer {
                 give_identity(client, Some(&identity)).await;
             }
             served.identity = Some(identity);
+        })
+    }
+
+    fn certify(&self, given: GivenCertificates) -> BalancerFuture<'_, Vec<RefusedCertificate>> {
+        Box::pin(async move {
+            let mut served = self.served.lock().await;
+            let refused = match &served.client {
+                Some(client) => give_certificates(client, Some(&given)).await,
+                None => Vec::new(),
+            };
+            served.certificates = Some(given);
+            refused
         })
     }
 

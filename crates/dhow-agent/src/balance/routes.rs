@@ -17,18 +17,20 @@ use crate::proxy::{Backend, Listener, Route, Table, Transport};
 /// taken up again.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// By `deployment/service/endpoint`.
-    doors: BTreeMap<String, Door>,
+    doors: Doors,
     /// By the backend's id: its route and address, for each endpoint that it serves.
     backends: BTreeMap<String, Vec<(String, SocketAddr)>>,
     draining: BTreeSet<String>,
     /// By the backend's id: the doors that its service is to have next, where it tries other settings.
-    claims: BTreeMap<String, BTreeMap<String, Door>>,
+    claims: BTreeMap<String, Doors>,
     /// The newest generation that has said what the service's endpoints are.
     spoken: BTreeMap<ServiceKey, Generation>,
     /// What else the node knows of services, and where its public endpoints are.
     pub known: Known,
 }
+
+/// By `deployment/service/endpoint` and port.
+pub type Doors = BTreeMap<(String, u16), Door>;
 
 /// Marks the route of a door that is only to come: no endpoint's name has it.
 const TO_COME: &str = "+next";
@@ -54,7 +56,7 @@ impl Routes {
                 .filter(|route| !route.id.ends_with(TO_COME));
             for route in known {
                 if let Some(door) = Door::from_table(listener, route) {
-                    routes.doors.insert(route.id.clone(), door);
+                    routes.doors.insert((route.id.clone(), door.port), door);
                 }
                 routes.take_backends(&route.id, &route.backends);
             }
@@ -98,7 +100,7 @@ impl Routes {
         let wanted = self.free_doors(service, spec)?;
         self.spoken.insert(service.clone(), generation);
         self.known.spoken(service, spec);
-        self.doors.retain(|id, _| !id.starts_with(&prefix));
+        self.doors.retain(|(id, _), _| !id.starts_with(&prefix));
         self.doors.extend(wanted);
         Ok(())
     }
@@ -111,7 +113,7 @@ impl Routes {
             return Ok(());
         }
         let mut wanted = self.free_doors(&service, spec)?;
-        wanted.retain(|id, door| self.doors.get(id) != Some(door));
+        wanted.retain(|key, door| self.doors.get(key) != Some(door));
         self.claims.insert(backend_id(name), wanted);
         Ok(())
     }
@@ -122,34 +124,37 @@ impl Routes {
 
     /// The doors of a spec, unless another service has a public one of them or is about to. One that is for this host
     /// alone is no reason to refuse: whoever was first keeps the port, and the other is reached by its own address.
-    fn free_doors(&self, service: &ServiceKey, spec: &ServiceSpec) -> Result<BTreeMap<String, Door>, String> {
+    fn free_doors(&self, service: &ServiceKey, spec: &ServiceSpec) -> Result<Doors, String> {
         let prefix = route_prefix(service);
-        let mut wanted: BTreeMap<String, Door> = BTreeMap::new();
-        for endpoint in &spec.endpoints {
-            let door = Door::of(&service.deployment, endpoint);
-            let id = format!("{prefix}{}", endpoint.name);
+        let mut wanted = Doors::new();
+        let doors = spec.endpoints.iter().flat_map(|endpoint| {
+            let doors = Door::all(&service.deployment, endpoint, self.known.web);
+            doors.into_iter().map(move |door| (&endpoint.name, door))
+        });
+        for (endpoint, door) in doors {
+            let id = format!("{prefix}{endpoint}");
             let claimed = self.claims.values().flatten();
             let mut others = self
                 .doors
                 .iter()
                 .chain(claimed)
                 .filter(|(_, held)| held.is_public);
-            let other = others.find(|(other, held)| !other.starts_with(&prefix) && door.clashes(held));
-            if let Some((other, _)) = other.filter(|_| door.is_public) {
+            let other = others.find(|((other, _), held)| !other.starts_with(&prefix) && door.clashes(held));
+            if let Some(((other, _), _)) = other.filter(|_| door.is_public) {
                 return Err(format!(
                     "port {} of endpoint {id} belongs to endpoint {other} already",
                     door.port
                 ));
             }
-            wanted.insert(id, door);
+            wanted.insert((id, door.port), door);
         }
         Ok(wanted)
     }
 
     /// The doors that are listened for: public ones first, then those of replicas here, then those of services that the
     /// node only knows. Of two that clash the later one has to do without.
-    fn open_doors(&self) -> Vec<(String, Door)> {
-        let mut open: Vec<(String, Door)> = Vec::new();
+    fn open_doors(&self) -> Vec<((String, u16), Door)> {
+        let mut open: Vec<((String, u16), Door)> = Vec::new();
         let own = |is_public| {
             let doors = self
                 .doors
@@ -173,9 +178,9 @@ impl Routes {
 
     /// The doors that are to come and need a listener of their own: a port that is listened on already stays as it
     /// is until they are there.
-    fn to_come(&self) -> BTreeMap<&String, &Door> {
+    fn to_come(&self) -> BTreeMap<&(String, u16), &Door> {
         let open = self.open_doors();
-        let mut coming: BTreeMap<&String, &Door> = BTreeMap::new();
+        let mut coming: BTreeMap<&(String, u16), &Door> = BTreeMap::new();
         for (id, door) in self.claims.values().flatten() {
             let is_open = open.iter().any(|(_, open)| open.same_port(door));
             let mut others = coming.iter().filter(|(other, _)| **other != id);
@@ -221,7 +226,7 @@ impl Routes {
         self.backends.retain(|id, _| ids.contains(id));
         self.claims.retain(|id, _| ids.contains(id));
         self.doors
-            .retain(|id, _| prefixes.iter().any(|prefix| id.starts_with(prefix)));
+            .retain(|(id, _), _| prefixes.iter().any(|prefix| id.starts_with(prefix)));
         self.known
             .retain(&names.iter().map(ReplicaName::service_key).collect());
     }
@@ -230,16 +235,16 @@ impl Routes {
         let prefix = route_prefix(service);
         self.spoken.remove(service);
         self.known.close(service);
-        self.doors.retain(|id, _| !id.starts_with(&prefix));
+        self.doors.retain(|(id, _), _| !id.starts_with(&prefix));
         self.claims
-            .retain(|_, claimed| !claimed.keys().any(|id| id.starts_with(&prefix)));
+            .retain(|_, claimed| !claimed.keys().any(|(id, _)| id.starts_with(&prefix)));
     }
 
     /// The addresses at which a service takes requests from outside: it cannot do without them.
     pub fn public_addresses(&self, service: &ServiceKey) -> BTreeSet<SocketAddr> {
         let prefix = route_prefix(service);
-        let own = self.doors.iter().filter(|(id, _)| id.starts_with(&prefix));
-        own.filter(|(_, door)| door.is_public)
+        let own = self.doors.iter().filter(|((id, _), _)| id.starts_with(&prefix));
+        own.filter(|(_, door)| door.is_needed())
             .map(|(_, door)| door.addr(self.ingress()))
             .collect()
     }
@@ -248,7 +253,7 @@ impl Routes {
     pub fn claimed(&self, name: &ReplicaName) -> BTreeSet<(Transport, SocketAddr)> {
         let claimed = self.claims.get(&backend_id(name)).into_iter().flatten();
         claimed
-            .filter(|(_, door)| door.is_public)
+            .filter(|(_, door)| door.is_needed())
             .map(|(_, door)| (door.protocol.transport(), door.addr(self.ingress())))
             .collect()
     }
@@ -274,15 +279,21 @@ impl Routes {
     fn listeners(&self) -> Vec<Listener> {
         let mut listeners: BTreeMap<(Transport, SocketAddr), Listener> = BTreeMap::new();
         let open = self.open_doors().into_iter();
-        let open = open.map(|(id, door)| (id.clone(), id, door));
+        let open = open.map(|((id, _), door)| (id.clone(), id, door));
         let coming = self.to_come().into_iter();
-        let coming = coming.map(|(id, door)| (id.clone(), format!("{id}{TO_COME}"), door.clone()));
-        for (id, route, door) in open.chain(coming) {
-            let addr = door.addr(self.ingress());
+        let coming = coming.map(|((id, _), door)| (id.clone(), format!("{id}{TO_COME}"), door.clone()));
+        let ingress = self.ingress();
+        // Elsewhere nobody asks for a host.
+        let doors = open
+            .chain(coming)
+            .filter(|(_, _, door)| ingress.is_open || !door.is_shared);
+        for (id, route, door) in doors {
+            let addr = door.addr(ingress);
             let key = (door.protocol.transport(), addr);
             let listener = listeners.entry(key).or_insert_with(|| Listener {
                 addr,
                 protocol: door.protocol,
+                tls: door.certificate.is_some(),
                 routes: Vec::new(),
             });
             listener.routes.push(Route {
@@ -291,6 +302,9 @@ impl Routes {
                 path: door.path,
                 backends: self.behind(&id),
                 who: door.who,
+                certificate: door.certificate,
+                redirect: door.redirect,
+                options: door.options,
             });
         }
         listeners.into_values().collect()
@@ -305,6 +319,7 @@ impl Routes {
             listeners,
             names: self.known.names(&|route| self.behind(route)),
             mesh: self.known.mesh(),
+            trusted: self.known.trusted.clone(),
             ..Table::empty()
         }
     }

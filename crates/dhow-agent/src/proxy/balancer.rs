@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access_log::AccessLog;
 use super::backends::Backends;
 use super::bind::{Socket, why_not};
 use super::dns::NameServer;
@@ -28,6 +29,7 @@ use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::service_sockets::{NamespaceId, ServiceSockets};
 use super::table::{self, Table, TableError, Transport};
+use super::tls::{GivenCertificates, RefusedCertificate};
 
 /// How long a listener of TCP is open while nobody is ready behind it: a replica that is just being replaced is back by
 /// then. After that connections are refused, which is the truth.
@@ -96,7 +98,13 @@ impl Balancer {
         let mesh = Arc::new(Mesh::new(limits.clone(), tasks.clone(), timing));
         Self {
             names: NameServer::new(tasks.clone()),
-            shared: ListenerContext { limits, tasks, judge },
+            shared: ListenerContext {
+                limits,
+                tasks,
+                judge,
+                certificates: Arc::default(),
+                access_log: AccessLog::default(),
+            },
             kept: KeptSockets::new(services.as_ref().map(ServiceSockets::id)),
             services,
             inner: tokio::sync::Mutex::new(BalancerState {
@@ -226,6 +234,21 @@ impl Balancer {
         self.mesh.identify(identity)
     }
 
+    /// Shows these certificates to clients from now on; gives those that cannot be shown.
+    pub fn certify(&self, given: &GivenCertificates) -> Vec<RefusedCertificate> {
+        self.shared.certificates.take(given)
+    }
+
+    /// Shows what an earlier proxy did.
+    pub fn certify_again(&self, kept: &GivenCertificates) -> Vec<RefusedCertificate> {
+        self.shared.certificates.take_again(kept)
+    }
+
+    /// The certificates that are shown, for a start without the daemon.
+    pub fn certificates(&self) -> GivenCertificates {
+        self.shared.certificates.kept()
+    }
+
     /// Has names answered as a table says.
     async fn apply_names(
         &self,
@@ -276,14 +299,18 @@ impl Balancer {
             if running.spec == *spec {
                 return;
             }
-            if running.spec.protocol == spec.protocol {
+            if running.spec.protocol == spec.protocol && running.spec.tls == spec.tls {
                 running.reroute(spec.clone(), self.route_set(spec));
                 return;
             }
             // The same socket goes on under another protocol: no connection is refused.
-            let started = self.start(*side, spec, running.socket.clone());
-            if let Some(before) = inner.listeners.insert(key, started) {
-                before.close().await;
+            match self.start(*side, spec, running.socket.clone()) {
+                Ok(started) => {
+                    if let Some(before) = inner.listeners.insert(key, started) {
+                        before.close().await;
+                    }
+                }
+                Err(error) => inner.unbound_with(key, &error),
             }
             return;
         }
@@ -295,15 +322,15 @@ impl Balancer {
             Some(quiet) => quiet.socket.reopen(key.transport),
             None => self.socket(key, inherited).await,
         };
-        match socket {
-            Ok(socket) => {
-                inner.listeners.insert(key, self.start(*side, spec, socket));
+        match socket.and_then(|socket| self.start(*side, spec, socket)) {
+            Ok(started) => {
+                inner.listeners.insert(key, started);
             }
             Err(error) => inner.unbound_with(key, &error),
         }
     }
 
-    fn start(&self, side: Side, spec: &table::Listener, socket: Socket) -> RunningListener {
+    fn start(&self, side: Side, spec: &table::Listener, socket: Socket) -> io::Result<RunningListener> {
         RunningListener::start(&self.shared, side, spec.clone(), socket, self.route_set(spec))
     }
 

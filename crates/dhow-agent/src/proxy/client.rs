@@ -22,6 +22,7 @@ use super::error::ProxyError;
 use super::mesh::MeshIdentity;
 use super::protocol::{self, Applied, Reply, Request, Status};
 use super::table::Table;
+use super::tls::{GivenCertificates, RefusedCertificate};
 use super::{bind, privileges, socket};
 use supervisor::Supervisor;
 
@@ -104,6 +105,15 @@ impl ProxyClient {
     pub async fn identify(&self, identity: MeshIdentity) -> Result<(), ProxyError> {
         match self.call(Request::Identify(identity), ANSWER_TIMEOUT).await? {
             Reply::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Has the proxy show these to clients; gives those that it cannot show. Older ones that still finish something greet
+    /// nobody any more.
+    pub async fn certify(&self, given: GivenCertificates) -> Result<Vec<RefusedCertificate>, ProxyError> {
+        match self.call(Request::Certify(given), ANSWER_TIMEOUT).await? {
+            Reply::Certified { refused } => Ok(refused),
             other => Err(unexpected(other)),
         }
     }

@@ -20,6 +20,7 @@ use super::mesh::MeshIdentity;
 use super::protocol::{self, HandOver, Hello, Reply, Request};
 use super::store::Store;
 use super::table::Table;
+use super::tls::GivenCertificates;
 
 /// Control connections at once: a daemon has a few, the next proxy one.
 const CONNECTIONS_MAX: usize = 32;
@@ -91,6 +92,10 @@ impl Control {
                 }
                 Request::Identify(identity) => {
                     let reply = self.identify(identity).await;
+                    protocol::send(&mut stream, reply).await?;
+                }
+                Request::Certify(given) => {
+                    let reply = self.certify(&given).await;
                     protocol::send(&mut stream, reply).await?;
                 }
                 Request::Status => {
@@ -177,6 +182,20 @@ impl Control {
             ));
         }
         Reply::Done
+    }
+
+    /// Takes certificates for clients, also in a proxy that only finishes what it has.
+    async fn certify(&self, given: &GivenCertificates) -> Reply {
+        let refused = self.balancer.certify(given);
+        let (store, kept) = (Arc::clone(&self.store), self.balancer.certificates());
+        let saved = tokio::task::spawn_blocking(move || store.save_certificates(&kept)).await;
+        if let Ok(Err(error)) = saved {
+            // They are shown all the same; only a proxy that is killed now has none until its daemon gives them.
+            super::note(&format!(
+                "the certificates of endpoints could not be saved: {error}"
+            ));
+        }
+        Reply::Certified { refused }
     }
 
     /// Sends table and listeners. They are served here until the other says that it does.

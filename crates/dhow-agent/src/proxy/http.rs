@@ -1,33 +1,40 @@
 //! HTTP listeners: one task per client connection, which balances each of its requests by itself.
 
+mod access;
 mod body;
 mod forward;
 mod headers;
 pub mod pool;
+mod sticky;
 mod tunnel;
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
+use hyper::http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
+use super::access_log::AccessLog;
 use super::judge::Arrival;
 use super::limits::Permit;
 use super::mesh::Origin;
 use super::relay::reset;
 use super::routes::{Route, RouteSet};
 use super::table::{Peer, Rule};
+use super::tls::{self, TlsDoor};
 
 /// From a connection, or the end of its last request, to the end of the next request's headers. So an idle
 /// client is let go after this time too.
@@ -53,15 +60,23 @@ pub struct HttpListener {
     /// No new connections; those that are open finish.
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
+    /// Requests come over TLS.
+    pub tls: Option<TlsDoor>,
+    pub access_log: AccessLog,
 }
 
 /// One client connection.
 struct Connection {
     listener: HttpListener,
+    scheme: Scheme,
+    /// It is a proxy in front, whose word on its clients counts.
+    is_trusted: bool,
     peer: HeaderValue,
     arrival: Arrival,
     /// Found out when it first matters.
     caller: OnceLock<Peer>,
+    /// Requests that have come.
+    begun: AtomicU64,
     /// A response has told the client that this connection ends.
     told: AtomicBool,
     told_notify: Notify,
@@ -77,7 +92,7 @@ impl Connection {
     /// Whether this client may have its request sent by a route.
     fn may_call(&self, route: &Route) -> bool {
         match &route.who {
-            Rule::Anybody => true,
+            Rule::Anybody => self.arrival.may_call(route, &Peer::Stranger),
             Rule::Judged(_) => {
                 let caller = self.caller.get_or_init(|| self.arrival.identify());
                 self.arrival.may_call(route, caller)
@@ -90,6 +105,30 @@ impl Connection {
         match &route.who {
             Rule::Anybody => Origin::Outside,
             Rule::Judged(_) => Origin::of(self.caller.get_or_init(|| self.arrival.identify())),
+        }
+    }
+
+    /// Whether what the client says of whom it speaks for is believed: where callers are known, and of proxies in front.
+    fn is_believed(&self, route: &Route) -> bool {
+        match &route.who {
+            Rule::Anybody => self.is_trusted,
+            Rule::Judged(_) => true,
+        }
+    }
+
+    /// Returns when no request has come for as long as an idle client is kept. HTTP/1 has its own time for that.
+    async fn quiet(&self, version: Version) {
+        if version == Version::One {
+            return std::future::pending().await;
+        }
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(HEADER_TIMEOUT).await;
+            let begun = self.begun.load(Ordering::Relaxed);
+            if begun == seen {
+                return;
+            }
+            seen = begun;
         }
     }
 
@@ -116,20 +155,59 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
     let Ok(peer) = HeaderValue::try_from(ip) else {
         return;
     };
-    let sniffed = tokio::select! {
-        sniffed = tokio::time::timeout(HEADER_TIMEOUT, sniff(&stream)) => sniffed,
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(HEADER_TIMEOUT, open(&listener, stream)) => opened,
         () = ending(&listener.stop) => return,
     };
-    let Ok(Ok(version)) = sniffed else { return };
+    let Ok(Some((opened, version))) = opened else {
+        return;
+    };
     let connection = Arc::new(Connection {
+        scheme: match &opened {
+            Opened::Plain(_) => Scheme::HTTP,
+            Opened::Tls(_) => Scheme::HTTPS,
+        },
+        is_trusted: arrival.judge.trusts(arrival.peer.ip()),
         listener,
         peer,
         arrival,
         caller,
+        begun: AtomicU64::new(0),
         told: AtomicBool::new(false),
         told_notify: Notify::new(),
         _permit: permit,
     });
+    match opened {
+        Opened::Plain(stream) => serve_requests(connection, stream, version).await,
+        Opened::Tls(stream) => serve_requests(connection, *stream, version).await,
+    }
+}
+
+/// A client's connection that can carry requests.
+enum Opened {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Makes a connection ready for requests, and finds out which version of HTTP it speaks.
+async fn open(listener: &HttpListener, stream: TcpStream) -> Option<(Opened, Version)> {
+    let Some(tls) = &listener.tls else {
+        let version = sniff(&stream).await.ok()?;
+        return Some((Opened::Plain(stream), version));
+    };
+    let stream = tls.greet(stream).await?;
+    let version = match tls::speaks_two(&stream) {
+        true => Version::Two,
+        false => Version::One,
+    };
+    Some((Opened::Tls(Box::new(stream)), version))
+}
+
+async fn serve_requests(
+    connection: Arc<Connection>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    version: Version,
+) {
     let io = TokioIo::new(stream);
     let shared = connection.clone();
     let service = service_fn(move |request| forward::answer(shared.clone(), request));
@@ -138,21 +216,42 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
         Version::One => {
             let served = http1_builder().serve_connection(io, service).with_upgrades();
             let mut served = std::pin::pin!(served);
-            drive(served.as_mut(), &connection, |served| served.graceful_shutdown()).await;
+            drive(served.as_mut(), &connection, version, |served| {
+                served.graceful_shutdown()
+            })
+            .await;
         }
         Version::Two => {
             let mut served = std::pin::pin!(http2_builder().serve_connection(io, service));
-            drive(served.as_mut(), &connection, |served| served.graceful_shutdown()).await;
+            drive(served.as_mut(), &connection, version, |served| {
+                served.graceful_shutdown()
+            })
+            .await;
         }
     }
 }
 
-/// Runs a connection; when its listener ends, closes it as gently as the protocol allows.
-async fn drive<F: Future>(mut served: Pin<&mut F>, connection: &Connection, shut_down: fn(Pin<&mut F>)) {
+/// Runs a connection; when its listener ends, closes it as gently as the protocol allows. So it does with one that nobody
+/// uses, of which requests that are under way finish.
+async fn drive<F: Future>(
+    mut served: Pin<&mut F>,
+    connection: &Connection,
+    version: Version,
+    shut_down: fn(Pin<&mut F>),
+) {
     tokio::select! {
         biased;
         _ = served.as_mut() => return,
         () = connection.listener.stop.cancelled() => {}
+        // Who has never asked anything, and may never have greeted, waits for nothing.
+        () = connection.quiet(version) => {
+            if connection.begun.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            shut_down(served.as_mut());
+            served.await;
+            return;
+        }
     }
     tokio::select! {
         biased;
@@ -170,6 +269,7 @@ async fn ending(stop: &CancellationToken) {
     tokio::time::sleep(LINGER).await;
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
     Two,

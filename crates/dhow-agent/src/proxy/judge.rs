@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::routes::Route;
 use super::sock_diag::SocketOwner;
-use super::table::{Allowed, Names, Peer, Table, Transport};
+use super::table::{Allowed, Names, Peer, Table, Transport, Trusted};
 use super::{note, sock_diag};
 
 /// A caller that is refused again and again is noted this often for each endpoint.
@@ -36,6 +36,7 @@ struct Known {
     by_uid: HashMap<u32, Arc<[Allowed]>>,
     /// Of these only those that have no group of their own.
     groupless_by_uid: HashMap<u32, Arc<[Allowed]>>,
+    trusted: Trusted,
 }
 
 /// Knows callers by the last table. Every listener asks it.
@@ -70,8 +71,21 @@ impl Judge {
 
     /// Knows those whom a table names, and nobody else.
     pub fn learn(&self, table: &Table) {
-        let known = table.names.as_ref().map(Known::of).unwrap_or_default();
+        let mut known = table.names.as_ref().map(Known::of).unwrap_or_default();
+        known.trusted = table.trusted.clone();
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
+    }
+
+    /// Whether somebody at this address speaks for others in the headers of requests.
+    pub fn trusts(&self, addr: IpAddr) -> bool {
+        let known = self.known();
+        known.trusted.forwarded.iter().any(|range| range.contains(addr))
+    }
+
+    /// Whether a connection from this address begins with a PROXY header.
+    pub fn expects_header(&self, addr: IpAddr) -> bool {
+        let known = self.known();
+        known.trusted.header.iter().any(|range| range.contains(addr))
     }
 
     /// How many were refused.
@@ -194,7 +208,7 @@ impl Arrival {
 
     /// Whether this one may call by a route; refusals are counted and noted.
     pub fn may_call(&self, route: &Route, peer: &Peer) -> bool {
-        let may = route.who.admits(peer);
+        let may = route.who.admits(peer) && route.options.admits(self.peer.ip());
         if !may {
             route.meter.refuse();
             self.judge.refuse(self.peer, peer, &route.id);

@@ -13,14 +13,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access_log::AccessLog;
 use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
 use super::judge::{Arrival, Judge, Side};
 use super::limits::{Limits, Permit};
+use super::relay::reset;
 use super::routes::RouteSet;
 use super::table::{self, Protocol, Transport};
+use super::tls::{Certificates, TlsDoor};
 use super::udp::UdpListener;
-use super::{http, note, tcp, udp};
+use super::{http, note, proxy_header, tcp, udp};
 
 /// For want of descriptors or memory, accepting pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -31,6 +34,8 @@ pub struct ListenerContext {
     pub limits: Limits,
     pub tasks: TaskTracker,
     pub judge: Arc<Judge>,
+    pub certificates: Arc<Certificates>,
+    pub access_log: AccessLog,
 }
 
 /// A bound listener.
@@ -57,14 +62,19 @@ impl RunningListener {
         spec: table::Listener,
         socket: Socket,
         routes: RouteSet,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let (sender, receiver) = watch::channel(Arc::new(routes));
+        let tls = spec.tls.then(|| {
+            let certificates = Arc::clone(&shared.certificates);
+            TlsDoor::new(receiver.clone(), certificates)
+        });
         let accept = Accept {
             shared: shared.clone(),
             side,
             routes: receiver,
             stop: stop.clone(),
+            tls: tls.transpose()?,
         };
         let accepting = match &socket {
             Socket::Stream(listener) => shared
@@ -79,14 +89,14 @@ impl RunningListener {
                 shared: accept.shared,
             })),
         };
-        Self {
+        Ok(Self {
             unready: (!spec.is_ready()).then(Instant::now),
             spec,
             socket,
             routes: sender,
             stop,
             accepting,
-        }
+        })
     }
 
     /// Accepts nothing more from here on, and the address is free once sessions of UDP are over.
@@ -123,6 +133,7 @@ struct Accept {
     side: Side,
     routes: watch::Receiver<Arc<RouteSet>>,
     stop: CancellationToken,
+    tls: Option<TlsDoor>,
 }
 
 impl Accept {
@@ -168,20 +179,44 @@ impl Accept {
             peer,
             local,
         };
-        match protocol {
-            Protocol::Http => {
-                let listener = HttpListener {
-                    routes: self.routes.clone(),
-                    stop: self.stop.clone(),
-                    tasks: tasks.clone(),
-                };
-                tasks.spawn(http::serve(listener, stream, arrival, permit));
+        let listener = HttpListener {
+            routes: self.routes.clone(),
+            stop: self.stop.clone(),
+            tasks: tasks.clone(),
+            tls: self.tls.clone(),
+            access_log: self.shared.access_log.clone(),
+        };
+        tasks.spawn(async move {
+            let Some((stream, arrival)) = introduced(stream, arrival, &listener).await else {
+                return;
+            };
+            match protocol {
+                Protocol::Http => http::serve(listener, stream, arrival, permit).await,
+                Protocol::Tcp | Protocol::Udp => tcp::serve(listener.routes, stream, arrival, permit).await,
             }
-            Protocol::Tcp | Protocol::Udp => {
-                tasks.spawn(tcp::serve(self.routes.clone(), stream, arrival, permit));
+        });
+    }
+}
+
+/// Hears from a proxy in front who the client is, where that is to say it; one that does not is cut. Whoever is told apart
+/// from others is never known by somebody's word.
+async fn introduced(
+    mut stream: TcpStream,
+    mut arrival: Arrival,
+    listener: &HttpListener,
+) -> Option<(TcpStream, Arrival)> {
+    let is_expected = arrival.side == Side::Host && arrival.judge.expects_header(arrival.peer.ip());
+    if is_expected && !listener.routes.borrow().is_judged() {
+        match proxy_header::take(&mut stream).await {
+            Ok(Some(client)) => arrival.peer = client,
+            Ok(None) => {}
+            Err(_) => {
+                reset(stream);
+                return None;
             }
         }
     }
+    Some((stream, arrival))
 }
 
 /// A client that left before it was accepted says nothing about the next.

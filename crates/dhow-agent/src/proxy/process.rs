@@ -225,6 +225,7 @@ async fn run(arguments: Arguments, prepared: Prepared) -> io::Result<()> {
     let limits = Limits::new(prepared.descriptors_max);
     let balancer = Arc::new(Balancer::new(limits, prepared.owner, prepared.services));
     identify(&prepared.store, &balancer);
+    certify(&prepared.store, &balancer);
     begin(prepared.inherited, prepared.kept, &prepared.store, &balancer).await?;
     let control = Arc::new(Control {
         store: Arc::new(prepared.store),
@@ -276,6 +277,18 @@ fn identify(store: &Store, balancer: &Balancer) {
     };
     if let Err(error) = identified {
         note(&format!("what was shown to other nodes is not used: {error}"));
+    }
+}
+
+/// Shows to clients what the daemon gave last.
+fn certify(store: &Store, balancer: &Balancer) {
+    match store.load_certificates() {
+        Ok(kept) => {
+            for (name, why) in balancer.certify_again(&kept) {
+                note(&format!("the certificate in secret `{name}` is not shown: {why}"));
+            }
+        }
+        Err(error) => note(&format!("the certificates of endpoints are not used: {error}")),
     }
 }
 

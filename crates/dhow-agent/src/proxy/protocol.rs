@@ -14,6 +14,7 @@ use super::backend::BackendState;
 use super::mesh::MeshIdentity;
 use super::service_sockets::NamespaceId;
 use super::table::{Table, Transport};
+use super::tls::{GivenCertificates, RefusedCertificate};
 
 pub const CONTROL_VERSION: u32 = 1;
 /// A table at its limit: 65,536 backends of up to 600 bytes; the usual one has a few kilobytes.
@@ -45,6 +46,8 @@ pub enum Request {
     Identify(MeshIdentity),
     /// Have what you listen on held by the socket store to which a connection follows.
     KeepSockets,
+    /// What the proxy shows to clients of TLS from now on; kept in the same way.
+    Certify(GivenCertificates),
     Status,
     /// What has passed each endpoint. Proxies of earlier versions do not know it.
     Figures,
@@ -66,6 +69,7 @@ pub enum Reply {
     Applied(Applied),
     Status(Status),
     Figures(Vec<EndpointFigures>),
+    Certified { refused: Vec<RefusedCertificate> },
     Drained { ids: Vec<String> },
     HandOver(Box<HandOver>),
     Done,

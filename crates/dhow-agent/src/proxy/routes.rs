@@ -1,8 +1,11 @@
 //! A listener's routes, made for looking up: which route takes a request, which backend of it gets it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dhow_core::spec::EndpointOptions;
 
 use super::backend::{BackendState, Lease};
 use super::meters::{EndpointMeter, Meters};
@@ -24,6 +27,10 @@ pub struct Route {
     pub id: String,
     pub who: Rule,
     pub meter: Arc<EndpointMeter>,
+    /// Requests are sent to HTTPS at this port instead.
+    pub redirect: Option<u16>,
+    certificate: Option<String>,
+    pub options: EndpointOptions,
     path: Option<String>,
     backends: Vec<Arc<BackendState>>,
     /// Where the next choice begins, so that equally busy backends take turns.
@@ -43,6 +50,9 @@ impl RouteSet {
                 id: route.id.clone(),
                 who: route.who.clone(),
                 meter: meters.of(&route.id),
+                redirect: route.redirect,
+                certificate: route.certificate.clone(),
+                options: route.options.clone(),
                 // The whole tree is the same as no path.
                 path: route.path.clone().filter(|path| path != "/"),
                 backends: backends.filter_map(|backend| state(route, backend)).collect(),
@@ -60,16 +70,33 @@ impl RouteSet {
         set
     }
 
-    /// A route that names the host wins over one that takes all; then the longest path wins.
+    /// A route that names the host wins over one that names all hosts below another, and that over one that takes all;
+    /// then the longest path wins.
     pub fn find(&self, host: &str, path: &str) -> Option<Arc<Route>> {
         let takes = |route: &&Arc<Route>| route.takes(path);
-        let named = if self.by_host.is_empty() {
-            None
-        } else {
-            let same_host = self.by_host.get(&normal_host(host));
-            same_host.and_then(|routes| routes.iter().find(takes))
-        };
+        let mut named = self.of_host(host);
+        let named = named.find_map(|routes| routes.iter().find(takes));
         named.or_else(|| self.any_host.iter().find(takes)).cloned()
+    }
+
+    /// The routes that name a host, then those that name all hosts beside it.
+    fn of_host(&self, host: &str) -> impl Iterator<Item = &Vec<Arc<Route>>> {
+        let named = !self.by_host.is_empty();
+        let host = named.then(|| normal_host(host)).unwrap_or_default();
+        let wild = host.split_once('.').filter(|_| named);
+        let wild = wild.and_then(|(_, above)| self.by_host.get(&format!("*.{above}")));
+        self.by_host.get(&host).into_iter().chain(wild)
+    }
+
+    /// The secret with the certificate for clients of a host. Who names none, as clients that were given an address, is
+    /// shown the first.
+    pub fn certificate(&self, host: Option<&str>) -> Option<&str> {
+        let any = self.any_host.first();
+        let found = match host {
+            Some(host) => self.of_host(host).find_map(|routes| routes.first()).or(any),
+            None => any.or_else(|| self.by_host.values().find_map(|routes| routes.first())),
+        };
+        found.and_then(|route| route.certificate.as_deref())
     }
 
     /// Whether who calls has to be known.
@@ -98,6 +125,31 @@ impl Route {
         let Some(prefix) = &self.path else { return true };
         path.strip_prefix(prefix.as_str())
             .is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The path of its own that every request begins with.
+    pub fn prefix(&self) -> Option<&str> {
+        self.path.as_deref().map(|path| path.trim_end_matches('/'))
+    }
+
+    /// As [`Route::pick`], for a client that is to stay where it was: by an address it gets the same backend for as long
+    /// as that is usable, by a backend's mark just that one.
+    pub fn pick_for(&self, client: Option<StickyTo>, tried: &Tried) -> Option<Lease> {
+        let usable = |backend: &&Arc<BackendState>| {
+            !backend.is_draining() && !tried.has(backend) && !backend.is_avoided()
+        };
+        let backends = self.backends.iter().filter(usable);
+        let chosen = match client {
+            Some(StickyTo::Address(addr)) => backends.max_by_key(|backend| rank(addr, &backend.id)),
+            Some(StickyTo::Backend(mark)) => {
+                let mut backends = backends;
+                backends.find(|backend| mark_of(&backend.id) == mark)
+            }
+            None => None,
+        };
+        chosen
+            .and_then(|backend| backend.lease())
+            .or_else(|| self.pick(tried))
     }
 
     pub fn has(&self, backend: &Arc<BackendState>) -> bool {
@@ -129,6 +181,41 @@ impl Route {
         }
         None
     }
+}
+
+/// Where a client is to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StickyTo {
+    /// With whoever its address leads to.
+    Address(IpAddr),
+    /// With the backend of this mark.
+    Backend(u64),
+}
+
+/// What a cookie says of a backend. It is the same on every node, and tells nobody a name.
+pub fn mark_of(id: &str) -> u64 {
+    mixed(id.bytes(), 0)
+}
+
+/// The backend of the highest rank has the client: when one goes, only its own clients move.
+fn rank(client: IpAddr, id: &str) -> u64 {
+    let client = match client.to_canonical() {
+        IpAddr::V4(addr) => u64::from(addr.to_bits()),
+        // A client has all addresses of its last 64 bits.
+        IpAddr::V6(addr) => u64::try_from(addr.to_bits() >> 64).unwrap_or_default(),
+    };
+    mixed(id.bytes(), client)
+}
+
+/// Spreads bytes over a number; the same on every machine.
+fn mixed(bytes: impl Iterator<Item = u8>, seed: u64) -> u64 {
+    let mix = |number: u64| {
+        let mut n = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        n ^ (n >> 31)
+    };
+    bytes.fold(mix(seed), |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
 /// The backends that one request has failed on.

@@ -11,11 +11,16 @@ use rustix::fs::{AtFlags, Gid, OFlags, Uid};
 use super::mesh::{IDENTITY_MAX_BYTES, MeshIdentity};
 use super::protocol::MESSAGE_MAX_BYTES;
 use super::table::Table;
+use super::tls::{CERTIFICATES_MAX, GivenCertificates};
 
 const FOLDER: &str = "table";
 const TABLE_FILE: &str = "table.json";
 /// Key and certificates, readable for the proxy's user alone.
 const IDENTITY_FILE: &str = "mesh.json";
+/// The same for what clients are shown.
+const CERTIFICATES_FILE: &str = "certificates.json";
+/// As many as a proxy takes, of some 10 KiB each.
+const CERTIFICATES_MAX_BYTES: usize = CERTIFICATES_MAX * (10 << 10);
 
 /// The folder, held open.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ impl Store {
     pub fn give_to(&self, id: u32) -> io::Result<()> {
         let (user, group) = (Some(Uid::from_raw(id)), Some(Gid::from_raw(id)));
         rustix::fs::fchown(&self.folder, user, group)?;
-        for file in [TABLE_FILE, IDENTITY_FILE] {
+        for file in [TABLE_FILE, IDENTITY_FILE, CERTIFICATES_FILE] {
             match rustix::fs::chownat(&self.folder, file, user, group, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(rustix::io::Errno::NOENT) | Ok(()) => {}
                 Err(error) => return Err(error.into()),
@@ -57,6 +62,22 @@ impl Store {
     pub fn save_identity(&self, identity: &MeshIdentity) -> io::Result<()> {
         let bytes = serde_json::to_vec(identity)?;
         self.folder.replace(IDENTITY_FILE, &bytes, Outlives::PowerCut)
+    }
+
+    /// Replaces what is shown to clients. Blocks.
+    pub fn save_certificates(&self, certificates: &GivenCertificates) -> io::Result<()> {
+        let bytes = serde_json::to_vec(certificates)?;
+        self.folder.replace(CERTIFICATES_FILE, &bytes, Outlives::PowerCut)
+    }
+
+    /// What is shown to clients; nothing where the daemon has given nothing yet. Blocks.
+    pub fn load_certificates(&self) -> io::Result<GivenCertificates> {
+        let Some(bytes) = read_plain(&self.folder, CERTIFICATES_FILE, CERTIFICATES_MAX_BYTES)? else {
+            return Ok(GivenCertificates::default());
+        };
+        // Its words would be a key's.
+        let read = serde_json::from_slice(&bytes).map_err(|_| io::ErrorKind::InvalidData);
+        Ok(read?)
     }
 
     /// What is shown to other nodes; `None` where the daemon has given nothing yet. Blocks.

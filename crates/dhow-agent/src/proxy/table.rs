@@ -8,6 +8,7 @@ mod rule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
+use dhow_core::spec::{EndpointOptions, IpRange};
 use serde::{Deserialize, Serialize};
 
 pub use mesh::{Mesh, MeshPeer, REMOVED_MAX, TICKET_MAX_BYTES, TicketKey};
@@ -37,6 +38,26 @@ pub struct Table {
     pub names: Option<Names>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<Mesh>,
+    /// Who in front of this node speaks for others.
+    #[serde(default, skip_serializing_if = "Trusted::is_nobody")]
+    pub trusted: Trusted,
+}
+
+/// Proxies in front of this node, by their addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trusted {
+    /// What they say in `X-Forwarded-For` and its like is believed.
+    #[serde(default)]
+    pub forwarded: Vec<IpRange>,
+    /// Their connections begin with a PROXY header.
+    #[serde(default)]
+    pub header: Vec<IpRange>,
+}
+
+impl Trusted {
+    fn is_nobody(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// An address to listen on, the protocol that is spoken there, and its routes.
@@ -44,6 +65,9 @@ pub struct Table {
 pub struct Listener {
     pub addr: SocketAddr,
     pub protocol: Protocol,
+    /// Requests come over TLS; an `Http` listener's alone.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls: bool,
     #[serde(default)]
     pub routes: Vec<Route>,
 }
@@ -88,10 +112,10 @@ impl Protocol {
 }
 
 /// Where requests of one kind go. `Tcp` and `Udp` listeners have exactly one, without host and path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     pub id: String,
-    /// Compared without case and port; `None` takes every host.
+    /// Compared without case and port; `*.` stands for one label; `None` takes every host.
     #[serde(default)]
     pub host: Option<String>,
     /// A prefix of whole segments: `/api` takes `/api` and `/api/x`, not `/apix`.
@@ -101,6 +125,14 @@ pub struct Route {
     pub backends: Vec<Backend>,
     #[serde(default)]
     pub who: Rule,
+    /// The secret with the certificate that clients of a TLS listener are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// Requests are sent to HTTPS at this port instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect: Option<u16>,
+    #[serde(default, skip_serializing_if = "EndpointOptions::is_plain")]
+    pub options: EndpointOptions,
 }
 
 /// A replica behind a route: one address of a replica of this node, or a replica of another node. It has `addr` or
@@ -158,6 +190,8 @@ pub enum TableError {
     NoPlace { route: String, id: String },
     #[error("the route {route:?} leads from {addr} back to itself")]
     Loop { route: String, addr: SocketAddr },
+    #[error("the routes of {addr} over TLS must have HTTP and a certificate each")]
+    Tls { addr: SocketAddr },
     #[error("the table has {id} twice")]
     SameService { id: String },
     #[error("{address} cannot stand for a service: it is no address of a network's own host")]
@@ -180,6 +214,7 @@ impl Table {
             listeners: Vec::new(),
             names: None,
             mesh: None,
+            trusted: Trusted::default(),
         }
     }
 
@@ -225,6 +260,16 @@ fn check_listeners(listeners: &[Listener]) -> Result<(), TableError> {
 }
 
 impl Listener {
+    /// One without anything that may be left out.
+    pub fn new(addr: SocketAddr, protocol: Protocol, routes: Vec<Route>) -> Self {
+        Self {
+            addr,
+            protocol,
+            tls: false,
+            routes,
+        }
+    }
+
     fn check(&self) -> Result<(), TableError> {
         let addr = self.addr;
         match self.protocol {
@@ -236,6 +281,10 @@ impl Listener {
                     return Err(TableError::OneRoute { addr, found });
                 }
             },
+        }
+        let is_whole = |route: &Route| route.certificate.is_some() && route.redirect.is_none();
+        if self.tls && !(self.protocol == Protocol::Http && self.routes.iter().all(is_whole)) {
+            return Err(TableError::Tls { addr });
         }
         let (mut ids, mut targets) = (BTreeSet::new(), BTreeMap::new());
         for route in &self.routes {
@@ -318,6 +367,10 @@ impl Backend {
             draining: false,
         }
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// As hosts are compared: lower case, without the dot that ends a full name.

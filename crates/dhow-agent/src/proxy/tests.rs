@@ -1,7 +1,11 @@
 //! The balancer in this process, with small servers as backends.
 
+mod grpc;
+mod hostile;
 mod http;
 pub(super) mod mesh;
+mod options;
 mod rules;
 mod streams;
 pub(super) mod support;
+mod tls;

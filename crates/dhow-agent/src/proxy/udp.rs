@@ -22,8 +22,8 @@ use super::limits::UDP_SESSIONS_MAX;
 use super::listener::ListenerContext;
 use super::mesh::Origin;
 use super::meters::{self, Call};
-use super::routes::{RouteSet, Tried};
-use super::table::Transport;
+use super::routes::{RouteSet, StickyTo, Tried};
+use super::table::{Peer, Rule, Transport};
 
 /// A session without a datagram for this long has ended.
 const SESSION_IDLE: Duration = Duration::from_secs(30);
@@ -146,9 +146,7 @@ impl UdpListener {
     /// Who calls, as other nodes are told; `None` where it may not.
     fn origin(&self, client: SocketAddr) -> Option<Origin> {
         let routes = self.routes.borrow();
-        let Some(route) = routes.only().filter(|_| routes.is_judged()) else {
-            return Some(Origin::Outside);
-        };
+        let route = routes.only()?;
         let arrival = Arrival {
             judge: self.shared.judge.clone(),
             side: self.side,
@@ -156,8 +154,15 @@ impl UdpListener {
             peer: client,
             local: self.addr,
         };
-        let caller = arrival.identify();
-        arrival.may_call(route, &caller).then(|| Origin::of(&caller))
+        match &route.who {
+            Rule::Judged(_) => {
+                let caller = arrival.identify();
+                arrival.may_call(route, &caller).then(|| Origin::of(&caller))
+            }
+            Rule::Anybody => arrival
+                .may_call(route, &Peer::Stranger)
+                .then_some(Origin::Outside),
+        }
     }
 
     async fn begin(&self, sessions: &Sessions, client: SocketAddr, tried: &Tried) -> Option<Arc<Session>> {
@@ -168,7 +173,8 @@ impl UdpListener {
         let permit = self.shared.limits.try_process()?;
         let route = self.routes.borrow().only().cloned()?;
         let call = Call::begin(&route.meter);
-        let Some(lease) = route.pick(tried) else {
+        let sticky = route.options.sticky.map(|_| StickyTo::Address(client.ip()));
+        let Some(lease) = route.pick_for(sticky, tried) else {
             call.failed();
             return None;
         };

@@ -217,17 +217,7 @@ impl Balancer for Ports {
 /// Three replicas that are reached on a port.
 fn on(port: u16) -> ServiceSpec {
     ServiceSpec {
-        endpoints: vec![Endpoint {
-            name: "http".into(),
-            protocol: Protocol::Http,
-            port,
-            target_port: None,
-            expose: Expose::Internal,
-            path: None,
-            host: None,
-            target_role: None,
-            allow: None,
-        }],
+        endpoints: vec![Endpoint::new("http", Protocol::Http, port)],
         ..checked(0)
     }
 }

@@ -169,6 +169,7 @@ fn endpoint(name: &str, protocol: Protocol, port: u16, expose: Expose, backend: 
         allow: None,
         path: None,
         backends: vec![Backend::here(format!("{name}@1"), backend)],
+        options: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use dhow_agent::proxy::{Backend, Listener, Protocol, ProxyClient, ProxyConfig, Route, Rule, Table};
+use dhow_agent::proxy::{Backend, Listener, Protocol, ProxyClient, ProxyConfig, Route, Table};
 use dhow_driver::cgroup::CgroupHost;
 use dhow_driver::shim::{ShimClient, ShimConfig};
 
@@ -114,17 +114,15 @@ pub fn table(revision: u64, addr: SocketAddr, backends: &[(&str, SocketAddr)]) -
     let backends = backends.iter().map(|(id, addr)| Backend::here(*id, *addr));
     Table {
         revision,
-        listeners: vec![Listener {
+        listeners: vec![Listener::new(
             addr,
-            protocol: Protocol::Http,
-            routes: vec![Route {
+            Protocol::Http,
+            vec![Route {
                 id: "all".into(),
-                host: None,
-                path: None,
                 backends: backends.collect(),
-                who: Rule::Anybody,
+                ..Route::default()
             }],
-        }],
+        )],
         ..Table::empty()
     }
 }

@@ -23,6 +23,8 @@ pub struct DirectoryChange {
     pub removed: Vec<NodeId>,
     /// Removed so long ago that no certificate of theirs is good, or back.
     pub forgotten: Vec<NodeId>,
+    /// All of them; none: as before.
+    pub certificates: Option<BTreeMap<Arc<str>, u64>>,
 }
 
 /// What changed of one service.
@@ -49,9 +51,11 @@ impl DirectoryChange {
             is_ingress,
             removed,
             forgotten,
+            certificates,
         } = self;
         let lists_are_empty = removed.is_empty() && forgotten.is_empty();
-        !whole && services.is_empty() && nodes.is_empty() && is_ingress.is_none() && lists_are_empty
+        let is_as_before = is_ingress.is_none() && certificates.is_none();
+        !whole && services.is_empty() && nodes.is_empty() && is_as_before && lists_are_empty
     }
 }
 
@@ -70,10 +74,12 @@ impl Directory {
                 is_ingress: Some(self.is_ingress),
                 removed: self.removed.iter().copied().collect(),
                 forgotten: Vec::new(),
+                certificates: Some(self.certificates.clone()),
             };
         };
         let mut change = DirectoryChange {
             is_ingress: (self.is_ingress != last.is_ingress).then_some(self.is_ingress),
+            certificates: (self.certificates != last.certificates).then(|| self.certificates.clone()),
             ..DirectoryChange::default()
         };
         for (key, listing) in &self.services {
@@ -144,6 +150,9 @@ impl Directory {
         self.removed.extend(change.removed);
         if let Some(is_ingress) = change.is_ingress {
             self.is_ingress = is_ingress;
+        }
+        if let Some(certificates) = change.certificates {
+            self.certificates = certificates;
         }
     }
 }

@@ -94,6 +94,8 @@ impl DirectoryIndex {
             }
         }
         self.add_callers(&deployments, &mut concerned);
+        // Whoever takes requests from outside is told of public services, and may be any node.
+        concerned.all |= touched.secrets.iter().any(|name| self.shows(name));
         concerned
     }
 
@@ -106,6 +108,13 @@ impl DirectoryIndex {
             self.removed = removed_of(state);
         }
         is_news
+    }
+
+    /// Whether a public endpoint has its certificate from this secret.
+    fn shows(&self, secret: &str) -> bool {
+        let open = self.open.iter().filter_map(|id| self.services.get(id));
+        let mut named = open.flat_map(|listed| certificates_of(&listed.listing.endpoints));
+        named.any(|name| name == secret)
     }
 
     /// The nodes that have a replica of one of these deployments.
@@ -270,6 +279,11 @@ impl DirectoryIndex {
         for id in told {
             self.tell(state, node, id, &mut directory);
         }
+        if directory.is_ingress {
+            let listings = directory.services.values();
+            let named = listings.flat_map(|listing| certificates_of(&listing.endpoints));
+            directory.certificates = named.map(|name| (name.into(), version_of(state, name))).collect();
+        }
         directory
     }
 
@@ -375,6 +389,25 @@ fn is_open(endpoints: &[Endpoint]) -> bool {
         Expose::Cluster => endpoint.allow.is_none(),
         Expose::Internal => false,
     })
+}
+
+/// The secrets with the certificates that public endpoints show.
+fn certificates_of(endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
+    let public = endpoints.iter().filter(|endpoint| endpoint.is_public());
+    public.filter_map(|endpoint| Some(endpoint.tls.as_ref()?.secret.as_str()))
+}
+
+fn version_of(state: &State, secret: &str) -> u64 {
+    state.secrets.get(secret).map_or(0, |secret| secret.version)
+}
+
+/// The secrets with certificates that a node may have: all of public endpoints, if it takes requests from outside.
+pub fn certificates_for<'a>(state: &'a State, node: &Node) -> BTreeSet<&'a str> {
+    if !takes_requests(state, node) {
+        return BTreeSet::new();
+    }
+    let specs = state.services.values().filter_map(|service| service.spec());
+    specs.flat_map(|spec| certificates_of(&spec.endpoints)).collect()
 }
 
 /// The services of other deployments that its endpoints let call.

@@ -1,6 +1,7 @@
 //! What `step` says that may change a directory.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::change::{Change, ChangeSink, ClusterChange, NodeChange};
 use crate::ids::{DeploymentName, NodeId, ServiceId};
@@ -16,6 +17,8 @@ pub struct Touched {
     pub nodes: BTreeSet<NodeId>,
     /// Something that every node is told has changed: which CAs are believed.
     pub everybody: bool,
+    /// Those that were set anew or removed.
+    pub secrets: BTreeSet<Arc<str>>,
     /// The state came as a whole.
     pub all: bool,
 }
@@ -34,10 +37,12 @@ impl Touched {
             services,
             deployments,
             nodes,
+            secrets,
             everybody,
             all,
         } = self;
-        !all && !everybody && services.is_empty() && deployments.is_empty() && nodes.is_empty()
+        let is_nothing = services.is_empty() && deployments.is_empty() && nodes.is_empty();
+        !all && !everybody && is_nothing && secrets.is_empty()
     }
 
     pub fn merge(&mut self, later: Self) {
@@ -45,6 +50,7 @@ impl Touched {
         self.deployments.extend(later.deployments);
         self.nodes.extend(later.nodes);
         self.everybody |= later.everybody;
+        self.secrets.extend(later.secrets);
         self.all |= later.all;
     }
 
@@ -79,6 +85,9 @@ impl ChangeSink for Touched {
                 NodeChange::Inventory { .. } | NodeChange::Drain(_) => {}
             },
             Change::Cluster(ClusterChange::WorkerCaRotated) => self.everybody = true,
+            Change::Cluster(ClusterChange::SecretSet { name } | ClusterChange::SecretRemoved { name }) => {
+                self.secrets.insert(name.clone());
+            }
             Change::Cluster(_) | Change::Refused(_) => {}
         }
     }

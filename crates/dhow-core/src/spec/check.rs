@@ -9,6 +9,7 @@ mod command;
 mod cron;
 mod depends;
 mod devices;
+mod endpoint_options;
 mod endpoints;
 mod finding;
 mod health;

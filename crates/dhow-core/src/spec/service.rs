@@ -450,17 +450,7 @@ mod tests {
 
     #[test]
     fn a_host_program_is_told_of_another_endpoint_by_a_start() {
-        let endpoint = |name: &str, port| Endpoint {
-            name: name.to_owned(),
-            port,
-            protocol: super::super::Protocol::Http,
-            target_port: None,
-            expose: super::super::Expose::Internal,
-            path: None,
-            host: None,
-            target_role: None,
-            allow: None,
-        };
+        let endpoint = |name: &str, port| Endpoint::new(name, super::super::Protocol::Http, port);
         let with = |spec: ServiceSpec, endpoints: &[Endpoint]| ServiceSpec {
             endpoints: endpoints.to_vec(),
             ..spec

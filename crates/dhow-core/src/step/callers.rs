@@ -29,7 +29,7 @@ pub(super) fn check_ports(
     let own = state.deployment(&spec.deployment);
     let own = own.and_then(|known| known.current());
     let has = |endpoint: &Endpoint| {
-        own.is_some_and(|own| public(&own.spec).any(|(_, held)| held.clashes_with(endpoint)))
+        own.is_some_and(|own| public(&own.spec).any(|(_, held)| held.clashes_with(endpoint).is_some()))
     };
     let wanted: Vec<_> = public(spec).filter(|(_, endpoint)| !has(endpoint)).collect();
     if wanted.is_empty() {
@@ -42,9 +42,8 @@ pub(super) fn check_ports(
     for other in others {
         let held = other.spec().map(|spec| spec.endpoints.as_slice());
         for held in held.unwrap_or_default().iter().filter(|held| held.is_public()) {
-            let clash = wanted.iter().find(|(_, endpoint)| endpoint.clashes_with(held));
-            if let Some((service, endpoint)) = clash {
-                return Err(taken(service, endpoint, other.key.to_string(), held));
+            if let Some((service, endpoint, port)) = clash(wanted.iter().copied(), held) {
+                return Err(taken(service, endpoint, port, other.key.to_string(), held));
             }
         }
     }
@@ -61,10 +60,9 @@ pub(super) fn check_between(
         return Ok(());
     }
     for (other, held) in public(earlier) {
-        let clash = public(spec).find(|(_, endpoint)| endpoint.clashes_with(held));
-        if let Some((service, endpoint)) = clash {
+        if let Some((service, endpoint, port)) = clash(public(spec), held) {
             let by = format!("{}/{other}", earlier.deployment);
-            return Err(taken(service, endpoint, by, held));
+            return Err(taken(service, endpoint, port, by, held));
         }
     }
     Ok(())
@@ -80,11 +78,25 @@ fn public(spec: &DeploymentSpec) -> impl Iterator<Item = (&ServiceName, &Endpoin
     })
 }
 
-fn taken(service: &ServiceName, endpoint: &Endpoint, by: String, held: &Endpoint) -> Refused {
+/// The first of these that cannot be served beside `held`, and the port that both want.
+fn clash<'a>(
+    mut wanted: impl Iterator<Item = (&'a ServiceName, &'a Endpoint)>,
+    held: &Endpoint,
+) -> Option<(&'a ServiceName, &'a Endpoint, u16)> {
+    wanted.find_map(|(service, endpoint)| Some((service, endpoint, endpoint.clashes_with(held)?)))
+}
+
+fn taken(service: &ServiceName, endpoint: &Endpoint, port: u16, by: String, held: &Endpoint) -> Refused {
+    let mut by = format!("{by}/{}", held.name);
+    if !endpoint.is_told_from(held) && (held.host.is_some() || held.path.is_some()) {
+        let host = held.host.as_deref().unwrap_or("every host");
+        let path = held.path.as_deref().unwrap_or("/");
+        by.push_str(&format!(", for {host} and the path {path}"));
+    }
     Refused::PortTaken {
         service: service.clone(),
         endpoint: endpoint.name.clone(),
-        port: endpoint.port,
-        by: format!("{by}/{}", held.name),
+        port,
+        by,
     }
 }

@@ -16,6 +16,7 @@ use super::extract::{Query, check_media_type, read, text};
 use super::limits::DEPLOYMENT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::Applied;
+use crate::plane::secrets::CertificateLook;
 use crate::plane::services::{fill_endpoints, resolve_digests};
 
 /// What a deployment file may say to be.
@@ -50,6 +51,7 @@ pub(super) async fn deploy(
     request: Request,
 ) -> Answer<Json<Deployed>> {
     let (bytes, mut spec) = read_spec(&context, source, request).await?;
+    check_certificates(&context, &spec)?;
     let (door, state) = (context.manager().door(), context.manager().state());
     resolve_digests(door.as_ref(), &state, &mut spec).await;
     fill_endpoints(door.as_ref(), &state, &mut spec).await;
@@ -62,6 +64,19 @@ pub(super) async fn deploy(
     let request = caller.request_id(&bytes);
     let applied = context.write(Command::Deployment(command), request).await?;
     deployed(deployment.as_str(), applied).map(Json)
+}
+
+/// Refuses endpoints whose certificates cannot be shown, before anything is written.
+pub(super) fn check_certificates(context: &Context, spec: &DeploymentSpec) -> Answer<()> {
+    let look = CertificateLook {
+        secrets: &context.api.secrets,
+        state: &context.manager().state(),
+        now_unix_secs: context.wall_unix_secs(),
+    };
+    match look.refusal(spec) {
+        Some(why) => Err(ApiProblem::new(ProblemCode::Refused, why)),
+        None => Ok(()),
+    }
 }
 
 /// Reads the body as a deployment file. Variables of the client's environment are the client's to resolve.

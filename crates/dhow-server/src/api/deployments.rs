@@ -17,6 +17,7 @@ use super::deploy::deployed;
 use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
 use super::problem::{Answer, ApiProblem};
+use crate::plane::secrets::CertificateLook;
 use crate::plane::services::NoSuchName;
 
 /// Every deployment with its services.
@@ -25,7 +26,11 @@ use crate::plane::services::NoSuchName;
     responses((status = 200, body = Vec<DeploymentStatus>))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<DeploymentStatus>> {
-    Json(context.manager().deployments())
+    let mut all = context.manager().deployments();
+    for status in &mut all {
+        status.notes = certificate_notes(&context, &status.deployment, None);
+    }
+    Json(all)
 }
 
 /// One deployment.
@@ -37,7 +42,25 @@ pub(super) async fn show(
     State(context): State<Context>,
     Path(name): Path<String>,
 ) -> Answer<Json<DeploymentStatus>> {
-    Ok(Json(context.manager().deployment(&name)?))
+    let mut status = context.manager().deployment(&name)?;
+    status.notes = certificate_notes(&context, &name, None);
+    Ok(Json(status))
+}
+
+/// What is wrong with the certificates of a deployment, or of one of its services.
+fn certificate_notes(context: &Context, deployment: &str, only: Option<&str>) -> Vec<String> {
+    let state = context.manager().state();
+    let known = DeploymentName::new(deployment).ok();
+    let known = known.and_then(|name| state.deployment(&name));
+    let Some(current) = known.and_then(|known| known.current()) else {
+        return Vec::new();
+    };
+    let look = CertificateLook {
+        secrets: &context.api.secrets,
+        state: &state,
+        now_unix_secs: context.wall_unix_secs(),
+    };
+    look.notes(&current.spec, only)
 }
 
 /// Its revisions, the newest first.
@@ -69,7 +92,10 @@ pub(super) async fn explain(
     Path(name): Path<String>,
     Query(what): Query<Explain>,
 ) -> Answer<Json<Explanation>> {
-    Ok(Json(context.manager().explain(&name, &what.name)?))
+    let mut explanation = context.manager().explain(&name, &what.name)?;
+    let notes = certificate_notes(&context, &name, Some(&what.name));
+    explanation.lines.extend(notes);
+    Ok(Json(explanation))
 }
 
 /// A name that cannot exist names nothing that is there.

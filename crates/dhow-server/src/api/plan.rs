@@ -8,7 +8,7 @@ use dhow_wire::ProblemCode;
 use dhow_wire::api::DeploymentPlan;
 
 use super::context::Context;
-use super::deploy::{Source, read_spec};
+use super::deploy::{Source, check_certificates, read_spec};
 use super::extract::Query;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::WriteError;
@@ -27,6 +27,7 @@ pub(super) async fn plan(
     request: Request,
 ) -> Answer<Json<DeploymentPlan>> {
     let (_, mut spec) = read_spec(&context, source, request).await?;
+    check_certificates(&context, &spec)?;
     let manager = context.manager().clone();
     let state = manager.state();
     resolve_digests(manager.door().as_ref(), &state, &mut spec).await;

@@ -1,7 +1,9 @@
-//! Secrets for the replicas of a node: those that its assigned specs name, and no others.
+//! Secrets for a node: those that the specs of its replicas name, the certificates of public endpoints if it takes requests
+//! from outside, and no others.
 
 use std::collections::BTreeSet;
 
+use dhow_core::directory::certificates_for;
 use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_wire::grpc::{Refusal, proto};
@@ -23,12 +25,15 @@ pub(super) fn answer(
             "at most {SECRET_NAMES_MAX} secrets are given at a time"
         )));
     }
-    let known = named_on(state, node);
+    let mut known = named_on(state, node);
+    if let Some(node) = state.node(node) {
+        known.extend(certificates_for(state, node).into_iter().map(str::to_owned));
+    }
     if let Some(other) = names.iter().find(|name| !known.contains(*name)) {
         // The name is the caller's own word: it is cut, so that it cannot fill a log.
         let other: String = other.chars().take(64).collect();
         return Err(Refusal::NotGiven(format!(
-            "no replica of node {node} names the secret `{other}`"
+            "no replica of node {node} names the secret `{other}`, and it is not the certificate of an endpoint that this node serves"
         )));
     }
     let opened = unseal_all(secrets, state, names.iter().map(String::as_str));

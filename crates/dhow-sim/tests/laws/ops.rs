@@ -251,15 +251,9 @@ fn endpoint_of(shape: &ServiceShape) -> Option<Endpoint> {
         (_, _) => (Expose::Internal, None),
     };
     Some(Endpoint {
-        name: "http".into(),
-        protocol: Protocol::Http,
-        port: 8_000 + u16::from(shape.name),
-        target_port: None,
         expose,
-        path: None,
-        host: None,
-        target_role: None,
         allow: allow.map(|allowed| vec![allowed]),
+        ..Endpoint::new("http", Protocol::Http, 8_000 + u16::from(shape.name))
     })
 }
 

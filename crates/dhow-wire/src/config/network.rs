@@ -4,10 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use dhow_core::spec::{IpRange, SHARED_HTTP_PORT, SHARED_HTTPS_PORT};
 use serde::{Serialize, Serializer};
 
 use super::values::{self, Wrong};
-use crate::document::{Decoder, Fields, Node, loose_text};
+use crate::deployment::ranges;
+use crate::document::{Decoder, Fields, Node, loose_text, port};
 
 /// The port at which proxies reach each other where none is configured.
 const MESH_PORT: u16 = 3672;
@@ -148,6 +150,15 @@ pub struct NetworkConfig {
     pub mesh_addr: Option<SocketAddr>,
     /// The address of this host at which public endpoints are served.
     pub ingress_addr: IpAddr,
+    /// The ports there that public endpoints with a `host` share.
+    pub http_port: u16,
+    pub https_port: u16,
+    /// Who may say, in `X-Forwarded-For` and its like, whom a request comes from: proxies in front of this node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trusted_proxies: Vec<IpRange>,
+    /// Whose connections to public endpoints begin with a PROXY header.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub proxy_protocol_from: Vec<IpRange>,
 }
 
 impl Default for NetworkConfig {
@@ -156,6 +167,10 @@ impl Default for NetworkConfig {
             range: ServiceRange::default(),
             mesh_addr: None,
             ingress_addr: Ipv4Addr::UNSPECIFIED.into(),
+            http_port: SHARED_HTTP_PORT,
+            https_port: SHARED_HTTPS_PORT,
+            trusted_proxies: Vec::new(),
+            proxy_protocol_from: Vec::new(),
         }
     }
 }
@@ -184,8 +199,16 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node) -> Option<NetworkConfig> 
         ingress_addr: fields.or("ingress_addr", plain.ingress_addr, |decoder, node| {
             with(decoder, node, ingress_addr)
         }),
+        http_port: fields.or("http_port", plain.http_port, web_port),
+        https_port: fields.or("https_port", plain.https_port, web_port),
+        trusted_proxies: fields.optional("trusted_proxies", ranges).unwrap_or_default(),
+        proxy_protocol_from: fields.optional("proxy_protocol_from", ranges).unwrap_or_default(),
     };
     fields.close();
+    if network.http_port == network.https_port {
+        let message = format!("`http_port` and `https_port` are both {}", network.http_port);
+        return decoder.fail(node.span, message, "give one of the two another port");
+    }
     Some(network)
 }
 
@@ -206,6 +229,13 @@ fn mesh_addr(text: &str) -> Result<SocketAddr, Wrong> {
             format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`"),
         )),
         _ => Ok(addr),
+    }
+}
+
+fn web_port(decoder: &mut Decoder, node: &Node) -> Option<u16> {
+    match port(decoder, node)? {
+        0 => decoder.fail(node.span, "0 is not a port", "a port is 1 to 65535"),
+        port => Some(port),
     }
 }
 
@@ -255,6 +285,8 @@ mod tests {
             "network: { rang: 10.0.0.0/16 }",
             "network: { mesh_addr: 10.0.0.1:0 }",
             "network: { ingress_addr: 10.0.0.1:80 }",
+            "network: { http_port: 0 }",
+            "network: { http_port: 443 }",
             "network: 10.87.0.0/16",
         ] {
             assert!(read(wrong).is_err(), "{wrong}");

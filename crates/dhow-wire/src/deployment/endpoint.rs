@@ -1,10 +1,12 @@
 //! The endpoints of a service.
 
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
-use dhow_core::spec::{Allowed, Endpoint, Expose, Protocol};
+use dhow_core::spec::{
+    Allowed, Endpoint, EndpointOptions, Expose, IpRange, IpRangeError, Protocol, ProxyProtocol, Sticky, Tls,
+};
 
 use super::names;
-use crate::document::{Decoder, Fields, Kind, Node, choice, list, port, text};
+use crate::document::{Decoder, Fields, Kind, Node, choice, duration, flag, list, loose_text, port, text};
 
 const EXAMPLE: &str = "`{ name: http, protocol: http, port: 8080 }`";
 
@@ -21,17 +23,7 @@ pub(super) fn endpoints(decoder: &mut Decoder, node: &Node) -> Option<Vec<Endpoi
 
 /// Stands in for an endpoint that could not be read.
 fn unread() -> Endpoint {
-    Endpoint {
-        name: String::new(),
-        protocol: Protocol::Tcp,
-        port: 0,
-        target_port: None,
-        expose: Expose::default(),
-        path: None,
-        host: None,
-        target_role: None,
-        allow: None,
-    }
+    Endpoint::new("", Protocol::Tcp, 0)
 }
 
 fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
@@ -45,6 +37,13 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
         ("containerPort", "write `target_port`"),
         ("targetPort", "write `target_port`"),
         ("target", "write `target_port`"),
+        ("certificate", "write `tls: { secret: NAME }`"),
+        ("cert", "write `tls: { secret: NAME }`"),
+        ("ssl", "write `tls: { secret: NAME }`"),
+        ("whitelist", "write `allow_from`"),
+        ("timeout", "write `request_timeout` or `idle_timeout`"),
+        ("read_timeout", "write `request_timeout`"),
+        ("send_proxy", "write `proxy_protocol: v2`"),
     ]);
     let name = fields.required("name", "name: http", text);
     let protocol = fields.required("protocol", "protocol: http", protocol);
@@ -60,9 +59,91 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
         host: fields.optional("host", text),
         target_role: fields.optional("target_role", role),
         allow: fields.optional("allow", allow),
+        tls: fields.optional("tls", tls),
+        options: EndpointOptions {
+            strip_prefix: fields.or("strip_prefix", false, flag),
+            allow_from: fields.optional("allow_from", ranges).unwrap_or_default(),
+            sticky: fields.optional("sticky", sticky),
+            request_timeout: fields.optional("request_timeout", duration),
+            idle_timeout: fields.optional("idle_timeout", duration),
+            proxy_protocol: fields.optional("proxy_protocol", proxy_protocol),
+            access_log: fields.or("access_log", false, flag),
+        },
     };
     fields.close();
     Some(endpoint)
+}
+
+/// The ranges that may call. Where one of them cannot be read, the list is not judged further.
+pub(crate) fn ranges(decoder: &mut Decoder, node: &Node) -> Option<Vec<IpRange>> {
+    const HOW: &str = "write `[10.0.0.0/8, 192.0.2.7]`";
+    let read = list(
+        decoder,
+        node,
+        "a list of addresses",
+        HOW,
+        || None,
+        |decoder, node| range(decoder, node).map(Some),
+    )?;
+    if read.is_empty() {
+        return decoder.fail(node.span, "the list is empty: nobody would be in it", HOW);
+    }
+    read.into_iter().collect()
+}
+
+fn range(decoder: &mut Decoder, node: &Node) -> Option<IpRange> {
+    let text = loose_text(decoder, node)?;
+    match text.parse() {
+        Ok(range) => Some(range),
+        Err(error @ IpRangeError::Form(_)) => {
+            let hint = "write an address, or a range such as `10.0.0.0/8`";
+            decoder.fail(node.span, error.to_string(), hint)
+        }
+        Err(IpRangeError::NotFirst { text, first }) => {
+            let message = format!("`{text}` does not begin with the first address of its range");
+            decoder.fail(node.span, message, format!("did you mean `{first}`?"))
+        }
+    }
+}
+
+fn sticky(decoder: &mut Decoder, node: &Node) -> Option<Sticky> {
+    let allowed = [("cookie", Sticky::Cookie), ("ip", Sticky::Ip)];
+    let near = [
+        ("source", "ip"),
+        ("ip_hash", "ip"),
+        ("true", "cookie"),
+        ("session", "cookie"),
+    ];
+    choice(decoder, node, &allowed, &near)
+}
+
+fn proxy_protocol(decoder: &mut Decoder, node: &Node) -> Option<ProxyProtocol> {
+    let allowed = [("v1", ProxyProtocol::V1), ("v2", ProxyProtocol::V2)];
+    let near = [("1", "v1"), ("2", "v2"), ("true", "v2"), ("out", "v2")];
+    choice(decoder, node, &allowed, &near)
+}
+
+/// The certificate. Where its secret cannot be read, nothing else of it counts.
+fn tls(decoder: &mut Decoder, node: &Node) -> Option<Tls> {
+    let mut fields = Fields::open(decoder, node, "`tls`", "`{ secret: shop-tls }`")?;
+    fields.elsewhere(&[
+        ("secretName", "write `secret`"),
+        (
+            "cert",
+            "put certificates and key as PEM into one secret, and name it with `secret`",
+        ),
+        (
+            "key",
+            "put certificates and key as PEM into one secret, and name it with `secret`",
+        ),
+    ]);
+    let secret = fields.required("secret", "secret: shop-tls", text);
+    let redirect = fields.optional("redirect", flag);
+    fields.close();
+    Some(Tls {
+        secret: secret?,
+        redirect,
+    })
 }
 
 /// The services that may call. Where one of them cannot be read, the list is not judged further.

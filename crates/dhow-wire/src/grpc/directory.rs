@@ -40,6 +40,13 @@ pub fn to_directory_parts(
         believed_cas_pem: pass.believed_cas.as_deref().map(str::to_owned),
         removed_nodes: change.removed.iter().map(|node| node.0).collect(),
         forgotten_nodes: change.forgotten.iter().map(|node| node.0).collect(),
+        certificates: change.certificates.as_ref().map(|certificates| {
+            let versions = certificates.iter();
+            let versions = versions.map(|(name, version)| (name.to_string(), *version));
+            proto::DirectoryCertificates {
+                versions: versions.collect(),
+            }
+        }),
         ..proto::Directory::default()
     };
     let nodes = change.nodes.iter().map(|(node, addr)| proto::DirectoryNode {
@@ -113,6 +120,10 @@ impl DirectoryAssembly {
         let (mut change, mut pass) = self.begun.take().unwrap_or_default();
         change.whole |= part.whole;
         change.is_ingress = part.is_ingress.or(change.is_ingress);
+        if let Some(told) = part.certificates {
+            let versions = told.versions.into_iter().take(ITEMS_MAX);
+            change.certificates = Some(versions.map(|(name, version)| (name.into(), version)).collect());
+        }
         pass.ticket = part.ticket.map(Arc::from).or(pass.ticket);
         if let Some(key) = part.ticket_key {
             let key = <[u8; 32]>::try_from(key).map_err(|_| Malformed::Missing("ticket_key"))?;
@@ -253,6 +264,7 @@ mod tests {
             is_ingress: Some(true),
             removed: vec![NodeId(8), NodeId(9)],
             forgotten: vec![NodeId(7)],
+            certificates: Some([("shop-tls".into(), 2)].into()),
         };
         let pass = MeshPass {
             ticket: Some("t".into()),

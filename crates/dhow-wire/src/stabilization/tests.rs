@@ -75,15 +75,9 @@ fn the_result_has_every_service_whatever_the_outcome() {
 #[test]
 fn nodes_and_endpoints() {
     let endpoint = |protocol, port| Endpoint {
-        name: "e".into(),
-        protocol,
-        port,
         target_port: Some(80),
         expose: Expose::Public,
-        path: None,
-        host: None,
-        target_role: None,
-        allow: None,
+        ..Endpoint::new("e", protocol, port)
     };
     let spec = ServiceSpec {
         endpoints: vec![

@@ -17,6 +17,9 @@ pub struct DeploymentStatus {
     /// Why it is in this state, where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What somebody should look at, though it runs: a certificate that cannot be shown or ends soon.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Where its endpoints are served at the moment: an address of `services` is one of that node's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub served: Vec<ServedEndpoint>,

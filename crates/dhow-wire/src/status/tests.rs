@@ -33,6 +33,7 @@ fn deployments() {
             ..Default::default()
         }],
         message: None,
+        notes: Vec::new(),
         served: Vec::new(),
     };
     let text = r#"{"deployment":"shop","revision":1,"state":"stable","services":[{"name":"web","running":3,"desired":3,"healthy":true,"endpoints":["http://localhost:8080"]}]}"#;
@@ -268,7 +269,7 @@ proptest! {
         });
         check_round_trip(&DeploymentStatus {
             deployment: deployment.clone(), revision, state: DeploymentState::Degraded, services: vec![summary],
-            message: message.clone(), served: Vec::new(),
+            message: message.clone(), notes: Vec::new(), served: Vec::new(),
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,

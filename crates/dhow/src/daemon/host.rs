@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use dhow_agent::proxy::{Dns, ProxyConfig};
-use dhow_agent::{Balancer, Drivers, NodeBalancer, NodeNetwork};
+use dhow_agent::proxy::{Dns, ProxyConfig, Trusted};
+use dhow_agent::{Balancer, Drivers, NodeBalancer, NodeNetwork, WebPorts};
 use dhow_driver::cgroup::{CgroupError, CgroupHost};
 use dhow_driver::container::{
     BridgeConfig, ContainerConfig, ContainerDriver, ServiceNetwork, Subnet, host_name_servers,
@@ -174,6 +174,14 @@ impl Opened {
             dir: self.data_dir.join("network"),
             range: network.range,
             ingress_addr: network.ingress_addr,
+            web: WebPorts {
+                http: network.http_port,
+                https: network.https_port,
+            },
+            trusted: Trusted {
+                forwarded: network.trusted_proxies.clone(),
+                header: network.proxy_protocol_from.clone(),
+            },
             dns: names.map(|names| Dns {
                 addr: names.dns,
                 upstream: host_name_servers(),

@@ -14,6 +14,7 @@ mod faults;
 mod fuzz;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;
+mod ingress;
 mod inside;
 mod listings;
 mod load;

@@ -69,6 +69,7 @@ fn told() -> Arc<KnownDirectory> {
             .into(),
             is_ingress: true,
             removed: [NodeId(9)].into_iter().collect(),
+            certificates: BTreeMap::new(),
         },
         pass: MeshPass::default(),
     })

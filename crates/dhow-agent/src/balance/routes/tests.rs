@@ -18,15 +18,9 @@ fn name(service: &str, index: u32, generation: u32) -> ReplicaName {
 
 fn endpoint(name: &str, protocol: spec::Protocol, port: u16, path: Option<&str>) -> Endpoint {
     Endpoint {
-        name: name.into(),
-        protocol,
-        port,
-        target_port: None,
         expose: Expose::Public,
         path: path.map(Into::into),
-        host: None,
-        target_role: None,
-        allow: None,
+        ..Endpoint::new(name, protocol, port)
     }
 }
 

@@ -26,6 +26,7 @@ fn service(deployment: &str, service: &str, third: u8) -> NamedService {
         allow: None,
         path: None,
         backends: vec![Backend::here("a", SocketAddr::from(([127, 0, 0, 1], 9)))],
+        options: Default::default(),
     };
     let replica = |index: u8| NamedReplica {
         name: format!("{service}-default-{index}"),

@@ -6,27 +6,30 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use dhow_core::spec::{SHARED_HTTPS_PORT, TimeSpan};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::http::uri::{PathAndQuery, Scheme};
 use hyper::upgrade::OnUpgrade;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
 use super::Connection;
+use super::access::AccessEntry;
 use super::body::{Relayed, RequestBody, ResponseBody};
 use super::headers::{self, Bad};
-use super::pool::{self, PooledConnection};
-use super::tunnel;
+use super::pool::{self, Link, Speaks};
+use super::{sticky, tunnel};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
 use crate::proxy::meters::Call;
-use crate::proxy::routes::{Route, Tried};
+use crate::proxy::routes::{Route, StickyTo, Tried};
 
 /// How long a request waits for a backend when there is none: a replica that is just being replaced.
 pub const BACKEND_WAIT: Duration = Duration::from_secs(2);
@@ -51,12 +54,22 @@ enum Failed {
     Forbidden,
     NoBackend,
     Lost,
+    /// The replica took longer than its endpoint lets it.
+    Late,
+}
+
+/// Where a request is to go.
+struct Target {
+    host: String,
+    path: String,
+    speaks: Speaks,
+    /// The replica that its client had.
+    sticky: Option<StickyTo>,
 }
 
 /// A request on its way.
 struct Outgoing {
-    host: String,
-    path: String,
+    target: Target,
     request: Option<Request<RequestBody>>,
     /// What it takes to send it again.
     replay: Option<Parts>,
@@ -78,10 +91,20 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let version = request.version();
-    let mut response = match forward(&connection, request).await {
-        Ok(response) => response,
-        Err(failed) => failed.response(),
-    };
+    connection.begun.fetch_add(1, Ordering::Relaxed);
+    let mut access = None;
+    let answered = forward(&connection, request, &mut access).await;
+    // Where a request is doubtful, so is where the next one begins.
+    let is_doubtful = matches!(answered, Err(Failed::Bad(_) | Failed::Body));
+    let mut response = answered.unwrap_or_else(Failed::response);
+    if is_doubtful && version <= Version::HTTP_11 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    if let Some(mut entry) = access {
+        entry.status = response.status();
+        response.body_mut().access = Some(entry);
+    }
     *response.version_mut() = Version::HTTP_11;
     if connection.is_ending() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         if version <= Version::HTTP_11 {
@@ -96,6 +119,7 @@ pub(super) async fn answer(
 async fn forward(
     connection: &Arc<Connection>,
     mut request: Request<Incoming>,
+    access: &mut Option<Box<AccessEntry>>,
 ) -> Result<Response<ResponseBody>, Failed> {
     if request.method() == Method::CONNECT {
         return Err(Failed::Method);
@@ -105,21 +129,84 @@ async fn forward(
     let host = headers::host(&parts).map_err(Failed::Bad)?;
     let name = headers::without_port(host.to_str().unwrap_or_default()).to_owned();
     let path = parts.uri.path().to_owned();
+    let found = connection.listener.routes.borrow().find(&name, &path);
+    let Some(route) = found else {
+        return Err(Failed::NoRoute { host: name, path });
+    };
+    if let Some(port) = route.redirect {
+        return Ok(redirect(&name, port, &parts.uri));
+    }
+    if route.options.access_log {
+        let client = connection.peer.to_str().unwrap_or_default();
+        let log = connection.listener.access_log.clone();
+        *access = Some(Box::new(AccessEntry::new(log, &route.id, client, &name, &parts)));
+    }
     let upgrade = headers::upgrade(&parts).map(|protocol| Upgrade { protocol, client });
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
-    headers::to_backend(&mut parts, host, &connection.peer, protocol).map_err(Failed::Bad)?;
+    let from = headers::From {
+        peer: &connection.peer,
+        scheme: &connection.scheme,
+        is_believed: connection.is_believed(&route),
+    };
+    let speaks = headers::speaks(&parts);
+    headers::to_backend(&mut parts, host, &from, protocol).map_err(Failed::Bad)?;
+    if let Some(prefix) = route.prefix().filter(|_| route.options.strip_prefix) {
+        headers::strip_prefix(&mut parts, prefix).map_err(Failed::Bad)?;
+    }
+    if speaks == Speaks::Two {
+        headers::to_two(&mut parts).map_err(Failed::Bad)?;
+    }
     parts.extensions.clear();
-    let outgoing = Outgoing::new(name, path, parts, body.into());
-    let (response, lease, pooled) = outgoing.send(connection).await?;
-    relay(connection, response, lease, pooled, upgrade)
+    let sticky = sticky::wanted(&route, connection.arrival.peer.ip(), &parts.headers);
+    let outgoing = Outgoing::new(
+        Target {
+            host: name,
+            path,
+            speaks,
+            sticky,
+        },
+        Request::from_parts(parts, body.into()),
+    );
+    let (mut response, lease, link) = outgoing.send(connection, Arc::clone(&route)).await?;
+    if let Some(entry) = access {
+        entry.backend = Some(lease.backend.id.clone());
+    }
+    let is_tls = connection.scheme == Scheme::HTTPS;
+    if let Some(cookie) = sticky::cookie(&route, sticky, &lease.backend.id, is_tls) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    let idle = route.options.idle_timeout.map(TimeSpan::to_std);
+    relay(connection, response, Taken { lease, link, idle }, upgrade)
+}
+
+/// A backend that has taken a request.
+struct Taken {
+    lease: Lease,
+    link: Link,
+    /// How long it may send nothing.
+    idle: Option<Duration>,
+}
+
+/// Sends a client to HTTPS, for good and with what it wanted to send.
+fn redirect(host: &str, port: u16, uri: &Uri) -> Response<ResponseBody> {
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let location = match port {
+        SHARED_HTTPS_PORT => format!("https://{host}{path}"),
+        port => format!("https://{host}:{port}{path}"),
+    };
+    let mut response = Response::new(ResponseBody::own(Bytes::new()));
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
 }
 
 /// Hands the backend's answer on.
 fn relay(
     connection: &Arc<Connection>,
     mut response: Response<Incoming>,
-    lease: Lease,
-    pooled: PooledConnection,
+    taken: Taken,
     upgrade: Option<Upgrade>,
 ) -> Result<Response<ResponseBody>, Failed> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -131,24 +218,30 @@ fn relay(
             return Err(Failed::Lost);
         }
         let backend = hyper::upgrade::on(&mut response);
-        tunnel::spawn(connection.clone(), upgrade.client, backend, lease);
+        tunnel::spawn(
+            connection.clone(),
+            upgrade.client,
+            backend,
+            taken.lease,
+            taken.idle,
+        );
         let (mut parts, _) = response.into_parts();
         headers::to_client(&mut parts.headers, Some(&protocol.unwrap_or(upgrade.protocol)));
-        return Ok(Response::from_parts(parts, ResponseBody::Own(Full::default())));
+        return Ok(Response::from_parts(parts, ResponseBody::own(Bytes::new())));
     }
     let (mut parts, body) = response.into_parts();
     headers::to_client(&mut parts.headers, None);
-    let relayed = Relayed::new(body, lease, pooled);
-    Ok(Response::from_parts(parts, ResponseBody::Relayed(relayed)))
+    let relayed = Relayed::new(body, taken.lease, taken.link, taken.idle);
+    Ok(Response::from_parts(parts, ResponseBody::relayed(relayed)))
 }
 
 impl Outgoing {
-    fn new(host: String, path: String, parts: Parts, body: RequestBody) -> Self {
+    fn new(target: Target, request: Request<RequestBody>) -> Self {
+        let (parts, body) = request.into_parts();
         let is_empty = matches!(body, RequestBody::Empty);
         let replay = (is_empty && parts.method.is_idempotent()).then(|| parts.clone());
         Self {
-            host,
-            path,
+            target,
             request: Some(Request::from_parts(parts, body)),
             replay,
             replays: 0,
@@ -162,11 +255,12 @@ impl Outgoing {
     async fn send(
         mut self,
         connection: &Connection,
-    ) -> Result<(Response<Incoming>, Lease, PooledConnection), Failed> {
-        let sent = self.answered(connection).await;
+        route: Arc<Route>,
+    ) -> Result<(Response<Incoming>, Lease, Link), Failed> {
+        let sent = self.answered(connection, route).await;
         let call = self.call.take();
         match sent {
-            Ok((response, mut lease, pooled)) => {
+            Ok((response, mut lease, link)) => {
                 if let Some(call) = &call {
                     call.answered();
                     if response.status().is_server_error() {
@@ -174,10 +268,10 @@ impl Outgoing {
                     }
                 }
                 lease.call = call;
-                Ok((response, lease, pooled))
+                Ok((response, lease, link))
             }
             Err(failed) => {
-                if let (Some(call), Failed::NoBackend | Failed::Lost) = (&call, &failed) {
+                if let (Some(call), Failed::NoBackend | Failed::Lost | Failed::Late) = (&call, &failed) {
                     call.failed();
                 }
                 Err(failed)
@@ -198,14 +292,10 @@ impl Outgoing {
     async fn answered(
         &mut self,
         connection: &Connection,
-    ) -> Result<(Response<Incoming>, Lease, PooledConnection), Failed> {
+        mut route: Arc<Route>,
+    ) -> Result<(Response<Incoming>, Lease, Link), Failed> {
         let mut routes = connection.listener.routes.clone();
         loop {
-            let route = routes.borrow_and_update().find(&self.host, &self.path);
-            let Some(route) = route else {
-                let (host, path) = (std::mem::take(&mut self.host), std::mem::take(&mut self.path));
-                return Err(Failed::NoRoute { host, path });
-            };
             if !connection.may_call(&route) {
                 return Err(Failed::Forbidden);
             }
@@ -224,6 +314,14 @@ impl Outgoing {
                 tokio::time::sleep_until(look_again).await;
             }
             self.tried.clear();
+            let Target { host, path, .. } = &self.target;
+            let found = routes.borrow_and_update().find(host, path);
+            let Some(found) = found else {
+                let target = &mut self.target;
+                let (host, path) = (std::mem::take(&mut target.host), std::mem::take(&mut target.path));
+                return Err(Failed::NoRoute { host, path });
+            };
+            route = found;
         }
     }
 
@@ -232,32 +330,32 @@ impl Outgoing {
         &mut self,
         route: &Route,
         origin: &Origin,
-    ) -> Result<Option<(Response<Incoming>, Lease, PooledConnection)>, Failed> {
-        while let Some(lease) = route.pick(&self.tried) {
+    ) -> Result<Option<(Response<Incoming>, Lease, Link)>, Failed> {
+        let timeout = route.options.request_timeout.map(TimeSpan::to_std);
+        while let Some(lease) = route.pick_for(self.target.sticky, &self.tried) {
             let idle_max = match self.replay {
                 Some(_) => pool::IDLE_TIMEOUT,
                 None => pool::FRESH_TIMEOUT,
             };
-            let mut pooled = match lease.backend.pool.take(idle_max) {
-                Some(pooled) => pooled,
-                None => match pool::open(&lease.backend, origin).await {
-                    Ok(pooled) => pooled,
-                    Err(_) => {
-                        lease.backend.refused();
-                        self.tried.add(&lease.backend);
-                        continue;
-                    }
-                },
+            let speaks = self.target.speaks;
+            let Ok((mut link, reused)) = Link::open(&lease.backend, origin, speaks, idle_max).await else {
+                lease.backend.refused();
+                self.tried.add(&lease.backend);
+                continue;
             };
             let Some(request) = self.request.take() else {
                 return Err(Failed::Lost);
             };
-            match pooled.sender.try_send_request(request).await {
+            let sent = match timeout {
+                Some(timeout) => tokio::time::timeout(timeout, link.send(request)).await,
+                None => Ok(link.send(request).await),
+            };
+            match sent.map_err(|_| Failed::Late)? {
                 Ok(response) => {
                     lease.backend.accepted();
-                    return Ok(Some((response, lease, pooled)));
+                    return Ok(Some((response, lease, link)));
                 }
-                Err(error) => self.failed(error, &lease, pooled.reused)?,
+                Err(error) => self.failed(error, &lease, reused)?,
             }
         }
         Ok(None)
@@ -338,8 +436,12 @@ impl Failed {
                 StatusCode::BAD_GATEWAY,
                 "the replica went away before it had answered\n".to_owned(),
             ),
+            Self::Late => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "the replica did not answer in time\n".to_owned(),
+            ),
         };
-        let mut response = Response::new(ResponseBody::Own(Full::new(Bytes::from(text))));
+        let mut response = Response::new(ResponseBody::own(text));
         *response.status_mut() = status;
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, plain);

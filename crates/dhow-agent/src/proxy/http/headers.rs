@@ -3,11 +3,29 @@
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::http::uri::{PathAndQuery, Scheme};
 use hyper::{Uri, Version};
+
+use super::pool::Speaks;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+/// What proxies say to whoever is behind them.
+const OF_PROXIES: [HeaderName; 8] = [
+    header::FORWARDED,
+    FORWARDED_FOR,
+    FORWARDED_PROTO,
+    FORWARDED_HOST,
+    FORWARDED_PREFIX,
+    HeaderName::from_static("x-forwarded-port"),
+    HeaderName::from_static("x-forwarded-server"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+const GRPC: &str = "application/grpc";
 
 /// Goes with a wish for `h2c`, which is not passed on.
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
@@ -33,6 +51,14 @@ pub enum Bad {
     NoPath,
     /// Its body is in a form that would be lost on the way.
     Coding,
+}
+
+/// Whom a request is from, and how it came.
+pub struct From<'a> {
+    pub peer: &'a HeaderValue,
+    pub scheme: &'a Scheme,
+    /// What it says of whom it speaks for counts.
+    pub is_believed: bool,
 }
 
 /// The host that a request is for, with its port if it gave one.
@@ -86,7 +112,7 @@ pub fn may_change_to(protocol: &str) -> bool {
 pub fn to_backend(
     parts: &mut Parts,
     host: HeaderValue,
-    peer: &HeaderValue,
+    from: &From<'_>,
     upgrade: Option<&HeaderValue>,
 ) -> Result<(), Bad> {
     let from_two = parts.version == Version::HTTP_2;
@@ -102,7 +128,7 @@ pub fn to_backend(
     if let Some(upgrade) = upgrade {
         keep_upgrade(&mut parts.headers, upgrade);
     }
-    forwarded(&mut parts.headers, &host, peer);
+    forwarded(&mut parts.headers, &host, from);
     if !host.is_empty() {
         parts.headers.insert(header::HOST, host);
     }
@@ -114,6 +140,51 @@ pub fn to_backend(
         parts.uri = Uri::from(path);
     }
     parts.version = Version::HTTP_11;
+    Ok(())
+}
+
+/// Which version of HTTP a request needs: gRPC is nothing without HTTP/2 all the way, everything else is sent as
+/// HTTP/1.1, which every server knows.
+pub fn speaks(parts: &Parts) -> Speaks {
+    let kind = parts.headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let rest = kind.strip_prefix(GRPC);
+    // `application/grpc-web` is made for HTTP/1.1.
+    let is_grpc = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']));
+    match is_grpc && parts.version == Version::HTTP_2 {
+        true => Speaks::Two,
+        false => Speaks::One,
+    }
+}
+
+/// Makes a backend's request one of HTTP/2.
+pub fn to_two(parts: &mut Parts) -> Result<(), Bad> {
+    let host = parts.headers.remove(header::HOST).ok_or(Bad::NoHost)?;
+    let path = parts.uri.path_and_query().cloned().ok_or(Bad::NoPath)?;
+    let uri = Uri::builder()
+        .scheme(Scheme::HTTP)
+        .authority(host.as_bytes())
+        .path_and_query(path);
+    parts.uri = uri.build().map_err(|_| Bad::NoHost)?;
+    parts.version = Version::HTTP_2;
+    parts
+        .headers
+        .insert(header::TE, HeaderValue::from_static("trailers"));
+    Ok(())
+}
+
+/// Takes the endpoint's path away, and says so to the replica.
+pub fn strip_prefix(parts: &mut Parts, prefix: &str) -> Result<(), Bad> {
+    let whole = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let rest = whole.strip_prefix(prefix).unwrap_or(whole);
+    let rest = match rest.starts_with('/') {
+        true => rest.to_owned(),
+        false => format!("/{rest}"),
+    };
+    parts.uri = rest.parse().map_err(|_| Bad::NoPath)?;
+    if let Ok(prefix) = HeaderValue::from_str(prefix) {
+        parts.headers.insert(FORWARDED_PREFIX, prefix);
+    }
     Ok(())
 }
 
@@ -130,9 +201,15 @@ fn keep_upgrade(headers: &mut HeaderMap, upgrade: &HeaderValue) {
     headers.insert(header::UPGRADE, upgrade.clone());
 }
 
-/// Another proxy in front may have written them: its word on protocol and host stands, the list of
-/// addresses grows.
-fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, peer: &HeaderValue) {
+/// A proxy in front that is believed may have written them: its word on protocol and host stands, the list of addresses
+/// grows. Whatever somebody else has written is gone.
+fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, from: &From<'_>) {
+    let peer = from.peer;
+    if !from.is_believed {
+        for name in &OF_PROXIES {
+            headers.remove(name);
+        }
+    }
     let before: Vec<&[u8]> = headers
         .get_all(FORWARDED_FOR)
         .iter()
@@ -148,7 +225,11 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, peer: &HeaderValue) {
     };
     headers.insert(FORWARDED_FOR, list);
     if !headers.contains_key(FORWARDED_PROTO) {
-        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+        let scheme = match *from.scheme == Scheme::HTTPS {
+            true => HeaderValue::from_static("https"),
+            false => HeaderValue::from_static("http"),
+        };
+        headers.insert(FORWARDED_PROTO, scheme);
     }
     if !headers.contains_key(FORWARDED_HOST) && !host.is_empty() {
         headers.insert(FORWARDED_HOST, host.clone());
@@ -235,7 +316,12 @@ mod tests {
             HeaderValue::from_static("h"),
             HeaderValue::from_static("192.0.2.1"),
         );
-        to_backend(&mut parts, host, &peer, None).unwrap();
+        let from = From {
+            peer: &peer,
+            scheme: &Scheme::HTTP,
+            is_believed: false,
+        };
+        to_backend(&mut parts, host, &from, None).unwrap();
         for gone in ["upgrade", "http2-settings", "connection"] {
             assert!(!parts.headers.contains_key(gone), "{gone}");
         }

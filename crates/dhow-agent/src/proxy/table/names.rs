@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use dhow_core::spec::EndpointOptions;
 use serde::{Deserialize, Serialize};
 
 use super::rule::{EndpointRule, Expose, Rule};
@@ -80,6 +81,8 @@ pub struct NamedEndpoint {
     pub path: Option<String>,
     #[serde(default)]
     pub backends: Vec<Backend>,
+    #[serde(default, skip_serializing_if = "EndpointOptions::is_plain")]
+    pub options: EndpointOptions,
 }
 
 /// One replica by its own name, such as `db-default-0`, with an address of its own. Behind it stand the service's backends
@@ -214,11 +217,7 @@ impl NamedService {
             };
             match listeners.iter_mut().find(same) {
                 Some(listener) => listener.routes.push(route),
-                None => listeners.push(Listener {
-                    addr,
-                    protocol: endpoint.protocol,
-                    routes: vec![route],
-                }),
+                None => listeners.push(Listener::new(addr, endpoint.protocol, vec![route])),
             }
         }
         listeners
@@ -230,7 +229,6 @@ impl NamedService {
         let behind = behind.filter(|found| replica.is_none_or(|replica| found.replica() == Some(replica)));
         Route {
             id: format!("{}/{}/{}", self.deployment, self.service, endpoint.name),
-            host: None,
             path: endpoint.path.clone(),
             backends: behind.cloned().collect(),
             who: Rule::Judged(EndpointRule {
@@ -238,6 +236,8 @@ impl NamedService {
                 expose: endpoint.expose,
                 allow: endpoint.allow.clone(),
             }),
+            options: endpoint.options.clone(),
+            ..Route::default()
         }
     }
 }

@@ -3,11 +3,7 @@
 use super::*;
 
 fn listener(port: u16, protocol: Protocol, routes: Vec<Route>) -> Listener {
-    Listener {
-        addr: SocketAddr::from(([127, 0, 0, 1], port)),
-        protocol,
-        routes,
-    }
+    Listener::new(SocketAddr::from(([127, 0, 0, 1], port)), protocol, routes)
 }
 
 fn route(id: &str, host: Option<&str>, path: Option<&str>) -> Route {
@@ -16,7 +12,7 @@ fn route(id: &str, host: Option<&str>, path: Option<&str>) -> Route {
         host: host.map(str::to_owned),
         path: path.map(str::to_owned),
         backends: vec![backend("a", 9000)],
-        who: Rule::Anybody,
+        ..Route::default()
     }
 }
 
@@ -140,6 +136,7 @@ fn named(deployment: &str, service: &str, last: u8) -> NamedService {
                     ..backend("shop/db-default-1@1", 9000)
                 },
             ],
+            options: EndpointOptions::default(),
         }],
         replicas: Vec::new(),
     }

@@ -21,7 +21,7 @@ use crate::proxy::balancer::{Balancer, ListenerKey};
 use crate::proxy::judge::Side;
 use crate::proxy::limits::Limits;
 use crate::proxy::protocol::{Applied, BackendStatus};
-use crate::proxy::table::{Backend, Listener, Protocol, Route, Rule, Table};
+use crate::proxy::table::{Backend, Listener, Protocol, Route, Table};
 
 pub const LOCAL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
@@ -91,11 +91,7 @@ pub fn table(listeners: Vec<Listener>) -> Table {
 }
 
 pub fn listener(addr: SocketAddr, protocol: Protocol, routes: Vec<Route>) -> Listener {
-    Listener {
-        addr,
-        protocol,
-        routes,
-    }
+    Listener::new(addr, protocol, routes)
 }
 
 pub fn route(backends: Vec<Backend>) -> Route {
@@ -108,7 +104,7 @@ pub fn route_for(id: &str, host: Option<&str>, path: Option<&str>, backends: Vec
         host: host.map(str::to_owned),
         path: path.map(str::to_owned),
         backends,
-        who: Rule::Anybody,
+        ..Route::default()
     }
 }
 

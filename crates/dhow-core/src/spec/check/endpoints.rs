@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::endpoint_options;
 use super::finding::{FieldPath, SpecFinding};
 use super::host::hostname_problem;
 use super::limits::NAME_MAX_BYTES;
+use super::names::secret_name_problem;
 use super::suggest::did_you_mean;
 use super::words::{name_of, quoted};
 use crate::ids::RoleName;
-use crate::spec::{DeploymentSpec, Endpoint, Protocol, ServiceSpec};
+use crate::spec::{DeploymentSpec, Endpoint, Protocol, ServiceSpec, Takes};
 
 /// A wrong role is compared with this many of the service's own to suggest one.
 const ROLES_COMPARED_MAX: usize = 64;
@@ -35,6 +37,8 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
         }
         check_numbers(&place, endpoint, findings);
         check_route(&place, endpoint, findings);
+        check_tls(&place, endpoint, findings);
+        endpoint_options::check(&place, endpoint, findings);
         if let Some(role) = &endpoint.target_role
             && !roles.contains(role)
         {
@@ -121,6 +125,47 @@ fn check_route(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFindi
     }
 }
 
+fn check_tls(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding>) {
+    let Some(tls) = &endpoint.tls else { return };
+    let place = at.key("tls");
+    if endpoint.takes() != Takes::Http {
+        let scheme = endpoint.protocol.scheme();
+        let hint = match endpoint.protocol {
+            Protocol::Https => "write `protocol: http`: the replica then gets plain requests",
+            Protocol::Http | Protocol::Websocket | Protocol::Tcp | Protocol::Udp => {
+                "only http and websocket endpoints have one"
+            }
+        };
+        findings.push(
+            SpecFinding::at(
+                place.clone(),
+                format!("the TLS of a {scheme} endpoint is the replica's own"),
+            )
+            .because(at.key("protocol"))
+            .hint(hint),
+        );
+    }
+    if !endpoint.is_public() {
+        findings.push(
+            SpecFinding::at(place.clone(), "only requests from outside come over TLS")
+                .because(at.key("expose"))
+                .hint("write `expose: public`, or remove `tls`: between nodes everything is encrypted"),
+        );
+    }
+    if let Some((message, hint)) = secret_name_problem(&tls.secret) {
+        findings.push(SpecFinding::at(place.key("secret"), message).hint(hint));
+    }
+    if tls.redirect.is_some() && endpoint.host.is_none() {
+        findings.push(
+            SpecFinding::at(
+                place.key("redirect"),
+                "without a `host` nothing is served but TLS, at the endpoint's own port",
+            )
+            .hint("name the `host`, or remove `redirect`"),
+        );
+    }
+}
+
 fn path_problem(path: &str) -> Option<(String, String)> {
     if !path.starts_with('/') {
         let hint = format!("did you mean {}?", quoted(&format!("/{path}")));
@@ -142,7 +187,7 @@ fn path_problem(path: &str) -> Option<(String, String)> {
 struct Holder {
     place: FieldPath,
     service: String,
-    protocol: Protocol,
+    takes: Takes,
     routes: BTreeMap<Route, (FieldPath, String)>,
 }
 
@@ -171,17 +216,56 @@ pub(super) fn check_ports(deployment: &DeploymentSpec, findings: &mut Vec<SpecFi
             .enumerate()
             .filter(|(_, endpoint)| endpoint.port != 0)
         {
-            let place = list.index(position).key("port");
-            let own = Some(Scope::Service(service.to_string()));
-            let shared = endpoint.is_public().then_some(Scope::Nodes);
-            let clashes = own.into_iter().chain(shared).filter_map(|scope| {
-                let key = (scope, endpoint.protocol == Protocol::Udp, endpoint.port);
-                take(&mut holders, key, endpoint, service.as_str(), &place)
-            });
-            // What clashes at both is one mistake.
-            findings.extend(clashes.collect::<Vec<_>>().into_iter().next());
+            let place = list.index(position);
+            // What clashes at several is one mistake.
+            let clash = ports_of(service.as_str(), endpoint)
+                .into_iter()
+                .find_map(|(scope, port, takes)| {
+                    let place = match port == endpoint.port {
+                        true => place.key("port"),
+                        false => place.key("host"),
+                    };
+                    let wanted = Wanted {
+                        port,
+                        takes,
+                        service: service.as_str(),
+                        place: &place,
+                    };
+                    let holders = &mut holders;
+                    take(
+                        holders,
+                        (scope, takes == Takes::Datagrams, port),
+                        endpoint,
+                        &wanted,
+                    )
+                });
+            findings.extend(clash);
         }
     }
+}
+
+/// The port at its service's own address, which callers inside the cluster use, and those that it is served at to
+/// everybody.
+fn ports_of(service: &str, endpoint: &Endpoint) -> Vec<(Scope, u16, Takes)> {
+    let own = (
+        Scope::Service(service.to_owned()),
+        endpoint.port,
+        endpoint.takes(),
+    );
+    let mut ports = vec![own];
+    if endpoint.is_public() {
+        let public = endpoint.public_ports().into_iter();
+        ports.extend(public.map(|(port, takes)| (Scope::Nodes, port, takes)));
+    }
+    ports
+}
+
+/// A port that an endpoint is to have.
+struct Wanted<'a> {
+    port: u16,
+    takes: Takes,
+    service: &'a str,
+    place: &'a FieldPath,
 }
 
 /// Takes a port for an endpoint, or says who has it.
@@ -189,31 +273,26 @@ fn take(
     holders: &mut BTreeMap<(Scope, bool, u16), Holder>,
     key: (Scope, bool, u16),
     endpoint: &Endpoint,
-    service: &str,
-    place: &FieldPath,
+    wanted: &Wanted<'_>,
 ) -> Option<SpecFinding> {
-    let route = (endpoint.host.clone(), endpoint.path.clone());
+    let host = endpoint.host.as_ref().map(|host| host.to_ascii_lowercase());
+    let route = (host, endpoint.path.clone());
     let Some(holder) = holders.get_mut(&key) else {
+        let (place, service) = (wanted.place.clone(), wanted.service.to_owned());
         let holder = Holder {
-            place: place.clone(),
-            service: service.to_owned(),
-            protocol: endpoint.protocol,
-            routes: BTreeMap::from([(route, (place.clone(), service.to_owned()))]),
+            routes: BTreeMap::from([(route, (place.clone(), service.clone()))]),
+            place,
+            service,
+            takes: wanted.takes,
         };
         holders.insert(key, holder);
         return None;
     };
-    clash(holder, endpoint, service, place, route)
+    clash(holder, wanted, route)
 }
 
-fn clash(
-    holder: &mut Holder,
-    endpoint: &Endpoint,
-    service: &str,
-    place: &FieldPath,
-    route: Route,
-) -> Option<SpecFinding> {
-    let port = endpoint.port;
+fn clash(holder: &mut Holder, wanted: &Wanted<'_>, route: Route) -> Option<SpecFinding> {
+    let (port, service) = (wanted.port, wanted.service);
     let by = |other: &str| {
         if other == service {
             "another endpoint of this service".to_owned()
@@ -221,13 +300,11 @@ fn clash(
             format!("`{other}`")
         }
     };
-    let shareable = is_routed(endpoint.protocol)
-        && is_routed(holder.protocol)
-        && (endpoint.protocol == Protocol::Https) == (holder.protocol == Protocol::Https);
-    if !shareable {
+    let is_routed = matches!(wanted.takes, Takes::Http | Takes::HttpOverTls);
+    if !is_routed || wanted.takes != holder.takes {
         return Some(
             SpecFinding::at(
-                place.clone(),
+                wanted.place.clone(),
                 format!("port {port} is taken by {} too", by(&holder.service)),
             )
             .also(holder.place.clone(), "here")
@@ -237,13 +314,15 @@ fn clash(
     if let Some((first, owner)) = holder.routes.get(&route) {
         return Some(
             SpecFinding::at(
-                place.clone(),
+                wanted.place.clone(),
                 format!("port {port} is taken by {} too", by(owner)),
             )
             .also(first.clone(), "here")
             .hint("give one of the two another port, or tell them apart by `host` or `path`"),
         );
     }
-    holder.routes.insert(route, (place.clone(), service.into()));
+    holder
+        .routes
+        .insert(route, (wanted.place.clone(), service.into()));
     None
 }

@@ -126,15 +126,8 @@ fn cycles_are_found_once_each() {
 #[test]
 fn ports_may_be_shared_only_by_route() {
     let endpoint = |name: &str, protocol, path: Option<&str>| Endpoint {
-        name: name.into(),
-        protocol,
-        port: 80,
-        target_port: None,
-        expose: Expose::Internal,
         path: path.map(Into::into),
-        host: None,
-        target_role: None,
-        allow: None,
+        ..Endpoint::new(name, protocol, 80)
     };
     let with = |endpoints| ServiceSpec {
         endpoints,

@@ -46,6 +46,7 @@ pub(super) fn status(
             })
             .collect(),
         message: message(deployment),
+        notes: Vec::new(),
         served: served_with(state, Some(observed), deployment),
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::spec::{DeploymentSpec, Endpoint, Expose, ImageSpec, Protocol, RType, Runtime, ServiceSpec};
+use dhow_core::spec::{DeploymentSpec, Endpoint, ImageSpec, Protocol, RType, Runtime, ServiceSpec};
 use dhow_core::state::State;
 use futures_util::stream::{self, StreamExt};
 
@@ -90,17 +90,8 @@ fn endpoint(port: ImagePort) -> Endpoint {
         true => Protocol::Udp,
         false => Protocol::Tcp,
     };
-    Endpoint {
-        name: format!("{}-{}", protocol.scheme(), port.port),
-        protocol,
-        port: port.port,
-        target_port: None,
-        expose: Expose::Internal,
-        path: None,
-        host: None,
-        target_role: None,
-        allow: None,
-    }
+    let name = format!("{}-{}", protocol.scheme(), port.port);
+    Endpoint::new(name, protocol, port.port)
 }
 
 /// What was found for the same image before: endpoints that are just as one of an image is.

@@ -122,15 +122,8 @@ impl Leader {
 fn on(target_port: u16, checked: u16) -> ServiceSpec {
     ServiceSpec {
         endpoints: vec![Endpoint {
-            name: "http".into(),
-            protocol: Protocol::Http,
-            port: 80,
             target_port: Some(target_port),
-            expose: Expose::Internal,
-            path: None,
-            host: None,
-            target_role: None,
-            allow: None,
+            ..Endpoint::new("http", Protocol::Http, 80)
         }],
         health: Some(HealthSpec::of(Check::Tcp { port: checked })),
         scale: ScaleSpec::Fixed { replicas: 3 },

@@ -1,0 +1,213 @@
+//! Clients that mean harm: what they send is refused or cut, and others are served all the while.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::support::*;
+use crate::proxy::table::Protocol;
+
+const HTTP: Protocol = Protocol::Http;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `GET http://x/` in the static table of HPACK.
+const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+
+async fn serve() -> (Server, Bench, SocketAddr) {
+    let server = Server::start("a").await;
+    let bench = Bench::new();
+    let addr = bench
+        .listen(HTTP, vec![route(vec![backend("a", server.addr)])])
+        .await;
+    (server, bench, addr)
+}
+
+async fn is_served(addr: SocketAddr) {
+    assert_eq!(Client::connect(addr).await.get("/").await.server(), "a");
+}
+
+/// Everything that a client gets for these bytes, until it is cut off.
+async fn said(addr: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    // It may be cut off in the middle.
+    let _ = stream.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn a_request_within_a_request_is_never_seen_as_one() {
+    let (_server, bench, addr) = serve().await;
+    let inner = "GET /smuggled HTTP/1.1\r\nhost: x\r\n\r\n";
+    for (head, status) in [
+        // Chunks count, as the RFC has it, and the connection ends with the answer.
+        ("content-length: 4\r\ntransfer-encoding: chunked", "200"),
+        ("transfer-encoding: chunked\r\ncontent-length: 4", "200"),
+        ("content-length: 4\r\ncontent-length: 40", "400"),
+        ("content-length: 4, 40", "400"),
+        ("content-length: +4", "400"),
+        ("content-length: 4\r\n x", "400"),
+        ("transfer-encoding: chunked\r\n , identity", "400"),
+        ("transfer-encoding : chunked", "400"),
+        ("transfer-encoding: identity", "400"),
+        ("transfer-encoding: chunked, identity", "400"),
+        ("transfer-encoding: gzip, chunked", "501"),
+        ("content-length: 4\r\nx: a\0b", "400"),
+    ] {
+        let request = format!("POST / HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n0\r\n\r\n{inner}");
+        let answer = said(addr, request.as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{head}: {answer}"
+        );
+        assert!(!answer.contains("smuggled"), "{head}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{head}: {answer}");
+        assert!(!answer.contains("content-length=4"), "{head}: {answer}");
+    }
+    assert_eq!(bench.backend("a").await.total, 2);
+    is_served(addr).await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let (_server, bench, addr) = serve().await;
+    let long = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", "x: y\r\n".repeat(200));
+    let target = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "z".repeat(70_000));
+    for request in [long, many, target] {
+        let answer = said(addr, request.as_bytes()).await;
+        // What it had still to send when it was cut off may cost it the answer.
+        let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
+        assert!(is_refused, "{answer}");
+    }
+    assert_eq!(bench.backend("a").await.total, 0);
+    is_served(addr).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_ends_its_headers_is_let_go() {
+    let (_server, _bench, addr) = serve().await;
+    for begin in ["", "G", "GET / HTTP/1.1\r\nhost: x\r\n", "PRI * HT"] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        // The beginning of HTTP/2 is greeted, and that is all.
+        let answer = String::from_utf8_lossy(&answer);
+        let is_let_go = !answer.contains("HTTP/1.1") || answer.starts_with("HTTP/1.1 408");
+        assert!(is_let_go, "{begin:?}: {answer}");
+    }
+}
+
+/// A connection of HTTP/2 whose frames are made by hand.
+struct Two {
+    stream: TcpStream,
+}
+
+impl Two {
+    async fn connect(addr: SocketAddr) -> Self {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await
+            .unwrap();
+        let mut two = Self { stream };
+        assert!(two.send(&frame(SETTINGS, 0, 0, &[])).await);
+        two
+    }
+
+    /// Whether the other side still takes it.
+    async fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// Reads until it is cut off; whether it was told why.
+    async fn is_told_off(mut self) -> bool {
+        let mut told = false;
+        loop {
+            let mut head = [0; 9];
+            if self.stream.read_exact(&mut head).await.is_err() {
+                return told;
+            }
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut rest = vec![0; length as usize];
+            if self.stream.read_exact(&mut rest).await.is_err() {
+                return told;
+            }
+            told |= head[3] == GOAWAY;
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+#[tokio::test]
+async fn streams_that_are_opened_to_be_reset_end_the_connection() {
+    let (_server, bench, addr) = serve().await;
+    let mut two = Two::connect(addr).await;
+    let mut flood = Vec::new();
+    for number in 0..2_000 {
+        let stream = 1 + 2 * number;
+        flood.extend(frame(HEADERS, END_STREAM | END_HEADERS, stream, &REQUEST));
+        flood.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+    }
+    two.send(&flood).await;
+    assert!(two.is_told_off().await);
+    let asked = bench.backend("a").await.total;
+    assert!(asked < 1_000, "{asked} requests reached the replica");
+    is_served(addr).await;
+}
+
+#[tokio::test]
+async fn headers_that_go_on_for_ever_end_the_connection() {
+    let (_server, bench, addr) = serve().await;
+    let mut two = Two::connect(addr).await;
+    two.send(&frame(HEADERS, END_STREAM, 1, &REQUEST)).await;
+    // A literal that is never indexed, of 1,000 bytes, again and again.
+    let mut field = vec![0x00, 0x01, b'x', 0x7f, 0xe9, 0x06];
+    field.extend([b'y'; 1000]);
+    let more = frame(CONTINUATION, 0, 1, &field.repeat(16));
+    let mut sent = 0;
+    while sent < 10_000 && two.send(&more).await {
+        sent += 1;
+    }
+    assert!(sent < 10_000, "160 MB of headers were taken");
+    two.is_told_off().await;
+    assert_eq!(bench.backend("a").await.total, 0);
+    is_served(addr).await;
+}
+
+#[tokio::test]
+async fn who_floods_without_reading_waits_and_others_do_not() {
+    let (_server, _bench, addr) = serve().await;
+    for flood in [
+        frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
+        frame(PING, 0, 0, &[7; 8]),
+    ] {
+        let mut two = Two::connect(addr).await;
+        let flood = flood.repeat(4_096);
+        let flooding = tokio::spawn(async move {
+            // It is cut off, or its answers, which nobody reads, hold it back.
+            while two.send(&flood).await {}
+        });
+        for _ in 0..20 {
+            is_served(addr).await;
+        }
+        flooding.abort();
+    }
+}
