@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dhow_agent::{BackendAddress, Balancer, BalancerFuture};
 use dhow_core::ids::{ReplicaName, ServiceKey, ServiceName};
-use dhow_core::spec::{Check, Endpoint, Expose, HealthSpec, Protocol, ScaleSpec, ServiceSpec, TimeSpan};
+use dhow_core::spec::{Check, Endpoint, HealthSpec, Protocol, ScaleSpec, ServiceSpec, TimeSpan};
 use dhow_core::state::{Phase, State};
 use dhow_driver::fake::FakeHost;
 
