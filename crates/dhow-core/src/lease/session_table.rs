@@ -345,7 +345,12 @@ impl SessionTable {
         let is_old = |broke: &mut Break| broke.told_ms.saturating_add(grace_ms) < now_ms;
         while holder.broke.pop_front_if(is_old).is_some() {}
         let is_ill = holder.ill_until_ms.is_some_and(|until_ms| now_ms <= until_ms);
-        let is_missed = holder.is_deaf && holder.broke.back().is_some_and(Break::is_silence);
+        let is_silence = holder.broke.back().is_some_and(Break::is_silence);
+        let is_missed = holder.is_deaf && is_silence;
+        let heard_nobody = |hears_ms: u64| now_ms.saturating_sub(hears_ms) >= SILENCE_MS;
+        let is_doubtful = is_silence
+            && holder.hears_ms.is_some_and(heard_nobody)
+            && holder.others(from).len() >= DEAF_NODES_MIN;
         let (broke, sessions) = (holder.broke.len(), holder.broke.len() + holder.nodes.len());
         if broke > sessions / 2 && sessions >= HOLDER_SESSIONS_MIN {
             let is_news = !is_ill;
@@ -365,6 +370,11 @@ impl SessionTable {
         if is_ill || is_missed {
             self.orphan(sign.node, last_sign_ms, now_ms);
             return None;
+        }
+        if is_doubtful {
+            // While its holder asked, it heard nobody: the node has the whole grace to come back.
+            self.leases.excuse(sign.node, now_ms, now_ms);
+            return self.leases.evidence_of_death(sign.node, now_ms, now_ms);
         }
         // The session broke after whatever was heard in it, however the two clocks compare.
         let renewed_ms = self.leases.renewed_ms(sign.node).unwrap_or(0);

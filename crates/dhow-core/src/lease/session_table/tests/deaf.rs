@@ -160,3 +160,19 @@ fn a_holder_that_hears_again_is_believed_again() {
     });
     assert_eq!((deaf.lost, deaf.alarms.len()), (vec![(70_500, NodeId(100))], 1));
 }
+
+#[test]
+fn one_that_is_missed_while_its_holder_hears_nobody_for_a_moment_has_the_whole_grace() {
+    let mut deaf = Deaf::with(3);
+    deaf.live(20_000);
+    deaf.pass(60_000, |deaf| {
+        if deaf.now_ms == 24_000 {
+            deaf.miss(0, 18_500);
+        }
+        for (node, _) in deaf.ids[1..].iter().filter(|_| deaf.now_ms > 24_000) {
+            deaf.held.heard(*node, deaf.now_ms);
+        }
+        Some(if deaf.now_ms > 24_000 { deaf.now_ms } else { 20_000 })
+    });
+    assert_eq!((deaf.lost, deaf.alarms), (vec![(34_500, NodeId(100))], vec![]));
+}
