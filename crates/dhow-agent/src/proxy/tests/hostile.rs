@@ -130,7 +130,7 @@ impl Two {
     }
 
     /// Reads until it is cut off; whether it was told why.
-    async fn is_told_off(mut self) -> bool {
+    async fn is_told_off(&mut self) -> bool {
         let mut told = false;
         loop {
             let mut head = [0; 9];
