@@ -199,8 +199,8 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node) -> Option<NetworkConfig> 
         ingress_addr: fields.or("ingress_addr", plain.ingress_addr, |decoder, node| {
             with(decoder, node, ingress_addr)
         }),
-        http_port: fields.or("http_port", plain.http_port, web_port),
-        https_port: fields.or("https_port", plain.https_port, web_port),
+        http_port: fields.or("http_port", plain.http_port, port),
+        https_port: fields.or("https_port", plain.https_port, port),
         trusted_proxies: fields.optional("trusted_proxies", ranges).unwrap_or_default(),
         proxy_protocol_from: fields.optional("proxy_protocol_from", ranges).unwrap_or_default(),
     };
@@ -229,13 +229,6 @@ fn mesh_addr(text: &str) -> Result<SocketAddr, Wrong> {
             format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`"),
         )),
         _ => Ok(addr),
-    }
-}
-
-fn web_port(decoder: &mut Decoder, node: &Node) -> Option<u16> {
-    match port(decoder, node)? {
-        0 => decoder.fail(node.span, "0 is not a port", "a port is 1 to 65535"),
-        port => Some(port),
     }
 }
 
