@@ -94,21 +94,26 @@ pub struct AgentHandle {
     asks: mpsc::Sender<Ask>,
 }
 
+/// What earlier lives of this agent have left on disk.
+async fn remembered(dir: PathBuf) -> Result<Memory, AgentError> {
+    let incarnation = rand::random::<u64>();
+    let memory = tokio::task::spawn_blocking(move || {
+        let (ledger, account) = Ledger::open(&dir, incarnation)?;
+        let highest = HighestFile::open(&dir)?;
+        Ok(Memory {
+            ledger,
+            account,
+            highest,
+        })
+    });
+    let memory = memory.await.map_err(|_| AgentError::LedgerLost)?;
+    memory.map_err(AgentError::Ledger)
+}
+
 impl Agent {
     /// Reads the ledger and looks at the host; starts nothing.
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
-        let (dir, incarnation) = (options.dir, rand::random::<u64>());
-        let memory = tokio::task::spawn_blocking(move || {
-            let (ledger, account) = Ledger::open(&dir, incarnation)?;
-            let highest = HighestFile::open(&dir)?;
-            Ok(Memory {
-                ledger,
-                account,
-                highest,
-            })
-        });
-        let memory = memory.await.map_err(|_| AgentError::LedgerLost)?;
-        let memory = memory.map_err(AgentError::Ledger)?;
+        let memory = remembered(options.dir).await?;
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);

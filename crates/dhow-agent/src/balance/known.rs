@@ -246,12 +246,17 @@ impl Known {
     }
 
     /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing. Nodes that
-    /// share a host share its ports: there the one with a replica has them.
+    /// share a host share its ports: there the one with a replica has them, unless each takes requests at an address of its
+    /// own.
     pub fn far_doors(&self) -> Vec<((String, u16), Door)> {
-        let has_host = |mesh: SocketAddr| !mesh.ip().is_loopback();
-        let Some(place) = self.place.filter(|place| place.mesh.is_some_and(has_host)) else {
+        let Some((place, mesh)) = self.place.and_then(|place| Some((place, place.mesh?))) else {
             return Vec::new();
         };
+        let shares_host = mesh.ip().is_loopback();
+        let has_own_address = !self.ingress().addr.is_unspecified();
+        if shares_host && !has_own_address {
+            return Vec::new();
+        }
         let told = self.told.iter().flat_map(|told| &told.directory.services);
         let far = told.filter(|(key, listing)| {
             let is_here = self.local.contains_key(*key) || self.kept.contains(*key);
@@ -265,7 +270,7 @@ impl Known {
                 doors.map(move |door| ((id.clone(), door.port), door))
             })
         });
-        doors.collect()
+        doors.filter(|(_, door)| door.is_public || !shares_host).collect()
     }
 
     /// The replicas behind a route that other nodes have, as far as their proxies can be reached.

@@ -215,9 +215,7 @@ impl NodeBalancer {
         }
         let (newest, table, is_empty) = self.settled().await;
         if is_empty {
-            if let Some(client) = served.client.take() {
-                client.stop(STOP_GRACE).await?;
-            }
+            self.stop_proxy(&mut served).await?;
             (served.revision, served.unbound) = (newest, Vec::new());
             return Ok(Vec::new());
         }
@@ -273,18 +271,32 @@ impl NodeBalancer {
         }
     }
 
+    /// Ends the proxy, also one that an earlier daemon left.
+    async fn stop_proxy(&self, served: &mut Served) -> Result<(), ProxyError> {
+        let client = match served.client.take() {
+            Some(client) => Some(client),
+            // What this daemon has served, it has ended itself.
+            None if served.revision > 0 => None,
+            None => {
+                let dir = self.config.dir.clone();
+                let saved = tokio::task::spawn_blocking(move || saved_table(&dir)).await;
+                let is_left = saved.is_ok_and(|saved| saved.is_ok_and(|saved| saved.is_some()));
+                match is_left {
+                    true => Some(Arc::new(ProxyClient::open(self.config.clone()).await?)),
+                    false => None,
+                }
+            }
+        };
+        match client {
+            Some(client) => client.stop(STOP_GRACE).await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends the proxy, also one that an earlier daemon left, and forgets what servers have told: nobody tells it anew.
     async fn end(&self) -> Result<(), ProxyError> {
         let mut served = self.served.lock().await;
-        let is_left = || saved_table(&self.config.dir).is_ok_and(|saved| saved.is_some());
-        let client = match served.client.take() {
-            Some(client) => Some(client),
-            None if is_left() => Some(Arc::new(ProxyClient::open(self.config.clone()).await?)),
-            None => None,
-        };
-        if let Some(client) = client {
-            client.stop(STOP_GRACE).await?;
-        }
+        self.stop_proxy(&mut served).await?;
         let _disk = self.disk.lock().await;
         let dir = self.network_dir.clone();
         let removed = tokio::task::spawn_blocking(move || known_file::remove(&dir)).await;

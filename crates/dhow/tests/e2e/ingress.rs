@@ -130,6 +130,66 @@ fn web(port: u16, endpoint: serde_json::Value) -> Service {
     Service::web("good", port).with("endpoints", json!([plain]))
 }
 
+/// The certificate of the shop from now on.
+fn set(daemon: &Daemon, value: &str) {
+    let args = ["secret", "set", "shop-tls"];
+    daemon.dhow_with_stdin(&args, value.as_bytes()).ends_with(0);
+}
+
+/// A service at a host with TLS.
+fn shop() -> Service {
+    let endpoint = json!({ "host": "shop.test", "tls": { "secret": "shop-tls" } });
+    web(free_port(), endpoint)
+}
+
+/// What cannot serve is refused before anything is written, with the reason.
+fn refuses_what_cannot_serve(daemon: &Daemon, certificates: &Certificates) {
+    daemon
+        .deploy("shop", &[("web", shop())])
+        .ends_with(4)
+        .says(&["there is no secret `shop-tls`"]);
+    let other = certificates.make("other", "DNS:other.test", 30);
+    certificates.make("good", "DNS:shop.test,DNS:*.shop.test", 30);
+    let (chain, key) = (certificates.read("good.pem"), certificates.read("other.key"));
+    for (value, why) in [
+        ("no certificate".to_owned(), "holds no certificate"),
+        (chain.clone(), "holds no private key"),
+        (
+            format!("{chain}{key}"),
+            "does not belong to its first certificate",
+        ),
+        (other, "is for other.test, not for shop.test"),
+        (certificates.make("old", "DNS:shop.test", -1), "has expired"),
+    ] {
+        set(daemon, &value);
+        daemon
+            .deploy("shop", &[("web", shop())])
+            .ends_with(4)
+            .says(&[why]);
+    }
+}
+
+/// Over TLS in both versions of HTTP, and over nothing else.
+fn is_served(client: &Client) {
+    let hello = until("it answers over TLS", || {
+        client.ask("https://shop.test/", &[]).ok()
+    });
+    assert!(!hello.is_empty());
+    let two = client.ask(
+        "https://shop.test/",
+        &["--http2", "-o", "/dev/null", "-w", "%{http_version}"],
+    );
+    assert_eq!(two.unwrap(), "2");
+    let sent = client.ask(
+        "http://shop.test/x?y=z",
+        &["-o", "/dev/null", "-w", "%{http_code} %{redirect_url}"],
+    );
+    let https = client.https;
+    assert_eq!(sent.unwrap(), format!("308 https://shop.test:{https}/x?y=z"));
+    let (status, _) = crate::support::get(https, "/").unwrap_or((0, String::new()));
+    assert_ne!(status, 200, "nobody gets round TLS");
+}
+
 #[test]
 fn a_host_is_served_over_tls_from_a_secret_that_is_replaced() {
     if let Some(why) = obstacle() {
@@ -149,66 +209,21 @@ fn a_host_is_served_over_tls_from_a_secret_that_is_replaced() {
         http,
         https,
     };
-    let set = |value: &str| {
-        let args = ["secret", "set", "shop-tls"];
-        daemon.dhow_with_stdin(&args, value.as_bytes()).ends_with(0);
-    };
-    let shop = || {
-        web(
-            free_port(),
-            json!({ "host": "shop.test", "tls": { "secret": "shop-tls" } }),
-        )
-    };
-    // What cannot serve is refused before anything is written, with the reason.
-    daemon
-        .deploy("shop", &[("web", shop())])
-        .ends_with(4)
-        .says(&["there is no secret `shop-tls`"]);
-    let other = certificates.make("other", "DNS:other.test", 30);
-    let good = certificates.make("good", "DNS:shop.test,DNS:*.shop.test", 30);
-    let (chain, key) = (certificates.read("good.pem"), certificates.read("other.key"));
-    for (value, why) in [
-        ("no certificate".to_owned(), "holds no certificate"),
-        (chain.clone(), "holds no private key"),
-        (
-            format!("{chain}{key}"),
-            "does not belong to its first certificate",
-        ),
-        (other, "is for other.test, not for shop.test"),
-        (certificates.make("old", "DNS:shop.test", -1), "has expired"),
-    ] {
-        set(&value);
-        daemon
-            .deploy("shop", &[("web", shop())])
-            .ends_with(4)
-            .says(&[why]);
-    }
-    set(&good);
+    refuses_what_cannot_serve(&daemon, &certificates);
+    set(
+        &daemon,
+        &certificates.make("good", "DNS:shop.test,DNS:*.shop.test", 30),
+    );
     daemon.deploy("shop", &[("web", shop())]).ends_with(0);
-    let hello = until("it answers over TLS", || {
-        client.ask("https://shop.test/", &[]).ok()
-    });
-    assert!(!hello.is_empty());
-    let two = client.ask(
-        "https://shop.test/",
-        &["--http2", "-o", "/dev/null", "-w", "%{http_version}"],
-    );
-    assert_eq!(two.unwrap(), "2");
-    let sent = client.ask(
-        "http://shop.test/x?y=z",
-        &["-o", "/dev/null", "-w", "%{http_code} %{redirect_url}"],
-    );
-    assert_eq!(sent.unwrap(), format!("308 https://shop.test:{https}/x?y=z"));
-    let (status, _) = crate::support::get(https, "/").unwrap_or((0, String::new()));
-    assert_ne!(status, 200, "nobody gets round TLS");
+    is_served(&client);
     // A new one is shown to new clients, and a bad one to nobody.
     let first = client.shown("shop.test");
-    set(&certificates.make("next", "DNS:shop.test", 30));
+    set(&daemon, &certificates.make("next", "DNS:shop.test", 30));
     until("the new certificate is shown", || {
         (client.shown("shop.test") != first).then_some(())
     });
     let next = client.shown("shop.test");
-    set("broken");
+    set(&daemon, "broken");
     let status = until("the status says what is wrong", || {
         let status = daemon.dhow(&["status", "shop"]).ends_with(0).stdout;
         status.contains("holds no certificate").then_some(status)
