@@ -62,7 +62,9 @@ impl Scratch {
             if path.starts_with("/sys") {
                 let bridge = self.bridge();
                 run("ip", &["link", "delete", &bridge]);
-                run("nft", &["delete", "table", "ip", &bridge]);
+                for family in ["ip", "bridge", "inet"] {
+                    run("nft", &["delete", "table", family, &bridge]);
+                }
                 continue;
             }
             let pins = fs::read_dir(path.join("netns")).into_iter().flatten().flatten();
