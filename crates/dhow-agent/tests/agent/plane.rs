@@ -12,14 +12,8 @@ use dhow_agent::{
 };
 use dhow_core::amount::Amount;
 use dhow_core::assignment::{Assignment, assignment_since};
-use dhow_core::command::{
-    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, NodeCommand,
-    Outcome, Refused,
-};
-use dhow_core::ids::{
-    DeploymentName, Generation, NodeId, ReplicaKey, ReplicaName, Revision, RoleId, ServiceId, ServiceName,
-    Slot, Term,
-};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, Entry, NodeCommand, Outcome, Refused};
+use dhow_core::ids::{DeploymentName, NodeId, Revision, ServiceName, Term};
 use dhow_core::mirror;
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::spec::{CommandSpec, DeploymentSpec, Runtime, ServiceSpec};
@@ -34,16 +28,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub const NODE: NodeId = NodeId(1);
-
-/// An event of a replica that the control plane does not know keeps its place in the node's count.
-const FORGOTTEN: ReplicaKey = ReplicaKey {
-    service: ServiceId(0),
-    slot: Slot {
-        role: RoleId(0),
-        index: 0,
-    },
-    generation: Generation(0),
-};
 
 /// A control plane inside the test: a state that the test changes by commands, planned and told to the agent as a
 /// server would.
@@ -272,49 +256,20 @@ impl PlaneState {
         }
         panic!("the planner does not come to rest");
     }
-
-    fn key(&self, name: &ReplicaName) -> Option<ReplicaKey> {
-        self.state.replica_key(name)
-    }
 }
 
 impl Session for Plane {
     fn report(&self, report: Report) -> SessionFuture<'_, ReportAnswer> {
         Box::pin(async move {
             self.check_reachable()?;
-            let (incarnation, named) = (report.incarnation, report.rollouts.clone());
+            let named = report.rollouts.clone();
             let command = {
                 let mut inner = self.inner.lock().unwrap();
                 inner.told.push(report.rollouts.first().cloned());
-                match report.body {
-                    ReportBody::Events { first_seq, events } => AgentCommand::Report {
-                        node: NODE,
-                        incarnation,
-                        first_seq,
-                        events: events
-                            .into_iter()
-                            .map(|(name, event)| AgentEvent {
-                                replica: inner.key(&name).unwrap_or(FORGOTTEN),
-                                event,
-                            })
-                            .collect(),
-                    },
-                    ReportBody::Inventory { seq, replicas } => {
-                        inner.inventories += 1;
-                        AgentCommand::Inventory {
-                            node: NODE,
-                            incarnation,
-                            seq,
-                            replicas: replicas
-                                .into_iter()
-                                .filter_map(|(name, machine)| {
-                                    let replica = inner.key(&name)?;
-                                    Some(InventoryItem { replica, machine })
-                                })
-                                .collect(),
-                        }
-                    }
+                if let ReportBody::Inventory { .. } = &report.body {
+                    inner.inventories += 1;
                 }
+                mirror::report_command(&inner.state, NODE, report.incarnation, report.body)
             };
             match self.try_write(Command::Agent(command)) {
                 Ok(Outcome::Reported {
@@ -329,14 +284,7 @@ impl Session for Plane {
                     })
                 }
                 Ok(other) => panic!("{other:?}"),
-                Err(
-                    Refused::Gap { replay_from, .. }
-                    | Refused::OldInventory {
-                        known: replay_from, ..
-                    },
-                ) => Ok(ReportAnswer::ReplayFrom { seq: replay_from }),
-                Err(Refused::Incarnation { .. }) => Ok(ReportAnswer::InventoryWanted),
-                Err(other) => panic!("{other}"),
+                Err(refused) => Ok(ReportAnswer::of_refusal(&refused).unwrap_or_else(|| panic!("{refused}"))),
             }
         })
     }
