@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .bytes(".dhow.v1.RoleAssignment.spec_json")
         .bytes(".dhow.v1.NextSettings.spec_json")
+        .codec_path("crate::grpc::sparing_codec::SparingCodec")
         .compile_fds(files)?;
     Ok(())
 }

@@ -11,6 +11,7 @@ mod bucket;
 mod caller;
 mod coarse_timer;
 mod forwarded;
+mod gather;
 mod given;
 mod heard;
 mod holder;

@@ -7,6 +7,7 @@
 
 mod api;
 mod bars;
+mod firewall;
 mod fleet;
 mod latencies;
 mod order;

@@ -4,6 +4,8 @@
 //! ignores older ids, so that none of that changes anything. The death or silence of a holder is never evidence against
 //! its nodes before they have had the time to come back elsewhere.
 
+mod orphans;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::adaptive_ttl::AdaptiveTtlConfig;
@@ -11,6 +13,7 @@ use super::alarm::LeaseAlarm;
 use super::holder_beat::{FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use super::table::LeaseTable;
 use crate::ids::{NodeId, Term};
+use orphans::Orphans;
 
 /// How long after the last word of its holder a node may be without a session before that is evidence. A holder that
 /// is cut off ends its sessions after 6 s, spread over 4 s, and a node finds another server within the longest pause
@@ -104,15 +107,6 @@ impl Break {
     }
 }
 
-/// A node whose session went with its holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Orphan {
-    due_ms: u64,
-    node: NodeId,
-    /// None for a node that the last leader knew and this one has not heard of.
-    session: Option<SessionId>,
-}
-
 /// All sessions, and the leases that they renew.
 #[derive(Clone, Debug)]
 pub struct SessionTable {
@@ -124,7 +118,7 @@ pub struct SessionTable {
     given: u64,
     sessions: BTreeMap<NodeId, Session>,
     holders: BTreeMap<NodeId, Holder>,
-    orphans: BTreeSet<Orphan>,
+    orphans: Orphans,
 }
 
 impl SessionTable {
@@ -137,7 +131,7 @@ impl SessionTable {
             given: 0,
             sessions: BTreeMap::new(),
             holders: BTreeMap::new(),
-            orphans: BTreeSet::new(),
+            orphans: Orphans::default(),
         }
     }
 
@@ -146,12 +140,10 @@ impl SessionTable {
         let nodes: Vec<NodeId> = nodes.into_iter().collect();
         self.leases.after_election(now_ms, nodes.iter().copied());
         let due_ms = now_ms.saturating_add(ORPHAN_MS);
-        let unheard = nodes.into_iter().map(|node| Orphan {
-            due_ms,
-            node,
-            session: None,
-        });
-        self.orphans = unheard.collect();
+        self.orphans = Orphans::default();
+        for node in nodes {
+            self.orphans.add(node, None, due_ms);
+        }
         self.term = term;
         self.given = 0;
         self.sessions.clear();
@@ -174,6 +166,9 @@ impl SessionTable {
     /// A holder opens a session with a node, which ends an older one elsewhere. Gives its id and the time to live.
     pub fn open(&mut self, holder: NodeId, boot: u64, node: NodeId, now_ms: u64) -> (SessionId, u32) {
         self.meet(holder, boot, now_ms);
+        if self.is_without_session(node) {
+            self.orphans.came_back(node, now_ms);
+        }
         self.given += 1;
         let id = SessionId {
             term: self.term,
@@ -182,6 +177,15 @@ impl SessionTable {
         let ttl_secs = self.renew(node, now_ms);
         self.hold(node, id, holder);
         (id, ttl_secs)
+    }
+
+    /// Whether a node that this leader or the last one knew has lost its session, as far as is known.
+    fn is_without_session(&self, node: NodeId) -> bool {
+        let Some(known) = self.sessions.get(&node) else {
+            return self.orphans.is_unheard(node);
+        };
+        let holder = known.holder.and_then(|holder| self.holders.get(&holder));
+        holder.is_none_or(|holder| holder.is_silent)
     }
 
     /// What a holder tells. A beat that comes late is answered and changes nothing.
@@ -427,11 +431,7 @@ impl SessionTable {
         if let Some(session) = self.sessions.get_mut(&node) {
             session.holder = None;
             self.leases.excuse(node, now_ms, due_ms);
-            self.orphans.insert(Orphan {
-                due_ms,
-                node,
-                session: Some(session.id),
-            });
+            self.orphans.add(node, Some(session.id), due_ms);
         }
     }
 
@@ -513,8 +513,11 @@ impl SessionTable {
             let Some(hears_ms) = holder.hears_ms.filter(|_| !holder.is_deaf) else {
                 continue;
             };
+            if now_ms.saturating_sub(hears_ms) < DEAF_MS {
+                continue;
+            }
             let others = holder.others(*id);
-            if now_ms.saturating_sub(hears_ms) < DEAF_MS || others.len() < DEAF_NODES_MIN {
+            if others.len() < DEAF_NODES_MIN {
                 continue;
             }
             holder.is_deaf = true;
@@ -547,21 +550,19 @@ impl SessionTable {
     ) -> SessionsTicked {
         self.look_for_silent(now_ms);
         let mut alarms = self.look_for_deaf(now_ms);
-        while let Some(orphan) = self
-            .orphans
-            .first()
-            .copied()
-            .filter(|orphan| orphan.due_ms <= now_ms)
-        {
-            self.orphans.remove(&orphan);
-            let known = self.sessions.get(&orphan.node);
-            let is_orphan = match orphan.session {
+        let (sessions, leases) = (&self.sessions, &self.leases);
+        let due = self.orphans.due(now_ms, |orphan| {
+            let known = sessions.get(&orphan.node);
+            match orphan.session {
                 Some(session) => known.is_some_and(|known| known.id == session && known.holder.is_none()),
-                None => known.is_none() && self.leases.is_unheard(orphan.node) && has_sessions(orphan.node),
-            };
-            if is_orphan {
-                alarms.extend(self.leases.evidence_of_death(orphan.node, orphan.due_ms, now_ms));
+                None => known.is_none() && leases.is_unheard(orphan.node) && has_sessions(orphan.node),
             }
+        });
+        for (node, until_ms) in due.put_off {
+            self.leases.excuse(node, now_ms, until_ms);
+        }
+        for orphan in due.missed {
+            alarms.extend(self.leases.evidence_of_death(orphan.node, orphan.due_ms, now_ms));
         }
         let ticked = self.leases.advance(now_ms, due_ms);
         alarms.extend(ticked.alarm);

@@ -2,6 +2,8 @@
 
 use dhow_core::ids::NodeId;
 use dhow_core::lease::SessionId;
+use dhow_wire::grpc::proto::{OpenedSession, opened_session};
+use dhow_wire::grpc::{Refusal, from_session};
 
 use super::holder::Holder;
 
@@ -44,5 +46,18 @@ impl Drop for Unserved {
             tracing::debug!(node = %self.node, "a node went before it was told of its session");
             self.holder.broke_unserved(self.node, self.given.session);
         }
+    }
+}
+
+/// What the leader says to one who wants a session.
+pub(super) fn given_in(opened: Option<OpenedSession>) -> Result<Given, Refusal> {
+    let opened = opened.ok_or(Refusal::Busy)?;
+    match opened.outcome {
+        Some(opened_session::Outcome::Session(id)) => Ok(Given {
+            session: from_session(id),
+            ttl_secs: opened.ttl_secs,
+        }),
+        Some(opened_session::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
+        None => Err(Refusal::Busy),
     }
 }

@@ -7,23 +7,26 @@ use dhow_core::ids::NodeId;
 use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, OpenedSession, RegisterReply,
-    RegisterRequest, RenewReply, StatusAck, held_ack, opened_session,
+    HeldRenewal, HeldReport, HeldReports, OpenReply, OpenRequest, OpenSession, RegisterReply,
+    RegisterRequest, RenewReply, StatusAck, held_ack,
 };
-use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, open_session_bytes, to_beat};
+use dhow_wire::grpc::proto::status_report::Body;
+use dhow_wire::grpc::{Refusal, from_answer, held_report_bytes, open_session_bytes, to_beat};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::forwarded::{Forwarded, ForwardedReport};
-use super::given::{Given, Unserved};
+use super::gather::{gather, next_of, tell_all};
+use super::given::{Unserved, given_in};
 use super::leader_door::LeaderDoor;
 use super::limits::{
-    BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
-    GATHER_MS, LEADER_ANSWER_MAX_MS,
+    ASKED_OFTEN_MAX, BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARDED_MAX, FORWARDS_AT_ONCE, GATHER_MS,
+    HEARTBEATS_GATHER_MS, LEADER_AGAIN_MS, LEADER_ANSWER_MAX_MS, OPENINGS_MAX,
 };
 use super::sessions::Sessions;
 use crate::clock::Clock;
 use crate::plane::leases::Leases;
+use crate::plane::log::Leadership;
 use crate::plane::runtime::RuntimeView;
 
 /// A question of a node that goes to the leader together with others.
@@ -66,6 +69,7 @@ struct HolderState {
     beaten: watch::Sender<Beaten>,
     openings: mpsc::Sender<Opening>,
     reports: mpsc::Sender<Forwarding>,
+    heartbeats: mpsc::Sender<Forwarding>,
     forwarded: Forwarded,
     queues: Mutex<Option<Queues>>,
 }
@@ -81,6 +85,7 @@ struct Beaten {
 struct Queues {
     openings: mpsc::Receiver<Opening>,
     reports: mpsc::Receiver<Forwarding>,
+    heartbeats: mpsc::Receiver<Forwarding>,
 }
 
 impl Holder {
@@ -91,8 +96,9 @@ impl Holder {
         door: Option<Arc<dyn LeaderDoor>>,
         move_after_ms: u64,
     ) -> Self {
-        let (openings, opening) = mpsc::channel(FORWARDED_MAX);
+        let (openings, opening) = mpsc::channel(OPENINGS_MAX);
         let (reports, report) = mpsc::channel(FORWARDED_MAX);
+        let (heartbeats, heartbeat) = mpsc::channel(FORWARDED_MAX);
         Self(Arc::new(HolderState {
             own: leases.own(),
             held: Mutex::new(HeldSessions::new(rand::random())),
@@ -106,10 +112,12 @@ impl Holder {
             beaten: watch::Sender::default(),
             openings,
             reports,
+            heartbeats,
             forwarded: Forwarded::default(),
             queues: Mutex::new(Some(Queues {
                 openings: opening,
                 reports: report,
+                heartbeats: heartbeat,
             })),
         }))
     }
@@ -219,7 +227,11 @@ impl Holder {
         let place = self.0.forwarded.enter(NodeId(report.node_id), size_bytes)?;
         let (told, answered) = oneshot::channel();
         let answer = Answer { told, _place: place };
-        let sent = self.0.reports.try_send(Waiting {
+        let queue = match report.report.as_ref().and_then(|report| report.body.as_ref()) {
+            Some(Body::Heartbeat(_)) => &self.0.heartbeats,
+            Some(Body::Events(_) | Body::Inventory(_)) | None => &self.0.reports,
+        };
+        let sent = queue.try_send(Waiting {
             asked: report,
             until_ms,
             answer,
@@ -290,14 +302,15 @@ impl Holder {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(Queues { openings, reports }) = queues else {
+        let Some(queues) = queues else {
             return;
         };
         let work = async {
             tokio::join!(
                 self.beats(),
-                self.open_for_nodes(openings),
-                self.report_for_nodes(reports)
+                self.open_for_nodes(queues.openings),
+                self.report_for_nodes(queues.reports, || 0),
+                self.report_for_nodes(queues.heartbeats, || self.heartbeats_gather_ms())
             )
         };
         tokio::select! {
@@ -440,11 +453,8 @@ impl Holder {
             .map(|opening| (opening.asked, opening.answer))
             .unzip();
         let nodes: Vec<NodeId> = sessions.iter().map(|asked| NodeId(asked.node_id)).collect();
-        let asked = async {
-            let (door, leader) = self.leader()?;
-            let boot = self.boot();
-            door.open(leader, OpenRequest { boot, sessions }).await
-        };
+        let boot = self.boot();
+        let asked = self.open_at_leader(OpenRequest { boot, sessions });
         let reply = match self.in_time(until_ms, asked).await {
             Ok(reply) => reply,
             Err(refusal) => return tell_all(answers.into_iter(), &refusal),
@@ -467,12 +477,56 @@ impl Holder {
         }
     }
 
+    /// Asks whoever leads. Where nobody does, or whoever did is gone, the next leader is waited for: the nodes that ask would
+    /// only come again, each with a handshake. A server that leads itself by then says so to who asked.
+    async fn open_at_leader(&self, request: OpenRequest) -> Result<OpenReply, Refusal> {
+        let shared = &self.0;
+        let mut leaderships = shared.view.leaderships();
+        loop {
+            let led_by = leaderships.borrow_and_update().leader;
+            let is_other = |now: &Leadership| now.leader.is_some() && now.leader != led_by;
+            let asked = async {
+                let (door, leader) = self.leader()?;
+                door.open(leader, request.clone()).await
+            };
+            tokio::select! {
+                biased;
+                answer = asked => match answer {
+                    Err(Refusal::NotLeader { .. }) if !shared.view.leadership().is_here => {}
+                    answer => return answer,
+                },
+                other = leaderships.wait_for(is_other) => match other {
+                    Ok(_) => continue,
+                    Err(_) => return Err(Refusal::ShuttingDown),
+                },
+            }
+            let again_ms = shared.clock.monotonic_ms().saturating_add(LEADER_AGAIN_MS);
+            tokio::select! {
+                _ = leaderships.wait_for(is_other) => {}
+                () = shared.clock.sleep_until_monotonic(again_ms) => {}
+            }
+        }
+    }
+
+    /// How long heartbeats are gathered: nobody waits for their answers, and of thousands of nodes each would be a message.
+    fn heartbeats_gather_ms(&self) -> u64 {
+        match self.0.sessions.len() > ASKED_OFTEN_MAX {
+            true => HEARTBEATS_GATHER_MS,
+            false => 0,
+        }
+    }
+
     /// Reports go together, two messages at a time.
-    async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>) {
+    async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>, gather_ms: impl Fn() -> u64) {
         let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
         let mut handing_in = tokio::task::JoinSet::new();
         let mut left_over = None;
         while let Some(first) = next_of(&mut left_over, &mut reports).await {
+            let gather_ms = gather_ms();
+            if gather_ms > 0 {
+                let soon_ms = self.0.clock.monotonic_ms().saturating_add(gather_ms);
+                self.0.clock.sleep_until_monotonic(soon_ms).await;
+            }
             let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
                 return;
             };
@@ -526,74 +580,5 @@ impl Holder {
     fn held(&self) -> MutexGuard<'_, HeldSessions> {
         // Every change is whole before the lock is let go of, so one left by a panic is sound.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the leader says to one who wants a session.
-fn given_in(opened: Option<OpenedSession>) -> Result<Given, Refusal> {
-    let opened = opened.ok_or(Refusal::Busy)?;
-    match opened.outcome {
-        Some(opened_session::Outcome::Session(id)) => Ok(Given {
-            session: from_session(id),
-            ttl_secs: opened.ttl_secs,
-        }),
-        Some(opened_session::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
-        None => Err(Refusal::Busy),
-    }
-}
-
-async fn next_of<T>(left_over: &mut Option<T>, queue: &mut mpsc::Receiver<T>) -> Option<T> {
-    match left_over.take() {
-        Some(first) => Some(first),
-        None => queue.recv().await,
-    }
-}
-
-/// What goes into one message together with the first that waits, and one that was taken and has no room in it.
-fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
-    let mut size_bytes = bytes_of(&first);
-    let mut gathered = vec![first];
-    while gathered.len() < FORWARD_MAX
-        && let Ok(next) = queue.try_recv()
-    {
-        size_bytes += bytes_of(&next);
-        if size_bytes > FORWARD_BYTES_MAX {
-            return (gathered, Some(next));
-        }
-        gathered.push(next);
-    }
-    (gathered, None)
-}
-
-fn tell_all<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
-    for answer in answers {
-        let _ = answer.send(Err(refusal.clone()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_message_holds_no_more_than_the_leader_takes() {
-        let (sender, mut queue) = mpsc::channel(FORWARDED_MAX);
-        let large = FORWARD_BYTES_MAX / 2;
-        for (name, bytes) in [("b", 1), ("c", 2 * FORWARD_BYTES_MAX), ("d", large), ("e", large)] {
-            sender.try_send((bytes, name)).unwrap();
-        }
-        let mut told = Vec::new();
-        let mut first = Some((1, "a"));
-        while let Some(next) = first.take().or_else(|| queue.try_recv().ok()) {
-            let (gathered, left_over) = gather(next, &mut queue, |(bytes, _)| *bytes);
-            told.push(gathered.iter().map(|(_, name)| *name).collect::<String>());
-            first = left_over;
-        }
-        assert_eq!(told, ["ab", "c", "de"]);
-        for _ in 0..=FORWARD_MAX {
-            sender.try_send((1, "x")).unwrap();
-        }
-        let (gathered, left_over) = gather((1, "x"), &mut queue, |(bytes, _)| *bytes);
-        assert_eq!((gathered.len(), left_over), (FORWARD_MAX, None));
     }
 }

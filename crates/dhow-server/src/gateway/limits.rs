@@ -93,6 +93,10 @@ pub const BEAT_ANSWER_MAX_MS: u64 = 1_500;
 /// How long what a holder asks the leader for is gathered, so that one round among the servers serves them all.
 pub const GATHER_MS: u64 = 20;
 
+/// How long a holder of more than [`ASKED_OFTEN_MAX`] sessions gathers heartbeats. Ten thousand nodes send seventeen a second
+/// to each of three servers, so that four go together; a node waits eight seconds for the answer.
+pub const HEARTBEATS_GATHER_MS: u64 = 250;
+
 /// How long a holder waits for the leader, and for its own state to follow, before its node is told to try again: below
 /// the five seconds that a node waits for its session.
 pub const LEADER_ANSWER_MAX_MS: u64 = 4_000;
@@ -107,8 +111,15 @@ pub const ACKS_BYTES_MAX: usize = dhow_wire::grpc::MESSAGE_BYTES_MAX / 2;
 /// Messages of each kind to the leader that are on their way at a time.
 pub const FORWARDS_AT_ONCE: usize = 2;
 
-/// Sessions or reports that wait for their message. More are told to try again.
+/// How soon a holder asks again for sessions where nobody leads: an election takes about a second.
+pub const LEADER_AGAIN_MS: u64 = 100;
+
+/// Reports that wait for their message. More are told to try again.
 pub const FORWARDED_MAX: usize = 1_024;
+
+/// Sessions that wait for theirs: half of what the largest cluster has on one of three servers, all of which may come within
+/// the second in which nobody leads. At some 500 bytes each, 4 MiB.
+pub const OPENINGS_MAX: usize = 8_192;
 
 /// Reports of one node that a holder passes on at a time: a node sends one and a heartbeat, and may send each again.
 pub const FORWARDED_OF_NODE_MAX: usize = 4;

@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status};
 use tower::ServiceExt;
 
 use super::caller::Caller;
+use super::given::{Given, Unserved};
 use super::holder::Holder;
 use super::limits::{BARRIER_MAX_MS, CLUSTER_NAME_BYTES_MAX, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
@@ -212,7 +213,8 @@ impl GatewayState {
         {
             return Err(Refusal::TooOften);
         }
-        let state = self.confirmed_state().await?;
+        // Seldom, and large: each session would have room for it.
+        let state = Box::pin(self.confirmed_state()).await?;
         match state.node(node).is_some() {
             true => Ok(state),
             false => Err(Refusal::UnknownNode),
@@ -268,16 +270,7 @@ impl GatewayState {
         // Before what the node says is written: should the level be raised meanwhile, the node says it again.
         let feature_level = self.options.view.state().feature_level;
         let until_ms = self.holder.answered_until_ms();
-        let given = match self.serving(Some(node)).await? {
-            Serving::Leads => {
-                self.open_for(self.options.leases.own(), self.holder.boot(), asked)
-                    .await?
-            }
-            Serving::Holds => {
-                self.hear_caller(&caller, Kind::Call)?;
-                self.holder.ask_for(asked, until_ms).await?.take()
-            }
-        };
+        let given = self.given(&caller, asked, until_ms).await?;
         let clock = Arc::clone(&self.options.clock);
         if let Some(connection) = &caller.heard {
             connection.renewed_at(clock.monotonic_ms());
@@ -302,6 +295,29 @@ impl GatewayState {
             feature_level,
         };
         Ok(SessionStream::new(Arc::clone(self), node, guard, asked).begin(opened))
+    }
+
+    /// The session that the leader gives a node, whichever server leads by `until_ms`.
+    async fn given(&self, caller: &Caller, asked: OpenSession, until_ms: u64) -> Result<Given, Refusal> {
+        loop {
+            let outcome = match self.serving(Some(caller.node())).await? {
+                Serving::Leads => {
+                    let (own, boot) = (self.options.leases.own(), self.holder.boot());
+                    return self.open_for(own, boot, asked).await;
+                }
+                Serving::Holds => {
+                    self.hear_caller(caller, Kind::Call)?;
+                    self.holder.ask_for(asked.clone(), until_ms).await
+                }
+            };
+            // It was elected itself while it waited for whoever would be.
+            let leads = self.options.view.leadership().is_here;
+            let has_time = self.options.clock.monotonic_ms() < until_ms;
+            match outcome {
+                Err(Refusal::NotLeader { .. }) if leads && has_time => {}
+                outcome => return outcome.map(Unserved::take),
+            }
+        }
     }
 
     /// Where nodes may go instead; none where only the leader takes sessions.

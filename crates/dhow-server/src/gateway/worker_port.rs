@@ -153,13 +153,16 @@ impl WorkerPort {
         end: CancellationToken,
     ) {
         tcp::prepare(&stream);
-        let handshake = async {
+        // On the heap for as long as it lasts: a session has no room for its handshake.
+        let handshake = Box::pin(async {
             // Waiting for its turn is no fault of the caller's, and costs it nothing of its time.
             visit.turn().await;
             let accepted =
                 tokio::time::timeout(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await;
-            accepted.map_err(|_| std::io::Error::other("it took too long to say who it is"))?
-        };
+            let accepted =
+                accepted.map_err(|_| std::io::Error::other("it took too long to say who it is"))?;
+            accepted.map(Box::new)
+        });
         let stream = tokio::select! {
             stream = handshake => stream,
             () = end.cancelled() => return,
@@ -193,7 +196,7 @@ impl WorkerPort {
             visit.prove(Some(&name));
         }
         let connected = Connected {
-            stream: Box::new(stream),
+            stream,
             peer,
             expired: shown.expired,
             keep_alive,

@@ -23,7 +23,8 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     processes: usize,
     /// What to measure, in this order, after the joining: steady, deploy, slow-readers, churn, failover,
-    /// paused-follower, dead-follower, deaths, reconnect, one-use; without any, everything
+    /// paused-follower, slow-follower, follower-without-leader, follower-without-workers, dead-follower, deaths, reconnect,
+    /// one-use; without any, everything
     bars: Vec<String>,
     /// Workers that join at the same moment
     #[arg(long, default_value_t = 500)]
@@ -37,7 +38,7 @@ struct Args {
     /// How often the leader is killed
     #[arg(long, default_value_t = 1)]
     kills: usize,
-    /// How long a follower is paused
+    /// How long a follower is paused, slow or cut off
     #[arg(long, default_value_t = 60)]
     pause_secs: u64,
     /// Workers that die with a follower
@@ -46,7 +47,7 @@ struct Args {
     /// All workers call from one address, as behind a router that translates addresses
     #[arg(long, conflicts_with = "firewall")]
     one_address: bool,
-    /// Cut workers off with iptables too
+    /// Cut workers and servers off with iptables too, as root
     #[arg(long)]
     firewall: bool,
 }

@@ -5,9 +5,9 @@ mod dead_follower;
 mod deaths;
 mod deploy;
 mod failover;
+mod ill_follower;
 mod join;
 mod one_use;
-mod paused_follower;
 mod reconnect;
 mod slow_readers;
 mod steady;
@@ -18,6 +18,7 @@ use anyhow::ensure;
 
 use super::run::Stage;
 use super::servers::NodeCounts;
+use ill_follower::Illness;
 
 /// Nothing takes this long but what never comes.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -39,6 +40,12 @@ pub enum Bar {
     Failover,
     /// A server that does not lead stands still for a minute.
     PausedFollower,
+    /// A server that does not lead runs for a tenth of the time.
+    SlowFollower,
+    /// A server that does not lead is cut off from the one that does.
+    FollowerWithoutLeader,
+    /// A server that does not lead is cut off from its workers.
+    FollowerWithoutWorkers,
     /// A server that does not lead dies together with some of its workers.
     DeadFollower,
     /// Workers die, loudly and silently.
@@ -50,7 +57,7 @@ pub enum Bar {
 }
 
 impl Bar {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Join,
         Self::Steady,
         Self::Deploy,
@@ -58,6 +65,9 @@ impl Bar {
         Self::Churn,
         Self::Failover,
         Self::PausedFollower,
+        Self::SlowFollower,
+        Self::FollowerWithoutLeader,
+        Self::FollowerWithoutWorkers,
         Self::DeadFollower,
         Self::Deaths,
         Self::Reconnect,
@@ -73,6 +83,9 @@ impl Bar {
             Self::Churn => "churn",
             Self::Failover => "failover",
             Self::PausedFollower => "paused-follower",
+            Self::SlowFollower => "slow-follower",
+            Self::FollowerWithoutLeader => "follower-without-leader",
+            Self::FollowerWithoutWorkers => "follower-without-workers",
             Self::DeadFollower => "dead-follower",
             Self::Deaths => "deaths",
             Self::Reconnect => "reconnect",
@@ -113,7 +126,10 @@ impl Bar {
             Self::SlowReaders => slow_readers::measure(stage).await,
             Self::Churn => churn::measure(stage).await,
             Self::Failover => failover::measure(stage).await,
-            Self::PausedFollower => paused_follower::measure(stage).await,
+            Self::PausedFollower => ill_follower::measure(stage, Illness::Paused).await,
+            Self::SlowFollower => ill_follower::measure(stage, Illness::Slow).await,
+            Self::FollowerWithoutLeader => ill_follower::measure(stage, Illness::WithoutLeader).await,
+            Self::FollowerWithoutWorkers => ill_follower::measure(stage, Illness::WithoutWorkers).await,
             Self::DeadFollower => dead_follower::measure(stage).await,
             Self::Deaths => deaths::measure(stage).await,
             Self::Reconnect => reconnect::measure(stage).await,

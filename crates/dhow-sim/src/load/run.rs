@@ -26,13 +26,13 @@ pub struct Options {
     pub steady: Duration,
     /// How often the leader is killed.
     pub kills: usize,
-    /// How long a follower is paused.
+    /// How long a follower is ill.
     pub pause: Duration,
     /// Workers that die with a follower.
     pub dead: usize,
     /// All workers call from one address, as behind a router that translates addresses.
     pub one_address: bool,
-    /// Cuts workers off with the firewall too: needs root.
+    /// Cuts workers and servers off with the firewall too: needs root.
     pub firewall: bool,
 }
 
@@ -69,7 +69,7 @@ impl Stage {
 
 /// Runs all bars. What is measured is printed as it comes.
 pub async fn run(options: Options) -> anyhow::Result<Report> {
-    let mut servers = Servers::start(&options.binary).await?;
+    let mut servers = Servers::start(&options.binary, options.firewall).await?;
     servers.until_leader().await?;
     let empty = servers
         .places()

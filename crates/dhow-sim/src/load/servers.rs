@@ -5,8 +5,11 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -26,9 +29,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long servers have to end when they are asked to.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The groups that servers run as where a firewall has to tell them apart, from this one on: far from a host's own.
+const GROUP_FIRST: u32 = 61_180;
+
+/// How long a slow server runs, of how much time: less than it takes others to believe that it is gone.
+const SLOW_RUNS: Duration = Duration::from_millis(10);
+const SLOW_OF: Duration = Duration::from_millis(100);
+
 struct Server {
     dir: PathBuf,
     config: PathBuf,
+    /// Where the other servers call it.
+    channel_ports: Vec<u16>,
     worker_addr: SocketAddr,
     child: Option<Child>,
     is_paused: bool,
@@ -46,19 +58,26 @@ pub struct Servers {
     binary: PathBuf,
     servers: Vec<Server>,
     dir: TempDir,
+    /// Whether each one runs as a group of its own.
+    have_groups: bool,
 }
 
 impl Servers {
-    /// Starts them, and waits until one leads.
-    pub async fn start(binary: &Path) -> anyhow::Result<Self> {
+    /// Starts them, each as a group of its own where `have_groups`, and waits until one leads.
+    pub async fn start(binary: &Path, have_groups: bool) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("dhow-load-")?;
         let key = output(Command::new(binary).args(["cluster", "keygen"]))?;
         let mut ports = Ports::default();
-        let peers: Vec<Value> = (1..=COUNT)
-            .map(|id| Ok(json!({ "id": id, "raft_addr": ports.next()?, "api_addr": ports.next()? })))
+        let channels: Vec<[SocketAddr; 2]> = (1..=COUNT)
+            .map(|_| Ok([ports.next()?, ports.next()?]))
             .collect::<anyhow::Result<_>>()?;
+        let named = (1..).zip(&channels);
+        let peers: Vec<Value> = named
+            .map(|(id, [raft, api])| json!({ "id": id, "raft_addr": raft, "api_addr": api }))
+            .collect();
         let mut servers = Vec::new();
-        for id in 1..=COUNT {
+        for (id, channel) in (1..).zip(&channels) {
+            let id: usize = id;
             let own = dir.path().join(id.to_string());
             std::fs::create_dir(&own)?;
             let key_file = own.join("cluster.key");
@@ -81,6 +100,7 @@ impl Servers {
             servers.push(Server {
                 dir: own,
                 config,
+                channel_ports: channel.iter().map(SocketAddr::port).collect(),
                 worker_addr,
                 child: None,
                 is_paused: false,
@@ -91,6 +111,7 @@ impl Servers {
             binary: binary.to_owned(),
             servers,
             dir,
+            have_groups,
         };
         all.start_all()?;
         all.until_leader().await?;
@@ -113,6 +134,9 @@ impl Servers {
     /// Starts one that does not run.
     pub fn start_one(&mut self, place: usize) -> anyhow::Result<()> {
         let mut command = self.dhow();
+        if self.have_groups {
+            command.gid(group_of(place));
+        }
         let server = &mut self.servers[place];
         if server.child.is_some() {
             return Ok(());
@@ -158,11 +182,27 @@ impl Servers {
         Ok(())
     }
 
-    fn signal(&self, place: usize, signal: Signal) -> anyhow::Result<()> {
+    /// It runs for a tenth of the time until what this gives is dropped.
+    pub fn slow_down(&mut self, place: usize) -> anyhow::Result<Slowness> {
+        let slowness = Slowness::begin(self.pid(place)?);
+        // Whoever asks it waits tenfold.
+        self.servers[place].is_paused = true;
+        Ok(slowness)
+    }
+
+    /// The group that it runs as, where they have groups, and the ports at which the other servers call it.
+    pub fn channel_of(&self, place: usize) -> (u32, Vec<u16>) {
+        (group_of(place), self.servers[place].channel_ports.clone())
+    }
+
+    fn pid(&self, place: usize) -> anyhow::Result<Pid> {
         let child = self.servers[place].child.as_ref();
         let id = child.context("it does not run")?.id();
-        let pid = Pid::from_raw(i32::try_from(id)?).context("it has no id")?;
-        Ok(kill_process(pid, signal)?)
+        Pid::from_raw(i32::try_from(id)?).context("it has no id")
+    }
+
+    fn signal(&self, place: usize, signal: Signal) -> anyhow::Result<()> {
+        Ok(kill_process(self.pid(place)?, signal)?)
     }
 
     pub fn kill_all(&mut self) -> anyhow::Result<()> {
@@ -277,6 +317,45 @@ impl Drop for Servers {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = self.kill_all();
+    }
+}
+
+fn group_of(place: usize) -> u32 {
+    GROUP_FIRST + u32::try_from(place).unwrap_or_default()
+}
+
+/// A process that is stopped for nine tenths of the time; it goes on with the end of this.
+pub struct Slowness {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Slowness {
+    fn begin(pid: Pid) -> Self {
+        let (end, ended) = channel();
+        // It has a thread to itself, because the runtime's threads are busy with what is measured.
+        let thread = std::thread::spawn(move || {
+            let waits = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            // A process that cannot be told to has ended, and the run says so.
+            while kill_process(pid, Signal::STOP).is_ok() && waits(SLOW_OF - SLOW_RUNS) {
+                let goes_on = kill_process(pid, Signal::CONT).is_ok();
+                if !goes_on || !waits(SLOW_RUNS) {
+                    break;
+                }
+            }
+            let _ = kill_process(pid, Signal::CONT);
+        });
+        Self {
+            end: Some(end),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Slowness {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

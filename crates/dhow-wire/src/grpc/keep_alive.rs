@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 /// How often one side of a session pings the other, and how long it waits for the answer before it gives the connection
-/// up. A server pings servers and its first workers often and later ones seldom; a worker's agent pings rarely.
+/// up. A server pings servers and its first workers often and later ones seldom. A worker does not ping: it hears the
+/// server's pings, and leaves one that it does not hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     pub every: Duration,
@@ -23,12 +24,6 @@ impl KeepAlive {
     /// where they would be most of one every two seconds. A worker that hangs is noticed within 30 s.
     pub const SELDOM: Self = Self {
         every: Duration::from_secs(20),
-        timeout: Duration::from_secs(8),
-    };
-
-    /// A worker and its server: whoever hangs there is not elected any longer, and what the worker runs goes on.
-    pub const RARELY: Self = Self {
-        every: Duration::from_secs(60),
         timeout: Duration::from_secs(8),
     };
 }

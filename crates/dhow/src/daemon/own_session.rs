@@ -18,7 +18,6 @@ use dhow_server::net::keys::NodeTls;
 use dhow_server::net::peer_http::{Dialer, TlsDialer};
 use dhow_server::plane::cluster::Cluster;
 use dhow_server::plane::scale::OwnWork;
-use dhow_wire::grpc::KeepAlive;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,7 +58,7 @@ pub fn in_process(node: NodeId, info: NodeInfo, pipe: Pipe) -> Arc<GrpcSession> 
     let options = GrpcOptions::new(node, info, routes, Arc::new(pipe));
     Arc::new(GrpcSession::start(GrpcOptions {
         report_gap: PIPE_REPORT_GAP,
-        keep_alive: KeepAlive::RARELY,
+        keep_alive: None,
         ..options
     }))
 }

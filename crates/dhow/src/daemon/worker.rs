@@ -24,7 +24,6 @@ use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::WorkerIdentity;
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::storage::Storage;
-use dhow_wire::grpc::KeepAlive;
 use dhow_wire::{ClusterMode, DaemonConfig, MeshAddr};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -190,7 +189,7 @@ impl Worker<'_> {
         let routes = Arc::new(self.routes.clone());
         let mut options = GrpcOptions::new(self.identity.node(), self.info.clone(), routes, connector);
         options.backoff = Backoff::of_workers();
-        options.keep_alive = KeepAlive::RARELY;
+        options.keep_alive = None;
         options.cluster_id = Some(self.identity.cluster_id().to_owned());
         GrpcSession::start(options)
     }

@@ -108,7 +108,7 @@ impl Errand {
             let endpoint = seeker.next().await;
             let address = &endpoint.address;
             let (client, _driver, _) =
-                match connect(self.connector.as_ref(), &endpoint, KeepAlive::OFTEN).await {
+                match connect(self.connector.as_ref(), &endpoint, Some(KeepAlive::OFTEN)).await {
                     Ok(connected) => connected,
                     Err(why) => {
                         tracing::info!(address, why, "a server cannot be asked; trying the next one");

@@ -21,7 +21,8 @@ pub struct GrpcOptions {
     pub routes: Arc<dyn Routes>,
     pub connector: Arc<dyn Connector>,
     pub backoff: Backoff,
-    pub keep_alive: KeepAlive,
+    /// None where the server's own pings will do.
+    pub keep_alive: Option<KeepAlive>,
     /// The least time between two reports of changes; a second unless there is a reason.
     pub report_gap: Duration,
     /// The cluster that the node belongs to, where it knows: a session with another one is not taken.
@@ -37,7 +38,7 @@ impl GrpcOptions {
             routes,
             connector,
             backoff: Backoff::default(),
-            keep_alive: KeepAlive::OFTEN,
+            keep_alive: Some(KeepAlive::OFTEN),
             report_gap: Duration::from_secs(1),
             cluster_id: None,
         }

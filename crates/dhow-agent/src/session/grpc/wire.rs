@@ -54,7 +54,7 @@ impl Drop for Driver {
 pub(super) async fn connect(
     connector: &dyn Connector,
     endpoint: &Endpoint,
-    keep_alive: KeepAlive,
+    keep_alive: Option<KeepAlive>,
 ) -> Result<(Client, Driver, Heard), String> {
     let connected = timeout(CONNECT_TIMEOUT, async {
         let stream = connector.connect(endpoint).await;
@@ -72,15 +72,17 @@ pub(super) async fn connect(
 
 async fn greet(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    keep_alive: KeepAlive,
+    keep_alive: Option<KeepAlive>,
 ) -> Result<(Client, Driver), hyper::Error> {
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(keep_alive.every)
-        .keep_alive_timeout(keep_alive.timeout)
-        .keep_alive_while_idle(true)
-        .handshake(TokioIo::new(stream))
-        .await?;
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    if let Some(keep_alive) = keep_alive {
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(keep_alive.every)
+            .keep_alive_timeout(keep_alive.timeout)
+            .keep_alive_while_idle(true);
+    }
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "the connection to the control plane broke");

@@ -146,6 +146,32 @@ fn nodes_of_a_holder_that_dies_are_given_up_within_a_minute_and_not_before() {
 }
 
 #[test]
+fn a_crowd_that_comes_back_slowly_is_waited_for_and_the_dead_among_it_are_not_for_ever() {
+    let (first, dead) = (1_000, 3_000);
+    let mut table = led(first..=dead);
+    let mut held = HeldSessions::new(7);
+    let mut next = first;
+    // Fifteen a second: the last one that lives comes back 133 s after the election.
+    let lost = pass(&mut table, 0, 400_000, |table, now_ms| {
+        let count = if now_ms % 1_000 == 0 { 7 } else { 8 };
+        for node in (next..dead).take(count) {
+            open(table, A, &mut held, NodeId(node), now_ms);
+            next = node + 1;
+        }
+        for node in first..next {
+            held.heard(NodeId(node), now_ms);
+        }
+        beat(table, A, &mut held, now_ms);
+    });
+    assert_eq!(next, dead);
+    let [(at_ms, node)] = lost[..] else {
+        panic!("{lost:?}");
+    };
+    assert_eq!(node, NodeId(dead));
+    assert!((140_000..=165_000).contains(&at_ms), "{at_ms}");
+}
+
+#[test]
 fn a_holder_that_starts_again_is_no_evidence_and_its_nodes_may_come_back() {
     let mut table = led([WORKER.0, WORKER.0 + 1]);
     let mut held = HeldSessions::new(7);

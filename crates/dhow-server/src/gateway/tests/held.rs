@@ -29,6 +29,8 @@ struct FakeLeader {
     beats: Mutex<Vec<HolderBeat>>,
     opens: Mutex<Vec<oneshot::Sender<OpenReply>>>,
     reports: Mutex<usize>,
+    /// How many more questions it answers as one that does not lead.
+    not_leading: Mutex<usize>,
 }
 
 impl FakeLeader {
@@ -60,6 +62,11 @@ impl FakeLeader {
 
 impl LeaderDoor for FakeLeader {
     fn open(&self, _: NodeId, _: OpenRequest) -> BoxFuture<'_, Result<OpenReply, Refusal>> {
+        let mut not_leading = self.not_leading.lock().unwrap();
+        if let Some(left) = not_leading.checked_sub(1) {
+            *not_leading = left;
+            return Box::pin(std::future::ready(Err(Refusal::NotLeader { leader: None })));
+        }
         let (asked, answer) = oneshot::channel();
         self.opens.lock().unwrap().push(asked);
         Box::pin(async { answer.await.map_err(|_| Refusal::Busy) })
@@ -186,6 +193,33 @@ async fn a_session_that_this_server_is_too_old_for_ends_and_its_node_is_told_in_
     assert!(took_ms <= LEADER_ANSWER_MAX_MS, "{took_ms}");
     held.pass(500).await;
     assert_eq!(held.leader.over(), (vec![], vec![7]));
+}
+
+#[tokio::test]
+async fn who_comes_while_nobody_leads_has_its_session_from_the_next_leader() {
+    let held = Held::fresh().await;
+    *held.leader.not_leading.lock().unwrap() = 9;
+    let given = async {
+        while held.leader.opens.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        held.leader.give(0);
+        std::future::pending::<()>().await
+    };
+    let answered = async {
+        tokio::select! {
+            answered = held.door.session(member(7), hello(7)) => answered,
+            () = given => unreachable!("it never ends"),
+        }
+    };
+    let (opened, took_ms) = held.time_of(answered).await;
+    assert!(opened.is_ok() && held.door.gateway.inner.holder.has(NodeId(7)));
+    assert!((900..LEADER_ANSWER_MAX_MS).contains(&took_ms), "{took_ms}");
+    // Nobody comes to lead: the node is told in time.
+    *held.leader.not_leading.lock().unwrap() = usize::MAX;
+    let (refused, took_ms) = held.time_of(held.door.session(member(7), hello(7))).await;
+    assert_eq!(refused.err(), Some(Refusal::Busy));
+    assert!(took_ms <= LEADER_ANSWER_MAX_MS, "{took_ms}");
 }
 
 #[tokio::test]

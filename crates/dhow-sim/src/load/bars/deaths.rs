@@ -2,13 +2,12 @@
 //! off. Their replicas run elsewhere soon after.
 
 use std::ops::Range;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::ensure;
 use tokio::time::Instant;
 
 use super::{Stage, secs};
+use crate::load::firewall::Firewall;
 use crate::load::order::Order;
 use crate::load::worker::{SUBNET_WORKERS, address_of};
 
@@ -23,7 +22,8 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
         // Whole subnets, above those that are dead already.
         let first = (2 * some).next_multiple_of(SUBNET_WORKERS);
         let cut = first..first + some.next_multiple_of(SUBNET_WORKERS);
-        let _firewall = Firewall::cut(cut.clone())?;
+        let subnets = cut.clone().step_by(SUBNET_WORKERS).map(address_of);
+        let _firewall = Firewall::around_subnets(subnets)?;
         die(stage, "cut off", cut, Order::CutOff, SILENT_BAR).await?;
     }
     come_back(stage).await
@@ -75,48 +75,4 @@ pub(super) async fn come_back(stage: &mut Stage) -> anyhow::Result<()> {
     );
     stage.none_is_lost("nodes that are unreachable", lost);
     Ok(())
-}
-
-/// Rules that drop what comes from and goes to some subnets; they go with this.
-struct Firewall {
-    subnets: Vec<String>,
-}
-
-impl Firewall {
-    fn cut(places: Range<usize>) -> anyhow::Result<Self> {
-        let mut firewall = Self { subnets: Vec::new() };
-        for place in places.step_by(SUBNET_WORKERS) {
-            let [a, b, c, _] = address_of(place).octets();
-            let subnet = format!("{a}.{b}.{c}.0/24");
-            firewall.subnets.push(subnet.clone());
-            for direction in ["-s", "-d"] {
-                ensure!(
-                    rule("-I", direction, &subnet)?,
-                    "iptables refuses; run this as root"
-                );
-            }
-        }
-        Ok(firewall)
-    }
-}
-
-impl Drop for Firewall {
-    fn drop(&mut self) {
-        for subnet in &self.subnets {
-            for direction in ["-s", "-d"] {
-                // A rule that stays is named, so that whoever runs this can remove it.
-                if !rule("-D", direction, subnet).unwrap_or(false) {
-                    eprintln!("iptables -D INPUT {direction} {subnet} -j DROP failed; do it by hand");
-                }
-            }
-        }
-    }
-}
-
-fn rule(verb: &str, direction: &str, subnet: &str) -> anyhow::Result<bool> {
-    let mut iptables = Command::new("iptables");
-    let status = iptables
-        .args(["-w", verb, "INPUT", direction, subnet, "-j", "DROP"])
-        .status()?;
-    Ok(status.success())
 }

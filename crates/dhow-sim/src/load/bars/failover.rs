@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use tokio::time::{Instant, sleep};
 
 use super::{PATIENCE, Stage, secs};
@@ -11,6 +12,11 @@ use crate::load::talk::{Look, Timing};
 
 const REPLICAS: u32 = 100;
 const DEPLOY_AGAIN: Duration = Duration::from_millis(20);
+const COUNT_EVERY: Duration = Duration::from_millis(250);
+const DEPLOY_P50: Duration = Duration::from_secs(1);
+const DEPLOY_MAX: Duration = Duration::from_secs(3);
+const REOPEN_P95: Duration = Duration::from_secs(5);
+const REOPEN_MAX: Duration = Duration::from_secs(8);
 
 /// What one kill has shown.
 struct Kill {
@@ -28,9 +34,10 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
     for round in 0..stage.options.kills.max(1) {
         let kill = kill_leader(stage, round).await?;
         let told = format!(
-            "deploy taken after {}, its sessions again: {}",
+            "deploy taken after {}, its sessions again: {}, {} given up",
             secs(kill.deploy_taken),
-            kill.reopening
+            kill.reopening,
+            kill.lost
         );
         stage.report.tell(&format!("kill {}", round + 1), told);
         kills.push(kill);
@@ -41,17 +48,19 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
     let broken: u64 = kills.iter().map(|kill| kill.broken_elsewhere).sum();
     let lost = kills.iter().map(|kill| kill.lost).max().unwrap_or_default();
     let report = &mut stage.report;
-    report.tell(
+    let taken = Quantiles::of_times(&taken);
+    report.bar(
         "a deploy is taken after the kill",
-        Quantiles::of_times(&taken).to_string(),
+        taken.to_string(),
+        "p50 1 s, max 3 s",
+        taken.p50 <= DEPLOY_P50 && taken.max <= DEPLOY_MAX,
     );
-    report.tell(
+    let (p95, all) = (p95.unwrap_or_default(), all.unwrap_or_default());
+    report.bar(
         "the dead leader's sessions open again",
-        format!(
-            "p95 {}, all {}",
-            secs(p95.unwrap_or_default()),
-            secs(all.unwrap_or_default())
-        ),
+        format!("p95 {}, all {}", secs(p95), secs(all)),
+        "p95 5 s, all 8 s",
+        p95 <= REOPEN_P95 && all <= REOPEN_MAX,
     );
     report.truth(
         "sessions of other servers that broke",
@@ -82,17 +91,32 @@ async fn kill_leader(stage: &mut Stage, round: usize) -> anyhow::Result<Kill> {
     stage
         .until_running("a deployment after a kill", stage.replicas)
         .await?;
-    stage.until_all_open("after a kill").await?;
+    let lost = until_all_back(stage).await?;
     let after = stage.fleet.look().await?;
     let kill = Kill {
         deploy_taken,
         reopening: stage.fleet.take(Timing::Reopening).await?,
         broken_elsewhere: broken_elsewhere(&before, &after, leader),
-        lost: stage.nodes().await?.unreachable,
+        lost,
     };
     stage.servers.start_one(leader)?;
     stage.until_caught_up(leader).await?;
     Ok(kill)
+}
+
+/// Waits until all have a session again; the most nodes that were unreachable at any time until then.
+async fn until_all_back(stage: &mut Stage) -> anyhow::Result<u64> {
+    let (began, mut most) = (Instant::now(), 0);
+    loop {
+        let look = stage.fleet.look().await?;
+        most = most.max(stage.nodes().await?.unreachable);
+        if look.open() == stage.options.workers {
+            return Ok(most);
+        }
+        let goes_on = look.is_whole() && began.elapsed() < PATIENCE;
+        ensure!(goes_on, "after a kill {} sessions are open\n{look}", look.open());
+        sleep(COUNT_EVERY).await;
+    }
 }
 
 /// As a person does who knows all servers: one after the other, until one takes it.

@@ -7,8 +7,14 @@ use tokio::time::{Instant, sleep};
 use super::{Stage, secs};
 use crate::load::talk::Timing;
 
-const CPU_PERCENT_MAX: f64 = 5.0;
-const WORKER_BYTES_MAX: u64 = 60 * 1024;
+/// Of one core, with up to ten thousand workers and with more.
+const CPU_PERCENT_MAX: f64 = 3.0;
+const CPU_PERCENT_MAX_OF_MANY: f64 = 10.0;
+const MANY: usize = 10_000;
+/// What the leader may take for each part that a follower takes.
+const LEADER_SHARE_MAX: f64 = 2.0;
+const SESSION_BYTES_MAX: u64 = 45 * 1024;
+const NODE_BYTES_MAX: u64 = 3 * 1024;
 const REPLICA_BYTES_MAX: u64 = 2 * 1024;
 const BEATS_PER_SECOND_MAX: f64 = 50.0;
 
@@ -61,12 +67,16 @@ fn cpu(stage: &Stage) -> anyhow::Result<Vec<Duration>> {
     places.map(|place| Ok(stage.servers.usage(place)?.cpu)).collect()
 }
 
-/// Each server at rest: the leader has a bar for all workers, whoever has their sessions.
+/// Each server at rest, and how much more the leader has to do than the others.
 async fn tell_servers(stage: &mut Stage, before: &[Duration], span: Duration) -> anyhow::Result<()> {
     let leader = stage.servers.until_leader().await?;
     let open_at = stage.fleet.look().await?.open_at;
-    let workers = stage.options.workers as u64;
-    let allowed = workers * WORKER_BYTES_MAX + stage.replicas * REPLICA_BYTES_MAX;
+    let workers = stage.options.workers;
+    let cpu_max = match workers > MANY {
+        true => CPU_PERCENT_MAX_OF_MANY,
+        false => CPU_PERCENT_MAX,
+    };
+    let (mut leaders, mut followers) = (0.0_f64, Vec::new());
     for place in stage.servers.places() {
         let usage = stage.servers.usage(place)?;
         let spent = usage
@@ -76,18 +86,25 @@ async fn tell_servers(stage: &mut Stage, before: &[Duration], span: Duration) ->
         let sessions = open_at.get(place).copied().unwrap_or_default();
         let empty = stage.resident_empty_bytes.get(place).copied();
         let used = usage.resident_bytes.saturating_sub(empty.unwrap_or_default());
+        let allowed = sessions as u64 * SESSION_BYTES_MAX
+            + workers as u64 * NODE_BYTES_MAX
+            + stage.replicas * REPLICA_BYTES_MAX;
+        match place == leader {
+            true => leaders = percent,
+            false => followers.push(percent),
+        }
         let role = if place == leader { "leader" } else { "follower" };
         let who = format!("server {} ({role})", place + 1);
         let measured = format!(
-            "{percent:.1} % of one core over {}, {sessions} sessions",
+            "{percent:.2} % of one core over {}, {sessions} sessions",
             secs(span)
         );
         let report = &mut stage.report;
         report.bar(
             &format!("{who}: CPU at rest"),
             measured,
-            "5 %",
-            percent < CPU_PERCENT_MAX,
+            &format!("{cpu_max} %"),
+            percent < cpu_max,
         );
         let each = used as f64 / 1_024.0 / (sessions.max(1) as f64);
         let measured = format!(
@@ -96,9 +113,19 @@ async fn tell_servers(stage: &mut Stage, before: &[Duration], span: Duration) ->
             used >> 10,
             stage.replicas
         );
-        let bar = format!("{} KiB: 60 KiB per worker, 2 KiB per replica", allowed >> 10);
+        let bar = format!(
+            "{} KiB: 45 KiB per session, 3 KiB per node, 2 KiB per replica",
+            allowed >> 10
+        );
         report.bar(&format!("{who}: memory"), measured, &bar, used <= allowed);
     }
+    let share = leaders / followers.iter().copied().fold(f64::INFINITY, f64::min);
+    stage.report.bar(
+        "the leader's CPU by the least of a follower's",
+        format!("{share:.2}"),
+        &format!("{LEADER_SHARE_MAX}"),
+        share <= LEADER_SHARE_MAX,
+    );
     Ok(())
 }
 

@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dhow_server::net::tcp;
-use dhow_wire::grpc::{KeepAlive, NodesClient};
+use dhow_wire::grpc::NodesClient;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpSocket;
@@ -93,10 +93,6 @@ async fn open(from: Ipv4Addr, server: SocketAddr, tls: &Arc<ClientConfig>) -> io
     let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::clone(tls)).connect(name, gate).await?;
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KeepAlive::RARELY.every)
-        .keep_alive_timeout(KeepAlive::RARELY.timeout)
-        .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
