@@ -1,6 +1,6 @@
 //! One stream, small requests and new connections from node to node, through two proxies with TLS between them, beside the
 //! same without them, through one proxy, and through two HAProxy with TLS between them where that is installed; then what
-//! stalled readers, a reset, thousands of idle connections and a thousand short ones a second cost.
+//! stalled readers, a reset, thousands of idle connections, a thousand short ones a second and bodies of 5 GiB cost.
 //! `cargo bench -p dhow-agent --bench mesh`.
 //!
 //! One binary in three roles: `proxy` (what the product's binary does under that name), `backend` (a server that answers
@@ -43,11 +43,14 @@ const HOLD: &str = "hold";
 const FLOOD: &str = "flood";
 /// Resets each connection that has said something.
 const RESET: &str = "reset";
-const KINDS: [&str; 5] = [ECHO, COUNT, HOLD, FLOOD, RESET];
+/// Speaks HTTP: sends a long body, or takes one and says how long it was.
+const WEB: &str = "web";
+const KINDS: [&str; 6] = [ECHO, COUNT, HOLD, FLOOD, RESET, WEB];
 const STALLED: usize = 5;
 const IDLE_CONNECTIONS: usize = 9_000;
 const SHORT_TIME: Duration = Duration::from_secs(5);
 const SHORT_PER_SECOND: u32 = 1_000;
+const BODY_BYTES: u64 = 5 << 30;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -68,6 +71,7 @@ fn backend(kind: &str) -> ! {
         match kind {
             HOLD => held.push(stream),
             FLOOD => drop(std::thread::spawn(move || flood(stream))),
+            WEB => drop(std::thread::spawn(move || web(stream))),
             RESET => {
                 let _ = (&stream).read(&mut [0; 64]);
                 rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
@@ -82,6 +86,27 @@ fn backend(kind: &str) -> ! {
 
 fn flood(mut stream: TcpStream) {
     while stream.write_all(&[7; 64 << 10]).is_ok() {}
+}
+
+/// Headers up to the empty line, or what there is of them.
+fn head(stream: &mut impl BufRead) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).is_ok_and(|count| count > 0) {}
+    head
+}
+
+fn web(stream: TcpStream) {
+    let mut reader = BufReader::with_capacity(256 << 10, stream.try_clone().unwrap());
+    let mut writer = stream;
+    let asked = head(&mut reader);
+    if asked.starts_with("GET") {
+        let _ = write!(writer, "HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+        let _ = std::io::copy(&mut std::io::repeat(7).take(BODY_BYTES), &mut writer);
+    } else if asked.starts_with("POST") {
+        let taken = std::io::copy(&mut reader.take(BODY_BYTES), &mut std::io::sink()).unwrap();
+        let text = taken.to_string();
+        let _ = write!(writer, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+    }
 }
 
 fn answer(mut stream: TcpStream, counts: bool) {
@@ -238,6 +263,7 @@ fn measure() -> ExitCode {
     });
     compare(&ways);
     resets(&ways[2]);
+    bodies(&ways[2], [&near, &far]);
     stalls(&ways[2]);
     shorts(&ways[2], [&near, &far]);
     idles(&ways[1], &far);
@@ -290,6 +316,39 @@ fn resets(way: &Way) {
     let read = stream.read(&mut [0; 64]);
     let is_reset = read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
     println!("a reset between nodes stays a reset: {is_reset}");
+}
+
+/// What long bodies cost both proxies, which pass them on through HTTP.
+fn bodies(way: &Way, proxies: [&Role; 2]) {
+    let gib = BODY_BYTES >> 30;
+    for is_sent in [false, true] {
+        let before = proxies.map(resident_mib);
+        let mut stream = TcpStream::connect(way.to[WEB]).unwrap();
+        let begin = Instant::now();
+        let (method, length) = match is_sent {
+            true => ("POST", format!("content-length: {BODY_BYTES}\r\n")),
+            false => ("GET", String::new()),
+        };
+        write!(stream, "{method} / HTTP/1.1\r\nhost: x\r\n{length}connection: close\r\n\r\n").unwrap();
+        if is_sent {
+            std::io::copy(&mut std::io::repeat(7).take(BODY_BYTES), &mut stream).unwrap();
+        }
+        let mut reader = BufReader::with_capacity(256 << 10, stream);
+        let answer = head(&mut reader);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let taken = match is_sent {
+            true => std::io::read_to_string(reader).unwrap().parse().unwrap(),
+            false => std::io::copy(&mut reader, &mut std::io::sink()).unwrap(),
+        };
+        assert_eq!(taken, BODY_BYTES);
+        let secs = begin.elapsed().as_secs_f64();
+        let most = proxies.map(|role| status_mib(role, "VmHWM:"));
+        println!(
+            "a body of {gib} GiB by {method} through both nodes in {secs:.1} s: at most {:.0} and {:.0} MiB resident ever, \
+             {:.0} and {:.0} before",
+            most[0], most[1], before[0], before[1]
+        );
+    }
 }
 
 /// What readers that stall cost others.
@@ -364,8 +423,12 @@ fn cpu_secs(role: &Role) -> f64 {
 }
 
 fn resident_mib(role: &Role) -> f64 {
+    status_mib(role, "VmRSS:")
+}
+
+fn status_mib(role: &Role, field: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", role.0.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
     line.split_ascii_whitespace()
         .nth(1)
         .unwrap()
@@ -451,7 +514,11 @@ fn listener(addr: SocketAddr, id: &str, backends: Vec<Backend>) -> Listener {
         backends,
         ..Route::default()
     };
-    Listener::new(addr, Protocol::Tcp, vec![route])
+    let protocol = match id.contains(WEB) {
+        true => Protocol::Http,
+        false => Protocol::Tcp,
+    };
+    Listener::new(addr, protocol, vec![route])
 }
 
 /// Leaves in a proxy's folder what it comes up with.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::http::pool::Pool;
@@ -147,6 +147,7 @@ impl BackendState {
         let lease = Lease {
             backend: self.clone(),
             call: None,
+            permit: None,
         };
         if self.is_draining() {
             return None;
@@ -176,6 +177,8 @@ pub struct Lease {
     pub backend: Arc<BackendState>,
     /// What it is part of, where that ends with it.
     pub call: Option<Call>,
+    /// Its right to a descriptor, where the client's connection has none for it.
+    pub permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Lease {

@@ -2,9 +2,14 @@
 
 mod access;
 mod body;
+mod chunks;
+mod exchange;
 mod forward;
+mod head;
 mod headers;
+mod joined_writes;
 pub mod pool;
+mod pump;
 mod sticky;
 mod tunnel;
 
@@ -27,9 +32,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
+use self::joined_writes::JoinedWrites;
 use super::access_log::AccessLog;
 use super::judge::Arrival;
-use super::limits::Permit;
+use super::limits::{Limits, Permit};
 use super::mesh::Origin;
 use super::relay::reset;
 use super::routes::{Route, RouteSet};
@@ -44,7 +50,8 @@ const HEADER_MAX_BYTES: usize = 64 << 10;
 const HEADERS_MAX: usize = 128;
 /// What one direction of one connection may hold in memory: the longest headers fit.
 pub const BUFFER_MAX_BYTES: usize = HEADER_MAX_BYTES;
-/// Requests at once on one HTTP/2 connection, each of which may hold a window of 64 KiB.
+/// Requests at once on one HTTP/2 connection, each of which may hold a window of 64 KiB, and takes a permit of the process
+/// as a connection does: it has one to its replica.
 const STREAMS_MAX: u32 = 256;
 /// An HTTP/2 client that is gone without a word is noticed within both of these.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -60,6 +67,7 @@ pub struct HttpListener {
     /// No new connections; those that are open finish.
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
+    pub limits: Limits,
     /// Requests come over TLS.
     pub tls: Option<TlsDoor>,
     pub access_log: AccessLog,
@@ -178,7 +186,7 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
         _permit: permit,
     });
     match opened {
-        Opened::Plain(stream) => serve_requests(connection, stream, version).await,
+        Opened::Plain(stream) => serve_requests(connection, JoinedWrites(stream), version).await,
         Opened::Tls(stream) => serve_requests(connection, *stream, version).await,
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -25,6 +26,9 @@ const CONNECTIONS_MIN: usize = 64;
 /// One of so many permits is kept back, and so many containers at once may have their share of these.
 const KEPT_BACK: usize = 16;
 
+/// How often the log says that there is no room.
+const TELL_FULL_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The whole process's.
 #[derive(Clone)]
 pub struct Limits {
@@ -36,6 +40,8 @@ pub struct Limits {
     few: usize,
     crowd: Arc<Crowd>,
     pub connections_max: usize,
+    /// When it was last told that there is no room.
+    told_full: Arc<Mutex<Option<Instant>>>,
 }
 
 /// How many connections each container has.
@@ -69,6 +75,7 @@ impl Limits {
             few: (kept_back / KEPT_BACK).max(1),
             crowd: Arc::default(),
             connections_max,
+            told_full: Arc::default(),
         }
     }
 
@@ -115,7 +122,18 @@ impl Limits {
         })
     }
 
-    /// One of those that everybody may take, at once or not at all: for UDP, where nothing waits, and for other nodes.
+    /// Whether it is time to tell that there is no room.
+    pub fn tells_full(&self) -> bool {
+        let mut told = self.told_full.lock().unwrap_or_else(PoisonError::into_inner);
+        let tells = told.is_none_or(|told| told.elapsed() >= TELL_FULL_INTERVAL);
+        if tells {
+            *told = Some(Instant::now());
+        }
+        tells
+    }
+
+    /// One of those that everybody may take, at once or not at all: for UDP, where nothing waits, for requests of HTTP/2 and
+    /// for other nodes.
     pub fn try_process(&self) -> Option<OwnedSemaphorePermit> {
         self.common.clone().try_acquire_owned().ok()
     }

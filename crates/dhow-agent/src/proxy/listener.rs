@@ -17,7 +17,7 @@ use super::access_log::AccessLog;
 use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
 use super::judge::{Arrival, Judge, Side};
-use super::limits::{Limits, Permit};
+use super::limits::{LISTENER_CONNECTIONS_MAX, Limits, Permit};
 use super::relay::reset;
 use super::routes::RouteSet;
 use super::table::{self, Protocol, Transport};
@@ -159,13 +159,31 @@ impl Accept {
 
     async fn accept(&self, listener: &TcpListener, ours: &Arc<Semaphore>, protocol: Protocol) {
         // The permit comes first: without room, connections wait in the kernel.
-        while let Some(permit) = self.shared.limits.permit(ours, self.side).await {
+        while let Some(permit) = self.permit(listener, ours).await {
             match listener.accept().await {
                 Ok((stream, peer)) => self.serve(stream, peer, permit, protocol),
                 Err(error) if is_of_one_client(&error) => {}
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+
+    /// Waits for room, and tells where there is none.
+    async fn permit(&self, listener: &TcpListener, ours: &Arc<Semaphore>) -> Option<Permit> {
+        let mut waiting = std::pin::pin!(self.shared.limits.permit(ours, self.side));
+        if let Some(permit) = waiting.as_mut().now_or_never() {
+            return permit;
+        }
+        if self.shared.limits.tells_full()
+            && let Ok(addr) = listener.local_addr()
+        {
+            let Limits { connections_max, .. } = &self.shared.limits;
+            note(&format!(
+                "{addr} takes no more connections until others end: at most {LISTENER_CONNECTIONS_MAX} are open there, and \
+                 {connections_max} on this node"
+            ));
+        }
+        waiting.await
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, protocol: Protocol) {
@@ -190,6 +208,7 @@ impl Accept {
             routes: self.routes.clone(),
             stop: self.stop.clone(),
             tasks: tasks.clone(),
+            limits: self.shared.limits.clone(),
             tls: self.tls.clone(),
             access_log: self.shared.access_log.clone(),
         };

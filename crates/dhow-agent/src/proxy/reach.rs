@@ -1,6 +1,6 @@
 //! A stream to a backend, wherever it is: a connection on this host, or a tunnel to the proxy of its node.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -11,6 +11,7 @@ use super::backend::{BackendPlace, BackendState};
 use super::connect;
 use super::mesh::{MeshStream, Opening, Origin, Refused, ShownTicket};
 use super::relay::reset;
+use super::shared_stream::is_quiet;
 use super::table::Transport;
 
 /// A stream to a backend.
@@ -50,6 +51,22 @@ impl BackendStream {
             Self::There(stream) => drop(stream),
         }
     }
+
+    /// Whether it is open and nothing has come that was not read.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Here(stream) => is_quiet(stream),
+            Self::There(stream) => stream.is_quiet(),
+        }
+    }
+
+    /// Ends it in good order.
+    pub fn let_go(self) {
+        match self {
+            Self::Here(stream) => drop(stream),
+            Self::There(stream) => stream.let_go(),
+        }
+    }
 }
 
 impl AsyncRead for BackendStream {
@@ -66,6 +83,17 @@ impl AsyncWrite for BackendStream {
         match self.get_mut() {
             Self::Here(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::There(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Here(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::There(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
 

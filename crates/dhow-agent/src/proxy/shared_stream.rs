@@ -1,4 +1,4 @@
-//! A connection whose socket can still be looked at after hyper or TLS has it.
+//! A connection whose socket can still be looked at after TLS has it.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP connection that hyper or TLS reads and writes, and that the proxy can still look at and cut.
+/// A TCP connection that TLS reads and writes, and that the proxy can still look at and cut.
 pub struct SharedStream(pub Arc<TcpStream>);
 
 /// Whether an idle connection is still open and has said nothing. The runtime learns of a closed connection

@@ -1,5 +1,6 @@
 //! The balancer in this process, with small servers as backends.
 
+mod answers;
 mod grpc;
 mod hostile;
 mod http;

@@ -1,6 +1,7 @@
 //! Bodies on their way through: never collected, only passed on frame by frame.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,25 +11,44 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http2;
 use tokio::time::{Instant, Sleep};
 
 use super::access::AccessEntry;
-use super::pool::Link;
+use super::exchange::AnswerBody;
+use super::pool::Answered;
+use super::pump::{self, Pumped};
 use crate::proxy::backend::Lease;
 use crate::proxy::meters::{self, EndpointMeter};
 
 /// What is sent to a backend.
 pub enum RequestBody {
     Empty,
-    /// With who counts it, once that is known.
-    Client(Incoming, Option<Arc<EndpointMeter>>),
+    Client(ClientBody),
+}
+
+/// What a client sends, as it comes.
+pub struct ClientBody {
+    body: Incoming,
+    /// Who counts it, once that is known.
+    meter: Option<Arc<EndpointMeter>>,
+    /// Taken from the body, and not sent.
+    back: Bytes,
 }
 
 impl RequestBody {
     pub fn count_for(&mut self, meter: &Arc<EndpointMeter>) {
         match self {
             Self::Empty => {}
-            Self::Client(_, counted) => *counted = Some(Arc::clone(meter)),
+            Self::Client(client) => client.meter = Some(Arc::clone(meter)),
+        }
+    }
+
+    /// Gives back what was taken last: it comes next again.
+    pub fn put_back(&mut self, data: Bytes) {
+        match self {
+            Self::Empty => {}
+            Self::Client(client) => client.back = data,
         }
     }
 }
@@ -36,10 +56,13 @@ impl RequestBody {
 impl From<Incoming> for RequestBody {
     fn from(body: Incoming) -> Self {
         if body.is_end_stream() {
-            Self::Empty
-        } else {
-            Self::Client(body, None)
+            return Self::Empty;
         }
+        Self::Client(ClientBody {
+            body,
+            meter: None,
+            back: Bytes::new(),
+        })
     }
 }
 
@@ -53,9 +76,13 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Client(body, meter) => {
-                let polled = Pin::new(body).poll_frame(cx);
-                if let Some(meter) = meter {
+            Self::Client(client) if !client.back.is_empty() => {
+                let data = std::mem::take(&mut client.back);
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Self::Client(client) => {
+                let polled = Pin::new(&mut client.body).poll_frame(cx);
+                if let Some(meter) = &client.meter {
                     count(&polled, &meter.received_bytes);
                 }
                 polled
@@ -66,21 +93,26 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Client(body, _) => body.is_end_stream(),
+            Self::Client(client) => client.back.is_empty() && client.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Client(body, _) => body.size_hint(),
+            Self::Client(client) => {
+                let back = u64::try_from(client.back.len()).unwrap_or(u64::MAX);
+                let rest = client.body.size_hint();
+                match rest.exact().and_then(|rest| rest.checked_add(back)) {
+                    Some(all) => SizeHint::with_exact(all),
+                    None => SizeHint::default(),
+                }
+            }
         }
     }
 }
 
-type Polled = Poll<Option<Result<Frame<Bytes>, hyper::Error>>>;
-
-fn count(polled: &Polled, bytes: &AtomicU64) {
+fn count<E>(polled: &Poll<Option<Result<Frame<Bytes>, E>>>, bytes: &AtomicU64) {
     if let Poll::Ready(Some(Ok(frame))) = polled
         && let Some(data) = frame.data_ref()
     {
@@ -105,7 +137,7 @@ enum BodyKind {
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the replica broke off its answer")]
-    Backend(#[source] hyper::Error),
+    Backend(#[source] io::Error),
     #[error("the replica has sent nothing for longer than its endpoint's `idle_timeout`")]
     Idle,
 }
@@ -128,9 +160,19 @@ impl ResponseBody {
 
 /// A backend's body, with what is held until its end.
 pub struct Relayed {
-    body: Incoming,
-    held: Option<(Lease, Link)>,
+    source: Source,
+    lease: Option<Lease>,
     idle: Option<Idle>,
+}
+
+/// Where the body of an answer comes from.
+enum Source {
+    One(AnswerBody),
+    /// From a task that sends the rest of the request meanwhile.
+    Pumped(Pumped, SizeHint),
+    /// With what keeps its connection, which carries others all the while.
+    Two(Incoming, #[expect(dead_code, reason = "held until the end")] http2::SendRequest<RequestBody>),
+    Over,
 }
 
 /// How long nothing need come, and until when that is.
@@ -140,45 +182,55 @@ struct Idle {
 }
 
 impl Relayed {
-    pub fn new(body: Incoming, lease: Lease, link: Link, idle: Option<Duration>) -> Self {
+    /// `request` is what may still be to be sent.
+    pub fn new(answered: Answered, request: RequestBody, lease: Lease, idle: Option<Duration>) -> Self {
         let idle = idle.map(|timeout| Idle {
             timeout,
             until: Box::pin(tokio::time::sleep(timeout)),
         });
+        let source = match answered {
+            Answered::One(answer) if answer.is_sent() || answer.is_end() => Source::One(answer),
+            Answered::One(answer) => {
+                let size = answer.size_hint();
+                Source::Pumped(pump::spawn(answer, request), size)
+            }
+            Answered::Two(incoming, sender) => Source::Two(incoming, sender),
+        };
         let mut relayed = Self {
-            body,
-            held: Some((lease, link)),
+            source,
+            lease: Some(lease),
             idle,
         };
-        relayed.release_at_end();
+        if relayed.source.is_end() {
+            relayed.release();
+        }
         relayed
     }
 
     /// At the end the connection is free for the next request. A body that is dropped before its end takes
     /// the connection with it: what is left in it is nobody's.
-    fn release_at_end(&mut self) {
-        if self.body.is_end_stream() {
-            self.release();
-        }
-    }
-
     fn release(&mut self) {
-        // One of HTTP/2 carries others all the while.
-        if let Some((lease, Link::One(connection))) = self.held.take()
-            && !lease.backend.is_draining()
+        let source = std::mem::replace(&mut self.source, Source::Over);
+        if let (Source::One(answer), Some(lease)) = (source, self.lease.take())
+            && let Some(connection) = answer.into_connection()
         {
-            lease.backend.pool.put(connection);
+            match lease.backend.is_draining() {
+                true => connection.let_go(),
+                false => lease.backend.pool.put(connection),
+            }
         }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Some(call) = self.held.as_ref().and_then(|(lease, _)| lease.call.as_ref()) {
+        let polled = self.source.poll(cx);
+        if let Some(call) = self.lease.as_ref().and_then(|lease| lease.call.as_ref()) {
             count(&polled, &call.meter.sent_bytes);
         }
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.release_at_end();
+                if self.source.is_end() {
+                    self.release();
+                }
                 if let Some(idle) = &mut self.idle {
                     idle.until.as_mut().reset(Instant::now() + idle.timeout);
                 }
@@ -189,7 +241,7 @@ impl Relayed {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
-                self.held = None;
+                self.cut();
                 Poll::Ready(Some(Err(BodyError::Backend(error))))
             }
             Poll::Pending => {
@@ -197,12 +249,47 @@ impl Relayed {
                 let is_over = idle.is_some_and(|idle| idle.until.as_mut().poll(cx).is_ready());
                 match is_over {
                     true => {
-                        self.held = None;
+                        self.cut();
                         Poll::Ready(Some(Err(BodyError::Idle)))
                     }
                     false => Poll::Pending,
                 }
             }
+        }
+    }
+
+    fn cut(&mut self) {
+        self.source = Source::Over;
+        self.lease = None;
+    }
+}
+
+impl Source {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self {
+            Self::One(answer) => answer.poll_frame(cx),
+            Self::Pumped(frames, _) => frames.poll_recv(cx),
+            Self::Two(incoming, _) => Pin::new(incoming).poll_frame(cx).map_err(io::Error::other),
+            Self::Over => Poll::Ready(None),
+        }
+    }
+
+    fn is_end(&self) -> bool {
+        match self {
+            Self::One(answer) => answer.is_end(),
+            Self::Pumped(..) => false,
+            Self::Two(incoming, _) => incoming.is_end_stream(),
+            Self::Over => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::One(answer) => answer.size_hint(),
+            // As it was at the beginning, when it is asked for.
+            Self::Pumped(_, size) => size.clone(),
+            Self::Two(incoming, _) => incoming.size_hint(),
+            Self::Over => SizeHint::with_exact(0),
         }
     }
 }
@@ -232,14 +319,14 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             BodyKind::Own(body) => body.is_end_stream(),
-            BodyKind::Relayed(relayed) => relayed.body.is_end_stream(),
+            BodyKind::Relayed(relayed) => relayed.source.is_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             BodyKind::Own(body) => body.size_hint(),
-            BodyKind::Relayed(relayed) => relayed.body.size_hint(),
+            BodyKind::Relayed(relayed) => relayed.source.size_hint(),
         }
     }
 }

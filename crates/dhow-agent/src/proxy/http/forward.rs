@@ -12,7 +12,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use dhow_core::spec::{SHARED_HTTPS_PORT, TimeSpan};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme};
@@ -24,7 +23,8 @@ use super::Connection;
 use super::access::AccessEntry;
 use super::body::{Relayed, RequestBody, ResponseBody};
 use super::headers::{self, Bad};
-use super::pool::{self, Link, Speaks};
+use super::exchange::ExchangeError;
+use super::pool::{self, Answered, Link, Speaks};
 use super::{sticky, tunnel};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
@@ -53,6 +53,8 @@ enum Failed {
     /// Whoever calls may not.
     Forbidden,
     NoBackend,
+    /// This node has as much under way as it can.
+    Full,
     Lost,
     /// The replica took longer than its endpoint lets it.
     Late,
@@ -60,8 +62,9 @@ enum Failed {
 
 /// Where a request is to go.
 struct Target {
-    host: String,
-    path: String,
+    /// As the client named it, with its port.
+    host: HeaderValue,
+    uri: Uri,
     speaks: Speaks,
     /// The replica that its client had.
     sticky: Option<StickyTo>,
@@ -70,9 +73,10 @@ struct Target {
 /// A request on its way.
 struct Outgoing {
     target: Target,
-    request: Option<Request<RequestBody>>,
-    /// What it takes to send it again.
-    replay: Option<Parts>,
+    parts: Parts,
+    body: RequestBody,
+    /// It may be sent again where it is not known what became of it.
+    may_replay: bool,
     replays: u32,
     tried: Tried,
     deadline: Instant,
@@ -126,20 +130,24 @@ async fn forward(
     }
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
+    let permit = match parts.version == Version::HTTP_2 {
+        true => Some(connection.listener.limits.try_process().ok_or(Failed::Full)?),
+        false => None,
+    };
     let host = headers::host(&parts).map_err(Failed::Bad)?;
-    let name = headers::without_port(host.to_str().unwrap_or_default()).to_owned();
-    let path = parts.uri.path().to_owned();
-    let found = connection.listener.routes.borrow().find(&name, &path);
+    let (target_host, uri) = (host.clone(), parts.uri.clone());
+    let name = name_of(&target_host);
+    let found = connection.listener.routes.borrow().find(name, uri.path());
     let Some(route) = found else {
-        return Err(Failed::NoRoute { host: name, path });
+        return Err(no_route(&target_host, &uri));
     };
     if let Some(port) = route.redirect {
-        return Ok(redirect(&name, port, &parts.uri));
+        return Ok(redirect(name, port, &uri));
     }
     if route.options.access_log {
         let client = connection.peer.to_str().unwrap_or_default();
         let log = connection.listener.access_log.clone();
-        *access = Some(Box::new(AccessEntry::new(log, &route.id, client, &name, &parts)));
+        *access = Some(Box::new(AccessEntry::new(log, &route.id, client, name, &parts)));
     }
     let upgrade = headers::upgrade(&parts).map(|protocol| Upgrade { protocol, client });
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
@@ -158,16 +166,15 @@ async fn forward(
     }
     parts.extensions.clear();
     let sticky = sticky::wanted(&route, connection.arrival.peer.ip(), &parts.headers);
-    let outgoing = Outgoing::new(
-        Target {
-            host: name,
-            path,
-            speaks,
-            sticky,
-        },
-        Request::from_parts(parts, body.into()),
-    );
-    let (mut response, lease, link) = outgoing.send(connection, Arc::clone(&route)).await?;
+    let target = Target {
+        host: target_host,
+        uri,
+        speaks,
+        sticky,
+    };
+    let outgoing = Outgoing::new(target, parts, body.into());
+    let (mut response, mut lease, request) = outgoing.send(connection, Arc::clone(&route)).await?;
+    lease.permit = permit;
     if let Some(entry) = access {
         entry.backend = Some(lease.backend.id.clone());
     }
@@ -176,13 +183,27 @@ async fn forward(
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     let idle = route.options.idle_timeout.map(TimeSpan::to_std);
-    relay(connection, response, Taken { lease, link, idle }, upgrade)
+    let taken = Taken { lease, request, idle };
+    relay(connection, response, taken, upgrade)
+}
+
+/// The host that a request is for, without its port.
+fn name_of(host: &HeaderValue) -> &str {
+    headers::without_port(host.to_str().unwrap_or_default())
+}
+
+fn no_route(host: &HeaderValue, uri: &Uri) -> Failed {
+    Failed::NoRoute {
+        host: name_of(host).to_owned(),
+        path: uri.path().to_owned(),
+    }
 }
 
 /// A backend that has taken a request.
 struct Taken {
     lease: Lease,
-    link: Link,
+    /// What may still be to be sent.
+    request: RequestBody,
     /// How long it may send nothing.
     idle: Option<Duration>,
 }
@@ -205,7 +226,7 @@ fn redirect(host: &str, port: u16, uri: &Uri) -> Response<ResponseBody> {
 /// Hands the backend's answer on.
 fn relay(
     connection: &Arc<Connection>,
-    mut response: Response<Incoming>,
+    response: Response<Answered>,
     taken: Taken,
     upgrade: Option<Upgrade>,
 ) -> Result<Response<ResponseBody>, Failed> {
@@ -217,33 +238,34 @@ fn relay(
         if protocol.as_ref().is_some_and(|protocol| !is_known(protocol)) {
             return Err(Failed::Lost);
         }
-        let backend = hyper::upgrade::on(&mut response);
+        let (mut parts, answered) = response.into_parts();
+        let Answered::One(answer) = answered else {
+            return Err(Failed::Lost);
+        };
         tunnel::spawn(
             connection.clone(),
             upgrade.client,
-            backend,
+            answer.into_stream(),
             taken.lease,
             taken.idle,
         );
-        let (mut parts, _) = response.into_parts();
         headers::to_client(&mut parts.headers, Some(&protocol.unwrap_or(upgrade.protocol)));
         return Ok(Response::from_parts(parts, ResponseBody::own(Bytes::new())));
     }
     let (mut parts, body) = response.into_parts();
     headers::to_client(&mut parts.headers, None);
-    let relayed = Relayed::new(body, taken.lease, taken.link, taken.idle);
+    let relayed = Relayed::new(body, taken.request, taken.lease, taken.idle);
     Ok(Response::from_parts(parts, ResponseBody::relayed(relayed)))
 }
 
 impl Outgoing {
-    fn new(target: Target, request: Request<RequestBody>) -> Self {
-        let (parts, body) = request.into_parts();
+    fn new(target: Target, parts: Parts, body: RequestBody) -> Self {
         let is_empty = matches!(body, RequestBody::Empty);
-        let replay = (is_empty && parts.method.is_idempotent()).then(|| parts.clone());
         Self {
             target,
-            request: Some(Request::from_parts(parts, body)),
-            replay,
+            may_replay: is_empty && parts.method.is_idempotent(),
+            parts,
+            body,
             replays: 0,
             tried: Tried::default(),
             deadline: Instant::now() + BACKEND_WAIT,
@@ -256,11 +278,11 @@ impl Outgoing {
         mut self,
         connection: &Connection,
         route: Arc<Route>,
-    ) -> Result<(Response<Incoming>, Lease, Link), Failed> {
+    ) -> Result<(Response<Answered>, Lease, RequestBody), Failed> {
         let sent = self.answered(connection, route).await;
         let call = self.call.take();
         match sent {
-            Ok((response, mut lease, link)) => {
+            Ok((response, mut lease)) => {
                 if let Some(call) = &call {
                     call.answered();
                     if response.status().is_server_error() {
@@ -268,7 +290,7 @@ impl Outgoing {
                     }
                 }
                 lease.call = call;
-                Ok((response, lease, link))
+                Ok((response, lease, self.body))
             }
             Err(failed) => {
                 if let (Some(call), Failed::NoBackend | Failed::Lost | Failed::Late) = (&call, &failed) {
@@ -283,9 +305,7 @@ impl Outgoing {
     fn begin(&mut self, route: &Route) {
         if self.call.is_none() {
             self.call = Some(Call::begin(&route.meter));
-            if let Some(request) = &mut self.request {
-                request.body_mut().count_for(&route.meter);
-            }
+            self.body.count_for(&route.meter);
         }
     }
 
@@ -293,8 +313,8 @@ impl Outgoing {
         &mut self,
         connection: &Connection,
         mut route: Arc<Route>,
-    ) -> Result<(Response<Incoming>, Lease, Link), Failed> {
-        let mut routes = connection.listener.routes.clone();
+    ) -> Result<(Response<Answered>, Lease), Failed> {
+        let mut routes = None;
         loop {
             if !connection.may_call(&route) {
                 return Err(Failed::Forbidden);
@@ -308,20 +328,16 @@ impl Outgoing {
                 return Err(Failed::NoBackend);
             }
             let look_again = (now + BACKEND_LOOK_INTERVAL).min(self.deadline);
+            let routes = routes.get_or_insert_with(|| connection.listener.routes.clone());
             // Whether there is a new table or not: look again. A sender that is gone means that the
             // listener ends, and what it had stays.
             if let Ok(Err(_)) = tokio::time::timeout_at(look_again, routes.changed()).await {
                 tokio::time::sleep_until(look_again).await;
             }
             self.tried.clear();
-            let Target { host, path, .. } = &self.target;
-            let found = routes.borrow_and_update().find(host, path);
-            let Some(found) = found else {
-                let target = &mut self.target;
-                let (host, path) = (std::mem::take(&mut target.host), std::mem::take(&mut target.path));
-                return Err(Failed::NoRoute { host, path });
-            };
-            route = found;
+            let Target { host, uri, .. } = &self.target;
+            let found = routes.borrow_and_update().find(name_of(host), uri.path());
+            route = found.ok_or_else(|| no_route(host, uri))?;
         }
     }
 
@@ -330,73 +346,55 @@ impl Outgoing {
         &mut self,
         route: &Route,
         origin: &Origin,
-    ) -> Result<Option<(Response<Incoming>, Lease, Link)>, Failed> {
+    ) -> Result<Option<(Response<Answered>, Lease)>, Failed> {
         let timeout = route.options.request_timeout.map(TimeSpan::to_std);
         while let Some(lease) = route.pick_for(self.target.sticky, &self.tried) {
-            let idle_max = match self.replay {
-                Some(_) => pool::IDLE_TIMEOUT,
-                None => pool::FRESH_TIMEOUT,
+            let idle_max = match self.may_replay {
+                true => pool::IDLE_TIMEOUT,
+                false => pool::FRESH_TIMEOUT,
             };
             let speaks = self.target.speaks;
-            let Ok((mut link, reused)) = Link::open(&lease.backend, origin, speaks, idle_max).await else {
+            let Ok((link, reused)) = Link::open(&lease.backend, origin, speaks, idle_max).await else {
                 lease.backend.refused();
                 self.tried.add(&lease.backend);
                 continue;
             };
-            let Some(request) = self.request.take() else {
-                return Err(Failed::Lost);
-            };
+            let sending = link.send(&self.parts, &mut self.body);
             let sent = match timeout {
-                Some(timeout) => tokio::time::timeout(timeout, link.send(request)).await,
-                None => Ok(link.send(request).await),
+                Some(timeout) => tokio::time::timeout(timeout, sending).await,
+                None => Ok(sending.await),
             };
             match sent.map_err(|_| Failed::Late)? {
                 Ok(response) => {
                     lease.backend.accepted();
-                    return Ok(Some((response, lease, link)));
+                    return Ok(Some((response, lease)));
                 }
-                Err(error) => self.failed(error, &lease, reused)?,
+                Err(error) => self.failed(&error, &lease, reused)?,
             }
         }
         Ok(None)
     }
 
-    /// Makes the request ready to be sent once more, where that is safe.
-    fn failed(
-        &mut self,
-        mut error: TrySendError<Request<RequestBody>>,
-        lease: &Lease,
-        reused: bool,
-    ) -> Result<(), Failed> {
-        if let Some(unsent) = error.take_message() {
-            self.request = Some(unsent);
-            // An old connection says nothing about the backend; a new one that is closed at once does.
-            if !reused {
-                lease.backend.refused();
-                self.tried.add(&lease.backend);
+    /// Lets the request be sent once more, where that is safe.
+    fn failed(&mut self, error: &ExchangeError, lease: &Lease, reused: bool) -> Result<(), Failed> {
+        match error {
+            ExchangeError::Unsent => {
+                // An old connection says nothing about the backend; a new one that is closed at once does.
+                if !reused {
+                    lease.backend.refused();
+                    self.tried.add(&lease.backend);
+                }
+                Ok(())
             }
-            return Ok(());
-        }
-        let error = error.into_error();
-        if error.is_user() {
-            return Err(Failed::Body);
-        }
-        let is_lost =
-            error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_io(&error);
-        match &self.replay {
-            Some(parts) if is_lost && self.replays < REPLAYS_MAX => {
-                self.request = Some(Request::from_parts(parts.clone(), RequestBody::Empty));
+            ExchangeError::Lost if self.may_replay && self.replays < REPLAYS_MAX => {
                 self.replays += 1;
                 self.tried.add(&lease.backend);
                 Ok(())
             }
-            Some(_) | None => Err(Failed::Lost),
+            ExchangeError::Body => Err(Failed::Body),
+            ExchangeError::Lost | ExchangeError::Bad => Err(Failed::Lost),
         }
     }
-}
-
-fn is_io(error: &hyper::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
 }
 
 impl Failed {
@@ -431,6 +429,10 @@ impl Failed {
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no replica takes requests now\n".to_owned(),
+            ),
+            Self::Full => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "this node has no room for more requests now\n".to_owned(),
             ),
             Self::Lost => (
                 StatusCode::BAD_GATEWAY,

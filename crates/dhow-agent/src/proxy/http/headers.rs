@@ -14,34 +14,39 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// What proxies say to whoever is behind them.
-const OF_PROXIES: [HeaderName; 8] = [
-    header::FORWARDED,
-    FORWARDED_FOR,
-    FORWARDED_PROTO,
-    FORWARDED_HOST,
-    FORWARDED_PREFIX,
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-real-ip"),
-];
+fn is_of_proxies(name: &str) -> bool {
+    matches!(
+        name,
+        "forwarded"
+            | "x-forwarded-for"
+            | "x-forwarded-proto"
+            | "x-forwarded-host"
+            | "x-forwarded-prefix"
+            | "x-forwarded-port"
+            | "x-forwarded-server"
+            | "x-real-ip"
+    )
+}
 
 const GRPC: &str = "application/grpc";
 
-/// Goes with a wish for `h2c`, which is not passed on.
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
-
-/// What one connection means and the next does not. `Connection` may name more.
-const HOP_BY_HOP: [HeaderName; 9] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+/// What one connection means and the next does not. `Connection` may name more; `HTTP2-Settings` goes with a wish for
+/// `h2c`, which is not passed on.
+fn is_of_one_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
 
 /// What a request asked for that cannot be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +126,11 @@ pub fn to_backend(
     if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
         return Err(Bad::Coding);
     }
-    strip(&mut parts.headers);
-    // It was this proxy that the client waited for; the body follows by itself.
-    parts.headers.remove(header::EXPECT);
-    parts.headers.remove(HTTP2_SETTINGS);
+    // It was this proxy that the client waited for; the body follows by itself. Whoever is not believed says nothing of
+    // whom it speaks for.
+    strip(&mut parts.headers, |name| {
+        is_of_one_hop(name) || name == "expect" || (!from.is_believed && is_of_proxies(name))
+    });
     if let Some(upgrade) = upgrade {
         keep_upgrade(&mut parts.headers, upgrade);
     }
@@ -190,7 +196,7 @@ pub fn strip_prefix(parts: &mut Parts, prefix: &str) -> Result<(), Bad> {
 
 /// Turns a backend's response into the client's.
 pub fn to_client(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
-    strip(headers);
+    strip(headers, is_of_one_hop);
     if let Some(upgrade) = upgrade {
         keep_upgrade(headers, upgrade);
     }
@@ -202,14 +208,9 @@ fn keep_upgrade(headers: &mut HeaderMap, upgrade: &HeaderValue) {
 }
 
 /// A proxy in front that is believed may have written them: its word on protocol and host stands, the list of addresses
-/// grows. Whatever somebody else has written is gone.
+/// grows. Whatever somebody else has written is gone by now.
 fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, from: &From<'_>) {
     let peer = from.peer;
-    if !from.is_believed {
-        for name in &OF_PROXIES {
-            headers.remove(name);
-        }
-    }
     let before: Vec<&[u8]> = headers
         .get_all(FORWARDED_FOR)
         .iter()
@@ -250,19 +251,16 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-fn strip(headers: &mut HeaderMap) {
+/// Takes away what is meant by `is_gone`, and what `Connection` names.
+fn strip(headers: &mut HeaderMap, is_gone: impl Fn(&str) -> bool) {
+    let mut gone: Vec<HeaderName> = Vec::new();
     if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
-            .filter_map(|token| token.parse().ok())
-            .collect();
-        for name in named {
-            // Without these the message would be another one: nobody may have them taken away.
-            if name != header::HOST && name != header::CONTENT_LENGTH {
-                headers.remove(name);
-            }
-        }
+        let named = tokens(headers, &header::CONNECTION).filter_map(|token| token.parse().ok());
+        // Without these the message would be another one: nobody may have them taken away.
+        gone.extend(named.filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH));
     }
-    for name in &HOP_BY_HOP {
+    gone.extend(headers.keys().filter(|name| is_gone(name.as_str())).cloned());
+    for name in gone {
         headers.remove(name);
     }
 }

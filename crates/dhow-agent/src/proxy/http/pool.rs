@@ -1,23 +1,22 @@
 //! Connections to one backend: idle ones kept for reuse, and how a new one is made.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
 use hyper::client::conn::{TrySendError, http2};
+use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use super::body::RequestBody;
+use super::exchange::{AnswerBody, BackendConnection, ExchangeError};
 use super::{BUFFER_MAX_BYTES, PING_INTERVAL, PING_TIMEOUT};
 use crate::proxy::backend::BackendState;
 use crate::proxy::mesh::Origin;
 use crate::proxy::reach::BackendStream;
-use crate::proxy::shared_stream::{SharedStream, is_quiet};
 use crate::proxy::table::Transport;
 
 /// Idle connections kept per backend. More than this many requests at once open further ones, which are
@@ -33,8 +32,6 @@ pub const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 /// the backend wait.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
-/// How many busy ones are passed over before a new connection is made.
-const PASSED_MAX: usize = 4;
 
 /// The idle connections to one backend.
 #[derive(Default)]
@@ -48,64 +45,37 @@ pub struct Pool {
 }
 
 struct Idle {
-    sender: SendRequest<RequestBody>,
-    stream: Weak<TcpStream>,
-    made: Instant,
+    connection: Box<BackendConnection>,
     since: Instant,
 }
 
-/// A connection that a request may be sent on.
-pub struct PooledConnection {
-    pub sender: SendRequest<RequestBody>,
-    stream: Weak<TcpStream>,
-    made: Instant,
-}
-
 impl Pool {
-    /// One that has been idle for less than this.
-    pub fn take(&self, idle_max: Duration) -> Option<PooledConnection> {
-        let mut idle = self.lock();
-        let mut passed = 0;
-        let mut at = idle.len();
-        while at > 0 && passed < PASSED_MAX {
-            at -= 1;
-            let candidate = idle.get(at)?;
-            if candidate.since.elapsed() >= idle_max {
-                // Those before it have been idle for longer.
+    /// One that has been idle for less than this, and is open.
+    pub fn take(&self, idle_max: Duration) -> Option<Box<BackendConnection>> {
+        loop {
+            let Idle { connection, since } = self.lock().pop()?;
+            // Those before it have been idle for longer: the next sweep lets go of them.
+            if since.elapsed() >= idle_max {
+                let mut idle = self.lock();
+                idle.push(Idle { connection, since });
                 return None;
             }
-            if !candidate.sender.is_closed() && !candidate.sender.is_ready() {
-                // Its last response is read, yet its request is still being sent, or its task has not had
-                // its turn.
-                passed += 1;
-                continue;
-            }
-            let Idle {
-                sender, stream, made, ..
-            } = idle.remove(at);
-            let is_open = !sender.is_closed() && stream.upgrade().is_some_and(|stream| is_quiet(&stream));
-            if is_open {
-                return Some(PooledConnection { sender, stream, made });
+            if connection.is_quiet() {
+                return Some(connection);
             }
         }
-        None
     }
 
-    pub fn put(&self, connection: PooledConnection) {
-        let PooledConnection { sender, stream, made } = connection;
+    pub fn put(&self, connection: Box<BackendConnection>) {
         let retired = *self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        if sender.is_closed() || retired.is_some_and(|retired| made <= retired) {
-            return;
-        }
+        let is_retired = retired.is_some_and(|retired| connection.made() <= retired);
         let since = Instant::now();
         let mut idle = self.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push(Idle {
-                sender,
-                stream,
-                made,
-                since,
-            });
+        if is_retired || idle.len() >= IDLE_MAX {
+            drop(idle);
+            connection.let_go();
+        } else {
+            idle.push(Idle { connection, since });
         }
     }
 
@@ -125,7 +95,8 @@ impl Pool {
 
     /// Lets go of what is idle; requests that are under way finish.
     pub fn clear(&self) {
-        self.lock().clear();
+        let idle = std::mem::take(&mut *self.lock());
+        idle.into_iter().for_each(|idle| idle.connection.let_go());
         *self.lock_two() = None;
     }
 
@@ -136,10 +107,11 @@ impl Pool {
         self.clear();
     }
 
-    /// Lets go of connections that nobody has used for a while.
+    /// Lets go of connections that nobody has used for a while, and of those that the replica has closed.
     pub fn sweep(&self) {
-        self.lock()
-            .retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT);
+        let is_over = |idle: &mut Idle| idle.since.elapsed() >= IDLE_TIMEOUT || !idle.connection.is_quiet();
+        let over: Vec<Idle> = self.lock().extract_if(.., is_over).collect();
+        over.into_iter().for_each(|idle| idle.connection.let_go());
         self.lock_two().take_if(|sender| sender.is_closed());
     }
 
@@ -151,9 +123,16 @@ impl Pool {
 
 /// What a request is sent on.
 pub enum Link {
-    One(PooledConnection),
+    One(Box<BackendConnection>),
     /// A backend's one connection of HTTP/2, which carries any number of requests at once.
     Two(http2::SendRequest<RequestBody>),
+}
+
+/// An answer as it comes from a backend.
+pub enum Answered {
+    One(AnswerBody),
+    /// With what keeps its connection until its end.
+    Two(Incoming, http2::SendRequest<RequestBody>),
 }
 
 impl Link {
@@ -166,8 +145,11 @@ impl Link {
     ) -> io::Result<(Self, bool)> {
         match speaks {
             Speaks::One => match backend.pool.take(idle_max) {
-                Some(pooled) => Ok((Self::One(pooled), true)),
-                None => Ok((Self::One(open(backend, origin).await?), false)),
+                Some(connection) => Ok((Self::One(connection), true)),
+                None => {
+                    let stream = backend.reach(origin, Transport::Stream).await?;
+                    Ok((Self::One(BackendConnection::new(stream)), false))
+                }
             },
             Speaks::Two => match backend.pool.take_two() {
                 Some(sender) => Ok((Self::Two(sender), true)),
@@ -180,14 +162,45 @@ impl Link {
         }
     }
 
+    /// Sends a request. What was taken of its body is put back where nothing of it was sent.
     pub async fn send(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        self,
+        parts: &Parts,
+        body: &mut RequestBody,
+    ) -> Result<Response<Answered>, ExchangeError> {
         match self {
-            Self::One(pooled) => pooled.sender.try_send_request(request).await,
-            Self::Two(sender) => sender.try_send_request(request).await,
+            Self::One(connection) => {
+                let (response, answer) = connection.exchange(parts, body).await?;
+                Ok(response.map(|()| Answered::One(answer)))
+            }
+            Self::Two(mut sender) => {
+                let taken = std::mem::replace(body, RequestBody::Empty);
+                let request = Request::from_parts(parts.clone(), taken);
+                match sender.try_send_request(request).await {
+                    Ok(response) => Ok(response.map(|incoming| Answered::Two(incoming, sender))),
+                    Err(error) => Err(failure_of_two(error, body)),
+                }
+            }
         }
+    }
+}
+
+fn failure_of_two(
+    mut error: TrySendError<Request<RequestBody>>,
+    body: &mut RequestBody,
+) -> ExchangeError {
+    if let Some(unsent) = error.take_message() {
+        *body = unsent.into_body();
+        return ExchangeError::Unsent;
+    }
+    let error = error.into_error();
+    let is_io = std::error::Error::source(&error).is_some_and(|source| source.is::<io::Error>());
+    if error.is_user() {
+        ExchangeError::Body
+    } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_io {
+        ExchangeError::Lost
+    } else {
+        ExchangeError::Bad
     }
 }
 
@@ -222,36 +235,4 @@ async fn greet_two(
     // Its errors reach whoever waits for a response on it.
     tokio::spawn(connection);
     Ok(sender)
-}
-
-/// Opens a connection to a backend.
-async fn open(backend: &BackendState, origin: &Origin) -> io::Result<PooledConnection> {
-    match backend.reach(origin, Transport::Stream).await? {
-        BackendStream::Here(stream) => {
-            let stream = Arc::new(stream);
-            let socket = Arc::downgrade(&stream);
-            greet(SharedStream(stream), socket).await
-        }
-        BackendStream::There(stream) => {
-            let socket = stream.socket();
-            greet(stream, socket).await
-        }
-    }
-}
-
-async fn greet(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    socket: Weak<TcpStream>,
-) -> io::Result<PooledConnection> {
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(BUFFER_MAX_BYTES);
-    let io = TokioIo::new(stream);
-    let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
-    // Its errors reach whoever waits for a response on it.
-    tokio::spawn(connection.with_upgrades());
-    Ok(PooledConnection {
-        sender,
-        stream: socket,
-        made: Instant::now(),
-    })
 }

@@ -7,6 +7,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use super::Connection;
+use super::exchange::BackendConnection;
 use crate::proxy::backend::Lease;
 use crate::proxy::idle::relay_idle;
 
@@ -15,19 +16,17 @@ use crate::proxy::idle::relay_idle;
 pub fn spawn(
     connection: Arc<Connection>,
     client: OnUpgrade,
-    backend: OnUpgrade,
+    mut backend: Box<BackendConnection>,
     lease: Lease,
     idle: Option<Duration>,
 ) {
     let tasks = connection.listener.tasks.clone();
     tasks.spawn(async move {
-        let (Ok(client), Ok(backend)) = tokio::join!(client, backend) else {
-            return;
-        };
-        let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
+        let Ok(client) = client.await else { return };
+        let mut client = TokioIo::new(client);
         let meter = lease.call.as_ref().map(|call| Arc::clone(&call.meter));
         tokio::select! {
-            _ = relay_idle(&mut client, &mut backend, idle, meter.as_deref()) => {}
+            _ = relay_idle(&mut client, &mut *backend, idle, meter.as_deref()) => {}
             () = lease.backend.gone.cancelled() => {}
         }
         drop((lease, connection));

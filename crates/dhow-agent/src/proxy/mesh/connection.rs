@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -65,10 +65,6 @@ impl Connection {
             ticket: None,
             _registered: registered,
         }
-    }
-
-    pub fn socket(&self) -> Weak<TcpStream> {
-        Arc::downgrade(&self.socket)
     }
 
     /// Whether it is open and between two streams, and the other side has said nothing.

@@ -4,12 +4,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::{Connection, bad};
@@ -46,11 +45,21 @@ impl MeshStream {
         }
     }
 
-    /// The socket under it: quiet as long as the other side says nothing.
-    pub fn socket(&self) -> Weak<TcpStream> {
-        self.connection
-            .as_ref()
-            .map_or_else(Weak::new, Connection::socket)
+    /// Whether it is open and the other side has said nothing that was not read.
+    pub fn is_quiet(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_idle)
+    }
+
+    /// Ends one that nobody uses any more, so that its connection can carry another.
+    pub fn let_go(mut self) {
+        // Without a runtime nothing is served any more.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let ended = timeout(ABORT_TIMEOUT, poll_fn(|cx| self.send_end(cx))).await;
+                self.is_broken |= !matches!(ended, Ok(Ok(())));
+                drop(self);
+            });
+        }
     }
 
     /// The connection, where both directions have ended and it can carry another stream.

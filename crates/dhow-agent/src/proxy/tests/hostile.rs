@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::support::*;
+use crate::proxy::limits::Limits;
 use crate::proxy::table::Protocol;
 
 const HTTP: Protocol = Protocol::Http;
@@ -61,6 +62,10 @@ async fn a_request_within_a_request_is_never_seen_as_one() {
         ("transfer-encoding: chunked, identity", "400"),
         ("transfer-encoding: gzip, chunked", "501"),
         ("content-length: 4\r\nx: a\0b", "400"),
+        ("content-length: 4\r\nx: a\rb", "400"),
+        ("content-length: 4\r\nx\ry: a", "400"),
+        // A lone line feed ends a line, for whoever is behind too: lines are written anew.
+        ("content-length: 4\ntransfer-encoding: chunked", "200"),
     ] {
         let request = format!("POST / HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n0\r\n\r\n{inner}");
         let answer = said(addr, request.as_bytes()).await;
@@ -72,7 +77,7 @@ async fn a_request_within_a_request_is_never_seen_as_one() {
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{head}: {answer}");
         assert!(!answer.contains("content-length=4"), "{head}: {answer}");
     }
-    assert_eq!(bench.backend("a").await.total, 2);
+    assert_eq!(bench.backend("a").await.total, 3);
     is_served(addr).await;
 }
 
@@ -210,4 +215,54 @@ async fn who_floods_without_reading_waits_and_others_do_not() {
         }
         flooding.abort();
     }
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_hold_nobody_else_up() {
+    let (_server, _bench, addr) = serve().await;
+    let mut two = Two::connect(addr).await;
+    // No window at all, for any stream.
+    assert!(two.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).await);
+    for number in 0..100 {
+        assert!(
+            two.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, &REQUEST))
+                .await
+        );
+    }
+    for _ in 0..20 {
+        is_served(addr).await;
+    }
+}
+
+/// Each request has a connection to its replica, however many of them a client sends on one.
+#[tokio::test]
+async fn requests_of_one_connection_take_no_more_than_there_is() {
+    const ASKED: usize = 80;
+    let server = Server::start("a").await;
+    let limits = Limits::new(0);
+    let bench = Bench::with(limits.clone());
+    let backends = vec![backend("a", server.addr)];
+    let addr = bench.listen(HTTP, vec![route(backends)]).await;
+    let sender = connect_two(addr).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..ASKED {
+        let mut sender = sender.clone();
+        asking.spawn(async move {
+            let request = hyper::Request::get("http://x/gate");
+            let request = request.body(http_body_util::Empty::new()).unwrap();
+            read(sender.send_request(request).await.unwrap()).await
+        });
+    }
+    // Nobody else is answered while the gate is closed.
+    let first = asking.join_next().await.unwrap().unwrap();
+    assert_eq!(first.status, hyper::StatusCode::SERVICE_UNAVAILABLE);
+    assert!(first.text.contains("no room"), "{}", first.text);
+    let mut refused = 1;
+    server.gate.add_permits(ASKED);
+    while let Some(answer) = asking.join_next().await {
+        let status = answer.unwrap().status;
+        refused += usize::from(status == hyper::StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert!(ASKED - refused < limits.connections_max, "{refused} were refused");
+    is_served(addr).await;
 }

@@ -32,12 +32,13 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::with(Limits::new(4096))
+    }
+
+    pub fn with(limits: Limits) -> Self {
+        let owner = nix::unistd::geteuid().as_raw();
         Self {
-            balancer: Arc::new(Balancer::new(
-                Limits::new(4096),
-                nix::unistd::geteuid().as_raw(),
-                None,
-            )),
+            balancer: Arc::new(Balancer::new(limits, owner, None)),
         }
     }
 
@@ -288,13 +289,19 @@ pub async fn read(response: Response<Incoming>) -> Answer {
     }
 }
 
-/// An HTTP/2 request in clear, on a connection of its own.
-pub async fn get_two(addr: SocketAddr, path: &str) -> Answer {
+/// A connection of HTTP/2 in clear.
+pub async fn connect_two(addr: SocketAddr) -> hyper::client::conn::http2::SendRequest<Empty<Bytes>> {
     let stream = TcpStream::connect(addr).await.unwrap();
     let executor = hyper_util::rt::TokioExecutor::new();
     let handshake = hyper::client::conn::http2::handshake(executor, TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await.unwrap();
+    let (sender, connection) = handshake.await.unwrap();
     tokio::spawn(connection);
+    sender
+}
+
+/// An HTTP/2 request in clear, on a connection of its own.
+pub async fn get_two(addr: SocketAddr, path: &str) -> Answer {
+    let mut sender = connect_two(addr).await;
     let request = Request::get(format!("http://two.example{path}"))
         .header("cookie", "a=1")
         .header("cookie", "b=2")
