@@ -191,6 +191,7 @@ impl Accept {
             stop: self.stop.clone(),
             tasks: tasks.clone(),
             tls: self.tls.clone(),
+            certificates: Arc::clone(&self.shared.certificates),
             access_log: self.shared.access_log.clone(),
         };
         tasks.spawn(async move {
