@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::acme;
 use crate::spec::{DeploymentSpec, ReplicaGroup, ScaleSpec, ServiceSpec};
 use crate::state::{Deployment, RevisionOutcome, RevisionRecord, Service, State};
 use crate::time::ClusterTime;
@@ -66,7 +67,9 @@ pub fn lost(losing: &State, winning: &State) -> Lost {
             lost.others.push(format!("deployment {name} was removed"));
         }
     }
-    for (name, secret) in &losing.secrets {
+    // What the cluster orders itself is ordered again.
+    let of_people = losing.secrets.iter().filter(|(name, _)| !acme::is_own(name));
+    for (name, secret) in of_people {
         let known = winning.secrets.get(name);
         if known.is_none_or(|known| known.sealed != secret.sealed) {
             lost.others.push(format!("secret {name} differs"));

@@ -4,6 +4,7 @@
 //! Called by every other crate but `dhow-disk`. It never does I/O, never spawns, never reads a clock, an environment or
 //! a random number, and never iterates a hash map: the same log gives the same state everywhere.
 
+pub mod acme;
 pub mod amount;
 pub mod assignment;
 pub mod branches;

@@ -3,6 +3,8 @@
 //!
 //! Used by the gateway and by the API, which bring it what others ask for. It must know neither.
 
+pub mod acme;
+pub mod certificate_look;
 pub mod cluster;
 pub mod cron;
 pub mod feature_level;

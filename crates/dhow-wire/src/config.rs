@@ -5,6 +5,7 @@
 //! file, default; what is malformed is refused, never replaced by a default. It opens no file, looks up no
 //! name and binds nothing.
 
+mod acme;
 mod api_addr;
 mod check;
 mod cluster_mode;
@@ -25,6 +26,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub use acme::AcmeConfig;
 pub use api_addr::ApiAddr;
 pub use cluster_mode::{ClusterMode, WorkerTierRole};
 pub use daemon_config::{DaemonConfig, NodeResources};

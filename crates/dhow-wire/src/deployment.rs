@@ -89,6 +89,7 @@ pub fn write_deployment(spec: &DeploymentSpec) -> Result<serde_json::Value, serd
         .and_then(serde_json::Value::as_object_mut);
     for service in services.into_iter().flat_map(|services| services.values_mut()) {
         env::escape(service);
+        endpoint::name_orders(service);
         let privileged = service.get("privileged") == Some(&true.into());
         if let Some(fields) = service.as_object_mut()
             && fields.get("no_new_privileges") == Some(&(!privileged).into())

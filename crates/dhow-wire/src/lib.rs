@@ -34,7 +34,7 @@ pub mod worker;
 pub use access_token::{AccessToken, MalformedAccessToken};
 pub use byte_stream::ByteStream;
 pub use config::{
-    ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MeshAddr,
+    AcmeConfig, ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MeshAddr,
     NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig, StaticPeer,
     WorkerTierRole, load_config, parse_config, source_name_problem,
 };

@@ -40,6 +40,7 @@ use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::keep_renewed;
 use dhow_server::net::node_door::ClusterDoor;
 use dhow_server::plane::cluster::Cluster;
+use dhow_server::plane::acme::{AcmeClient, CertificateOrders};
 use dhow_server::plane::cron;
 use dhow_server::plane::feature_level::raise_feature_level;
 use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView, drain};
@@ -119,7 +120,13 @@ impl Daemon {
         let (agent_cancel, handle) = (CancellationToken::new(), agent.handle());
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
         let api_cancel = CancellationToken::new();
-        let api = serve(&plane, handle, &host, bound, file_policy(config), &api_cancel);
+        let authority = open_authority(config).await?;
+        let serving = Serving {
+            bound,
+            policy: file_policy(config),
+            authority,
+        };
+        let api = serve(&plane, handle, &host, serving, &api_cancel);
         tokio::spawn(raise_feature_level(
             Arc::clone(&plane.cluster),
             plane.peers.clone(),
@@ -302,15 +309,36 @@ fn returning(mode: &ClusterMode) -> anyhow::Result<Returning> {
     }
 }
 
-/// Serves the API and fires what is scheduled.
+/// The ACME server that the configuration names.
+async fn open_authority(config: &DaemonConfig) -> anyhow::Result<Option<Arc<AcmeClient>>> {
+    let Some(acme) = config.acme.clone() else {
+        return Ok(None);
+    };
+    let opened = tokio::task::spawn_blocking(move || AcmeClient::open(&acme)).await?;
+    let opened = opened.context("`acme` of the configuration cannot be used")?;
+    Ok(Some(Arc::new(opened)))
+}
+
+/// What the API is served with, beside the control plane.
+struct Serving {
+    bound: api::Bound,
+    policy: Arc<FilePolicy>,
+    authority: Option<Arc<AcmeClient>>,
+}
+
+/// Serves the API, fires what is scheduled and orders certificates.
 fn serve(
     plane: &Plane,
     agent: AgentHandle,
     host: &HostParts,
-    bound: api::Bound,
-    policy: Arc<FilePolicy>,
+    serving: Serving,
     cancel: &CancellationToken,
 ) -> JoinHandle<()> {
+    let Serving {
+        bound,
+        policy,
+        authority,
+    } = serving;
     let local = LocalDoor::new(plane.node, agent, host.images.clone());
     let addr_of = addr_of(Arc::clone(&plane.cluster), plane.view.clone());
     let door = ClusterDoor::new(plane.node, Arc::new(local), plane.door.clone(), addr_of);
@@ -328,14 +356,25 @@ fn serve(
         peers: plane.peers.clone(),
         worker_tokens: plane.worker_tokens.clone(),
         renew_expired_secs: plane.renew_expired_secs,
+        orders_certificates: authority.is_some(),
         data_dir: Some(host.data_dir.clone()),
         refused: plane.refused.clone(),
         policy,
     };
+    let orders = authority.map(|authority| CertificateOrders {
+        view: view.clone(),
+        input: plane.input.clone(),
+        secrets: Arc::clone(&plane.secrets),
+        clock: Arc::clone(&clock),
+        authority,
+        random: rand::random::<u64>,
+    });
+    let orders = orders.map(|orders| orders.run(cancel.clone()));
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let serving = api::serve_with(api, plane.beside.clone(), bound, cancel.clone());
     tokio::spawn(async move {
-        tokio::join!(schedules, serving);
+        let orders = futures_util::future::OptionFuture::from(orders);
+        tokio::join!(schedules, serving, orders);
     })
 }
 

@@ -53,6 +53,8 @@ pub struct Door {
     pub certificate: Option<String>,
     /// Where requests are sent instead: the port of HTTPS.
     pub redirect: Option<u16>,
+    /// The secret with the certificate that the cluster orders for the host of one that is served without TLS.
+    pub ordered: Option<String>,
     pub options: EndpointOptions,
     /// One of the ports that endpoints with a host share. Nobody is let in there but from outside.
     pub is_shared: bool,
@@ -78,6 +80,9 @@ impl Door {
                 port: shared.unwrap_or(port),
                 certificate: tls.filter(|_| is_tls).map(|tls| tls.secret.clone()),
                 redirect: tls.filter(|tls| !is_tls && tls.redirects()).map(|_| web.https),
+                ordered: tls
+                    .filter(|tls| !is_tls && tls.is_by_acme())
+                    .map(|tls| tls.secret.clone()),
                 is_shared: shared.is_some(),
                 ..own.clone()
             };
@@ -102,6 +107,7 @@ impl Door {
             },
             certificate: None,
             redirect: None,
+            ordered: None,
             options: endpoint.options.clone(),
             is_shared: false,
         }
@@ -122,6 +128,7 @@ impl Door {
             who: route.who.clone(),
             certificate: route.certificate.clone(),
             redirect: route.redirect,
+            ordered: route.ordered.clone(),
             options: route.options.clone(),
             // Whoever opens it anew knows.
             is_shared: false,

@@ -304,6 +304,7 @@ impl Routes {
                 who: door.who,
                 certificate: door.certificate,
                 redirect: door.redirect,
+                ordered: door.ordered,
                 options: door.options,
             });
         }

@@ -2,8 +2,10 @@
 
 mod access;
 mod body;
+mod challenge;
 mod chunks;
 mod exchange;
+mod extended;
 mod forward;
 mod head;
 mod headers;
@@ -40,7 +42,7 @@ use super::mesh::Origin;
 use super::relay::reset;
 use super::routes::{Route, RouteSet};
 use super::table::{Peer, Rule};
-use super::tls::{self, TlsDoor};
+use super::tls::{self, Certificates, TlsDoor};
 
 /// From a connection, or the end of its last request, to the end of the next request's headers. So an idle
 /// client is let go after this time too.
@@ -70,6 +72,8 @@ pub struct HttpListener {
     pub limits: Limits,
     /// Requests come over TLS.
     pub tls: Option<TlsDoor>,
+    /// Those of all listeners: plain requests for a host are sent to HTTPS once it has one.
+    pub certificates: Arc<Certificates>,
     pub access_log: AccessLog,
 }
 
@@ -322,6 +326,7 @@ fn http2_builder() -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
+        .enable_connect_protocol()
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(HEADER_MAX_BYTES).unwrap_or(u32::MAX))
         .max_send_buf_size(BUFFER_MAX_BYTES)

@@ -210,6 +210,7 @@ impl Accept {
             tasks: tasks.clone(),
             limits: self.shared.limits.clone(),
             tls: self.tls.clone(),
+            certificates: Arc::clone(&self.shared.certificates),
             access_log: self.shared.access_log.clone(),
         };
         tasks.spawn(async move {

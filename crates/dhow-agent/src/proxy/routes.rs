@@ -29,6 +29,8 @@ pub struct Route {
     pub meter: Arc<EndpointMeter>,
     /// Requests are sent to HTTPS at this port instead.
     pub redirect: Option<u16>,
+    /// The secret with the certificate that the cluster orders for its host.
+    pub ordered: Option<String>,
     certificate: Option<String>,
     pub options: EndpointOptions,
     path: Option<String>,
@@ -51,6 +53,7 @@ impl RouteSet {
                 who: route.who.clone(),
                 meter: meters.of(&route.id),
                 redirect: route.redirect,
+                ordered: route.ordered.clone(),
                 certificate: route.certificate.clone(),
                 options: route.options.clone(),
                 // The whole tree is the same as no path.
@@ -100,6 +103,12 @@ impl RouteSet {
             None => any.or_else(|| self.by_host.values().find_map(|routes| routes.first())),
         };
         found.and_then(|route| route.certificate.as_deref())
+    }
+
+    /// Whether the cluster orders the certificate of a host.
+    pub fn is_ordered(&self, host: &str) -> bool {
+        let named = self.by_host.get(&normal_host(host));
+        named.is_some_and(|routes| routes.iter().any(|route| route.ordered.is_some()))
     }
 
     /// Whether who calls has to be known.

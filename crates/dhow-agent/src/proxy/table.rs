@@ -131,6 +131,10 @@ pub struct Route {
     /// Requests are sent to HTTPS at this port instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect: Option<u16>,
+    /// The secret with the certificate that the cluster orders for the host of a plain listener: whoever it is ordered
+    /// from is answered there, and `redirect` counts only once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<String>,
     #[serde(default, skip_serializing_if = "EndpointOptions::is_plain")]
     pub options: EndpointOptions,
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use dhow_core::acme;
 use dhow_wire::{CertificateProblem, EndpointCertificate};
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
@@ -31,7 +32,7 @@ const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
 /// What the daemon gives: by the name of the secret its value, or nothing where what was given before still counts. Those
-/// that are not named are forgotten.
+/// that are not named are forgotten. The thumbprint that ACME servers are answered with comes among them.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenCertificates(pub BTreeMap<String, Option<String>>);
 
@@ -49,6 +50,8 @@ pub type RefusedCertificate = (String, String);
 #[derive(Default)]
 pub struct Certificates {
     shown: RwLock<Arc<BTreeMap<String, Shown>>>,
+    /// Of the cluster's account at an ACME server.
+    thumbprint: RwLock<Option<Arc<str>>>,
     tickets: Arc<Tickets>,
 }
 
@@ -86,7 +89,9 @@ impl Certificates {
     ) -> Vec<RefusedCertificate> {
         let before = self.shown();
         let (mut next, mut refused) = (BTreeMap::new(), Vec::new());
-        for (name, value) in given.0.iter().take(CERTIFICATES_MAX) {
+        refused.extend(self.take_thumbprint(given));
+        let certificates = given.0.iter().filter(|(name, _)| *name != acme::THUMBPRINT);
+        for (name, value) in certificates.take(CERTIFICATES_MAX) {
             let known = before.get(name);
             let same = known.filter(|known| value.as_ref().is_none_or(|value| *value == known.pem));
             if let Some(same) = same {
@@ -114,14 +119,40 @@ impl Certificates {
         refused
     }
 
+    /// Takes the thumbprint, or says why it is none.
+    fn take_thumbprint(&self, given: &GivenCertificates) -> Option<RefusedCertificate> {
+        let next = match given.0.get(acme::THUMBPRINT) {
+            // What was given before still counts.
+            Some(None) => return None,
+            Some(Some(text)) if acme::is_thumbprint(text) => Some(text.as_str().into()),
+            Some(Some(_)) => {
+                let why = "it is no thumbprint of a key".to_owned();
+                return Some((acme::THUMBPRINT.to_owned(), why));
+            }
+            None => None,
+        };
+        *self.thumbprint.write().unwrap_or_else(PoisonError::into_inner) = next;
+        None
+    }
+
+    /// What ACME servers are answered with.
+    pub fn thumbprint(&self) -> Option<Arc<str>> {
+        // Replaced as a whole under the lock.
+        self.thumbprint.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Everything that is shown, as it was given.
     pub fn kept(&self) -> GivenCertificates {
         let shown = self.shown();
-        let kept = shown.iter();
-        GivenCertificates(
-            kept.map(|(name, shown)| (name.clone(), Some(shown.pem.clone())))
-                .collect(),
-        )
+        let kept = shown.iter().map(|(name, shown)| (name.clone(), Some(shown.pem.clone())));
+        let thumbprint = self.thumbprint();
+        let thumbprint = thumbprint.map(|text| (acme::THUMBPRINT.to_owned(), Some(text.to_string())));
+        GivenCertificates(kept.chain(thumbprint).collect())
+    }
+
+    /// Whether there is one to show.
+    pub fn has(&self, name: &str) -> bool {
+        self.shown().contains_key(name)
     }
 
     fn shown(&self) -> Arc<BTreeMap<String, Shown>> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use super::{Directory, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, READY_MAX, ReadyReplica, Touched};
+use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::spec::{Endpoint, Expose};
 use crate::state::{Node, Service, State, Wanted};
@@ -391,10 +392,14 @@ fn is_open(endpoints: &[Endpoint]) -> bool {
     })
 }
 
-/// The secrets with the certificates that public endpoints show.
+/// The secrets with the certificates that public endpoints show, and what is answered to whoever orders them.
 fn certificates_of(endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
     let public = endpoints.iter().filter(|endpoint| endpoint.is_public());
-    public.filter_map(|endpoint| Some(endpoint.tls.as_ref()?.secret.as_str()))
+    let tls = public.filter_map(|endpoint| endpoint.tls.as_ref());
+    tls.flat_map(|tls| {
+        let answered = tls.is_by_acme().then_some(acme::THUMBPRINT);
+        [Some(tls.secret.as_str()), answered].into_iter().flatten()
+    })
 }
 
 fn version_of(state: &State, secret: &str) -> u64 {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::endpoint_options::EndpointOptions;
+use crate::acme;
 use crate::ids::{DeploymentName, NameError, RoleName, ServiceKey, ServiceName};
 
 /// What is spoken at an endpoint.
@@ -140,7 +141,8 @@ pub const SHARED_HTTPS_PORT: u16 = 443;
 /// The certificate of an endpoint, and what becomes of plain requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tls {
-    /// The secret with the certificate chain and its key, as PEM.
+    /// The secret with the certificate chain and its key, as PEM: a person's, or the cluster's own that it orders for the
+    /// host, see [`Tls::by_acme`].
     pub secret: String,
     /// Whether plain requests for the same host are sent to HTTPS: they are where nothing is said, else they are
     /// answered.
@@ -149,6 +151,18 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// The cluster orders a certificate for the host.
+    pub fn by_acme(host: &str, redirect: Option<bool>) -> Self {
+        Self {
+            secret: acme::certificate_of(host),
+            redirect,
+        }
+    }
+
+    pub fn is_by_acme(&self) -> bool {
+        acme::host_of(&self.secret).is_some()
+    }
+
     pub fn redirects(&self) -> bool {
         self.redirect.unwrap_or(true)
     }

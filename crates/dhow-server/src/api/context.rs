@@ -36,6 +36,8 @@ pub struct Api {
     pub worker_tokens: Option<WorkerTokenKey>,
     /// For so long expired certificates of workers can still be renewed.
     pub renew_expired_secs: i64,
+    /// Whether certificates are ordered: the configuration names an ACME server.
+    pub orders_certificates: bool,
     /// Where everything durable goes: its disk must have room. None where nothing is kept.
     pub data_dir: Option<PathBuf>,
     /// Takes a line for each caller that the API refuses.

@@ -16,7 +16,7 @@ use super::extract::{Query, check_media_type, read, text};
 use super::limits::DEPLOYMENT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::runtime::Applied;
-use crate::plane::secrets::CertificateLook;
+use crate::plane::certificate_look::CertificateLook;
 use crate::plane::services::{fill_endpoints, resolve_digests};
 
 /// What a deployment file may say to be.
@@ -72,6 +72,7 @@ pub(super) fn check_certificates(context: &Context, spec: &DeploymentSpec) -> An
         secrets: &context.api.secrets,
         state: &context.manager().state(),
         now_unix_secs: context.wall_unix_secs(),
+        orders: context.api.orders_certificates,
     };
     match look.refusal(spec) {
         Some(why) => Err(ApiProblem::new(ProblemCode::Refused, why)),

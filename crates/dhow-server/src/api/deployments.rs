@@ -17,7 +17,7 @@ use super::deploy::deployed;
 use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
 use super::problem::{Answer, ApiProblem};
-use crate::plane::secrets::CertificateLook;
+use crate::plane::certificate_look::CertificateLook;
 use crate::plane::services::NoSuchName;
 
 /// Every deployment with its services.
@@ -59,6 +59,7 @@ fn certificate_notes(context: &Context, deployment: &str, only: Option<&str>) ->
         secrets: &context.api.secrets,
         state: &state,
         now_unix_secs: context.wall_unix_secs(),
+        orders: context.api.orders_certificates,
     };
     look.notes(&current.spec, only)
 }

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
+use dhow_core::acme;
 use dhow_core::command::{ClusterCommand, Command, RequestId};
 use dhow_core::spec::check::secret_name_problem;
 use dhow_wire::ProblemCode;
@@ -16,7 +17,9 @@ use super::problem::{Answer, ApiProblem};
 #[utoipa::path(get, path = "/api/v1/secrets", tag = "secrets", responses((status = 200, body = Vec<SecretInfo>)))]
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SecretInfo>> {
     let state = context.manager().state();
-    let all = state.secrets.iter().map(|(name, secret)| SecretInfo {
+    // The cluster's own are nobody's to set or remove.
+    let of_people = state.secrets.iter().filter(|(name, _)| !acme::is_own(name));
+    let all = of_people.map(|(name, secret)| SecretInfo {
         name: name.to_string(),
         revision: secret.version,
     });

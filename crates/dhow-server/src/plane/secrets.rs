@@ -3,12 +3,10 @@
 //! The API seals what people set, and the node session unseals what a replica's spec names. A value is never logged,
 //! never in the log of commands in clear, and never in an answer of the API.
 
-mod certificates;
 mod key_file;
 mod secret_box;
 mod unseal;
 
-pub use certificates::CertificateLook;
 pub use key_file::KeyFileError;
 pub use secret_box::{SealError, SecretBox};
 pub use unseal::{UnsealError, Unsealed, unseal_all};

@@ -19,6 +19,7 @@ pub(super) fn check(draft: &Draft) -> Vec<SpecFinding> {
     let mut findings = Vec::new();
     node::check(draft, &mut findings);
     super::sources::check(draft, &mut findings);
+    super::acme::check(draft, &mut findings);
     worker_tier::check_renewal(draft, &mut findings);
     let at = FieldPath::of("cluster");
     match &draft.cluster {

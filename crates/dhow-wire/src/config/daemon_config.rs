@@ -7,6 +7,7 @@ use std::time::Duration;
 use dhow_core::spec::{ByteSize, Cpu, Policy};
 use serde::{Serialize, Serializer};
 
+use super::acme::AcmeConfig;
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
@@ -47,6 +48,9 @@ pub struct DaemonConfig {
     pub registries: RegistryConfig,
     #[serde(skip_serializing_if = "NetworkConfig::is_default")]
     pub network: NetworkConfig,
+    /// Where the cluster orders certificates; nowhere where it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acme: Option<AcmeConfig>,
     /// Directories of signed deployment files that the cluster follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceConfig>,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::SpecFinding;
 
+use super::acme::AcmeConfig;
 use super::api_addr::ApiAddr;
 use super::check;
 use super::cluster_mode::ClusterMode;
@@ -52,6 +53,7 @@ pub(super) struct Draft {
     pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
     pub network: NetworkConfig,
+    pub acme: Option<AcmeConfig>,
     pub trusted_keys: Vec<String>,
     pub sources: Vec<SourceDraft>,
 }
@@ -87,6 +89,7 @@ impl Draft {
             registries: self.registries,
             renew_expired_for: self.renew_expired_for,
             network: self.network,
+            acme: self.acme,
             sources: self
                 .sources
                 .iter()
@@ -253,6 +256,7 @@ impl Given {
             registries: file.registries,
             renew_expired_for: file.renew_expired_for,
             network: file.network,
+            acme: file.acme,
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dhow_core::spec::Policy;
 use dhow_core::spec::check::quoted;
 
+use super::acme::{self, AcmeConfig};
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::daemon_config::NodeResources;
@@ -38,6 +39,7 @@ pub(super) struct ConfigFile {
     pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
     pub network: NetworkConfig,
+    pub acme: Option<AcmeConfig>,
 }
 
 pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
@@ -95,6 +97,7 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
             .unwrap_or_default(),
         renew_expired_for: fields.optional("renew_expired_for", whole_seconds),
         network: fields.optional("network", network::read).unwrap_or_default(),
+        acme: fields.optional("acme", acme::read),
     };
     if let Some((level, format)) = fields.optional("log", log) {
         (file.log_level, file.log_format) = (level, format);

@@ -1,5 +1,6 @@
 //! The endpoints of a service.
 
+use dhow_core::acme;
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
 use dhow_core::spec::{
     Allowed, Endpoint, EndpointOptions, Expose, IpRange, IpRangeError, Protocol, ProxyProtocol, Sticky, Tls,
@@ -48,6 +49,8 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
     let name = fields.required("name", "name: http", text);
     let protocol = fields.required("protocol", "protocol: http", protocol);
     let number = fields.required("port", "port: 8080", port);
+    let host = fields.optional("host", text);
+    let tls = fields.optional("tls", |decoder, node| tls(decoder, node, host.as_deref()));
     let endpoint = Endpoint {
         name: name.unwrap_or_default(),
         protocol: protocol.unwrap_or(Protocol::Tcp),
@@ -56,10 +59,10 @@ fn endpoint(decoder: &mut Decoder, node: &Node) -> Option<Endpoint> {
         target_port: fields.optional("target_port", port),
         expose: fields.or("expose", Expose::default(), expose),
         path: fields.optional("path", text),
-        host: fields.optional("host", text),
+        host,
         target_role: fields.optional("target_role", role),
         allow: fields.optional("allow", allow),
-        tls: fields.optional("tls", tls),
+        tls,
         options: EndpointOptions {
             strip_prefix: fields.or("strip_prefix", false, flag),
             allow_from: fields.optional("allow_from", ranges).unwrap_or_default(),
@@ -123,9 +126,9 @@ fn proxy_protocol(decoder: &mut Decoder, node: &Node) -> Option<ProxyProtocol> {
     choice(decoder, node, &allowed, &near)
 }
 
-/// The certificate. Where its secret cannot be read, nothing else of it counts.
-fn tls(decoder: &mut Decoder, node: &Node) -> Option<Tls> {
-    let mut fields = Fields::open(decoder, node, "`tls`", "`{ secret: shop-tls }`")?;
+/// The certificate. Where it cannot be read which, nothing else of it counts.
+fn tls(decoder: &mut Decoder, node: &Node, host: Option<&str>) -> Option<Tls> {
+    let mut fields = Fields::open(decoder, node, "`tls`", "`{ secret: shop-tls }` or `{ acme: true }`")?;
     fields.elsewhere(&[
         ("secretName", "write `secret`"),
         (
@@ -136,14 +139,67 @@ fn tls(decoder: &mut Decoder, node: &Node) -> Option<Tls> {
             "key",
             "put certificates and key as PEM into one secret, and name it with `secret`",
         ),
+        ("letsencrypt", "write `acme: true`"),
+        ("certresolver", "write `acme: true`"),
+        ("auto", "write `acme: true`"),
     ]);
-    let secret = fields.required("secret", "secret: shop-tls", text);
+    // Nothing where it is not there, and nothing in it where it cannot be read.
+    let by_acme = fields.optional("acme", |decoder, node| Some(is_ordered(decoder, node)));
     let redirect = fields.optional("redirect", flag);
+    let secret = match by_acme {
+        None | Some(Some(false)) => fields.required("secret", "secret: shop-tls` or `acme: true", text),
+        Some(Some(true) | None) => fields.optional("secret", text),
+    };
     fields.close();
-    Some(Tls {
-        secret: secret?,
-        redirect,
-    })
+    match (by_acme.unwrap_or(Some(false))?, secret) {
+        (false, secret) => Some(Tls {
+            secret: secret?,
+            redirect,
+        }),
+        (true, None) => Some(Tls::by_acme(host.unwrap_or_default(), redirect)),
+        (true, Some(_)) => decoder.fail(
+            node.span,
+            "a certificate is ordered, or comes from a secret: not both",
+            "remove `acme` or `secret`",
+        ),
+    }
+}
+
+/// Says of certificates that the cluster orders what a file says of them.
+pub(super) fn name_orders(service: &mut serde_json::Value) {
+    let endpoints = service.get_mut("endpoints").and_then(|all| all.as_array_mut());
+    for endpoint in endpoints.into_iter().flatten() {
+        let Some(tls) = endpoint.get_mut("tls").and_then(|tls| tls.as_object_mut()) else {
+            continue;
+        };
+        let secret = tls.get("secret").and_then(|secret| secret.as_str());
+        if secret.is_some_and(|secret| acme::host_of(secret).is_some()) {
+            tls.remove("secret");
+            tls.insert("acme".into(), true.into());
+        }
+    }
+}
+
+/// Whether a certificate is ordered. Who asks for a way of proof is told which there is.
+fn is_ordered(decoder: &mut Decoder, node: &Node) -> Option<bool> {
+    let said = match node.kind() {
+        Kind::Text => loose_text(decoder, node)?.to_ascii_lowercase(),
+        Kind::Boolean | Kind::Integer | Kind::Float | Kind::Nothing | Kind::List | Kind::Map => {
+            return flag(decoder, node);
+        }
+    };
+    match said.as_str() {
+        "dns-01" | "dns01" | "dns" => decoder.fail(
+            node.span,
+            "Dhow does not prove hosts by DNS-01, only by HTTP-01 at port 80",
+            "write `acme: true`, or `secret` with a certificate that something else orders",
+        ),
+        "http-01" | "http01" | "http" => {
+            let hint = "write `acme: true`: there is no other way than HTTP-01";
+            decoder.wrong_type(node, "`true` or `false`", hint)
+        }
+        _ => flag(decoder, node),
+    }
 }
 
 /// The services that may call. Where one of them cannot be read, the list is not judged further.

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::{Cluster, Daemon, Network, Scratch, Service, Where, free_port, skip, until};
 
 /// Why these tests cannot run here.
-fn obstacle() -> Option<String> {
+pub fn obstacle() -> Option<String> {
     let missing = ["curl", "openssl"].into_iter().find(|program| {
         let found = Command::new(program).arg("--version").output();
         found.is_err()
@@ -18,13 +18,13 @@ fn obstacle() -> Option<String> {
 }
 
 /// A certificate for hosts with its key, made by its own CA.
-struct Certificates {
+pub struct Certificates {
     dir: PathBuf,
 }
 
 impl Certificates {
     /// Makes the CA that clients believe.
-    fn new(dir: &Path) -> Self {
+    pub fn new(dir: &Path) -> Self {
         let made = Self { dir: dir.to_owned() };
         made.openssl(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -subj /CN=Root -days 30",
@@ -41,7 +41,7 @@ impl Certificates {
     }
 
     /// The chain and its key, as a secret has them.
-    fn make(&self, name: &str, hosts: &str, days: i32) -> String {
+    pub fn make(&self, name: &str, hosts: &str, days: i32) -> String {
         let names = format!("{name}.ext");
         std::fs::write(self.dir.join(&names), format!("subjectAltName={hosts}\n")).unwrap();
         self.openssl(&format!(
@@ -61,18 +61,18 @@ impl Certificates {
         std::fs::read_to_string(self.dir.join(file)).unwrap()
     }
 
-    fn ca(&self) -> PathBuf {
+    pub fn ca(&self) -> PathBuf {
         self.dir.join("ca.pem")
     }
 }
 
 /// Who asks: curl, with the names of all hosts led to an address.
-struct Client {
-    ca: PathBuf,
-    namespace: Option<String>,
-    ip: String,
-    http: u16,
-    https: u16,
+pub struct Client {
+    pub ca: PathBuf,
+    pub namespace: Option<String>,
+    pub ip: String,
+    pub http: u16,
+    pub https: u16,
 }
 
 impl Client {
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// What curl prints, or why it failed.
-    fn ask(&self, url: &str, extra: &[&str]) -> Result<String, String> {
+    pub fn ask(&self, url: &str, extra: &[&str]) -> Result<String, String> {
         let port = match url.starts_with("https") {
             true => self.https,
             false => self.http,
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// The beginning of the certificate that is shown for a host; nothing where none is.
-    fn shown(&self, host: &str) -> String {
+    pub fn shown(&self, host: &str) -> String {
         let connect = format!("{}:{}", self.ip, self.https);
         let shown = self
             .command("openssl")
@@ -122,7 +122,8 @@ impl Client {
     }
 }
 
-fn web(port: u16, endpoint: serde_json::Value) -> Service {
+/// A service with one public endpoint, which has these fields too.
+pub fn web(port: u16, endpoint: serde_json::Value) -> Service {
     let mut plain = json!({ "name": "http", "protocol": "http", "port": port, "expose": "public" });
     for (key, value) in endpoint.as_object().into_iter().flatten() {
         plain[key] = value.clone();

@@ -12,6 +12,7 @@ mod images;
 mod load;
 mod network;
 mod open_load;
+mod pebble;
 mod relay;
 mod seed;
 
@@ -30,6 +31,7 @@ pub use images::{image, lacks};
 pub use load::{Load, get, get_from};
 pub use network::Network;
 pub use open_load::{Cause, Failure, OpenLoad};
+pub use pebble::{Pebble, PebbleOptions};
 pub use relay::Relay;
 pub use seed::Seed;
 

@@ -174,6 +174,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         peers: dhow_server::net::peer_http::PeerHttp::new(Arc::new(dhow_server::net::peer_http::NoPeers)),
         worker_tokens: None,
         renew_expired_secs: 0,
+        orders_certificates: false,
         data_dir: None,
         refused: dhow_server::net::refused_log::RefusedLog::new(None, clock.clone()),
         policy: std::sync::Arc::new(dhow_core::spec::policy::FilePolicy {

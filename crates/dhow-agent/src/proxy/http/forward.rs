@@ -16,7 +16,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme};
 use hyper::upgrade::OnUpgrade;
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
 use super::Connection;
@@ -25,7 +25,7 @@ use super::body::{Relayed, RequestBody, ResponseBody};
 use super::headers::{self, Bad};
 use super::exchange::ExchangeError;
 use super::pool::{self, Answered, Link, Speaks};
-use super::{sticky, tunnel};
+use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
 use crate::proxy::meters::Call;
@@ -45,7 +45,7 @@ enum Failed {
     Bad(Bad),
     /// What the client sent as its body was broken, or broke off.
     Body,
-    Method,
+    Connect(extended::Unserved),
     NoRoute {
         host: String,
         path: String,
@@ -88,6 +88,8 @@ struct Outgoing {
 struct Upgrade {
     protocol: HeaderValue,
     client: OnUpgrade,
+    /// The client asked in the words of HTTP/2.
+    is_extended: bool,
 }
 
 pub(super) async fn answer(
@@ -125,23 +127,25 @@ async fn forward(
     mut request: Request<Incoming>,
     access: &mut Option<Box<AccessEntry>>,
 ) -> Result<Response<ResponseBody>, Failed> {
-    if request.method() == Method::CONNECT {
-        return Err(Failed::Method);
-    }
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
     let permit = match parts.version == Version::HTTP_2 {
         true => Some(connection.listener.limits.try_process().ok_or(Failed::Full)?),
         false => None,
     };
+    let extended = extended::take(&mut parts).map_err(Failed::Connect)?;
     let host = headers::host(&parts).map_err(Failed::Bad)?;
     let (target_host, uri) = (host.clone(), parts.uri.clone());
     let name = name_of(&target_host);
+    if let Some(answer) = challenge::answer(&parts, name, &connection.listener) {
+        return Ok(answer);
+    }
     let found = connection.listener.routes.borrow().find(name, uri.path());
     let Some(route) = found else {
         return Err(no_route(&target_host, &uri));
     };
-    if let Some(port) = route.redirect {
+    let is_secure = |ordered: &String| connection.listener.certificates.has(ordered);
+    if let Some(port) = route.redirect.filter(|_| route.ordered.as_ref().is_none_or(is_secure)) {
         return Ok(redirect(name, port, &uri));
     }
     if route.options.access_log {
@@ -149,7 +153,12 @@ async fn forward(
         let log = connection.listener.access_log.clone();
         *access = Some(Box::new(AccessEntry::new(log, &route.id, client, name, &parts)));
     }
-    let upgrade = headers::upgrade(&parts).map(|protocol| Upgrade { protocol, client });
+    let is_extended = extended.is_some();
+    let upgrade = extended.or_else(|| headers::upgrade(&parts)).map(|protocol| Upgrade {
+        protocol,
+        client,
+        is_extended,
+    });
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
     let from = headers::From {
         peer: &connection.peer,
@@ -249,8 +258,16 @@ fn relay(
             taken.lease,
             taken.idle,
         );
-        headers::to_client(&mut parts.headers, Some(&protocol.unwrap_or(upgrade.protocol)));
+        let protocol = protocol.unwrap_or(upgrade.protocol);
+        headers::to_client(&mut parts.headers, Some(&protocol).filter(|_| !upgrade.is_extended));
+        if upgrade.is_extended {
+            extended::opened(&mut parts.status, &mut parts.headers);
+        }
         return Ok(Response::from_parts(parts, ResponseBody::own(Bytes::new())));
+    }
+    // To the client it would be the beginning of a WebSocket.
+    if upgrade.is_some_and(|upgrade| upgrade.is_extended) && response.status().is_success() {
+        return Err(Failed::Lost);
     }
     let (mut parts, body) = response.into_parts();
     headers::to_client(&mut parts.headers, None);
@@ -414,9 +431,13 @@ impl Failed {
                 StatusCode::BAD_REQUEST,
                 "the request's body is broken\n".to_owned(),
             ),
-            Self::Method => (
+            Self::Connect(extended::Unserved::Connect) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no forward proxy: CONNECT is not served\n".to_owned(),
+            ),
+            Self::Connect(extended::Unserved::Protocol) => (
+                StatusCode::NOT_IMPLEMENTED,
+                "no protocol but websocket is opened by CONNECT here\n".to_owned(),
             ),
             Self::NoRoute { host, path } => (
                 StatusCode::NOT_FOUND,

@@ -194,7 +194,9 @@ async fn answer(
     gate: Arc<Semaphore>,
     arrived: Arc<Notify>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    if let Some(wanted) = request.headers().get("upgrade").cloned() {
+    let wanted = request.headers().get("upgrade").cloned();
+    // There nothing changes, whatever is wanted.
+    if let Some(wanted) = wanted.filter(|_| request.uri().path() != "/plain") {
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
             let mut echo = TokioIo::new(upgraded.await.unwrap());

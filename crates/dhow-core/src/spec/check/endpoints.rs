@@ -9,6 +9,7 @@ use super::limits::NAME_MAX_BYTES;
 use super::names::secret_name_problem;
 use super::suggest::did_you_mean;
 use super::words::{name_of, quoted};
+use crate::acme;
 use crate::ids::RoleName;
 use crate::spec::{DeploymentSpec, Endpoint, Protocol, ServiceSpec, Takes};
 
@@ -152,8 +153,13 @@ fn check_tls(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding
                 .hint("write `expose: public`, or remove `tls`: between nodes everything is encrypted"),
         );
     }
-    if let Some((message, hint)) = secret_name_problem(&tls.secret) {
-        findings.push(SpecFinding::at(place.key("secret"), message).hint(hint));
+    match tls.is_by_acme() {
+        true => check_acme(at, endpoint, findings),
+        false => {
+            if let Some((message, hint)) = secret_name_problem(&tls.secret) {
+                findings.push(SpecFinding::at(place.key("secret"), message).hint(hint));
+            }
+        }
     }
     if tls.redirect.is_some() && endpoint.host.is_none() {
         findings.push(
@@ -164,6 +170,35 @@ fn check_tls(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding
             .hint("name the `host`, or remove `redirect`"),
         );
     }
+}
+
+/// A certificate is ordered for one name, which the ACME server asks for at port 80.
+fn check_acme(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFinding>) {
+    let place = at.key("tls").key("acme");
+    let secret = endpoint.tls.as_ref().map(|tls| tls.secret.as_str());
+    let (message, hint) = match endpoint.host.as_deref() {
+        None => (
+            "a certificate is ordered for a `host`".to_owned(),
+            "name the `host`, such as `host: shop.example`",
+        ),
+        Some(host) if host.starts_with("*.") => (
+            format!(
+                "a certificate for {} would have to be proved by DNS-01, which Dhow does not do",
+                quoted(host)
+            ),
+            "name each host, or write `secret` with a certificate that something else orders",
+        ),
+        Some(host) if host.parse::<std::net::IpAddr>().is_ok() => (
+            format!("{} is an address: certificates are ordered for names", quoted(host)),
+            "write the name that clients use",
+        ),
+        Some(host) if secret != Some(acme::certificate_of(host).as_str()) => (
+            "its certificate is ordered for another host".to_owned(),
+            "write `acme: true`",
+        ),
+        Some(_) => return,
+    };
+    findings.push(SpecFinding::at(place, message).because(at.key("host")).hint(hint));
 }
 
 fn path_problem(path: &str) -> Option<(String, String)> {

@@ -94,6 +94,7 @@ impl World {
             peers: PeerHttp::new(Arc::new(NoPeers)),
             worker_tokens: None,
             renew_expired_secs: 7 * 86_400,
+            orders_certificates: false,
             data_dir: None,
             refused: RefusedLog::new(Some(dir.path()), Arc::new(clock.clone())),
             policy: Arc::new(FilePolicy {

@@ -1,25 +1,32 @@
-//! Whether the secrets that endpoints name hold certificates that can be shown: looked at before a deployment is taken, and
-//! whenever somebody asks how it does. What is wrong is said in words that quote no secret.
+//! Whether the secrets that endpoints name hold certificates that can be shown, and how those stand that are ordered: looked
+//! at before a deployment is taken, and whenever somebody asks how it does. What is wrong is said in words that quote no
+//! secret.
 
 use std::sync::Arc;
 
+use dhow_core::acme;
 use dhow_core::ids::ServiceName;
 use dhow_core::spec::{DeploymentSpec, Endpoint, Tls};
 use dhow_core::state::State;
 use dhow_wire::EndpointCertificate;
 
-use super::secret_box::SecretBox;
-use super::unseal::unseal_all;
+use crate::clock::shown_utc;
+use crate::plane::acme::Kept;
+use crate::plane::secrets::{SecretBox, unseal_all};
 
+const NOBODY_ORDERS: &str = "this server orders no certificates: name an ACME server with `acme` in the configuration of the \
+                             servers, or a certificate with `secret`";
 /// A certificate that ends within this time is told of.
 const ENDS_SOON_SECS: i64 = 7 * 86_400;
 const DAY_SECS: i64 = 86_400;
 
 /// Looks at the certificates of endpoints at one moment.
 pub struct CertificateLook<'a> {
-    pub secrets: &'a SecretBox,
+    pub secrets: &'a Arc<SecretBox>,
     pub state: &'a State,
     pub now_unix_secs: i64,
+    /// Whether this server's configuration names an ACME server.
+    pub orders: bool,
 }
 
 impl CertificateLook<'_> {
@@ -35,7 +42,11 @@ impl CertificateLook<'_> {
         };
         tls_endpoints(spec).find_map(|(service, endpoint, tls)| {
             let is_new = !has(service, endpoint);
-            let why = is_new.then(|| self.problem(endpoint, tls)).flatten()?;
+            let why = match tls.is_by_acme() {
+                true => (!self.orders).then(|| NOBODY_ORDERS.to_owned()),
+                false => self.problem(endpoint, tls),
+            };
+            let why = why.filter(|_| is_new)?;
             Some(format!("endpoint {service}/{}: {why}", endpoint.name))
         })
     }
@@ -45,9 +56,10 @@ impl CertificateLook<'_> {
         let asked =
             tls_endpoints(spec).filter(|(service, ..)| only.is_none_or(|only| only == service.as_str()));
         let notes = asked.filter_map(|(service, endpoint, tls)| {
-            let why = match self.problem(endpoint, tls) {
-                Some(why) => format!("{why}; nodes show the last one that was good"),
-                None => self.ends_soon(tls)?,
+            let why = match (acme::host_of(&tls.secret), self.problem(endpoint, tls)) {
+                (Some(host), problem) => self.order(host, problem.is_some())?,
+                (None, Some(why)) => format!("{why}; nodes show the last one that was good"),
+                (None, None) => self.ends_soon(tls)?,
             };
             Some(format!("endpoint {service}/{}: {why}", endpoint.name))
         });
@@ -78,6 +90,45 @@ impl CertificateLook<'_> {
                 tls.secret
             )
         })
+    }
+
+    /// How the order for a host stands, where there is something to say.
+    fn order(&self, host: &str, is_missing: bool) -> Option<String> {
+        let mut kept = Kept::new(Arc::clone(self.secrets));
+        let lifetime = kept.lifetime(self.state, host);
+        let failures = kept.failures(self.state, &acme::failure_of(host));
+        let account = || kept.failures(self.state, acme::ACCOUNT_FAILURE);
+        let failed = failures.or_else(account).map(|failures| {
+            let (at, next) = (
+                shown_utc(failures.failed_unix_secs),
+                shown_utc(failures.next_unix_secs),
+            );
+            let times = match failures.count {
+                1 => "once".to_owned(),
+                count => format!("{count} times"),
+            };
+            format!(
+                "it failed {times}, last at {at}: {}; it is tried again at {next}",
+                failures.words
+            )
+        });
+        let nobody = (!self.orders).then(|| NOBODY_ORDERS.to_owned());
+        let how = failed.or(nobody);
+        match (is_missing, how) {
+            (true, how) => {
+                let how = how.unwrap_or_else(|| "it is under way".to_owned());
+                Some(format!(
+                    "the certificate for {host} is not there yet, its order: {how}; until then {host} is served without TLS, at port 80"
+                ))
+            }
+            (false, Some(how)) => {
+                let until = lifetime.map_or_else(String::new, |lifetime| {
+                    format!(", which is good until {}", shown_utc(lifetime.not_after_unix_secs))
+                });
+                Some(format!("the certificate for {host}{until}, is to be renewed: {how}"))
+            }
+            (false, None) => None,
+        }
     }
 
     fn ends_soon(&self, tls: &Tls) -> Option<String> {
