@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use dhow_core::directory::MeshWay;
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
 use dhow_wire::ServiceRange;
@@ -18,7 +19,7 @@ use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
     Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller,
-    REMOVED_MAX, Table, TicketKey, Transport, Trusted,
+    REMOVED_MAX, RelayDuty, RelayedPeer, Table, TicketKey, Transport, Trusted,
 };
 use crate::session::KnownDirectory;
 
@@ -73,6 +74,8 @@ pub struct Known {
     pub web: WebPorts,
     /// Who in front of this node speaks for others.
     pub trusted: Trusted,
+    /// What this node may do where it passes on for others.
+    pub relay: Option<RelayDuty>,
 }
 
 impl Known {
@@ -475,22 +478,57 @@ impl Known {
     /// This node's place among the nodes' proxies.
     pub fn mesh(&self) -> Option<Mesh> {
         let (told, place) = (self.told.as_ref()?, self.place?);
-        let peers = told.directory.nodes.iter().filter_map(|(node, addr)| {
-            Some(MeshPeer {
-                node: node.0,
-                addr: addr.parse().ok()?,
-            })
-        });
+        let (mut peers, mut relayed) = (Vec::new(), Vec::new());
+        for (node, way) in self.ways().filter(|(node, _)| **node != place.node) {
+            match way {
+                MeshWay::At(addr) => peers.push(MeshPeer { node: node.0, addr }),
+                MeshWay::Through(relays) => relayed.push(RelayedPeer {
+                    node: node.0,
+                    relays: relays.iter().map(|relay| relay.0).collect(),
+                }),
+                // Of this node alone.
+                MeshWay::Relay => {}
+            }
+        }
         let removed = told.directory.removed.iter().map(|node| node.0);
         Some(Mesh {
             node: place.node.0,
             listen: place.mesh?,
-            peers: peers.filter(|peer| peer.node != place.node.0).collect(),
+            peers,
+            relayed,
+            relays: self.own_relays().iter().map(|relay| relay.0).collect(),
+            relay: self.relay.filter(|_| self.passes_on()),
             ticket: told.pass.ticket.as_deref().map(str::to_owned),
             ticket_key: ticket_key(&told.pass),
             removed: removed.take(REMOVED_MAX).collect(),
             believed_cas: told.pass.believed_cas.as_deref().map(str::to_owned),
         })
+    }
+
+    /// How the nodes of the directory are reached, as far as this version can read that.
+    fn ways(&self) -> impl Iterator<Item = (&NodeId, MeshWay)> {
+        let nodes = self.told.iter().flat_map(|told| &told.directory.nodes);
+        nodes.filter_map(|(node, text)| Some((node, MeshWay::read(text)?)))
+    }
+
+    /// Through whom a node is called that nobody can dial.
+    pub fn relays_of(&self, node: u64) -> Vec<NodeId> {
+        let way = self.ways().find(|(found, _)| found.0 == node);
+        match way {
+            Some((_, MeshWay::Through(relays))) => relays,
+            Some((_, MeshWay::At(_) | MeshWay::Relay)) | None => Vec::new(),
+        }
+    }
+
+    fn own_relays(&self) -> Vec<NodeId> {
+        self.place.map(|place| self.relays_of(place.node.0)).unwrap_or_default()
+    }
+
+    /// Whether this node passes on for others.
+    pub fn passes_on(&self) -> bool {
+        let own = self.place.map(|place| place.node);
+        let mut ways = self.ways();
+        ways.any(|(node, way)| Some(*node) == own && way == MeshWay::Relay)
     }
 
     /// Where a replica of a deployment reaches the deployment's services.

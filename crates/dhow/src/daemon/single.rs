@@ -13,6 +13,7 @@ use dhow_core::state::{Liveness, NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{GatewayOptions, NodeGateway};
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::net::peer_http::{NoPeers, PeerHttp};
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::SingleNode;
@@ -144,7 +145,9 @@ fn gateway(
         carries_assignments: true,
         tickets: None,
         leader_door: None,
-        move_after_ms: MOVE_AFTER_MS,
+        tunnels: Tunnels::default(),
+            reach: None,
+            move_after_ms: MOVE_AFTER_MS,
         end: end.clone(),
     })
 }

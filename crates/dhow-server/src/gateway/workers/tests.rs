@@ -96,6 +96,8 @@ impl Harbour {
             carries_assignments: true,
             tickets: None,
             leader_door: None,
+            tunnels: crate::net::tunnels::Tunnels::default(),
+            reach: None,
             move_after_ms: 60_000,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),
