@@ -5,6 +5,7 @@
 mod book;
 mod credentials;
 mod door;
+mod figures;
 mod known;
 mod known_file;
 mod loopback;

@@ -281,7 +281,10 @@ fn ready(way: &CallWay) -> Option<String> {
         let relays: Vec<String> = relays.iter().map(u64::to_string).collect();
         parts.push(match relays.is_empty() {
             true => format!("{id} through the tunnel to node {node}"),
-            false => format!("{id} on node {node}, relayed through server {}", relays.join(" or ")),
+            false => format!(
+                "{id} on node {node}, relayed through server {}",
+                relays.join(" or ")
+            ),
         });
     }
     (!parts.is_empty()).then(|| format!("ready: {}", parts.join("; ")))

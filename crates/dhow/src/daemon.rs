@@ -363,7 +363,10 @@ fn addr_of(
             let is_reverse = info.mesh_addr.as_deref() == Some(REVERSE);
             // One that dials back need not be anywhere.
             let nowhere = is_reverse.then(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-            info.api_addr.as_ref().and_then(|addr| addr.parse().ok()).or(nowhere)
+            info.api_addr
+                .as_ref()
+                .and_then(|addr| addr.parse().ok())
+                .or(nowhere)
         };
         member.and_then(|member| member.api_addr).or_else(told)
     })

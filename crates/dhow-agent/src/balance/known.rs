@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use dhow_core::directory::MeshWay;
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
 use dhow_wire::ServiceRange;
-use dhow_wire::grpc::MeshPass;
-use dhow_wire::ticket::Ticket;
 
 use super::CallsFrom;
 use super::book::AddressBook;
@@ -18,8 +15,8 @@ use super::door::{Door, Ingress, WebPorts, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
-    Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller,
-    REMOVED_MAX, RelayDuty, RelayedPeer, Table, TicketKey, Transport, Trusted,
+    Backend, Caller, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty, Table,
+    Transport, Trusted,
 };
 use crate::session::KnownDirectory;
 
@@ -475,62 +472,6 @@ impl Known {
         }
     }
 
-    /// This node's place among the nodes' proxies.
-    pub fn mesh(&self) -> Option<Mesh> {
-        let (told, place) = (self.told.as_ref()?, self.place?);
-        let (mut peers, mut relayed) = (Vec::new(), Vec::new());
-        for (node, way) in self.ways().filter(|(node, _)| **node != place.node) {
-            match way {
-                MeshWay::At(addr) => peers.push(MeshPeer { node: node.0, addr }),
-                MeshWay::Through(relays) => relayed.push(RelayedPeer {
-                    node: node.0,
-                    relays: relays.iter().map(|relay| relay.0).collect(),
-                }),
-                // Of this node alone.
-                MeshWay::Relay => {}
-            }
-        }
-        let removed = told.directory.removed.iter().map(|node| node.0);
-        Some(Mesh {
-            node: place.node.0,
-            listen: place.mesh?,
-            peers,
-            relayed,
-            relays: self.own_relays().iter().map(|relay| relay.0).collect(),
-            relay: self.relay.filter(|_| self.passes_on()),
-            ticket: told.pass.ticket.as_deref().map(str::to_owned),
-            ticket_key: ticket_key(&told.pass),
-            removed: removed.take(REMOVED_MAX).collect(),
-            believed_cas: told.pass.believed_cas.as_deref().map(str::to_owned),
-        })
-    }
-
-    /// How the nodes of the directory are reached, as far as this version can read that.
-    fn ways(&self) -> impl Iterator<Item = (&NodeId, MeshWay)> {
-        let nodes = self.told.iter().flat_map(|told| &told.directory.nodes);
-        nodes.filter_map(|(node, text)| Some((node, MeshWay::read(text)?)))
-    }
-
-    /// Through whom a node is called that nobody can dial.
-    pub fn relays_of(&self, node: u64) -> Vec<NodeId> {
-        let way = self.ways().find(|(found, _)| found.0 == node);
-        match way {
-            Some((_, MeshWay::Through(relays))) => relays,
-            Some((_, MeshWay::At(_) | MeshWay::Relay)) | None => Vec::new(),
-        }
-    }
-
-    fn own_relays(&self) -> Vec<NodeId> {
-        self.place.map(|place| self.relays_of(place.node.0)).unwrap_or_default()
-    }
-
-    /// Whether this node passes on for others.
-    pub fn passes_on(&self) -> bool {
-        let own = self.place.map(|place| place.node);
-        let mut ways = self.ways();
-        ways.any(|(node, way)| Some(*node) == own && way == MeshWay::Relay)
-    }
-
     /// Where a replica of a deployment reaches the deployment's services.
     pub fn reached_from(&self, deployment: &DeploymentName, runtime: Runtime) -> Vec<Reached> {
         let services = self.services().into_iter();
@@ -582,15 +523,7 @@ pub struct LoopbackPort {
     pub is_public: bool,
 }
 
-/// What proves the tickets of others: the servers' key, and the cluster that this node's own ticket names.
-fn ticket_key(pass: &MeshPass) -> Option<TicketKey> {
-    let own = Ticket::parse(pass.ticket.as_deref()?).ok()?;
-    Some(TicketKey {
-        cluster_id: own.cluster_id().to_owned(),
-        public_key: pass.ticket_key?,
-    })
-}
-
+mod mesh;
 mod replicas;
 #[cfg(test)]
 mod tests;

@@ -19,18 +19,18 @@ use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
-use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
+use super::{
+    BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, figures, known_file, loopback,
+};
 use crate::proxy::{
-    Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate, RelayDuty, Table,
-    Transport, Trusted, saved_table, taken_beside,
+    Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate,
+    RelayDuty, Table, Transport, Trusted, saved_table, taken_beside,
 };
 use crate::session::KnownDirectory;
 
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Whoever looks at figures waits no longer for a proxy that does not answer.
-const FIGURES_WAIT: Duration = Duration::from_secs(2);
 /// How often what is wanted may change while a table is made: runners speak one after the other, and more than these at a
 /// time are told with the next table.
 const SETTLING_MAX: u32 = 16;
@@ -309,28 +309,6 @@ impl NodeBalancer {
         Ok(())
     }
 
-    /// What a proxy that runs has counted; nothing where it does not say.
-    async fn counted<T, F>(&self, ask: impl FnOnce(Arc<ProxyClient>) -> F) -> T
-    where
-        T: Default + Send + 'static,
-        F: Future<Output = Result<T, ProxyError>> + Send + 'static,
-    {
-        let asking = async {
-            let client = self.served.lock().await.client.clone()?;
-            // In a task of its own: a proxy that is being started is not given up because nobody waits for figures.
-            match tokio::spawn(ask(client)).await.ok()? {
-                Ok(figures) => Some(figures),
-                Err(error) => {
-                    let why = error_chain(&error);
-                    tracing::debug!(why, "the balancer does not say what has passed");
-                    None
-                }
-            }
-        };
-        let asked = tokio::time::timeout(FIGURES_WAIT, asking).await;
-        asked.ok().flatten().unwrap_or_default()
-    }
-
     async fn open_service(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
         let service = name.service_key();
         let (revision, opened) = {
@@ -549,11 +527,17 @@ impl Balancer for NodeBalancer {
     }
 
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
-        Box::pin(self.counted(|client| async move { client.figures().await }))
+        Box::pin(async move {
+            let client = async { self.served.lock().await.client.clone() };
+            figures::counted(client, |client| async move { client.figures().await }).await
+        })
     }
 
     fn relayed(&self) -> BalancerFuture<'_, RelayFigures> {
-        Box::pin(self.counted(|client| async move { client.relayed().await }))
+        Box::pin(async move {
+            let client = async { self.served.lock().await.client.clone() };
+            figures::counted(client, |client| async move { client.relayed().await }).await
+        })
     }
 
     fn told<'a>(&'a self, place: NodePlace, told: Option<&'a Arc<KnownDirectory>>) -> BalancerFuture<'a, ()> {

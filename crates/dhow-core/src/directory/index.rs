@@ -122,7 +122,9 @@ impl DirectoryIndex {
     /// on, and the last one ends it.
     fn take_relays(&mut self, state: &State, touched: &Touched, concerned: &mut Concerned) {
         let is_server = |id: &NodeId| {
-            let is_one = state.node(*id).is_some_and(|node| node.info.role != NodeRole::Worker);
+            let is_one = state
+                .node(*id)
+                .is_some_and(|node| node.info.role != NodeRole::Worker);
             is_one || self.relays.contains(id)
         };
         if touched.nodes.iter().any(is_server) {
@@ -502,7 +504,11 @@ pub fn relays_through(state: &State, id: NodeId) -> Vec<NodeId> {
 /// The servers that can pass on: those that are heard; all of them where none is, which then is no news about any.
 fn relays_of(state: &State) -> OrdSet<NodeId> {
     let servers = state.nodes.iter().filter(|(_, node)| {
-        let is_reached = node.info.mesh_addr.as_deref().is_some_and(|addr| !is_reverse(addr));
+        let is_reached = node
+            .info
+            .mesh_addr
+            .as_deref()
+            .is_some_and(|addr| !is_reverse(addr));
         node.info.role == NodeRole::Server && is_reached
     });
     let heard: OrdSet<NodeId> = servers

@@ -105,7 +105,9 @@ mod tests {
             assert_eq!(relays.len(), RELAYS_MAX);
             assert_eq!(relays.first().copied(), best_server(node, servers));
             // One that goes hands its place to the next.
-            let left = servers.into_iter().filter(|server| Some(server) != relays.first());
+            let left = servers
+                .into_iter()
+                .filter(|server| Some(server) != relays.first());
             assert_eq!(relays_for(node, left).first(), relays.get(1));
         }
         assert!(relays_for(NodeId(1), [NodeId(1)]).is_empty());

@@ -334,7 +334,11 @@ fn a_node_that_nobody_can_dial_is_called_through_two_servers() {
     }));
     told.sort_by_key(|(node, _)| *node);
     assert_eq!(ways(&world, 11), told);
-    assert_eq!(ways(&world, 1), [(1, Some(MeshWay::Relay))], "all servers may be asked to");
+    assert_eq!(
+        ways(&world, 1),
+        [(1, Some(MeshWay::Relay))],
+        "all servers may be asked to"
+    );
     assert_eq!(ways(&world, 10), [], "nobody there calls it");
     // Who calls it knows the same.
     let services = format!(r#"{{"db":{},"web":{}}}"#, on("11", ""), on("10", ""));

@@ -89,7 +89,11 @@ fn relayed(registry: &mut Registry, figures: RelayFigures) {
             figures.bytes,
         ),
         ("relayed_calls", "Connections passed on for them", figures.calls),
-        ("relayed_refused", "Connections to them that did not come about", figures.refused),
+        (
+            "relayed_refused",
+            "Connections to them that did not come about",
+            figures.refused,
+        ),
     ];
     for (name, help, value) in counts {
         let counter = Counter::<u64>::default();
@@ -98,7 +102,11 @@ fn relayed(registry: &mut Registry, figures: RelayFigures) {
     }
     let now = [
         ("relayed_open", "Connections that are passed on now", figures.open),
-        ("relayed_nodes", "Workers with a tunnel to this server's proxy", figures.nodes),
+        (
+            "relayed_nodes",
+            "Workers with a tunnel to this server's proxy",
+            figures.nodes,
+        ),
     ];
     for (name, help, value) in now {
         let gauge: Gauge = Gauge::default();

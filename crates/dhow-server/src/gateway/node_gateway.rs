@@ -6,8 +6,9 @@ use axum::Router;
 use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply,
-    SecretsRequest, ServerAddress, SessionEvent, SessionRequest, StatusAck, StatusReport,
+    HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply, RegisterRequest, RenewReply,
+    RenewRequest, SecretsReply, SecretsRequest, ServerAddress, SessionEvent, SessionRequest, StatusAck,
+    StatusReport,
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,

@@ -21,7 +21,8 @@ use super::workers::ExpiredIdentity;
 use crate::clock::Clock;
 use crate::net::identity::{Identity, Peer};
 use crate::net::keys::{
-    ALPN_TUNNEL, NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
+    ALPN_TUNNEL, NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal,
+    worker_cluster_of,
 };
 use crate::net::lobby::{FILES_LEFT_BY_WORKERS, Lobby, LobbyLimits, Visit};
 use crate::net::refused_log::RefusedLog;

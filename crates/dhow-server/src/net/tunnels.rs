@@ -90,7 +90,12 @@ impl Tunnels {
 
     /// Has a worker dial back. An error of the kind `NotConnected` says that this server does not hold its session.
     pub async fn ask(&self, node: NodeId) -> io::Result<Tunnel> {
-        let no_session = || io::Error::new(io::ErrorKind::NotConnected, "this server does not hold its session");
+        let no_session = || {
+            io::Error::new(
+                io::ErrorKind::NotConnected,
+                "this server does not hold its session",
+            )
+        };
         let full = || io::Error::new(io::ErrorKind::ResourceBusy, "too many tunnels are open");
         let (questions, room) = {
             let sessions = lock(&self.0.sessions);
@@ -165,7 +170,9 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         self.questions.close();
         let mut sessions = lock(&self.tunnels.0.sessions);
-        let is_own = sessions.get(&self.node).is_some_and(|attached| attached.questions.is_closed());
+        let is_own = sessions
+            .get(&self.node)
+            .is_some_and(|attached| attached.questions.is_closed());
         if is_own {
             sessions.remove(&self.node);
         }
@@ -236,7 +243,10 @@ mod tests {
 
     const WORKER: NodeId = NodeId(40);
 
-    async fn asked(tunnels: &Tunnels, attachment: &mut Attachment) -> (TunnelNumber, tokio::task::JoinHandle<io::Result<Tunnel>>) {
+    async fn asked(
+        tunnels: &Tunnels,
+        attachment: &mut Attachment,
+    ) -> (TunnelNumber, tokio::task::JoinHandle<io::Result<Tunnel>>) {
         let asking = tokio::spawn({
             let tunnels = tunnels.clone();
             async move { tunnels.ask(WORKER).await }
@@ -250,8 +260,14 @@ mod tests {
         let mut attachment = tunnels.attach(WORKER);
         let (number, asking) = asked(&tunnels, &mut attachment).await;
         let stream = || Box::new(tokio::io::duplex(64).0) as Box<dyn ByteStream>;
-        assert!(tunnels.arrive(NodeId(41), &number, stream()).is_none(), "another worker's");
-        assert!(tunnels.arrive(WORKER, &[0; NUMBER_BYTES], stream()).is_none(), "nobody asked");
+        assert!(
+            tunnels.arrive(NodeId(41), &number, stream()).is_none(),
+            "another worker's"
+        );
+        assert!(
+            tunnels.arrive(WORKER, &[0; NUMBER_BYTES], stream()).is_none(),
+            "nobody asked"
+        );
         let (ours, mut theirs) = tokio::io::duplex(64);
         let (cut, done) = tunnels.arrive(WORKER, &number, Box::new(ours)).unwrap();
         let mut tunnel = asking.await.unwrap().unwrap();

@@ -266,7 +266,11 @@ fn relay_limit(decoder: &mut Decoder, node: &Node) -> Option<ByteSize> {
     match limit.0 {
         0 => {
             let hint = "write how many bytes may pass in a second, such as `64Mi`";
-            decoder.fail(node.span, "a server that passes nothing on keeps callers waiting", hint)
+            decoder.fail(
+                node.span,
+                "a server that passes nothing on keeps callers waiting",
+                hint,
+            )
         }
         _ => Some(limit),
     }

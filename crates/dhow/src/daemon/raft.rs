@@ -12,9 +12,7 @@ use dhow_core::lease::MOVE_AFTER_MS;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::gateway::{
-    self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, TicketIssuer,
-};
+use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, TicketIssuer};
 use dhow_server::net::peer_http::{OtherServers, PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::net::refused_log::RefusedLog;
@@ -56,20 +54,23 @@ pub async fn start(
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
     let others = other_servers(Arc::clone(&server.cluster));
-    let tier = tier::open(config, &security, &clock, &server.runtime, &server.refused, others).await?;
+    let tier = tier::open(
+        config,
+        &security,
+        &clock,
+        &server.runtime,
+        &server.refused,
+        others,
+    )
+    .await?;
     let leases = server.leases(config, &clock);
     let gateway = server.gateway(&security, &leases, &clock, tier.as_ref());
-    let tunnels = tier.as_ref().map(|tier| tier.tunnels.clone()).unwrap_or_default();
     let peers = PeerHttp::new(Arc::new(TlsDialer::new(security.tls.clone())));
     let door = tier
         .as_ref()
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
     let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
-    let beside = Beside {
-        nodes: gateway::routes(gateway.clone()),
-        members: gateway::holder_routes(gateway.clone()).merge(gateway::tunnel_routes(tunnels)),
-        workers: tier.is_some().then(|| gateway.clone()),
-    };
+    let beside = beside(&gateway, tier.as_ref());
     let tasks = TaskTracker::new();
     tasks.spawn(gateway.clone().hold(end.clone()));
     if let Some(tier) = tier {
@@ -109,6 +110,16 @@ pub async fn start(
         refused: server.refused,
         rest: rest(end, tasks, server.listening),
     })
+}
+
+/// What this server answers beside its API.
+fn beside(gateway: &NodeGateway, tier: Option<&Tier>) -> Beside {
+    let tunnels = tier.map(|tier| tier.tunnels.clone()).unwrap_or_default();
+    Beside {
+        nodes: gateway::routes(gateway.clone()),
+        members: gateway::holder_routes(gateway.clone()).merge(gateway::tunnel_routes(tunnels)),
+        workers: tier.map(|_| gateway.clone()),
+    }
 }
 
 /// What is to be ended after the runtime.
@@ -267,8 +278,13 @@ fn session_address(cluster: Arc<RaftCluster>) -> Arc<dyn Fn(NodeId) -> Option<St
 /// The servers but this one, and where their APIs are.
 fn other_servers(cluster: Arc<RaftCluster>) -> Arc<OtherServers> {
     Arc::new(move || {
-        let others = cluster.members().into_iter().filter(|member| member.node != cluster.node);
-        others.filter_map(|member| Some((member.node, member.api_addr?))).collect()
+        let others = cluster
+            .members()
+            .into_iter()
+            .filter(|member| member.node != cluster.node);
+        others
+            .filter_map(|member| Some((member.node, member.api_addr?)))
+            .collect()
     })
 }
 

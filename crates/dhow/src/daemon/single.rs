@@ -13,9 +13,9 @@ use dhow_core::state::{Liveness, NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{GatewayOptions, NodeGateway};
-use dhow_server::net::tunnels::Tunnels;
 use dhow_server::net::peer_http::{NoPeers, PeerHttp};
 use dhow_server::net::refused_log::RefusedLog;
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::plane::cluster::SingleNode;
 use dhow_server::plane::leases::{LeaseOptions, Leases};
 use dhow_server::plane::log::store::StoreOptions;
@@ -146,8 +146,8 @@ fn gateway(
         tickets: None,
         leader_door: None,
         tunnels: Tunnels::default(),
-            reach: None,
-            move_after_ms: MOVE_AFTER_MS,
+        reach: None,
+        move_after_ms: MOVE_AFTER_MS,
         end: end.clone(),
     })
 }

@@ -86,7 +86,13 @@ pub async fn open(
     let (tunnels, reach) = (Tunnels::default(), reach(workers.clone()));
     let dialer = NodeDialer {
         members: members.clone(),
-        workers: WorkerWays::new(workers, members, tunnels.clone(), is_reversed(view.clone()), others),
+        workers: WorkerWays::new(
+            workers,
+            members,
+            tunnels.clone(),
+            is_reversed(view.clone()),
+            others,
+        ),
         view: view.clone(),
     };
     Ok(Some(Tier {
@@ -219,7 +225,9 @@ fn reach(workers: WorkerDialer) -> Arc<ReachWorker> {
 fn is_reversed(view: RuntimeView) -> Arc<dyn Fn(NodeId) -> bool + Send + Sync> {
     Arc::new(move |node| {
         let state = view.state();
-        state.node(node).is_some_and(|node| node.info.mesh_addr.as_deref() == Some(REVERSE))
+        state
+            .node(node)
+            .is_some_and(|node| node.info.mesh_addr.as_deref() == Some(REVERSE))
     })
 }
 

@@ -80,7 +80,10 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
         let api_addr = address::reachable(configured, &routes).await;
         info.api_addr = Some(api_addr.to_string().into());
         let reached = address::reached(api_addr, &routes).await;
-        mesh = MeshAddr::of(config.network.mesh_addr.and_then(MeshSetting::addr), Some(reached));
+        mesh = MeshAddr::of(
+            config.network.mesh_addr.and_then(MeshSetting::addr),
+            Some(reached),
+        );
     }
     info.mesh_addr = mesh.map(|mesh| mesh.told.to_string().into());
     if config.network.mesh_addr == Some(MeshSetting::Reverse) {
@@ -143,7 +146,9 @@ impl Worker<'_> {
         // What is configured is not doubted.
         let found_out = self.config.network.mesh_addr.is_none();
         let reachability = found_out.then(|| Reachability::open(&self.config.data_dir, self.info.clone()));
-        let info = reachability.as_ref().map_or_else(|| self.info.clone(), Reachability::said);
+        let info = reachability
+            .as_ref()
+            .map_or_else(|| self.info.clone(), Reachability::said);
         let (dialling, tunnels) = Dialling::new(Arc::clone(&self.identity));
         let session = Arc::new(self.session(info, dialling));
         let removable = Arc::new(RemovableSession::new(Arc::clone(&session)));

@@ -8,9 +8,9 @@ use dhow_wire::grpc::MeshPass;
 
 use super::*;
 use crate::balance::BackendAddress;
-use crate::balance::{NoWay, There};
 use crate::balance::routes::Routes;
-use crate::proxy::Rule;
+use crate::balance::{NoWay, There};
+use crate::proxy::{RelayedPeer, Rule};
 
 const OWN: NodeId = NodeId(1);
 
@@ -286,7 +286,10 @@ fn a_node_that_nobody_can_dial_is_called_through_others() {
         node: 2,
         relays: vec![3],
     };
-    assert_eq!((mesh.relayed, mesh.relays, mesh.relay), (vec![relayed], vec![], None));
+    assert_eq!(
+        (mesh.relayed, mesh.relays, mesh.relay),
+        (vec![relayed], vec![], None)
+    );
     let way = routes.way(&key("web"), Runtime::Container, &key("db"), "pg");
     assert_eq!(way.unwrap().there[0].relays, [3]);
     // What only a newer version can read leads nowhere.
@@ -299,7 +302,10 @@ fn a_node_that_nobody_can_dial_is_called_through_others() {
 fn what_a_node_is_to_others_stands_in_its_own_entry() {
     let (_, table) = table_with(OWN, "through 2,3");
     let mesh = table.mesh.unwrap();
-    assert_eq!((mesh.relays, mesh.relayed, mesh.relay), (vec![2, 3], vec![], None));
+    assert_eq!(
+        (mesh.relays, mesh.relayed, mesh.relay),
+        (vec![2, 3], vec![], None)
+    );
     let (_, table) = table_with(OWN, "relay");
     let mesh = table.mesh.unwrap();
     assert_eq!(mesh.relay, Some(RelayDuty { bytes_per_second: 7 }));
@@ -309,7 +315,10 @@ fn what_a_node_is_to_others_stands_in_its_own_entry() {
     assert!(routes.is_empty());
     let mut told = KnownDirectory::default();
     told.directory.nodes.insert(OWN, "relay".into());
-    let place = NodePlace { node: OWN, mesh: None };
+    let place = NodePlace {
+        node: OWN,
+        mesh: None,
+    };
     assert!(routes.known.tell(place, Some(&Arc::new(told))));
     assert!(!routes.is_empty());
 }

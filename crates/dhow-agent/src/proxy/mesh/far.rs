@@ -258,7 +258,9 @@ impl Far {
                 Frame {
                     kind: Kind::Control, ..
                 } => return self.control(connection, &caller).await,
-                Frame { kind: Kind::Offer, .. } => return self.take_offer(connection, &caller).await,
+                Frame {
+                    kind: Kind::Offer, ..
+                } => return self.take_offer(connection, &caller).await,
                 Frame {
                     kind: Kind::Arrive,
                     body,

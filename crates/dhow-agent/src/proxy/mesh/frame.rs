@@ -269,7 +269,9 @@ pub fn write_number(number: u64) -> [u8; NUMBER_BYTES] {
 
 pub fn read_number(kind: Kind, body: &[u8]) -> Result<u64, BadFrame> {
     let bytes = <[u8; NUMBER_BYTES]>::try_from(body);
-    bytes.map(u64::from_be_bytes).map_err(|_| BadFrame::Content { kind })
+    bytes
+        .map(u64::from_be_bytes)
+        .map_err(|_| BadFrame::Content { kind })
 }
 
 /// What goes into the frames that have words.

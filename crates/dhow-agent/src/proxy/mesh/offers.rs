@@ -95,7 +95,6 @@ impl Offer {
         loop {
             match self.relay.dial_directly().await {
                 Ok(connection) => {
-                    note(&format!("this node is called through node {relay}"));
                     let began = Instant::now();
                     // Whatever ends it, it is made anew.
                     let _ = self.attend(connection).await;
@@ -106,7 +105,9 @@ impl Offer {
                 }
                 Err(refused) if !is_told => {
                     let why = dhow_driver::driver::error_chain(&refused);
-                    note(&format!("this node cannot be called through node {relay} now: {why}"));
+                    note(&format!(
+                        "this node cannot be called through node {relay} now: {why}"
+                    ));
                     is_told = true;
                 }
                 Err(_) => {}
@@ -122,12 +123,18 @@ impl Offer {
         let mut beat = interval(timing.beat);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut silence = Silence::new(timing, Instant::now());
+        let mut is_taken = false;
         loop {
             tokio::select! {
                 biased;
                 frame = connection.frame() => {
                     silence.heard(Instant::now());
-                    match frame? {
+                    let frame = frame?;
+                    // One that passes nothing on, or is of an older version, says nothing.
+                    if frame.is_some() && !std::mem::replace(&mut is_taken, true) {
+                        note(&format!("this node is called through node {}", self.relay.node));
+                    }
+                    match frame {
                         Some(Frame { kind: Kind::Beat, .. }) => {}
                         Some(Frame { kind: Kind::Call, body }) => {
                             self.answer(read_number(Kind::Call, &body).map_err(bad)?);

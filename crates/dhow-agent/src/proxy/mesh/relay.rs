@@ -154,7 +154,11 @@ impl Relay {
 
     /// The tunnel of a node; one that has just ended is waited for.
     async fn offer_of(&self, node: u64) -> Option<Offer> {
-        let has_left = || lock(&self.left).get(&node).is_some_and(|since| since.elapsed() < BACK_SOON);
+        let has_left = || {
+            lock(&self.left)
+                .get(&node)
+                .is_some_and(|since| since.elapsed() < BACK_SOON)
+        };
         let waiting = async {
             loop {
                 let offered = self.offered.notified();
@@ -201,7 +205,8 @@ impl Relay {
                 },
             };
             let sent = timeout(timing.beat, connection.send(kind, &body)).await;
-            sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut)).flatten()?;
+            sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))
+                .flatten()?;
         }
     }
 

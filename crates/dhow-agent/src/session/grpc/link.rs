@@ -273,9 +273,7 @@ impl Link {
                 | Event::Move(_)
                 | Event::DialBack(_),
             )
-            | None => {
-                Err(Ended::before("it does not speak this protocol".into()))
-            }
+            | None => Err(Ended::before("it does not speak this protocol".into())),
         }
     }
 

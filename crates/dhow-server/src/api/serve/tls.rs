@@ -109,19 +109,19 @@ impl ApiTls {
 
 /// Who is at the other end, by the certificate that it has shown.
 fn peer_of<S>(stream: &TlsStream<S>, addr: SocketAddr) -> Result<Peer, NotOpened> {
-        let shown = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(|chain| chain.first());
-        let identity =
-            match shown {
-                Some(leaf) => Some(identity_of(leaf).ok_or_else(|| {
-                    NotOpened::Refused("its certificate says nothing about who it is".into())
-                })?),
-                None => None,
-            };
-        Ok(Peer::Tls { addr, identity })
+    let shown = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first());
+    let identity = match shown {
+        Some(leaf) => Some(
+            identity_of(leaf)
+                .ok_or_else(|| NotOpened::Refused("its certificate says nothing about who it is".into()))?,
+        ),
+        None => None,
+    };
+    Ok(Peer::Tls { addr, identity })
 }
 
 async fn within<T>(

@@ -3,6 +3,7 @@
 mod identities;
 mod limits;
 mod plain;
+mod reverse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Harbour {
             tickets: None,
             leader_door: None,
             tunnels: crate::net::tunnels::Tunnels::default(),
-            reach: None,
+            reach: Some(reverse::only_at_port_one()),
             move_after_ms: 60_000,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),

@@ -51,8 +51,13 @@ impl DialBack for Dialling {
             match timeout(DIAL_TIMEOUT, dial(&identity, &address, &number)).await {
                 // The API ends with the daemon.
                 Ok(Ok(tunneled)) => drop(served.try_send(tunneled)),
-                Ok(Err(error)) => tracing::info!(address, %error, "the server asks for a connection, and cannot be dialled"),
-                Err(_) => tracing::info!(address, "the server asks for a connection, and does not answer in time"),
+                Ok(Err(error)) => {
+                    tracing::info!(address, %error, "the server asks for a connection, and cannot be dialled")
+                }
+                Err(_) => tracing::info!(
+                    address,
+                    "the server asks for a connection, and does not answer in time"
+                ),
             }
         });
     }
@@ -66,6 +71,8 @@ async fn dial(identity: &Arc<WorkerIdentity>, address: &str, number: &[u8]) -> s
     stream.write_all(number).await?;
     stream.flush().await?;
     // For the log alone: who calls is proved by its certificate.
-    let addr = address.parse().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+    let addr = address
+        .parse()
+        .unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
     Ok(Tunneled { stream, addr })
 }

@@ -89,7 +89,10 @@ impl Reachability {
                 "no server can dial this worker: it is called through its servers from now on. `network.mesh_addr` says so \
                  for good, or names an address at which others reach it"
             ),
-            false => tracing::info!(why, "this worker can be dialled, and is called directly from now on"),
+            false => tracing::info!(
+                why,
+                "this worker can be dialled, and is called directly from now on"
+            ),
         }
         let (file, is_reverse) = (self.file.clone(), self.is_reverse);
         let written = tokio::task::spawn_blocking(move || write(&file, is_reverse)).await;

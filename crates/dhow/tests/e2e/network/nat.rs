@@ -29,27 +29,33 @@ impl Home {
         let mut stage = Stage::new(cluster);
         let plain = stage.cluster.workers[0].node_id.unwrap();
         let hidden = join(&mut stage);
-        Self {
-            stage,
-            plain,
-            hidden,
-        }
+        Self { stage, plain, hidden }
     }
 
     fn place_of_hidden(&self) -> usize {
         let workers = self.stage.cluster.workers.iter();
-        let mut found = workers.enumerate().filter(|(_, worker)| worker.node_id == Some(self.hidden));
+        let mut found = workers
+            .enumerate()
+            .filter(|(_, worker)| worker.node_id == Some(self.hidden));
         found.next().expect("it has joined").0
     }
 
     fn shown(&self) -> String {
-        let shown = self.stage.server().dhow(&["node", "show", &self.hidden.to_string()]);
+        let shown = self
+            .stage
+            .server()
+            .dhow(&["node", "show", &self.hidden.to_string()]);
         shown.ends_with(0).stdout
     }
 
     /// The servers through whom it is called, the first before the second.
     fn relays(&self) -> Vec<u64> {
-        let said = self.stage.server().dhow(&["explain", "shop/db"]).ends_with(0).stdout;
+        let said = self
+            .stage
+            .server()
+            .dhow(&["explain", "shop/db"])
+            .ends_with(0)
+            .stdout;
         let (_, rest) = said.split_once("through server ").expect("calls are relayed");
         let line = rest.lines().next().unwrap_or_default();
         let named = line.split(" or ").map(|word| {
@@ -62,7 +68,13 @@ impl Home {
     /// Every server that runs shows what the replica said.
     fn all_show_logs(&self) {
         let replica = self.stage.replica("db", self.hidden);
-        for server in self.stage.cluster.nodes.iter().filter(|server| server.is_running()) {
+        for server in self
+            .stage
+            .cluster
+            .nodes
+            .iter()
+            .filter(|server| server.is_running())
+        {
             until("a server has its logs", || {
                 let shown = server.dhow(&["logs", &replica]);
                 shown.stdout.contains(STARTED).then_some(())
@@ -81,7 +93,10 @@ fn services(layout: &Path) -> Vec<(&'static str, Service)> {
     let page = json!([{ "name": "http", "protocol": "http", "port": 80, "target_port": 8000 }]);
     let mut services = shop(layout);
     let endpoints = json!([{ "name": "pg", "protocol": "tcp", "port": 5432, "target_port": 8000 }]);
-    services[0] = ("db", on(container(layout, &script), "data").with("endpoints", endpoints));
+    services[0] = (
+        "db",
+        on(container(layout, &script), "data").with("endpoints", endpoints),
+    );
     services.push(("front", on(site(layout, FRONT), "front").with("endpoints", page)));
     services
 }
@@ -101,7 +116,10 @@ fn a_worker_that_nobody_can_dial_is_reached_in_reverse() {
     });
     home.stage.label(home.hidden, "data");
     home.stage.label(home.plain, "front");
-    home.stage.server().deploy("shop", &services(&layout)).ends_with(0);
+    home.stage
+        .server()
+        .deploy("shop", &services(&layout))
+        .ends_with(0);
     all_ways_lead_there(&home);
     the_ways_are_told(&home);
     what_dies_comes_back(&mut home);
@@ -115,7 +133,12 @@ fn all_ways_lead_there(home: &Home) {
     let wget = |url: &str| format!("timeout 5 wget -qO- {url}");
     for node in [plain, hidden] {
         stage.says("client", node, &wget("http://db:5432/"), WORD);
-        stage.says("client", node, &wget(&format!("http://site:{SITE_PORT}/")), "hello");
+        stage.says(
+            "client",
+            node,
+            &wget(&format!("http://site:{SITE_PORT}/")),
+            "hello",
+        );
         stage.says("client", node, &wget("http://front/"), FRONT);
         let lookup = format!("timeout 5 nslookup -type=a {} resolver", resolver::NAME);
         stage.says("client", node, &lookup, resolver::ADDRESS);
@@ -154,7 +177,10 @@ fn the_ways_are_told(home: &Home) {
         checked.ends_with(0).stdout
     };
     let said = check(&client);
-    let way = format!("on node {}, relayed through server {} or {}", home.hidden, relays[0], relays[1]);
+    let way = format!(
+        "on node {}, relayed through server {} or {}",
+        home.hidden, relays[0], relays[1]
+    );
     assert!(said.contains(&way), "{said}");
     // From the hidden worker itself: the check runs there.
     let said = check(&home.stage.replica("client", home.hidden));
@@ -162,8 +188,13 @@ fn the_ways_are_told(home: &Home) {
     let relay = home.stage.daemon(relays[0]);
     let figures = relay.get("/metrics").unwrap();
     let text = String::from_utf8_lossy(&figures.body).into_owned();
-    let bytes = text.lines().find_map(|line| line.strip_prefix("dhow_relayed_bytes_total "));
-    assert!(bytes.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0) > 0, "{text}");
+    let bytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("dhow_relayed_bytes_total "));
+    assert!(
+        bytes.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0) > 0,
+        "{text}"
+    );
 }
 
 fn what_dies_comes_back(home: &mut Home) {
@@ -174,7 +205,9 @@ fn what_dies_comes_back(home: &mut Home) {
     for proxy in helpers(&folder, "proxy") {
         signal(proxy, Signal::KILL);
     }
-    until("it is called again after its proxy has died", || reads_database(pid).then_some(()));
+    until("it is called again after its proxy has died", || {
+        reads_database(pid).then_some(())
+    });
     // Its daemon: nothing of what passes notices.
     let place = home.place_of_hidden();
     home.stage.cluster.workers[place].kill9();
@@ -186,7 +219,9 @@ fn what_dies_comes_back(home: &mut Home) {
     let first = home.relays()[0];
     let server = usize::try_from(first).unwrap() - 1;
     home.stage.cluster.power_off(server);
-    until("it is called through the other server", || reads_database(pid).then_some(()));
+    until("it is called through the other server", || {
+        reads_database(pid).then_some(())
+    });
     home.all_show_logs();
 }
 
@@ -199,7 +234,9 @@ fn a_removed_one_is_cut(home: &mut Home) {
         .server()
         .dhow(&["node", "rm", "--force", &home.hidden.to_string()])
         .ends_with(0);
-    until("nobody reaches it any more", || (!reads_database(pid)).then_some(()));
+    until("nobody reaches it any more", || {
+        (!reads_database(pid)).then_some(())
+    });
     home.stage.cluster.workers[place].resume();
     home.stage.cluster.power_off_worker(place);
 }

@@ -96,25 +96,38 @@ impl Network {
         run(&format!(
             "ip -n {router} link add wan type veth peer name p{node} netns {bridge}"
         ));
-        run(&format!("ip -n {own} link add eth0 type veth peer name lan netns {router}"));
+        run(&format!(
+            "ip -n {own} link add eth0 type veth peer name lan netns {router}"
+        ));
         run(&format!("ip -n {router} addr add {}/24 dev wan", self.addr(node)));
         run(&format!("ip -n {router} addr add {HOME}.1/24 dev lan"));
         run(&format!("ip -n {own} addr add {HOME}.2/24 dev eth0"));
         run(&format!("ip -n {bridge} link set p{node} master br0"));
-        for (namespace, link) in [(&bridge, format!("p{node}")), (&router, "wan".into()), (&router, "lan".into()), (&own, "eth0".into())] {
+        for (namespace, link) in [
+            (&bridge, format!("p{node}")),
+            (&router, "wan".into()),
+            (&router, "lan".into()),
+            (&own, "eth0".into()),
+        ] {
             run(&format!("ip -n {namespace} link set {link} up"));
         }
         run(&format!("ip -n {own} route add default via {HOME}.1"));
-        run(&format!("ip netns exec {router} sysctl -qw net.ipv4.ip_forward=1"));
+        run(&format!(
+            "ip netns exec {router} sysctl -qw net.ipv4.ip_forward=1"
+        ));
         run(&format!("ip netns exec {router} nft add table ip home"));
         run(&format!(
             "ip netns exec {router} nft add chain ip home out {{ type nat hook postrouting priority 100 ; }}"
         ));
-        run(&format!("ip netns exec {router} nft add rule ip home out oifname wan masquerade"));
+        run(&format!(
+            "ip netns exec {router} nft add rule ip home out oifname wan masquerade"
+        ));
         run(&format!(
             "ip netns exec {router} nft add chain ip home pass {{ type filter hook forward priority 0 ; policy drop ; }}"
         ));
-        run(&format!("ip netns exec {router} nft add rule ip home pass iifname lan accept"));
+        run(&format!(
+            "ip netns exec {router} nft add rule ip home pass iifname lan accept"
+        ));
         run(&format!(
             "ip netns exec {router} nft add rule ip home pass ct state established,related accept"
         ));

@@ -43,7 +43,9 @@ impl Far {
             self.refusals
                 .say(Refusee::Node(caller.node), Cause::Stream(*why), words);
         }
-        let answer = tied.as_ref().map_or_else(|why| Answer::Refused(*why), |_| Answer::Accepted);
+        let answer = tied
+            .as_ref()
+            .map_or_else(|why| Answer::Refused(*why), |_| Answer::Accepted);
         let words = frame::write_body(&answer);
         let answered = timeout(ANSWER_TIMEOUT, connection.send(Kind::Answer, &words)).await;
         answered

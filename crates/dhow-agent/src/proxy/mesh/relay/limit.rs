@@ -40,10 +40,16 @@ impl Limit {
     pub fn take(&self, bytes: usize, now: Instant) -> Duration {
         let mut account = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rate = account.bytes_per_second;
-        let since = account.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let since = account
+            .at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let gained = i128::from(rate).saturating_mul(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX));
         let taken = i128::try_from(bytes).unwrap_or(i128::MAX).saturating_mul(NANOS);
-        account.left = account.left.saturating_add(gained).min(burst(rate)).saturating_sub(taken);
+        account.left = account
+            .left
+            .saturating_add(gained)
+            .min(burst(rate))
+            .saturating_sub(taken);
         account.at = Some(now);
         let missing = account.left.saturating_neg().max(0);
         let nanos = missing / i128::from(rate);

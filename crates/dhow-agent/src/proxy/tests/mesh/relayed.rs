@@ -33,7 +33,9 @@ impl Stage {
         let node = |number| Node::start(&cluster, number);
         let (near, relays, far) = (node(1), [node(2), node(3)], node(4));
         for relay in &relays {
-            relay.apply(duty(relay.table(&[], vec![]), bytes_per_second)).await;
+            relay
+                .apply(duty(relay.table(&[], vec![]), bytes_per_second))
+                .await;
         }
         let addr = reserve(protocol);
         let stage = Self {
@@ -47,7 +49,11 @@ impl Stage {
         table.mesh.as_mut().unwrap().relays = vec![2, 3];
         stage.far.apply(table).await;
         let there = endpoint(addr, protocol, vec![there(REPLICA, &stage.far)]);
-        let table = stage.called(stage.near.table(&[&stage.relays[0], &stage.relays[1]], vec![there]));
+        let table = stage.called(
+            stage
+                .near
+                .table(&[&stage.relays[0], &stage.relays[1]], vec![there]),
+        );
         stage.near.apply(table).await;
         for relay in &stage.relays {
             stage.until_offered(relay).await;
@@ -97,7 +103,10 @@ async fn bytes_and_ends_pass_and_are_counted() {
     let figures = stage.relays[0].balancer.relayed();
     assert!(figures.bytes > 3 * BYTES as u64, "{figures:?}");
     // One stream after the other on one connection, and the control connection.
-    assert!((1..=3).contains(&figures.calls) && figures.refused == 0, "{figures:?}");
+    assert!(
+        (1..=3).contains(&figures.calls) && figures.refused == 0,
+        "{figures:?}"
+    );
     // The second one is there for the case that the first one goes.
     assert_eq!(stage.relays[1].balancer.relayed().calls, 0);
 }
@@ -195,7 +204,15 @@ async fn who_has_no_tunnel_is_not_called_and_who_has_no_duty_passes_nothing_on()
         .map(|(node, relays)| RelayedPeer { node, relays })
         .into();
     stage.near.apply(table).await;
-    let ask = async |node: u64| stage.near.balancer.mesh.peer(node).connect(opening(REPLICA)).await;
+    let ask = async |node: u64| {
+        stage
+            .near
+            .balancer
+            .mesh
+            .peer(node)
+            .connect(opening(REPLICA))
+            .await
+    };
     let refused = ask(6).await.err().unwrap();
     assert!(matches!(refused, Refused::Relay { relay: 2, .. }), "{refused}");
     // Somebody who passes on and is not who it should be learns nothing: it is not spoken with.
@@ -211,7 +228,10 @@ async fn who_has_no_tunnel_is_not_called_and_who_has_no_duty_passes_nothing_on()
     stage.near.apply(table).await;
     let refused = ask(8).await.err().unwrap();
     assert!(matches!(refused, Refused::Relay { relay: 4, .. }), "{refused}");
-    assert!(refused.to_string().contains("no server that passes on"), "{refused}");
+    assert!(
+        refused.to_string().contains("no server that passes on"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
