@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::spec::Policy;
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::{self, Cause, Driver, DriverError, DriverResult, ExecSession, Stage};
 use dhow_wire::api::NetCheck;
 use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
@@ -219,6 +219,11 @@ impl AgentHandle {
     /// What has passed each endpoint that was called on this node.
     pub async fn figures(&self) -> Vec<EndpointFigures> {
         self.balancer.figures().await
+    }
+
+    /// What this node has passed on for others that nobody can dial.
+    pub async fn relayed(&self) -> RelayFigures {
+        self.balancer.relayed().await
     }
 
     /// Whose images are on their way.

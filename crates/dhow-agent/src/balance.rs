@@ -5,6 +5,7 @@
 mod book;
 mod credentials;
 mod door;
+mod figures;
 mod known;
 mod known_file;
 mod loopback;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::{Runtime, ServiceSpec};
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 
 use crate::proxy::{GivenCertificates, MeshIdentity, RefusedCertificate};
 use crate::session::KnownDirectory;
@@ -34,7 +35,7 @@ pub use known::NodePlace;
 pub use no_balancer::NoBalancer;
 pub use node::{NodeBalancer, NodeNetwork};
 pub(crate) use process_caller::of_process;
-pub use way::{CallWay, NoWay};
+pub use way::{CallWay, NoWay, There};
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -135,6 +136,11 @@ pub trait Balancer: Send + Sync + 'static {
     /// What has passed each endpoint that was called on this node.
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
         Box::pin(async { Vec::new() })
+    }
+
+    /// What this node has passed on for others that nobody can dial.
+    fn relayed(&self) -> BalancerFuture<'_, RelayFigures> {
+        Box::pin(async { RelayFigures::default() })
     }
 
     /// The node has gone from its cluster and runs nothing: whatever listens for services here ends.

@@ -12,7 +12,7 @@ use dhow_driver::driver::{Cause, Driver, DriverResult, ReplicaStatus, Stage, err
 use dhow_wire::api::{NetCheck, NetStep, NetStepKind, NetVerdict};
 use dhow_wire::door::NetCheckRequest;
 
-use crate::balance::{Balancer, CallWay, NoWay};
+use crate::balance::{Balancer, CallWay, NoWay, There};
 use crate::drivers::Drivers;
 use crate::proxy::Transport;
 use probe::{Asked, Tried};
@@ -277,8 +277,15 @@ fn ready(way: &CallWay) -> Option<String> {
     if !way.here.is_empty() {
         parts.push(format!("{} on this node, reached directly", way.here.join(", ")));
     }
-    for (id, node) in &way.there {
-        parts.push(format!("{id} through the tunnel to node {node}"));
+    for There { id, node, relays } in &way.there {
+        let relays: Vec<String> = relays.iter().map(u64::to_string).collect();
+        parts.push(match relays.is_empty() {
+            true => format!("{id} through the tunnel to node {node}"),
+            false => format!(
+                "{id} on node {node}, relayed through server {}",
+                relays.join(" or ")
+            ),
+        });
     }
     (!parts.is_empty()).then(|| format!("ready: {}", parts.join("; ")))
 }

@@ -60,8 +60,8 @@ pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
 pub use table::{
     Allowed, Backend, Caller, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
-    NamedReplica, NamedService, Names, ProcessCaller, Protocol, Route, Rule, Table, TableError, TicketKey,
-    Transport, Trusted,
+    NamedReplica, NamedService, Names, ProcessCaller, Protocol, RelayDuty, RelayedPeer, Route, Rule, Table,
+    TableError, TicketKey, Transport, Trusted,
 };
 pub use tls::{GivenCertificates, RefusedCertificate};
 

@@ -4,6 +4,7 @@ mod change;
 mod drain;
 
 use clap::Subcommand;
+use dhow_core::directory::REVERSE;
 use dhow_wire::{NodeAmounts, NodeStatus, ReplicaStatus, ResourceAmount, WorkerLease};
 
 pub use change::{LabelArgs, RmArgs, UndrainArgs};
@@ -100,7 +101,11 @@ fn facts(node: &NodeStatus, now_unix_secs: i64) -> String {
         ("replicas", replicas(node)),
     ];
     if let Some(mesh_addr) = &node.mesh_addr {
-        facts.push(("proxy", format!("those of other nodes reach it at {mesh_addr}")));
+        let reached = match mesh_addr.as_str() {
+            REVERSE => "nobody can dial it: it is reached in reverse, through its servers".to_owned(),
+            mesh_addr => format!("those of other nodes reach it at {mesh_addr}"),
+        };
+        facts.push(("proxy", reached));
     }
     if let Some(resources) = node.resources {
         facts.push(("cpu", amounts(resources, cpu)));

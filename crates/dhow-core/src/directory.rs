@@ -6,6 +6,7 @@
 
 mod change;
 mod index;
+mod mesh_way;
 mod touched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,8 @@ use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
 use crate::spec::Endpoint;
 
 pub use change::{DirectoryChange, ListingChange};
-pub use index::{Concerned, DirectoryIndex, certificates_for};
+pub use index::{Concerned, DirectoryIndex, certificates_for, relays_through};
+pub use mesh_way::{MeshWay, RELAYS_MAX, REVERSE};
 pub use touched::Touched;
 
 /// Ready replicas of one service that a node is told of: enough to spread its own calls, and a service of 100,000
@@ -35,7 +37,8 @@ pub const INGRESS_LABEL: &str = "ingress";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directory {
     pub services: BTreeMap<ServiceKey, Arc<Listing>>,
-    /// Where the proxies of the nodes that `services` name are reached; one without an address cannot be.
+    /// How the proxies of the nodes that `services` name are reached, as [`MeshWay`] writes it; one that is not there cannot
+    /// be. The node's own entry says through whom it is reached, or that it passes on for others.
     pub nodes: BTreeMap<NodeId, Arc<str>>,
     /// Whether this node takes requests from outside for public endpoints.
     pub is_ingress: bool,

@@ -33,6 +33,21 @@ pub struct EndpointRate {
     pub errors_milli: u64,
 }
 
+/// What a node has passed on for others that nobody can dial, since its balancer was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RelayFigures {
+    /// Both ways.
+    pub bytes: u64,
+    /// Connections that were made.
+    pub calls: u64,
+    /// Those that were not: the node is not there, or too many are open.
+    pub refused: u64,
+    pub open: u64,
+    /// Nodes with a tunnel here.
+    pub nodes: u64,
+}
+
 /// The upper bounds of the classes that calls are counted in by the time that they took, in microseconds. Beyond the last
 /// one there is one class more.
 pub const LATENCY_BOUNDS_US: [u64; 14] = [

@@ -46,7 +46,7 @@ pub use context::{Api, WorkerTokenKey};
 pub use internal::{StaticRoutes, static_routes};
 pub use openapi::document;
 pub use router::{Beside, router, router_with};
-pub use serve::{ApiTls, BindError, Bound, Listeners, bind, serve, serve_with, socket_group};
+pub use serve::{ApiTls, BindError, Bound, Listeners, Tunneled, bind, serve, serve_with, socket_group};
 pub use worker_api::{WorkerApi, serve_worker};
 
 #[cfg(test)]

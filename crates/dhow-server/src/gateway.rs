@@ -21,6 +21,7 @@ pub mod limits;
 mod node_gateway;
 mod options;
 mod rates;
+mod reach;
 mod secrets;
 mod serve;
 mod session_stream;
@@ -28,6 +29,7 @@ mod sessions;
 mod status;
 mod tickets;
 mod told_directory;
+mod tunnels;
 pub(crate) mod verdict;
 mod worker_port;
 mod workers;
@@ -36,8 +38,10 @@ pub use heard::{HeardStream, LastHeard};
 pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
 pub use node_gateway::{NodeGateway, holder_routes, routes};
 pub use options::{GatewayOptions, ServerIds};
+pub use reach::ReachWorker;
 pub use serve::{Accepted, serve, serve_connection};
 pub use tickets::{GivenTicket, TicketIssuer};
+pub use tunnels::tunnel_routes;
 pub use worker_port::{WorkerPort, WorkerPortError};
 pub use workers::{
     CertificateError, ExpiredIdentity, InternalTokens, WORKER_BODY_BYTES_MAX, WorkerCertificates,

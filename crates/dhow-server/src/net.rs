@@ -11,3 +11,4 @@ pub mod peer_http;
 pub mod peers;
 pub mod refused_log;
 pub mod tcp;
+pub mod tunnels;

@@ -32,7 +32,7 @@ pub use cluster_mode::{ClusterMode, WorkerTierRole};
 pub use daemon_config::{DaemonConfig, NodeResources};
 pub use effective::{ConfigSources, DEFAULT_DATA_DIR, load_config, parse_config};
 pub use log::{LogConfig, LogFormat, LogLevel};
-pub use network::{MeshAddr, NetworkConfig, ServiceRange};
+pub use network::{MeshAddr, MeshSetting, NetworkConfig, ServiceRange};
 pub use peer::{RaftPeer, StaticPeer};
 pub use registries::RegistryConfig;
 pub use setting::Setting;

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dhow_agent::{Agent, AgentHandle, AgentOptions, Returning};
+use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_driver::shim::identity::boot_id;
@@ -395,7 +396,17 @@ fn addr_of(
     Arc::new(move |node| {
         let members = cluster.members();
         let member = members.iter().find(|member| member.node == node);
-        let told = || view.state().node(node)?.info.api_addr.as_ref()?.parse().ok();
+        let told = || {
+            let state = view.state();
+            let info = &state.node(node)?.info;
+            let is_reverse = info.mesh_addr.as_deref() == Some(REVERSE);
+            // One that dials back need not be anywhere.
+            let nowhere = is_reverse.then(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+            info.api_addr
+                .as_ref()
+                .and_then(|addr| addr.parse().ok())
+                .or(nowhere)
+        };
         member.and_then(|member| member.api_addr).or_else(told)
     })
 }

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
 use dhow_wire::ServiceRange;
-use dhow_wire::grpc::MeshPass;
-use dhow_wire::ticket::Ticket;
 
 use super::CallsFrom;
 use super::book::AddressBook;
@@ -17,8 +15,8 @@ use super::door::{Door, Ingress, WebPorts, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
-    Backend, Caller, Dns, Listener, Mesh, MeshPeer, NamedEndpoint, NamedService, Names, ProcessCaller,
-    REMOVED_MAX, Table, TicketKey, Transport, Trusted,
+    Backend, Caller, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty, Table,
+    Transport, Trusted,
 };
 use crate::session::KnownDirectory;
 
@@ -73,6 +71,8 @@ pub struct Known {
     pub web: WebPorts,
     /// Who in front of this node speaks for others.
     pub trusted: Trusted,
+    /// What this node may do where it passes on for others.
+    pub relay: Option<RelayDuty>,
 }
 
 impl Known {
@@ -472,27 +472,6 @@ impl Known {
         }
     }
 
-    /// This node's place among the nodes' proxies.
-    pub fn mesh(&self) -> Option<Mesh> {
-        let (told, place) = (self.told.as_ref()?, self.place?);
-        let peers = told.directory.nodes.iter().filter_map(|(node, addr)| {
-            Some(MeshPeer {
-                node: node.0,
-                addr: addr.parse().ok()?,
-            })
-        });
-        let removed = told.directory.removed.iter().map(|node| node.0);
-        Some(Mesh {
-            node: place.node.0,
-            listen: place.mesh?,
-            peers: peers.filter(|peer| peer.node != place.node.0).collect(),
-            ticket: told.pass.ticket.as_deref().map(str::to_owned),
-            ticket_key: ticket_key(&told.pass),
-            removed: removed.take(REMOVED_MAX).collect(),
-            believed_cas: told.pass.believed_cas.as_deref().map(str::to_owned),
-        })
-    }
-
     /// Where a replica of a deployment reaches the deployment's services.
     pub fn reached_from(&self, deployment: &DeploymentName, runtime: Runtime) -> Vec<Reached> {
         let services = self.services().into_iter();
@@ -544,15 +523,7 @@ pub struct LoopbackPort {
     pub is_public: bool,
 }
 
-/// What proves the tickets of others: the servers' key, and the cluster that this node's own ticket names.
-fn ticket_key(pass: &MeshPass) -> Option<TicketKey> {
-    let own = Ticket::parse(pass.ticket.as_deref()?).ok()?;
-    Some(TicketKey {
-        cluster_id: own.cluster_id().to_owned(),
-        public_key: pass.ticket_key?,
-    })
-}
-
+mod mesh;
 mod replicas;
 #[cfg(test)]
 mod tests;

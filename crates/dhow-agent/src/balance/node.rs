@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::{Runtime, ServiceSpec};
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
 
@@ -19,18 +19,18 @@ use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
-use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
+use super::{
+    BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, figures, known_file, loopback,
+};
 use crate::proxy::{
-    Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate, Table,
-    Transport, Trusted, saved_table, taken_beside,
+    Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate,
+    RelayDuty, Table, Transport, Trusted, saved_table, taken_beside,
 };
 use crate::session::KnownDirectory;
 
 /// How long the proxy may take to finish what is in flight when nothing is served any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Whoever looks at figures waits no longer for a proxy that does not answer.
-const FIGURES_WAIT: Duration = Duration::from_secs(2);
 /// How often what is wanted may change while a table is made: runners speak one after the other, and more than these at a
 /// time are told with the next table.
 const SETTLING_MAX: u32 = 16;
@@ -47,6 +47,8 @@ pub struct NodeNetwork {
     pub web: WebPorts,
     /// Who in front of this node speaks for others.
     pub trusted: Trusted,
+    /// What it may do where it passes on for others that nobody can dial.
+    pub relay: RelayDuty,
     /// Where containers ask for names; none where there are no containers, or they cannot.
     pub dns: Option<Dns>,
 }
@@ -105,6 +107,7 @@ impl NodeBalancer {
         (known.range, known.dns) = (network.range, network.dns);
         known.ingress_addr = Some(network.ingress_addr);
         (known.web, known.trusted) = (network.web, network.trusted);
+        known.relay = Some(network.relay);
         known.book = AddressBook::read(&network.dir).unwrap_or_else(|error| {
             tracing::error!(%error, "the addresses of services cannot be read; they get new ones");
             AddressBook::default()
@@ -525,23 +528,15 @@ impl Balancer for NodeBalancer {
 
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
         Box::pin(async move {
-            let asking = async {
-                let client = self.served.lock().await.client.clone()?;
-                // In a task of its own: a proxy that is being started is not given up because nobody waits for figures.
-                let asked = tokio::spawn(async move { client.figures().await });
-                match asked.await.ok()? {
-                    Ok(figures) => Some(figures),
-                    Err(error) => {
-                        tracing::debug!(
-                            why = error_chain(&error),
-                            "the balancer does not say what has passed"
-                        );
-                        None
-                    }
-                }
-            };
-            let asked = tokio::time::timeout(FIGURES_WAIT, asking).await;
-            asked.ok().flatten().unwrap_or_default()
+            let client = async { self.served.lock().await.client.clone() };
+            figures::counted(client, |client| async move { client.figures().await }).await
+        })
+    }
+
+    fn relayed(&self) -> BalancerFuture<'_, RelayFigures> {
+        Box::pin(async move {
+            let client = async { self.served.lock().await.client.clone() };
+            figures::counted(client, |client| async move { client.relayed().await }).await
         })
     }
 

@@ -269,6 +269,7 @@ impl Routes {
         self.open_doors().is_empty()
             && self.claims.values().all(BTreeMap::is_empty)
             && !self.known.needs_names()
+            && !self.known.passes_on()
     }
 
     fn ingress(&self) -> Ingress {

@@ -22,8 +22,17 @@ pub struct CallWay {
     pub may_call: bool,
     /// Ready replicas of this node, by id.
     pub here: Vec<String>,
-    /// Those of other nodes, with the node.
-    pub there: Vec<(String, u64)>,
+    /// Those of other nodes.
+    pub there: Vec<There>,
+}
+
+/// A ready replica of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct There {
+    pub id: String,
+    pub node: u64,
+    /// The servers through whom the node is called, the first before the others; none where it is dialled.
+    pub relays: Vec<u64>,
 }
 
 /// Why there is no way.
@@ -58,7 +67,11 @@ impl Routes {
         for backend in ready {
             let id = backend.replica().unwrap_or(&backend.id).to_owned();
             match backend.node {
-                Some(node) => there.push((id, node)),
+                Some(node) => {
+                    let relays = self.known.relays_of(node);
+                    let relays = relays.iter().map(|relay| relay.0).collect();
+                    there.push(There { id, node, relays });
+                }
                 None => here.push(id),
             }
         }

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -362,6 +362,11 @@ impl Balancer {
     /// What has passed each endpoint that was called.
     pub fn figures(&self) -> Vec<EndpointFigures> {
         self.meters.figures()
+    }
+
+    /// What was passed on for others.
+    pub fn relayed(&self) -> RelayFigures {
+        self.mesh.relayed()
     }
 
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.

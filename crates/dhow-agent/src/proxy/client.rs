@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::logs::{LogDir, LogLimits};
 use dhow_driver::shim::{OwnCommand, ShimClient, build_of};
 use futures_util::future::join_all;
@@ -148,6 +148,14 @@ impl ProxyClient {
             }
         }
         Ok(figures)
+    }
+
+    /// What was passed on for others since the proxy was started.
+    pub async fn relayed(&self) -> Result<RelayFigures, ProxyError> {
+        match self.call(Request::Relayed, ANSWER_TIMEOUT).await? {
+            Reply::Relayed(relayed) => Ok(relayed),
+            other => Err(unexpected(other)),
+        }
     }
 
     /// Waits until these backends, which a table has marked as draining or no longer names, have nothing in

@@ -106,6 +106,10 @@ impl Control {
                     let figures = self.balancer.figures();
                     protocol::send(&mut stream, Reply::Figures(figures)).await?;
                 }
+                Request::Relayed => {
+                    let relayed = self.balancer.relayed();
+                    protocol::send(&mut stream, Reply::Relayed(relayed)).await?;
+                }
                 Request::WaitDrained { ids, timeout_ms } => {
                     let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);
                     let ids = self.balancer.wait_drained(&ids, Instant::now() + wait).await;

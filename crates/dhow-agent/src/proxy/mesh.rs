@@ -15,9 +15,11 @@ mod far;
 mod frame;
 mod guests;
 mod identity;
+mod offers;
 mod own;
 mod peer;
 mod refusals;
+mod relay;
 mod silence;
 mod stream;
 mod targets;
@@ -27,6 +29,7 @@ mod wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dhow_core::usage::RelayFigures;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -41,7 +44,9 @@ pub use targets::{Targets, endpoint_of};
 use super::limits::Limits;
 use super::{note, table};
 use far::Far;
+use offers::Offers;
 use own::Own;
+use peer::Way;
 use tickets::TicketCheck;
 
 /// This node's end of all tunnels.
@@ -49,14 +54,17 @@ pub struct Mesh {
     own: Arc<Own>,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
     far: Arc<Far>,
+    offers: Offers,
     tasks: TaskTracker,
 }
 
 impl Mesh {
     pub fn new(limits: Limits, tasks: TaskTracker, timing: Timing) -> Self {
         let own = Arc::new(Own::new(timing));
+        let far = Arc::new(Far::new(Arc::clone(&own), limits, tasks.clone()));
         Self {
-            far: Arc::new(Far::new(Arc::clone(&own), limits, tasks.clone())),
+            offers: Offers::new(Arc::clone(&far)),
+            far,
             peers: Mutex::default(),
             own,
             tasks,
@@ -89,18 +97,22 @@ impl Mesh {
         let check = TicketCheck::new(mesh.and_then(|mesh| mesh.ticket_key.as_ref()));
         self.own
             .set_tickets(mesh.map_or(0, |mesh| mesh.node), ticket, check);
-        let known: BTreeMap<u64, _> = mesh
-            .into_iter()
-            .flat_map(|mesh| &mesh.peers)
-            .map(|peer| (peer.node, peer.addr))
-            .collect();
-        for (node, addr) in &known {
-            self.peer(*node).set_addr(Some(*addr));
+        let known = ways(mesh);
+        let addrs = known.iter().filter_map(|(node, way)| match way {
+            Way::At(addr) => Some((*node, *addr)),
+            Way::Through(_) | Way::Unknown => None,
+        });
+        self.own.set_addrs(addrs.collect());
+        self.own.relay.set_duty(mesh.and_then(|mesh| mesh.relay));
+        for (node, way) in &known {
+            self.peer(*node).set_way(way.clone());
         }
+        let relays = mesh.into_iter().flat_map(|mesh| &mesh.relays);
+        self.offers.set(relays.map(|node| self.peer(*node)).collect());
         self.peers().retain(|node, peer| {
             let is_known = known.contains_key(node);
             if !is_known {
-                peer.set_addr(None);
+                peer.set_way(Way::Unknown);
             }
             // Some backend may still mean it.
             is_known || Arc::strong_count(peer) > 1
@@ -118,6 +130,11 @@ impl Mesh {
         self.tasks.spawn(Arc::clone(&self.far).serve(listener, stop));
     }
 
+    /// What this node has passed on for others.
+    pub fn relayed(&self) -> RelayFigures {
+        self.own.relay.figures()
+    }
+
     /// What the log says of those who were refused here.
     #[cfg(test)]
     pub fn said(&self) -> Vec<String> {
@@ -133,6 +150,7 @@ impl Mesh {
     /// No new streams of others; what is open finishes.
     pub fn end(&self) {
         self.far.end();
+        self.offers.end();
         self.peers().values().for_each(|peer| peer.end());
     }
 
@@ -140,4 +158,13 @@ impl Mesh {
         // Nothing that runs under the lock leaves the map half changed.
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How a table says that other nodes are reached.
+fn ways(mesh: Option<&table::Mesh>) -> BTreeMap<u64, Way> {
+    let direct = mesh.into_iter().flat_map(|mesh| &mesh.peers);
+    let relayed = mesh.into_iter().flat_map(|mesh| &mesh.relayed);
+    let direct = direct.map(|peer| (peer.node, Way::At(peer.addr)));
+    let relayed = relayed.map(|peer| (peer.node, Way::Through(peer.relays.as_slice().into())));
+    direct.chain(relayed).collect()
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,6 +51,8 @@ pub enum Request {
     Status,
     /// What has passed each endpoint. Proxies of earlier versions do not know it.
     Figures,
+    /// What was passed on for nodes that nobody can dial. The same.
+    Relayed,
     WaitDrained {
         ids: Vec<String>,
         timeout_ms: u64,
@@ -69,6 +71,7 @@ pub enum Reply {
     Applied(Applied),
     Status(Status),
     Figures(Vec<EndpointFigures>),
+    Relayed(RelayFigures),
     Certified { refused: Vec<RefusedCertificate> },
     Drained { ids: Vec<String> },
     HandOver(Box<HandOver>),

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use dhow_core::spec::{EndpointOptions, IpRange};
 use serde::{Deserialize, Serialize};
 
-pub use mesh::{Mesh, MeshPeer, REMOVED_MAX, TICKET_MAX_BYTES, TicketKey};
+pub use mesh::{Mesh, MeshPeer, REMOVED_MAX, RelayDuty, RelayedPeer, TICKET_MAX_BYTES, TicketKey};
 pub use names::{Caller, Dns, NamedEndpoint, NamedReplica, NamedService, Names, ProcessCaller};
 pub use rule::{Allowed, EndpointRule, Expose, Peer, Rule};
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Revision;
+use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, RenewRequest, SecretsRequest, StatusAck, StatusReport};
@@ -45,7 +46,7 @@ use mailbox::Found;
 pub use backoff::Backoff;
 pub use connector::{Connector, ConnectorFuture};
 pub use errand::{Errand, ErrandError, Joining};
-pub use options::GrpcOptions;
+pub use options::{DialBack, GrpcOptions};
 pub use routes::{Endpoint, FixedRoutes, Routes};
 pub use seeker::Seeker;
 pub use standing::SessionStanding;
@@ -76,6 +77,18 @@ impl GrpcSession {
     /// Follows whether the node is to end its process once its last replica has gone.
     pub fn drains(&self) -> watch::Receiver<bool> {
         self.shared.drains.subscribe()
+    }
+
+    /// Says something else of the node from now on: a session that is open begins anew with it.
+    pub fn say(&self, info: NodeInfo) {
+        let is_news = self.shared.info.send_if_modified(|said| {
+            let is_news = *said != info;
+            *said = info;
+            is_news
+        });
+        if is_news {
+            self.shared.leave_any();
+        }
     }
 
     /// A new certificate for the key in the request; the leaf first, as PEM.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
+use super::mesh_way::{self, REVERSE};
 use super::{Directory, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, READY_MAX, ReadyReplica, Touched};
 use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::spec::{Endpoint, Expose};
-use crate::state::{Node, Service, State, Wanted};
+use crate::state::{Node, NodeRole, Service, State, Wanted};
 
 /// A service with endpoints.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,9 @@ pub struct DirectoryIndex {
     /// Services of other deployments that an endpoint names, and whose nodes are told of it therefore.
     named: OrdMap<ServiceKey, OrdSet<ServiceId>>,
     mesh: OrdMap<NodeId, Arc<str>>,
+    /// Nodes that nobody can dial, and the servers that can pass on for them.
+    reversed: OrdSet<NodeId>,
+    relays: OrdSet<NodeId>,
     /// Told to every node that runs something or takes requests.
     removed: OrdSet<NodeId>,
     is_large: bool,
@@ -57,6 +61,9 @@ impl DirectoryIndex {
             index.renew(state, *id);
         }
         index.mesh = mesh_of(state);
+        let reversed = index.mesh.iter().filter(|(_, addr)| is_reverse(addr));
+        index.reversed = reversed.map(|(node, _)| *node).collect();
+        index.relays = relays_of(state);
         index.removed = removed_of(state);
         index.is_large = is_large(state);
         index
@@ -76,6 +83,7 @@ impl DirectoryIndex {
         for node in &touched.nodes {
             self.take_node(state, *node, &mut services, &mut concerned);
         }
+        self.take_relays(state, touched, &mut concerned);
         if std::mem::replace(&mut self.is_large, is_large(state)) != self.is_large {
             concerned.all = true;
         }
@@ -109,6 +117,32 @@ impl DirectoryIndex {
             self.removed = removed_of(state);
         }
         is_news
+    }
+
+    /// A server that goes or comes changes whom others reach such nodes through; the first of these nodes makes servers pass
+    /// on, and the last one ends it.
+    fn take_relays(&mut self, state: &State, touched: &Touched, concerned: &mut Concerned) {
+        let is_server = |id: &NodeId| {
+            let is_one = state
+                .node(*id)
+                .is_some_and(|node| node.info.role != NodeRole::Worker);
+            is_one || self.relays.contains(id)
+        };
+        if touched.nodes.iter().any(is_server) {
+            let relays = relays_of(state);
+            concerned.all |= self.relays != relays && !self.reversed.is_empty();
+            self.relays = relays;
+        }
+        let was_needed = !self.reversed.is_empty();
+        for id in &touched.nodes {
+            match self.mesh.get(id).is_some_and(|addr| is_reverse(addr)) {
+                true => self.reversed.insert(*id),
+                false => self.reversed.remove(id),
+            };
+        }
+        if was_needed == self.reversed.is_empty() {
+            concerned.nodes.extend(self.relays.iter().copied());
+        }
     }
 
     /// Whether a public endpoint has its certificate from this secret.
@@ -273,8 +307,11 @@ impl DirectoryIndex {
         }
         // One that its deployment has no more is there until its last replica has gone.
         told.extend(&runs);
+        self.tell_place(id, &mut directory);
         if !runs.is_empty() || directory.is_ingress {
             told.extend(&self.open);
+        }
+        if !runs.is_empty() || directory.is_ingress || !directory.nodes.is_empty() {
             directory.removed = self.removed.clone();
         }
         for id in told {
@@ -304,11 +341,38 @@ impl DirectoryIndex {
             false => listing,
         };
         for ready in listing.ready.iter().filter(|ready| ready.node != node.id) {
-            if let Some(addr) = self.mesh.get(&ready.node) {
-                to.nodes.entry(ready.node).or_insert_with(|| addr.clone());
-            }
+            self.tell_way(ready.node, to);
         }
         to.services.insert(key, listing);
+    }
+
+    /// How a node is reached, and those through whom it is.
+    fn tell_way(&self, node: NodeId, to: &mut Directory) {
+        let Some(addr) = self.mesh.get(&node).filter(|_| !to.nodes.contains_key(&node)) else {
+            return;
+        };
+        if !is_reverse(addr) {
+            to.nodes.insert(node, addr.clone());
+            return;
+        }
+        let relays = mesh_way::relays_for(node, self.relays.iter().copied());
+        for relay in &relays {
+            if let Some(addr) = self.mesh.get(relay) {
+                to.nodes.entry(*relay).or_insert_with(|| addr.clone());
+            }
+        }
+        if let Some(through) = mesh_way::through(relays) {
+            to.nodes.insert(node, through);
+        }
+    }
+
+    /// What a node does for those that nobody can dial, or who does it for this one.
+    fn tell_place(&self, node: NodeId, to: &mut Directory) {
+        if self.reversed.contains(&node) {
+            self.tell_way(node, to);
+        } else if self.relays.contains(&node) && !self.reversed.is_empty() {
+            to.nodes.insert(node, mesh_way::relay());
+        }
     }
 }
 
@@ -427,6 +491,40 @@ fn mesh_of(state: &State) -> OrdMap<NodeId, Arc<str>> {
     nodes
         .filter_map(|(id, node)| Some((*id, node.info.mesh_addr.clone()?)))
         .collect()
+}
+
+fn is_reverse(addr: &str) -> bool {
+    addr == REVERSE
+}
+
+/// The servers through whom a node is called that nobody can dial, the first before the others; none for other nodes.
+pub fn relays_through(state: &State, id: NodeId) -> Vec<NodeId> {
+    let addr = state.node(id).and_then(|node| node.info.mesh_addr.as_deref());
+    match addr.is_some_and(is_reverse) {
+        true => mesh_way::relays_for(id, relays_of(state)),
+        false => Vec::new(),
+    }
+}
+
+/// The servers that can pass on: those that are heard; all of them where none is, which then is no news about any.
+fn relays_of(state: &State) -> OrdSet<NodeId> {
+    let servers = state.nodes.iter().filter(|(_, node)| {
+        let is_reached = node
+            .info
+            .mesh_addr
+            .as_deref()
+            .is_some_and(|addr| !is_reverse(addr));
+        node.info.role == NodeRole::Server && is_reached
+    });
+    let heard: OrdSet<NodeId> = servers
+        .clone()
+        .filter(|(_, node)| node.is_ready())
+        .map(|(id, _)| *id)
+        .collect();
+    match heard.is_empty() {
+        true => servers.map(|(id, _)| *id).collect(),
+        false => heard,
+    }
 }
 
 fn removed_of(state: &State) -> OrdSet<NodeId> {

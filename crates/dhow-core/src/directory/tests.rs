@@ -37,9 +37,13 @@ impl World {
     }
 
     fn register(&mut self, node: u64, labels: &[(&str, &str)]) {
+        self.register_as(node, labels, NodeRole::Peer, &format!("10.0.0.{node}:3672"));
+    }
+
+    fn register_as(&mut self, node: u64, labels: &[(&str, &str)], role: NodeRole, mesh: &str) {
         let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
         let info = NodeInfo {
-            role: NodeRole::Peer,
+            role,
             api_addr: None,
             os: "linux".into(),
             arch: "x86_64".into(),
@@ -50,7 +54,7 @@ impl World {
             },
             runs_replicas: true,
             tries_settings: false,
-            mesh_addr: Some(format!("10.0.0.{node}:3672").into()),
+            mesh_addr: Some(mesh.into()),
         };
         let info = Arc::new(info);
         let node = NodeId(node);
@@ -295,4 +299,61 @@ fn of_a_large_service_each_node_is_told_its_own_choice() {
     less.ready.remove(&gone);
     let left = index::chosen(&less, NodeId(3)).ready;
     assert_eq!(chosen(3).difference(&left).count(), 1);
+}
+
+/// Three servers that run nothing, a worker that can be dialled (10) and one that cannot (11).
+fn behind_nat() -> World {
+    let mut world = World::default();
+    world.state.feature_level = State::FEATURE_LEVEL;
+    for server in 1..=3 {
+        let mesh = format!("10.0.0.{server}:3672");
+        world.register_as(server, &[("n", "none")], NodeRole::Server, &mesh);
+    }
+    world.register_as(10, &[("n", "10")], NodeRole::Worker, "10.0.0.10:3672");
+    world.register_as(11, &[("n", "11")], NodeRole::Worker, REVERSE);
+    world
+}
+
+fn ways(world: &World, node: u64) -> Vec<(u64, Option<MeshWay>)> {
+    let directory = world.index.directory(&world.state, NodeId(node));
+    let nodes = directory.nodes.iter();
+    nodes.map(|(node, text)| (node.0, MeshWay::read(text))).collect()
+}
+
+#[test]
+fn a_node_that_nobody_can_dial_is_called_through_two_servers() {
+    let mut world = behind_nat();
+    let relays = relays_through(&world.state, NodeId(11));
+    assert_eq!(relays.len(), RELAYS_MAX);
+    assert!(relays_through(&world.state, NodeId(10)).is_empty());
+    // It is told through whom, before anything runs there, and where they are.
+    let mut told = vec![(11, Some(MeshWay::Through(relays.clone())))];
+    told.extend(relays.iter().map(|relay| {
+        let addr = format!("10.0.0.{relay}:3672");
+        (relay.0, Some(MeshWay::At(addr.parse().unwrap())))
+    }));
+    told.sort_by_key(|(node, _)| *node);
+    assert_eq!(ways(&world, 11), told);
+    assert_eq!(
+        ways(&world, 1),
+        [(1, Some(MeshWay::Relay))],
+        "all servers may be asked to"
+    );
+    assert_eq!(ways(&world, 10), [], "nobody there calls it");
+    // Who calls it knows the same.
+    let services = format!(r#"{{"db":{},"web":{}}}"#, on("11", ""), on("10", ""));
+    world.deploy("shop", &services);
+    assert_eq!(ways(&world, 10), told);
+    // A server that is lost passes nothing on: everybody is told another one.
+    let lost = relays[0];
+    world.apply(Command::Node(NodeCommand::Lost { node: lost }));
+    assert!(world.concerned.all);
+    let others = relays_through(&world.state, NodeId(11));
+    assert_eq!(others.first(), relays.get(1));
+    assert!(!others.contains(&lost));
+    // It can be dialled after all: nobody passes on any more.
+    world.register_as(11, &[("n", "11")], NodeRole::Worker, "10.0.0.11:3672");
+    assert!(world.concerned.nodes.contains(&others[0]));
+    assert_eq!(ways(&world, others[0].0), []);
+    assert_eq!(ways(&world, 11), []);
 }

@@ -6,6 +6,7 @@ mod endpoints;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use dhow_core::usage::RelayFigures;
 use dhow_wire::{NodeState, ProblemCode, ReplicaStateName};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -32,6 +33,10 @@ pub(super) async fn metrics(State(context): State<Context>) -> Answer<impl IntoR
     // A node without a balancer has no such series.
     let figures = context.manager().door().figures().await.unwrap_or_default();
     registry.register_collector(Box::new(EndpointSeries::new(figures)));
+    relayed(
+        &mut registry,
+        context.manager().door().relayed().await.unwrap_or_default(),
+    );
     let mut text = String::new();
     encode(&mut text, &registry)
         .map_err(|_| ApiProblem::new(ProblemCode::Internal, "the metrics cannot be written"))?;
@@ -73,6 +78,41 @@ fn collect(context: &Context) -> Registry {
     registry.register("nodes", "Nodes by status", nodes(&state));
     registry.register("replicas", "Replicas by state", replicas(&state));
     registry
+}
+
+/// What this server's node has passed on for workers that nobody can dial.
+fn relayed(registry: &mut Registry, figures: RelayFigures) {
+    let counts = [
+        (
+            "relayed_bytes",
+            "Bytes passed on for workers that nobody can dial, both ways",
+            figures.bytes,
+        ),
+        ("relayed_calls", "Connections passed on for them", figures.calls),
+        (
+            "relayed_refused",
+            "Connections to them that did not come about",
+            figures.refused,
+        ),
+    ];
+    for (name, help, value) in counts {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    }
+    let now = [
+        ("relayed_open", "Connections that are passed on now", figures.open),
+        (
+            "relayed_nodes",
+            "Workers with a tunnel to this server's proxy",
+            figures.nodes,
+        ),
+    ];
+    for (name, help, value) in now {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(as_i64(value));
+        registry.register(name, help, gauge);
+    }
 }
 
 fn as_i64(value: impl TryInto<i64>) -> i64 {

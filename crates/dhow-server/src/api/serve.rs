@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use dhow_wire::ByteStream;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,9 +52,30 @@ pub struct Bound {
     unix: Option<(UnixListener, SocketFile)>,
     tcp: Vec<TcpListener>,
     tls: Option<ApiTls>,
+    tunnels: Option<mpsc::Receiver<Tunneled>>,
+}
+
+/// A connection that this process has dialled itself, and on which the other side now calls. The address is the other
+/// side's.
+pub struct Tunneled {
+    pub stream: Box<dyn ByteStream>,
+    pub addr: SocketAddr,
+}
+
+impl std::fmt::Debug for Tunneled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tunneled({})", self.addr)
+    }
 }
 
 impl Bound {
+    /// Serves what comes over this channel too, as if it had been accepted. Whoever sends bounds it.
+    #[must_use]
+    pub fn with_tunnels(self, tunnels: mpsc::Receiver<Tunneled>) -> Self {
+        let tunnels = Some(tunnels);
+        Self { tunnels, ..self }
+    }
+
     /// The addresses with the ports that the host has given.
     pub fn tcp_addrs(&self) -> Vec<SocketAddr> {
         let all = self.tcp.iter();
@@ -102,6 +125,10 @@ pub(super) async fn serve_router(
         let (server, tls) = (server.clone(), bound.tls.clone());
         listening.spawn(async move { accept_tcp(listener, tls, server).await });
     }
+    if let (Some(tunnels), Some(tls)) = (bound.tunnels, bound.tls) {
+        let server = server.clone();
+        listening.spawn(async move { accept_tunnels(tunnels, tls, server).await });
+    }
     listening.close();
     cancel.cancelled().await;
     listening.wait().await;
@@ -135,6 +162,23 @@ async fn accept_unix(listener: UnixListener, server: Server) {
                 Err(error) => tracing::debug!(%error, "a client has gone before it was known"),
             },
             Err(error) => server.rest(&error).await,
+        }
+    }
+}
+
+/// Each is looked at like one that came in at the port.
+async fn accept_tunnels(mut tunnels: mpsc::Receiver<Tunneled>, tls: ApiTls, server: Server) {
+    let lobby = Lobby::new(LobbyLimits::of_host(GUESTS_MAX, PER_CALLER_MAX, FILES_LEFT));
+    loop {
+        let next = tokio::select! {
+            next = tunnels.recv() => next,
+            () = server.cancel.cancelled() => return,
+        };
+        let Some(Tunneled { stream, addr }) = next else {
+            return;
+        };
+        if let Some(visit) = lobby.enter(addr).await {
+            server.open_tunnel(tls.clone(), stream, addr, visit);
         }
     }
 }

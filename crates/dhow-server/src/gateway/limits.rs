@@ -12,6 +12,11 @@ pub const CALLS_BURST: u32 = 100;
 pub const RENEWAL_SECS: u32 = 60;
 pub const RENEWALS_BURST: u32 = 10;
 
+/// Questions of one worker whether it can be dialled, each of which the server answers by dialling: one in ten seconds, and
+/// six after a rest. A worker asks at its start and every ten minutes.
+pub const REACH_SECS: u32 = 10;
+pub const REACHES_BURST: u32 = 6;
+
 /// Registrations of all workers together, and the same again of all who have no token of this cluster: a token is proved
 /// in about 100 µs, so that 1,000 a second are a tenth of a core whoever sends them, and 30,000 workers that join at once
 /// are in within half a minute.

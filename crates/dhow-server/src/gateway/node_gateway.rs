@@ -6,8 +6,9 @@ use axum::Router;
 use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldReport, OpenSession, Opened, RegisterReply, RegisterRequest, RenewReply, RenewRequest, SecretsReply,
-    SecretsRequest, ServerAddress, SessionEvent, SessionRequest, StatusAck, StatusReport,
+    HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply, RegisterRequest, RenewReply,
+    RenewRequest, SecretsReply, SecretsRequest, ServerAddress, SessionEvent, SessionRequest, StatusAck,
+    StatusReport,
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
@@ -294,6 +295,9 @@ impl GatewayState {
             takes_directory: request.takes_directory,
             feature_level,
         };
+        let takes_tunnels = is_worker && request.takes_tunnels;
+        let dials = takes_tunnels.then(|| self.options.tunnels.attach(node));
+        let asked = (asked, dials);
         Ok(SessionStream::new(Arc::clone(self), node, guard, asked).begin(opened))
     }
 
@@ -455,5 +459,9 @@ impl Nodes for NodeGateway {
 
     async fn secrets(&self, request: Request<SecretsRequest>) -> Result<Response<SecretsReply>, Status> {
         Ok(Response::new(self.inner.tell_secrets(request).await?))
+    }
+
+    async fn reach(&self, request: Request<ReachRequest>) -> Result<Response<ReachReply>, Status> {
+        Ok(Response::new(self.inner.reach(&request).await?))
     }
 }

@@ -7,9 +7,11 @@ use dhow_core::ids::NodeId;
 use tokio_util::sync::CancellationToken;
 
 use super::leader_door::LeaderDoor;
+use super::reach::ReachWorker;
 use super::tickets::TicketIssuer;
 use super::workers::WorkerTier;
 use crate::clock::Clock;
+use crate::net::tunnels::Tunnels;
 use crate::plane::leases::Leases;
 use crate::plane::runtime::{InputSender, RuntimeView};
 use crate::plane::secrets::SecretBox;
@@ -41,6 +43,10 @@ pub struct GatewayOptions {
     pub tickets: Option<TicketIssuer>,
     /// The way to another server that leads, where this one holds sessions for it; without one only a leader takes them.
     pub leader_door: Option<Arc<dyn LeaderDoor>>,
+    /// Connections that workers dial back.
+    pub tunnels: Tunnels,
+    /// How a worker is tried that asks whether it can be dialled; none where there are no workers.
+    pub reach: Option<Arc<ReachWorker>>,
     /// Nodes are sent to the server that they belong to once it has been fresh for so long.
     pub move_after_ms: u64,
     /// Open sessions are told and end with this.

@@ -7,8 +7,9 @@ use dhow_core::ids::NodeId;
 
 use super::bucket::Bucket;
 use super::limits::{
-    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, RENEWAL_SECS, RENEWALS_BURST,
-    REPORT_BYTES_BURST, REPORT_BYTES_PER_SECOND, SECRETS_BURST, SECRETS_PER_SECOND,
+    CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, REACH_SECS, REACHES_BURST,
+    RENEWAL_SECS, RENEWALS_BURST, REPORT_BYTES_BURST, REPORT_BYTES_PER_SECOND, SECRETS_BURST,
+    SECRETS_PER_SECOND,
 };
 
 /// What is counted apart.
@@ -17,6 +18,7 @@ pub(super) enum Kind {
     Call,
     Secrets,
     Renewal,
+    Reach,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,8 @@ struct Rates {
     secrets: Bucket,
     /// In seconds: a renewal takes a minute of it.
     renewals: Bucket,
+    /// The same for questions whether it can be dialled.
+    reaches: Bucket,
     report_bytes: Bucket,
     /// It has called, and was not only spoken of.
     has_asked: bool,
@@ -36,6 +40,7 @@ impl Rates {
             calls: Bucket::new(CALLS_PER_SECOND, CALLS_BURST, now_ms),
             secrets: Bucket::new(SECRETS_PER_SECOND, SECRETS_BURST, now_ms),
             renewals: Bucket::new(1, RENEWALS_BURST * RENEWAL_SECS, now_ms),
+            reaches: Bucket::new(1, REACHES_BURST * REACH_SECS, now_ms),
             report_bytes: Bucket::new(REPORT_BYTES_PER_SECOND, REPORT_BYTES_BURST, now_ms),
             has_asked: false,
         }
@@ -47,6 +52,7 @@ impl Rates {
             &mut self.calls,
             &mut self.secrets,
             &mut self.renewals,
+            &mut self.reaches,
             &mut self.report_bytes,
         ];
         buckets.into_iter().all(|bucket| bucket.is_full(now_ms))
@@ -68,6 +74,7 @@ impl NodeRates {
                 Kind::Call => rates.calls.take(now_ms),
                 Kind::Secrets => rates.secrets.take(now_ms),
                 Kind::Renewal => rates.renewals.take_many(RENEWAL_SECS, now_ms),
+                Kind::Reach => rates.reaches.take_many(REACH_SECS, now_ms),
             }
         })
     }

@@ -18,6 +18,7 @@ use super::node_gateway::GatewayState;
 use super::sessions::{SessionGuard, Word};
 use super::told_directory::ToldDirectory;
 use crate::clock::Clock;
+use crate::net::tunnels::{Attachment, TunnelNumber};
 
 /// What a node asks for with its session.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ pub(super) struct SessionStream {
     changes: watch::Receiver<Revision>,
     /// What it has been told of services, where it asks for that, and the wake-up for it.
     directory: Option<(ToldDirectory, watch::Receiver<Revision>)>,
+    /// What the node is asked to dial back for, where it does that.
+    dials: Option<Attachment>,
     /// The last wake-up was for the directory alone.
     only_directory: bool,
     /// What the node has.
@@ -55,7 +58,12 @@ pub(super) struct SessionStream {
 }
 
 impl SessionStream {
-    pub fn new(inner: Arc<GatewayState>, node: NodeId, guard: SessionGuard, asked: Asked) -> Self {
+    pub fn new(
+        inner: Arc<GatewayState>,
+        node: NodeId,
+        guard: SessionGuard,
+        (asked, dials): (Asked, Option<Attachment>),
+    ) -> Self {
         let takes_directory = asked.takes_directory && inner.options.carries_assignments;
         let directory = takes_directory.then(|| {
             let changes = inner.options.view.directories().changes(node);
@@ -63,6 +71,7 @@ impl SessionStream {
         });
         Self {
             directory,
+            dials,
             only_directory: false,
             reader: match asked.takes_directory {
                 true => SpecReader::Current,
@@ -203,6 +212,11 @@ impl SessionStream {
                 Ok(()) => Word::Nothing,
                 Err(_) => Word::Over(Refusal::ShuttingDown),
             },
+            number = next_dial(&mut self.dials) => {
+                let number = number.to_vec();
+                self.waiting.push_back(Event::DialBack(proto::DialBack { number }));
+                Word::Nothing
+            }
             () = directory_due => {
                 self.only_directory = true;
                 Word::Nothing
@@ -233,6 +247,13 @@ impl SessionStream {
         self.guard.end_here();
         self.waiting.push_back(Event::Ended(refusal.to_ended()));
         self.is_over = true;
+    }
+}
+
+async fn next_dial(dials: &mut Option<Attachment>) -> TunnelNumber {
+    match dials {
+        Some(dials) => dials.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -73,6 +73,8 @@ impl Door {
             carries_assignments: true,
             tickets: None,
             leader_door,
+            tunnels: crate::net::tunnels::Tunnels::default(),
+            reach: None,
             move_after_ms: 60_000,
             end: end.clone(),
         });

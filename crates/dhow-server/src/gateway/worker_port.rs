@@ -16,15 +16,18 @@ use tokio_util::task::TaskTracker;
 use super::limits::{ASKED_OFTEN_MAX, DRAIN_DEADLINE_MS, GUESTS_MAX, HANDSHAKE_TIMEOUT, PER_WORKER_MAX};
 use super::node_gateway::{NodeGateway, routes};
 use super::serve::{Connected, Door, serve_stream};
+use super::tunnels;
 use super::workers::ExpiredIdentity;
 use crate::clock::Clock;
 use crate::net::identity::{Identity, Peer};
 use crate::net::keys::{
-    NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal, worker_cluster_of,
+    ALPN_TUNNEL, NodeTls, Validity, WorkerCas, identity_of, is_refused_certificate, tls_refusal,
+    worker_cluster_of,
 };
 use crate::net::lobby::{FILES_LEFT_BY_WORKERS, Lobby, LobbyLimits, Visit};
 use crate::net::refused_log::RefusedLog;
 use crate::net::tcp;
+use crate::net::tunnels::Tunnels;
 use crate::plane::runtime::RuntimeView;
 
 /// How long nothing is accepted after the host refused to: it is out of files, and asking at once again helps nobody.
@@ -91,6 +94,7 @@ impl WorkerPort {
 
     /// Serves until `end`: then nothing new is taken, sessions are told, and connections have a moment to end.
     pub async fn serve(self, gateway: NodeGateway, end: CancellationToken) {
+        let tunnels = gateway.inner.options.tunnels.clone();
         let (router, connections) = (routes(gateway), TaskTracker::new());
         let lobby = Lobby::new(LobbyLimits::of_host(
             GUESTS_MAX,
@@ -107,7 +111,7 @@ impl WorkerPort {
                     None => continue,
                 },
             };
-            let (port, router) = (Arc::clone(&port), router.clone());
+            let (port, served) = (Arc::clone(&port), (router.clone(), tunnels.clone()));
             let (end, abort) = (end.clone(), abort.clone());
             let keep_alive = match lobby.known() <= ASKED_OFTEN_MAX {
                 true => KeepAlive::OFTEN,
@@ -118,7 +122,7 @@ impl WorkerPort {
                     // Nothing is computed for one that has to go.
                     biased;
                     () = visit.over() => {}
-                    () = port.receive((stream, addr), &visit, keep_alive, router, end) => {}
+                    () = port.receive((stream, addr), &visit, keep_alive, served, end) => {}
                     () = abort.cancelled() => {}
                 }
             });
@@ -149,7 +153,7 @@ impl WorkerPort {
         (stream, addr): (TcpStream, SocketAddr),
         visit: &Visit,
         keep_alive: KeepAlive,
-        router: Router,
+        (router, tunnels): (Router, Tunnels),
         end: CancellationToken,
     ) {
         tcp::prepare(&stream);
@@ -191,6 +195,12 @@ impl WorkerPort {
             addr,
             identity: shown.identity,
         };
+        if stream.get_ref().1.alpn_protocol() == Some(ALPN_TUNNEL) {
+            if let Some(Identity::Worker(node)) = shown.identity {
+                tunnels::serve(&tunnels, node, Box::new(stream), (visit, &self.view), &end).await;
+            }
+            return;
+        }
         // A worker stays for as long as it likes; anybody else joins, or renews, and goes.
         if let Some(name) = peer.proved() {
             visit.prove(Some(&name));

@@ -25,7 +25,7 @@ pub use cluster_key::ClusterKey;
 pub use dhow_wire::certificate::{identity_of, node_dns_name, worker_cluster_of};
 pub use error::{ClusterKeyError, IssueError};
 pub use node_cert::{NODE_CERT_LIFETIME, NodeCert, keep_renewed};
-pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_WORKERS, NodeTls};
+pub use node_tls::{ALPN_API, ALPN_PEERS, ALPN_TUNNEL, ALPN_WORKERS, NodeTls};
 pub use pinned::client_config_pinned;
 pub use proxy_cert::{PROXY_CERT_RENEWED, ProxyCert};
 pub(crate) use why::is_refused_certificate;

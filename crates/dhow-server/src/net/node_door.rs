@@ -11,7 +11,7 @@ mod scripted;
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::PullPolicy;
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_wire::api::{
     ExecClientFrame, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, LogRecord,
     NetCheck, PullProgress,
@@ -106,6 +106,11 @@ pub trait NodeDoor: Send + Sync {
 
     /// What has passed each endpoint that was called on the node of this very process.
     fn figures(&self) -> Answer<'_, Vec<EndpointFigures>>;
+
+    /// What the node of this very process has passed on for others that nobody can dial.
+    fn relayed(&self) -> Answer<'_, RelayFigures> {
+        Box::pin(async { Ok(RelayFigures::default()) })
+    }
 
     /// The ports that an image says it listens on. The name may have a digest behind it.
     fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>>;

@@ -6,6 +6,7 @@
 
 mod tls;
 mod worker;
+mod worker_ways;
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use tls::TlsDialer;
 pub use worker::{OtherCluster, WorkerDialer, dial_server};
+pub use worker_ways::{IsReversed, OtherServers, TUNNEL_PATH, TUNNEL_UPGRADE, WorkerWays};
 
 /// Idle connections to one member: as many as its own callers have at once, in calm times.
 const IDLE_CONNECTIONS_MAX: usize = 16;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::check::{FieldPath, SpecFinding, label_finding, os_hint, quoted};
 
-use super::cluster_mode::ClusterMode;
+use super::cluster_mode::{ClusterMode, WorkerTierRole};
 use super::effective::Draft;
+use super::network::MeshSetting;
 use super::peer::StaticPeer;
 
 /// Everything that cannot work about a draft, wherever its values came from.
@@ -21,6 +22,7 @@ pub(super) fn check(draft: &Draft) -> Vec<SpecFinding> {
     super::sources::check(draft, &mut findings);
     super::acme::check(draft, &mut findings);
     worker_tier::check_renewal(draft, &mut findings);
+    check_reverse(draft, &mut findings);
     let at = FieldPath::of("cluster");
     match &draft.cluster {
         ClusterMode::SingleNode {} => {}
@@ -43,6 +45,20 @@ pub(super) fn check(draft: &Draft) -> Vec<SpecFinding> {
         tier @ ClusterMode::WorkerTier { .. } => worker_tier::check(&at, draft, tier, &mut findings),
     }
     findings
+}
+
+/// Servers are those through whom others are called: they have to be dialled themselves.
+fn check_reverse(draft: &Draft, findings: &mut Vec<SpecFinding>) {
+    let is_worker = match &draft.cluster {
+        ClusterMode::WorkerTier { role, .. } => *role == WorkerTierRole::Worker,
+        ClusterMode::SingleNode {} | ClusterMode::Raft { .. } | ClusterMode::Static { .. } => false,
+    };
+    if draft.network.mesh_addr == Some(MeshSetting::Reverse) && !is_worker {
+        let at = FieldPath::of("network").key("mesh_addr");
+        let message = "only a worker can be called in reverse, and this is none";
+        let finding = SpecFinding::at(at, message.to_owned());
+        findings.push(finding.hint("write the address at which other nodes reach this one, or leave it out"));
+    }
 }
 
 /// Ids are unique, and this node's own is among them.

@@ -11,7 +11,7 @@ use super::acme::AcmeConfig;
 use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
-use super::network::{MeshAddr, NetworkConfig};
+use super::network::{MeshAddr, MeshSetting, NetworkConfig};
 use super::registries::RegistryConfig;
 use super::sources::SourceConfig;
 
@@ -77,7 +77,7 @@ impl DaemonConfig {
             ClusterMode::SingleNode {} => None,
             ClusterMode::Raft { .. } | ClusterMode::Static { .. } | ClusterMode::WorkerTier { .. } => {
                 let known = self.cluster.own_api_addr().or_else(|| self.api_addr.addr());
-                MeshAddr::of(self.network.mesh_addr, known)
+                MeshAddr::of(self.network.mesh_addr.and_then(MeshSetting::addr), known)
             }
         }
     }

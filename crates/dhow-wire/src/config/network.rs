@@ -4,12 +4,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use dhow_core::spec::{IpRange, SHARED_HTTP_PORT, SHARED_HTTPS_PORT};
+use dhow_core::directory::REVERSE;
+use dhow_core::spec::{ByteSize, IpRange, SHARED_HTTP_PORT, SHARED_HTTPS_PORT};
 use serde::{Serialize, Serializer};
 
 use super::values::{self, Wrong};
 use crate::deployment::ranges;
-use crate::document::{Decoder, Fields, Node, loose_text, port};
+use crate::document::{Decoder, Fields, Node, loose_text, port, size};
 
 /// The port at which proxies reach each other where none is configured.
 const MESH_PORT: u16 = 3672;
@@ -139,6 +140,42 @@ impl MeshAddr {
     }
 }
 
+/// What `mesh_addr` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeshSetting {
+    At(SocketAddr),
+    /// No other node can dial this worker: it is called through its servers.
+    Reverse,
+}
+
+impl MeshSetting {
+    pub fn addr(self) -> Option<SocketAddr> {
+        match self {
+            Self::At(addr) => Some(addr),
+            Self::Reverse => None,
+        }
+    }
+}
+
+impl fmt::Display for MeshSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(addr) => write!(f, "{addr}"),
+            Self::Reverse => f.write_str(REVERSE),
+        }
+    }
+}
+
+impl Serialize for MeshSetting {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// What a server passes on in a second for workers that nobody can dial, where nothing is said: half of what a link of a
+/// gigabit carries, so that its own work has the other half.
+const RELAY_LIMIT: ByteSize = ByteSize(64 << 20);
+
 /// The node's network, as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NetworkConfig {
@@ -147,7 +184,9 @@ pub struct NetworkConfig {
     /// Where the proxies of other nodes reach this node's; an unspecified address means all of this host's. See
     /// [`MeshAddr::of`] for what it is where it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mesh_addr: Option<SocketAddr>,
+    pub mesh_addr: Option<MeshSetting>,
+    /// Of a server: how many bytes it passes on in a second for workers that nobody can dial.
+    pub relay_limit: ByteSize,
     /// The address of this host at which public endpoints are served.
     pub ingress_addr: IpAddr,
     /// The ports there that public endpoints with a `host` share.
@@ -166,6 +205,7 @@ impl Default for NetworkConfig {
         Self {
             range: ServiceRange::default(),
             mesh_addr: None,
+            relay_limit: RELAY_LIMIT,
             ingress_addr: Ipv4Addr::UNSPECIFIED.into(),
             http_port: SHARED_HTTP_PORT,
             https_port: SHARED_HTTPS_PORT,
@@ -196,6 +236,7 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node) -> Option<NetworkConfig> 
             with(decoder, node, ServiceRange::from_str)
         }),
         mesh_addr: fields.optional("mesh_addr", |decoder, node| with(decoder, node, mesh_addr)),
+        relay_limit: fields.or("relay_limit", plain.relay_limit, relay_limit),
         ingress_addr: fields.or("ingress_addr", plain.ingress_addr, |decoder, node| {
             with(decoder, node, ingress_addr)
         }),
@@ -220,15 +261,33 @@ fn with<T>(decoder: &mut Decoder, node: &Node, rule: impl FnOnce(&str) -> Result
     }
 }
 
-/// An address that other nodes can dial, or all of this host's.
-fn mesh_addr(text: &str) -> Result<SocketAddr, Wrong> {
+fn relay_limit(decoder: &mut Decoder, node: &Node) -> Option<ByteSize> {
+    let limit = size(decoder, node)?;
+    match limit.0 {
+        0 => {
+            let hint = "write how many bytes may pass in a second, such as `64Mi`";
+            decoder.fail(
+                node.span,
+                "a server that passes nothing on keeps callers waiting",
+                hint,
+            )
+        }
+        _ => Some(limit),
+    }
+}
+
+/// An address that other nodes can dial, or all of this host's; or that they cannot.
+fn mesh_addr(text: &str) -> Result<MeshSetting, Wrong> {
+    if text == REVERSE {
+        return Ok(MeshSetting::Reverse);
+    }
     let addr = values::address(text)?;
     match addr.port() {
         0 => Err((
             format!("`{text}` has no port"),
             format!("write this host's own address, such as `10.0.0.1:{MESH_PORT}`"),
         )),
-        _ => Ok(addr),
+        _ => Ok(MeshSetting::At(addr)),
     }
 }
 
@@ -272,13 +331,22 @@ mod tests {
         let text = "network: { range: 10.99.0.0/20, mesh_addr: 10.0.0.1:4000, ingress_addr: \"::\" }\n";
         let network = read(text).unwrap().network;
         assert_eq!(network.range.size(), 4096);
-        assert_eq!(network.mesh_addr, Some(([10, 0, 0, 1], 4000).into()));
+        assert_eq!(
+            network.mesh_addr,
+            Some(MeshSetting::At(([10, 0, 0, 1], 4000).into()))
+        );
+        let reverse = "cluster: { mode: worker-tier, role: worker, servers: [\"10.0.0.1:3670\"] }\nnetwork: { mesh_addr: reverse, relay_limit: 1Mi }\n";
+        let network = read(reverse).unwrap().network;
+        assert_eq!(network.mesh_addr, Some(MeshSetting::Reverse));
+        assert_eq!(network.relay_limit, ByteSize(1 << 20));
         assert!(network.ingress_addr.is_ipv6());
         for wrong in [
             "network: { rang: 10.0.0.0/16 }",
             "network: { mesh_addr: 10.0.0.1:0 }",
             "network: { ingress_addr: 10.0.0.1:80 }",
             "network: { http_port: 0 }",
+            "network: { relay_limit: 0 }",
+            "network: { mesh_addr: reverse }",
             "network: { http_port: 443 }",
             "network: 10.87.0.0/16",
         ] {

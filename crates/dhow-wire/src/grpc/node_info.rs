@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
+use dhow_core::directory::REVERSE;
 use dhow_core::state::{NodeInfo, NodeRole};
 
 use super::malformed::Malformed;
@@ -57,9 +58,10 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
         });
     }
     // One that is no address is left out: the node is not reached there either way.
-    let mesh_addr = info
-        .mesh_addr
-        .filter(|text| text.parse::<SocketAddr>().is_ok_and(|addr| addr.port() != 0));
+    let mesh_addr = info.mesh_addr.filter(|text| {
+        let is_address = text.parse::<SocketAddr>().is_ok_and(|addr| addr.port() != 0);
+        is_address || (text == REVERSE && role == NodeRole::Worker)
+    });
     Ok(NodeInfo {
         role,
         api_addr: info.api_addr.map(Arc::from),

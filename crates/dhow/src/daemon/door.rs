@@ -3,7 +3,7 @@
 use dhow_agent::AgentHandle;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::{DriverError, error_chain};
 use dhow_server::net::node_door::{
     Answer, DoorError, ExecRequest, ExecSession, ImagePort, LogItems, LogQuery, NetCheckRequest, NodeDoor,
@@ -135,6 +135,10 @@ impl NodeDoor for LocalDoor {
 
     fn figures(&self) -> Answer<'_, Vec<EndpointFigures>> {
         Box::pin(async move { Ok(self.agent.figures().await) })
+    }
+
+    fn relayed(&self) -> Answer<'_, RelayFigures> {
+        Box::pin(async move { Ok(self.agent.relayed().await) })
     }
 
     fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>> {

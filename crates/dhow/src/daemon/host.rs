@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use dhow_agent::proxy::{Dns, ProxyConfig, Trusted};
+use dhow_agent::proxy::{Dns, ProxyConfig, RelayDuty, Trusted};
 use dhow_agent::{Balancer, Drivers, NodeBalancer, NodeNetwork, WebPorts};
 use dhow_driver::cgroup::{CgroupError, CgroupHost};
 use dhow_driver::container::{
@@ -202,6 +202,9 @@ impl Opened {
             trusted: Trusted {
                 forwarded: network.trusted_proxies.clone(),
                 header: network.proxy_protocol_from.clone(),
+            },
+            relay: RelayDuty {
+                bytes_per_second: network.relay_limit.0,
             },
             dns: names.map(|names| Dns {
                 addr: names.dns,

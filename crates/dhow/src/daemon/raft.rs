@@ -12,10 +12,8 @@ use dhow_core::lease::MOVE_AFTER_MS;
 use dhow_core::state::{NodeRole, State};
 use dhow_server::api::Beside;
 use dhow_server::clock::{Clock, SystemClock};
-use dhow_server::gateway::{
-    self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, TicketIssuer, WorkerTier,
-};
-use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
+use dhow_server::gateway::{self, GatewayOptions, GrpcLeaderDoor, NodeGateway, ServerIds, TicketIssuer};
+use dhow_server::net::peer_http::{OtherServers, PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::{self, ClusterIdCell, PeerOptions, TlsTransport};
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::{Cluster, RaftCluster};
@@ -32,7 +30,7 @@ use super::node_info::node_info;
 use super::own_session;
 use super::plane::{Plane, with_sources};
 use super::security::Security;
-use super::tier;
+use super::tier::{self, Tier};
 
 /// After that time the servers' ids are tried to be kept again: the log was busy.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
@@ -55,24 +53,24 @@ pub async fn start(
     let clock: Arc<dyn Clock> = clock;
     let server = Server::open(config, node, peers, &security, storage, Arc::clone(&clock)).await?;
     let (input, view, end) = (server.runtime.input(), server.runtime.view(), server.end.clone());
-    let tier = tier::open(config, &security, &clock, &server.runtime, &server.refused).await?;
-    let leases = server.leases(config, &clock);
-    let gateway = server.gateway(
+    let others = other_servers(Arc::clone(&server.cluster));
+    let tier = tier::open(
+        config,
         &security,
-        &leases,
         &clock,
-        tier.as_ref().map(|tier| tier.gate.clone()),
-    );
+        &server.runtime,
+        &server.refused,
+        others,
+    )
+    .await?;
+    let leases = server.leases(config, &clock);
+    let gateway = server.gateway(&security, &leases, &clock, tier.as_ref());
     let peers = PeerHttp::new(Arc::new(TlsDialer::new(security.tls.clone())));
     let door = tier
         .as_ref()
         .map_or_else(|| peers.clone(), |tier| tier.door.clone());
     let worker_tokens = tier.as_ref().map(|tier| tier.token_key.clone());
-    let beside = Beside {
-        nodes: gateway::routes(gateway.clone()),
-        members: gateway::holder_routes(gateway.clone()),
-        workers: tier.is_some().then(|| gateway.clone()),
-    };
+    let beside = beside(&gateway, tier.as_ref());
     let tasks = TaskTracker::new();
     tasks.spawn(gateway.clone().hold(end.clone()));
     if let Some(tier) = tier {
@@ -112,6 +110,16 @@ pub async fn start(
         refused: server.refused,
         rest: rest(end, tasks, server.listening),
     })
+}
+
+/// What this server answers beside its API.
+fn beside(gateway: &NodeGateway, tier: Option<&Tier>) -> Beside {
+    let tunnels = tier.map(|tier| tier.tunnels.clone()).unwrap_or_default();
+    Beside {
+        nodes: gateway::routes(gateway.clone()),
+        members: gateway::holder_routes(gateway.clone()).merge(gateway::tunnel_routes(tunnels)),
+        workers: tier.map(|_| gateway.clone()),
+    }
 }
 
 /// What is to be ended after the runtime.
@@ -210,7 +218,7 @@ impl Server {
         security: &Security,
         leases: &Leases,
         clock: &Arc<dyn Clock>,
-        workers: Option<WorkerTier>,
+        tier: Option<&Tier>,
     ) -> NodeGateway {
         let address = session_address(Arc::clone(&self.cluster));
         let dialer = Arc::new(TlsDialer::with_alpn(security.tls.clone(), HOLDER_ALPN));
@@ -221,12 +229,14 @@ impl Server {
             leases: leases.clone(),
             secrets: Arc::new(SecretBox::from_cluster_key(&security.key)),
             session_address: Arc::clone(&address),
-            workers,
+            workers: tier.map(|tier| tier.gate.clone()),
             server_ids: server_ids(Arc::clone(&self.cluster)),
             members: member_ids(Arc::clone(&self.cluster)),
             carries_assignments: true,
             tickets: Some(TicketIssuer::new(&security.key)),
             leader_door: Some(Arc::new(GrpcLeaderDoor::new(dialer, address))),
+            tunnels: tier.map(|tier| tier.tunnels.clone()).unwrap_or_default(),
+            reach: tier.map(|tier| Arc::clone(&tier.reach)),
             move_after_ms: MOVE_AFTER_MS,
             end: self.sessions.clone(),
         })
@@ -262,6 +272,19 @@ fn session_address(cluster: Arc<RaftCluster>) -> Arc<dyn Fn(NodeId) -> Option<St
         let members = cluster.members();
         let member = members.iter().find(|member| member.node == node)?;
         Some(member.api_addr?.to_string())
+    })
+}
+
+/// The servers but this one, and where their APIs are.
+fn other_servers(cluster: Arc<RaftCluster>) -> Arc<OtherServers> {
+    Arc::new(move || {
+        let others = cluster
+            .members()
+            .into_iter()
+            .filter(|member| member.node != cluster.node);
+        others
+            .filter_map(|member| Some((member.node, member.api_addr?)))
+            .collect()
     })
 }
 

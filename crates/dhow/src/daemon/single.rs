@@ -15,6 +15,7 @@ use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::gateway::{GatewayOptions, NodeGateway};
 use dhow_server::net::peer_http::{NoPeers, PeerHttp};
 use dhow_server::net::refused_log::RefusedLog;
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::plane::cluster::SingleNode;
 use dhow_server::plane::leases::{LeaseOptions, Leases};
 use dhow_server::plane::log::store::StoreOptions;
@@ -144,6 +145,8 @@ fn gateway(
         carries_assignments: true,
         tickets: None,
         leader_door: None,
+        tunnels: Tunnels::default(),
+        reach: None,
         move_after_ms: MOVE_AFTER_MS,
         end: end.clone(),
     })

@@ -18,6 +18,7 @@ use dhow_server::gateway::{self, GatewayOptions, NodeGateway, TicketIssuer};
 use dhow_server::net::peer_http::{PeerHttp, TlsDialer};
 use dhow_server::net::peers::tls::ClusterIdCell;
 use dhow_server::net::refused_log::RefusedLog;
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::plane::cluster::{Cluster, StaticCluster};
 use dhow_server::plane::leases::{LeaseOptions, Leases, PeerContact};
 use dhow_server::plane::log::copied::{CopiedLog, CopiedOptions, CopiedTimings};
@@ -311,6 +312,8 @@ impl Parts {
             carries_assignments: false,
             tickets: None,
             leader_door: None,
+            tunnels: Tunnels::default(),
+            reach: None,
             move_after_ms: MOVE_AFTER_MS,
             end: self.sessions.clone(),
         })

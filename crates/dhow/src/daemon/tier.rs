@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeRole;
 use dhow_server::api::WorkerTokenKey;
 use dhow_server::clock::Clock;
 use dhow_server::gateway::{
-    CertificateError, InternalTokens, NodeGateway, WorkerCertificates, WorkerPort, WorkerTier,
+    CertificateError, InternalTokens, NodeGateway, ReachWorker, WorkerCertificates, WorkerPort, WorkerTier,
 };
 use dhow_server::net::keys::WorkerCas;
-use dhow_server::net::peer_http::{Dialer, PeerHttp, TlsDialer, WorkerDialer};
+use dhow_server::net::peer_http::{Dialer, OtherServers, PeerHttp, TlsDialer, WorkerDialer, WorkerWays};
 use dhow_server::net::refused_log::RefusedLog;
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView};
 use dhow_wire::{ByteStream, ClusterMode, DaemonConfig};
 use futures_util::future::BoxFuture;
@@ -38,6 +40,9 @@ pub struct Tier {
     ca_dir: PathBuf,
     clock: Arc<dyn Clock>,
     pub door: PeerHttp,
+    /// Connections that workers dial back.
+    pub tunnels: Tunnels,
+    pub reach: Arc<ReachWorker>,
     pub gate: WorkerTier,
     pub token_key: WorkerTokenKey,
 }
@@ -49,6 +54,7 @@ pub async fn open(
     clock: &Arc<dyn Clock>,
     runtime: &RuntimeHandle,
     refused: &RefusedLog,
+    others: Arc<OtherServers>,
 ) -> anyhow::Result<Option<Tier>> {
     let ClusterMode::WorkerTier { worker_grpc_addr, .. } = &config.cluster else {
         return Ok(None);
@@ -75,9 +81,18 @@ pub async fn open(
         clock: Arc::clone(clock),
         view: view.clone(),
     };
+    let members = TlsDialer::new(security.tls.clone());
+    let workers = WorkerDialer::new(security.tls.clone(), Arc::clone(&cas));
+    let (tunnels, reach) = (Tunnels::default(), reach(workers.clone()));
     let dialer = NodeDialer {
-        members: TlsDialer::new(security.tls.clone()),
-        workers: WorkerDialer::new(security.tls.clone(), Arc::clone(&cas)),
+        members: members.clone(),
+        workers: WorkerWays::new(
+            workers,
+            members,
+            tunnels.clone(),
+            is_reversed(view.clone()),
+            others,
+        ),
         view: view.clone(),
     };
     Ok(Some(Tier {
@@ -86,6 +101,8 @@ pub async fn open(
         ca_dir,
         clock: Arc::clone(clock),
         door: PeerHttp::new(Arc::new(dialer)),
+        tunnels,
+        reach,
         gate: WorkerTier {
             token_key: token_key.verifying_key(),
             certificates: Arc::new(certificates),
@@ -186,6 +203,34 @@ fn write_cas(dir: &Path, cas: &WorkerCas) -> anyhow::Result<()> {
     written.with_context(|| format!("the workers' CA cannot be written to {}", path.display()))
 }
 
+/// How long a worker may take to answer that asks whether it can be dialled.
+const REACH_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// Dials a worker's door; whoever else answers there counts as nobody.
+fn reach(workers: WorkerDialer) -> Arc<ReachWorker> {
+    Arc::new(move |node, addr| {
+        let dialling = workers.dial(node, addr);
+        Box::pin(async move {
+            match tokio::time::timeout(REACH_TIMEOUT, dialling).await {
+                Ok(Ok(_)) => Ok(()),
+                // Nothing of what answers there is told: it may be somebody else's.
+                Ok(Err(_)) => Err(format!("it does not answer at {addr} as itself")),
+                Err(_) => Err(format!("it does not answer at {addr} in time")),
+            }
+        })
+    })
+}
+
+/// Whether a worker says that nobody can dial it.
+fn is_reversed(view: RuntimeView) -> Arc<dyn Fn(NodeId) -> bool + Send + Sync> {
+    Arc::new(move |node| {
+        let state = view.state();
+        state
+            .node(node)
+            .is_some_and(|node| node.info.mesh_addr.as_deref() == Some(REVERSE))
+    })
+}
+
 /// Where a server takes workers: the label that its configuration or an administrator gave its node.
 fn worker_address(view: RuntimeView) -> Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync> {
     Arc::new(move |node| view.state().node(node)?.labels().get(WORKER_ADDR_LABEL).cloned())
@@ -224,7 +269,7 @@ impl WorkerCertificates for Issuer {
 /// Calls nodes for what only they have: each kind by its own CA.
 struct NodeDialer {
     members: TlsDialer,
-    workers: WorkerDialer,
+    workers: WorkerWays,
     view: RuntimeView,
 }
 

@@ -5,13 +5,16 @@
 //! it is none of its nodes; in the last two cases nothing is left running here.
 
 mod address;
+mod dial_back;
 mod identity_dir;
 mod joining;
+mod reachability;
 mod refused;
 mod removable;
 mod renewal;
 mod ways;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +22,13 @@ use anyhow::Context;
 use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding};
 use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::state::{NodeInfo, NodeRole};
-use dhow_server::api::{self, ApiTls, WorkerApi};
+use dhow_server::api::{self, ApiTls, Tunneled, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::WorkerIdentity;
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::storage::Storage;
-use dhow_wire::{ClusterMode, DaemonConfig, MeshAddr};
-use tokio::sync::watch;
+use dhow_wire::{ClusterMode, DaemonConfig, MeshAddr, MeshSetting};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +38,10 @@ use super::host::HostParts;
 use super::mesh_listener;
 use super::node_info::node_info;
 use super::proxy_identity::WorkerProxyIdentity;
+use dial_back::Dialling;
 use identity_dir::IdentityDir;
 use joining::TokenFile;
+use reachability::Reachability;
 use removable::RemovableSession;
 use renewal::Renewal;
 
@@ -74,9 +79,17 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
         let api_addr = address::reachable(configured, &routes).await;
         info.api_addr = Some(api_addr.to_string().into());
         let reached = address::reached(api_addr, &routes).await;
-        mesh = MeshAddr::of(config.network.mesh_addr, Some(reached));
+        mesh = MeshAddr::of(
+            config.network.mesh_addr.and_then(MeshSetting::addr),
+            Some(reached),
+        );
     }
     info.mesh_addr = mesh.map(|mesh| mesh.told.to_string().into());
+    if config.network.mesh_addr == Some(MeshSetting::Reverse) {
+        info = reachability::reversed(info);
+        // Nobody dials it: where it listens is of no importance, if it has nowhere else.
+        mesh = mesh.or_else(|| MeshAddr::of(None, Some(([127, 0, 0, 1], 3669).into())));
+    }
     loop {
         let known = dir.read()?;
         let identity = match known {
@@ -129,7 +142,14 @@ impl Worker<'_> {
     /// From the start of its agent to its end.
     async fn serve(&self, cancel: &CancellationToken) -> anyhow::Result<Ended> {
         let node = self.identity.node();
-        let session = Arc::new(self.session());
+        // What is configured is not doubted.
+        let found_out = self.config.network.mesh_addr.is_none();
+        let reachability = found_out.then(|| Reachability::open(&self.config.data_dir, self.info.clone()));
+        let info = reachability
+            .as_ref()
+            .map_or_else(|| self.info.clone(), Reachability::said);
+        let (dialling, tunnels) = Dialling::new(Arc::clone(&self.identity));
+        let session = Arc::new(self.session(info, dialling));
         let removable = Arc::new(RemovableSession::new(Arc::clone(&session)));
         let host = HostParts::open(self.config).await?;
         let agent = Agent::open(AgentOptions {
@@ -147,7 +167,8 @@ impl Worker<'_> {
         let agent = agent.await.context("the agent cannot be started")?;
         let (end, handle) = (CancellationToken::new(), agent.handle());
         let mut agent = tokio::spawn(agent.run(end.clone()));
-        let api = self.answer(&handle, &host, session.standing(), &end).await?;
+        let served = (session.standing(), tunnels);
+        let api = self.answer(&handle, &host, served, &end).await?;
         tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
         let unknown = CancellationToken::new();
         let identifying = WorkerProxyIdentity {
@@ -158,6 +179,7 @@ impl Worker<'_> {
         };
         let ended = tokio::select! {
             never = identifying.keep() => match never {},
+            never = self.find_out(reachability, &session) => match never {},
             () = cancel.cancelled() => Ok(Ended::Cancelled),
             () = drained(session.drains(), handle.settled()) => Ok(Ended::Drained),
             () = self.removed(&session, &removable, &handle, &unknown) => Ok(Ended::Removed),
@@ -184,10 +206,19 @@ impl Worker<'_> {
         ended
     }
 
-    fn session(&self) -> GrpcSession {
+    /// Finds out how this worker is reached, where nobody has said it.
+    async fn find_out(&self, reachability: Option<Reachability>, session: &Arc<GrpcSession>) -> Infallible {
+        match reachability {
+            Some(reachability) => reachability.watch(Arc::clone(session), self.errand()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn session(&self, info: NodeInfo, dialling: Dialling) -> GrpcSession {
         let connector = Arc::new(ways::Known(Arc::clone(&self.identity)));
         let routes = Arc::new(self.routes.clone());
-        let mut options = GrpcOptions::new(self.identity.node(), self.info.clone(), routes, connector);
+        let mut options = GrpcOptions::new(self.identity.node(), info, routes, connector);
+        options.dial_back = Some(Arc::new(dialling));
         options.backoff = Backoff::of_workers();
         options.keep_alive = None;
         options.cluster_id = Some(self.identity.cluster_id().to_owned());
@@ -218,7 +249,7 @@ impl Worker<'_> {
         &self,
         agent: &AgentHandle,
         host: &HostParts,
-        standing: watch::Receiver<SessionStanding>,
+        (standing, tunnels): (watch::Receiver<SessionStanding>, mpsc::Receiver<Tunneled>),
         end: &CancellationToken,
     ) -> anyhow::Result<JoinHandle<()>> {
         let addr = self.info.api_addr.as_deref().and_then(|addr| addr.parse().ok());
@@ -229,7 +260,7 @@ impl Worker<'_> {
             tcp: addr.into_iter().collect(),
             tls: Some(tls),
         };
-        let bound = api::bind(&listeners).await?;
+        let bound = api::bind(&listeners).await?.with_tunnels(tunnels);
         let node = self.identity.node();
         let addresses: Vec<_> = self
             .routes

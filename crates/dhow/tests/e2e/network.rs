@@ -2,6 +2,7 @@
 //! port of every node; over TCP, HTTP and UDP. In a raft cluster, in a worker tier and in a static cluster, with the same
 //! bridge subnet on every node.
 
+mod nat;
 mod resolver;
 
 use std::os::unix::fs::DirBuilderExt;

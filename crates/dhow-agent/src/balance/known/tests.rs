@@ -8,9 +8,9 @@ use dhow_wire::grpc::MeshPass;
 
 use super::*;
 use crate::balance::BackendAddress;
-use crate::balance::NoWay;
 use crate::balance::routes::Routes;
-use crate::proxy::Rule;
+use crate::balance::{NoWay, There};
+use crate::proxy::{RelayedPeer, Rule};
 
 const OWN: NodeId = NodeId(1);
 
@@ -241,7 +241,12 @@ fn the_way_of_a_call_is_known_before_it_is_made() {
     assert_eq!(own.address.to_string(), "10.87.0.16:5432");
     assert!(own.may_call && own.name_server.is_some());
     assert_eq!(own.here, ["db-default-0"]);
-    assert_eq!(own.there, [("db-default-0".to_owned(), 2)]);
+    let there = There {
+        id: "db-default-0".to_owned(),
+        node: 2,
+        relays: Vec::new(),
+    };
+    assert_eq!(own.there, [there]);
     assert!(!way(&stranger, "db", "pg").unwrap().may_call);
     assert!(way(&stranger, "web", "http").unwrap().may_call, "it is public");
     assert_eq!(way(&stranger, "nosuch", "x"), Err(NoWay::Service));
@@ -253,4 +258,67 @@ fn the_way_of_a_call_is_known_before_it_is_made() {
         (process.address.to_string().as_str(), process.name_server),
         ("127.87.0.16:5432", None)
     );
+}
+
+/// A table where one of the nodes has another way.
+fn table_with(node: NodeId, way: &str) -> (Routes, Table) {
+    let mut routes = routes(true, Runtime::Container);
+    let mut told = KnownDirectory::clone(&told());
+    told.directory.nodes.insert(node, way.into());
+    let place = NodePlace {
+        node: OWN,
+        mesh: Some(([10, 0, 0, 1], 3672).into()),
+    };
+    routes.known.relay = Some(RelayDuty { bytes_per_second: 7 });
+    assert!(routes.known.tell(place, Some(&Arc::new(told))));
+    let table = routes.table(1);
+    table.check().unwrap();
+    (routes, table)
+}
+
+#[test]
+fn a_node_that_nobody_can_dial_is_called_through_others() {
+    let (routes, table) = table_with(NodeId(2), "through 3");
+    let mesh = table.mesh.unwrap();
+    let peers: Vec<u64> = mesh.peers.iter().map(|peer| peer.node).collect();
+    assert_eq!(peers, [3]);
+    let relayed = RelayedPeer {
+        node: 2,
+        relays: vec![3],
+    };
+    assert_eq!(
+        (mesh.relayed, mesh.relays, mesh.relay),
+        (vec![relayed], vec![], None)
+    );
+    let way = routes.way(&key("web"), Runtime::Container, &key("db"), "pg");
+    assert_eq!(way.unwrap().there[0].relays, [3]);
+    // What only a newer version can read leads nowhere.
+    let (_, table) = table_with(NodeId(2), "by pigeon");
+    let mesh = table.mesh.unwrap();
+    assert_eq!((mesh.peers.len(), mesh.relayed.len()), (1, 0));
+}
+
+#[test]
+fn what_a_node_is_to_others_stands_in_its_own_entry() {
+    let (_, table) = table_with(OWN, "through 2,3");
+    let mesh = table.mesh.unwrap();
+    assert_eq!(
+        (mesh.relays, mesh.relayed, mesh.relay),
+        (vec![2, 3], vec![], None)
+    );
+    let (_, table) = table_with(OWN, "relay");
+    let mesh = table.mesh.unwrap();
+    assert_eq!(mesh.relay, Some(RelayDuty { bytes_per_second: 7 }));
+    assert!(mesh.relays.is_empty());
+    // It runs its proxy for that alone.
+    let mut routes = Routes::default();
+    assert!(routes.is_empty());
+    let mut told = KnownDirectory::default();
+    told.directory.nodes.insert(OWN, "relay".into());
+    let place = NodePlace {
+        node: OWN,
+        mesh: None,
+    };
+    assert!(routes.known.tell(place, Some(&Arc::new(told))));
+    assert!(!routes.is_empty());
 }

@@ -13,6 +13,7 @@ use tokio_rustls::TlsStream;
 
 use super::connections::Registered;
 use super::frame::{BadFrame, HEADER_BYTES, Header, Kind};
+use super::relay::Tied;
 use super::wire::Wire;
 use crate::proxy::shared_stream::is_quiet;
 
@@ -30,7 +31,9 @@ pub struct Connection {
     body: Vec<u8>,
     /// The ticket that went over it last.
     pub ticket: Option<Arc<str>>,
-    _registered: Registered,
+    registered: Registered,
+    /// What this node passes on to itself.
+    pub tied: Option<Tied>,
 }
 
 /// A whole frame.
@@ -63,8 +66,15 @@ impl Connection {
             current: None,
             body: Vec::new(),
             ticket: None,
-            _registered: registered,
+            registered,
+            tied: None,
         }
+    }
+
+    /// The socket without the TLS that was spoken on it. Both sides have agreed that nothing more of it comes: who was to
+    /// speak last has spoken.
+    pub fn into_socket(self) -> (Arc<TcpStream>, Registered) {
+        (self.socket, self.registered)
     }
 
     /// Whether it is open and between two streams, and the other side has said nothing.

@@ -2,6 +2,7 @@
 
 mod control;
 mod datagrams;
+mod relayed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Frame, bad};
-use super::connections::Connections;
+use super::connections::{Connections, Registered};
 use super::frame::{self, Answer, BadFrame, Kind, Opening, ShownTicket, Why};
 use super::guests::Guests;
-use super::own::Own;
+use super::own::{Own, Timing};
 use super::peer::IDLE_TIMEOUT;
 use super::refusals::{Cause, Refusals, Refusee};
 use super::stream::MeshStream;
@@ -158,7 +159,7 @@ impl Far {
                 Ok((socket, from)) => {
                     let far = Arc::clone(&self);
                     self.tasks.spawn(async move {
-                        if let Some((connection, caller)) = far.greet(socket, from).await {
+                        if let Some((connection, caller)) = far.greet(Arc::new(socket), from).await {
                             far.attend(connection, caller).await;
                         }
                     });
@@ -168,12 +169,26 @@ impl Far {
         }
     }
 
+    pub fn timing(&self) -> Timing {
+        self.own.timing
+    }
+
+    /// Serves whoever is at the other end of a connection that this node has dialled to be called. It counts as one with the
+    /// node that it was dialled to for as long as it lasts.
+    pub async fn take_in(&self, socket: Arc<TcpStream>, _registered: &Registered) {
+        let Ok(from) = socket.peer_addr() else {
+            return;
+        };
+        if let Some((connection, caller)) = self.greet(socket, from).await {
+            self.attend(connection, caller).await;
+        }
+    }
+
     /// Lets a stranger prove which node it is; `None` where it does not.
-    async fn greet(&self, socket: TcpStream, from: SocketAddr) -> Option<(Connection, Caller)> {
+    async fn greet(&self, socket: Arc<TcpStream>, from: SocketAddr) -> Option<(Connection, Caller)> {
         let guest = self.guests.enter(from.ip());
         let credentials = self.own.credentials()?;
         connect::set_up(&socket);
-        let socket = Arc::new(socket);
         let acceptor = TlsAcceptor::from(Arc::clone(&credentials.server));
         let greeted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Wire::new(Arc::clone(&socket))));
         let stranger = Refusee::Stranger(from.ip());
@@ -243,6 +258,17 @@ impl Far {
                 Frame {
                     kind: Kind::Control, ..
                 } => return self.control(connection, &caller).await,
+                Frame {
+                    kind: Kind::Offer, ..
+                } => return self.take_offer(connection, &caller).await,
+                Frame {
+                    kind: Kind::Arrive,
+                    body,
+                } => return self.take_arrival(connection, &caller, &body),
+                Frame {
+                    kind: Kind::Through,
+                    body,
+                } => self.pass_through(connection, &caller, &body).await.map(|()| None),
                 Frame { kind: found, .. } => Err(bad(BadFrame::Place { found })),
             };
             match kept {
@@ -294,8 +320,8 @@ impl Far {
     /// Puts a refusal into the log that does not come of replicas that come and go.
     fn tell_refused(&self, opening: &Opening, caller: &Caller, why: Why) {
         match why {
-            Why::Draining | Why::Gone | Why::Unreachable | Why::Busy | Why::Other => return,
-            Why::NotMine | Why::NotAllowed | Why::Ticket => {}
+            Why::Draining | Why::Gone | Why::Unreachable | Why::Busy | Why::NoTunnel | Why::Other => return,
+            Why::NotMine | Why::NotAllowed | Why::Ticket | Why::NoRelay => {}
         }
         let words = || {
             let Opening {

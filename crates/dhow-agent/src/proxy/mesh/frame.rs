@@ -3,6 +3,11 @@
 //! A connection carries one stream at a time: `Open`, its `Answer`, then `Data` both ways until each side has said `End`.
 //! `Abort`, or a connection that ends without `End`, is a reset. A control connection begins with `Control` and has
 //! `Beat` both ways and `Drain` from the side that was called.
+//!
+//! A node that nobody can dial keeps a connection to a relay that begins with `Offer`, with `Beat` both ways and `Call` from
+//! the relay, each with a number. It answers by a new connection that begins with `Arrive` and the number. Who calls such a
+//! node opens a connection to the relay with `Through` and the node, and hears an `Answer`. From there on both connections
+//! carry bytes that the relay does not look at: the TLS of the two nodes at their ends.
 
 use std::fmt;
 
@@ -21,6 +26,8 @@ pub const DATA_MAX_BYTES: usize = (64 << 10) - HEADER_BYTES;
 const OPEN_MAX_BYTES: usize = TICKET_MAX_BYTES + 5 * 6 * TEXT_MAX_BYTES + 1024;
 /// An answer names its reason by one word.
 const ANSWER_MAX_BYTES: usize = 1024;
+/// The number of a call, or a node's.
+const NUMBER_BYTES: usize = 8;
 /// A replica's id.
 const DRAIN_MAX_BYTES: usize = TEXT_MAX_BYTES;
 
@@ -39,10 +46,18 @@ pub enum Kind {
     Beat,
     /// A replica takes no new streams, and idle ones are to be closed.
     Drain,
+    /// This node cannot be dialled: whoever calls it is sent through this connection's other end.
+    Offer,
+    /// Somebody calls the node that offered itself: it is to arrive with this number.
+    Call,
+    /// The answer to a call, on a connection of its own.
+    Arrive,
+    /// A connection to this node is wanted.
+    Through,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 12] = [
         Self::Data,
         Self::End,
         Self::Abort,
@@ -51,6 +66,10 @@ impl Kind {
         Self::Control,
         Self::Beat,
         Self::Drain,
+        Self::Offer,
+        Self::Call,
+        Self::Arrive,
+        Self::Through,
     ];
 
     fn byte(self) -> u8 {
@@ -63,13 +82,18 @@ impl Kind {
             Self::Control => 5,
             Self::Beat => 6,
             Self::Drain => 7,
+            Self::Offer => 8,
+            Self::Call => 9,
+            Self::Arrive => 10,
+            Self::Through => 11,
         }
     }
 
     fn length_max(self) -> usize {
         match self {
             Self::Data => DATA_MAX_BYTES,
-            Self::End | Self::Abort | Self::Control | Self::Beat => 0,
+            Self::End | Self::Abort | Self::Control | Self::Beat | Self::Offer => 0,
+            Self::Call | Self::Arrive | Self::Through => NUMBER_BYTES,
             Self::Open => OPEN_MAX_BYTES,
             Self::Answer => ANSWER_MAX_BYTES,
             Self::Drain => DRAIN_MAX_BYTES,
@@ -226,10 +250,28 @@ pub enum Why {
     Unreachable,
     #[error("the node has as many streams as it can carry")]
     Busy,
+    /// Of a relay.
+    #[error("the node has no tunnel there, or does not answer over it")]
+    NoTunnel,
+    /// Of a node that passes nothing on.
+    #[error("it is no server that passes on for others")]
+    NoRelay,
     /// What a newer dhow says.
     #[serde(other)]
     #[error("the node has its reasons, which a newer dhow knows")]
     Other,
+}
+
+/// What goes into the frames that have a number.
+pub fn write_number(number: u64) -> [u8; NUMBER_BYTES] {
+    number.to_be_bytes()
+}
+
+pub fn read_number(kind: Kind, body: &[u8]) -> Result<u64, BadFrame> {
+    let bytes = <[u8; NUMBER_BYTES]>::try_from(body);
+    bytes
+        .map(u64::from_be_bytes)
+        .map_err(|_| BadFrame::Content { kind })
 }
 
 /// What goes into the frames that have words.

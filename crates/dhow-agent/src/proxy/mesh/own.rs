@@ -1,9 +1,13 @@
 //! What this node shows and knows of itself: shared by the side that calls and the side that is called.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::identity::{Credentials, IdentityError, MeshIdentity};
+use super::relay::{IDLE_FACTOR, Relay};
 use super::tickets::{HeldTicket, NoTicket, TicketCheck};
 
 /// How often a sign of life goes over a control connection.
@@ -17,6 +21,16 @@ pub struct Timing {
     pub beat: Duration,
     /// Also the longest that a connection may take to be made: a node that needs longer is as good as silent.
     pub silence: Duration,
+}
+
+impl Timing {
+    /// Of a tunnel that waits for calls.
+    pub fn idle(self) -> Self {
+        Self {
+            beat: self.beat * IDLE_FACTOR,
+            silence: self.silence * IDLE_FACTOR,
+        }
+    }
 }
 
 impl Default for Timing {
@@ -34,6 +48,11 @@ pub struct Own {
     shown: RwLock<Shown>,
     ticket: RwLock<Option<OwnTicket>>,
     check: RwLock<TicketCheck>,
+    /// This node, and where the proxies of others are that can be dialled.
+    node: AtomicU64,
+    addrs: RwLock<BTreeMap<u64, SocketAddr>>,
+    /// What this node passes on for others.
+    pub relay: Relay,
 }
 
 /// What TLS is made of, and what was made of it.
@@ -68,6 +87,9 @@ impl Own {
             shown: RwLock::default(),
             ticket: RwLock::default(),
             check: RwLock::default(),
+            node: AtomicU64::new(0),
+            addrs: RwLock::default(),
+            relay: Relay::default(),
         }
     }
 
@@ -94,6 +116,21 @@ impl Own {
         shown.renew().inspect_err(|_| shown.believed = before)
     }
 
+    /// Where a node's proxy can be dialled.
+    pub fn addr_of(&self, node: u64) -> Option<SocketAddr> {
+        let addrs = self.addrs.read().unwrap_or_else(PoisonError::into_inner);
+        addrs.get(&node).copied()
+    }
+
+    pub fn set_addrs(&self, addrs: BTreeMap<u64, SocketAddr>) {
+        *self.addrs.write().unwrap_or_else(PoisonError::into_inner) = addrs;
+    }
+
+    /// Which node this is; 0 while no table has said it.
+    pub fn node(&self) -> u64 {
+        self.node.load(Ordering::Relaxed)
+    }
+
     pub fn ticket(&self) -> Option<Arc<str>> {
         let ticket = self.ticket.read().unwrap_or_else(PoisonError::into_inner);
         ticket.as_ref().map(|ticket| Arc::clone(&ticket.text))
@@ -101,6 +138,7 @@ impl Own {
 
     /// What this node shows, and how the tickets of others are read.
     pub fn set_tickets(&self, node: u64, text: Option<&str>, check: TicketCheck) {
+        self.node.store(node, Ordering::Relaxed);
         let fresh = text.map(|text| OwnTicket {
             text: text.into(),
             held: check.read(text, node).ok(),

@@ -1,27 +1,23 @@
 //! Another node as this one calls it: where its proxy is, warm connections to it, and whether it lives.
 
 mod control;
+mod dial;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use dhow_wire::certificate::{node_dns_name, proxy_node_of};
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::connection::{Connection, Frame, bad};
 use super::connections::Connections;
 use super::frame::{self, Answer, BadFrame, Kind, Opening, ShownTicket, Why};
 use super::own::Own;
 use super::stream::MeshStream;
-use super::wire::Wire;
 use crate::proxy::backend::BackendState;
-use crate::proxy::{connect, note};
+use crate::proxy::note;
 
 /// Warm connections kept to one node: as many short streams at once find one.
 const IDLE_MAX: usize = 64;
@@ -51,6 +47,18 @@ pub enum Refused {
     },
     #[error("another node answers in place of node {node}")]
     OtherNode { node: u64 },
+    #[error("node {relay} does not pass on to node {node}: {why}")]
+    Relay { node: u64, relay: u64, why: Why },
+}
+
+/// How a node is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    #[default]
+    Unknown,
+    At(SocketAddr),
+    /// Through these nodes.
+    Through(Arc<[u64]>),
 }
 
 /// What is known of a node's life.
@@ -78,7 +86,9 @@ pub struct Peer {
     pub node: u64,
     own: Arc<Own>,
     begin: Instant,
-    addr: Mutex<Option<SocketAddr>>,
+    way: Mutex<Way>,
+    /// Which of those who pass on is tried first: the one that did last.
+    relay: AtomicUsize,
     health: AtomicU8,
     /// Since the beginning, when a stream was last wanted.
     used_ms: AtomicU64,
@@ -99,7 +109,8 @@ impl Peer {
             node,
             own,
             begin: Instant::now(),
-            addr: Mutex::default(),
+            way: Mutex::default(),
+            relay: AtomicUsize::new(0),
             health: AtomicU8::new(Health::Unknown.number()),
             used_ms: AtomicU64::new(0),
             is_watched: AtomicBool::new(false),
@@ -110,10 +121,12 @@ impl Peer {
         }
     }
 
-    /// Where it is from now on. Streams that are open stay.
-    pub(super) fn set_addr(&self, addr: Option<SocketAddr>) {
-        let before = std::mem::replace(&mut *lock(&self.addr), addr);
-        if before != addr {
+    /// How it is reached from now on. Streams that are open stay.
+    pub(super) fn set_way(&self, way: Way) {
+        let mut now = lock(&self.way);
+        if *now != way {
+            *now = way;
+            self.relay.store(0, Ordering::Relaxed);
             lock(&self.idle).clear();
         }
     }
@@ -153,13 +166,14 @@ impl Peer {
     fn say(&self, refused: &Refused) {
         let passes = match refused {
             Refused::There { why, .. } => match why {
-                Why::Draining | Why::Gone | Why::Unreachable | Why::Busy => true,
-                Why::NotMine | Why::NotAllowed | Why::Ticket | Why::Other => false,
+                Why::Draining | Why::Gone | Why::Unreachable | Why::Busy | Why::NoTunnel => true,
+                Why::NotMine | Why::NotAllowed | Why::Ticket | Why::NoRelay | Why::Other => false,
             },
             Refused::Silent { .. } | Refused::Busy { .. } => true,
             Refused::Unknown { .. }
             | Refused::NoIdentity
             | Refused::Io { .. }
+            | Refused::Relay { .. }
             | Refused::OtherNode { .. } => false,
         };
         let words = dhow_driver::driver::error_chain(refused);
@@ -218,33 +232,6 @@ impl Peer {
             }
             Err(source) => Err(Refused::Io { node, source }),
         }
-    }
-
-    /// A new connection to it, and to nobody else.
-    async fn dial(&self) -> Result<Connection, Refused> {
-        let node = self.node;
-        let addr = *lock(&self.addr);
-        let addr = addr.ok_or(Refused::Unknown { node })?;
-        let credentials = self.own.credentials().ok_or(Refused::NoIdentity)?;
-        let name = node_dns_name(dhow_core::ids::NodeId(node));
-        let failed = |source| Refused::Io { node, source };
-        let name = ServerName::try_from(name).map_err(|error| failed(io::Error::other(error)))?;
-        let greeted = timeout(self.own.timing.silence, async {
-            let socket = Arc::new(TcpStream::connect(addr).await?);
-            connect::set_up(&socket);
-            let connector = TlsConnector::from(Arc::clone(&credentials.client));
-            let tls = connector.connect(name, Wire::new(Arc::clone(&socket))).await?;
-            Ok((tls, socket))
-        });
-        let greeted = greeted.await.map_err(|_| io::ErrorKind::TimedOut.into());
-        let (tls, socket) = greeted.flatten().map_err(failed)?;
-        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let found = shown.and_then(|leaf| proxy_node_of(leaf));
-        if found.is_none_or(|found| found.0 != node) {
-            return Err(Refused::OtherNode { node });
-        }
-        let registered = self.connections.add(&socket).ok_or(Refused::Busy { node })?;
-        Ok(Connection::new(TlsStream::Client(tls), socket, registered))
     }
 
     /// A warm connection, the one that was used last.

@@ -111,9 +111,17 @@ impl MeshStream {
             }
             // A connection that ends without `End` is no end of the stream.
             Some(Kind::Abort) | None => io::ErrorKind::ConnectionReset.into(),
-            Some(found @ (Kind::Open | Kind::Answer | Kind::Control | Kind::Beat | Kind::Drain)) => {
-                bad(BadFrame::Place { found })
-            }
+            Some(
+                found @ (Kind::Open
+                | Kind::Answer
+                | Kind::Control
+                | Kind::Beat
+                | Kind::Drain
+                | Kind::Offer
+                | Kind::Call
+                | Kind::Arrive
+                | Kind::Through),
+            ) => bad(BadFrame::Place { found }),
         };
         self.is_broken = true;
         Poll::Ready(Err(read))

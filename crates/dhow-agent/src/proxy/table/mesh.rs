@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use dhow_core::directory::RELAYS_MAX;
+
 use super::{TableError, at_most};
 
 /// Nodes of a cluster with replicas of services that this node uses.
@@ -26,6 +28,15 @@ pub struct Mesh {
     pub listen: SocketAddr,
     #[serde(default)]
     pub peers: Vec<MeshPeer>,
+    /// Nodes that cannot be dialled, and the nodes through whom they are called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relayed: Vec<RelayedPeer>,
+    /// Nobody can dial this node: it keeps a tunnel to each of these, and is called through them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<u64>,
+    /// This node passes on for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayDuty>,
     /// What this node shows to others, so that they know whose replicas it runs.
     #[serde(default)]
     pub ticket: Option<String>,
@@ -55,9 +66,24 @@ pub struct MeshPeer {
     pub addr: SocketAddr,
 }
 
+/// The proxy of a node that cannot be dialled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedPeer {
+    pub node: u64,
+    /// The first before the others.
+    pub relays: Vec<u64>,
+}
+
+/// What a node that passes on may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayDuty {
+    pub bytes_per_second: u64,
+}
+
 impl Mesh {
     pub(super) fn check(&self) -> Result<(), TableError> {
-        at_most("other nodes", self.peers.len(), PEERS_MAX)?;
+        at_most("other nodes", self.peers.len() + self.relayed.len(), PEERS_MAX)?;
+        at_most("relays", self.relays.len(), RELAYS_MAX)?;
         at_most("removed nodes", self.removed.len(), REMOVED_MAX)?;
         if let Some(ticket) = &self.ticket {
             at_most("bytes of ticket", ticket.len(), TICKET_MAX_BYTES)?;
@@ -70,10 +96,14 @@ impl Mesh {
             return Err(TableError::NoPort { addr });
         }
         let mut seen = BTreeSet::from([self.node]);
-        for peer in &self.peers {
-            if !seen.insert(peer.node) {
-                return Err(TableError::SameNode { node: peer.node });
+        let relayed = self.relayed.iter().map(|peer| peer.node);
+        for node in self.peers.iter().map(|peer| peer.node).chain(relayed) {
+            if !seen.insert(node) {
+                return Err(TableError::SameNode { node });
             }
+        }
+        for peer in &self.relayed {
+            at_most("relays", peer.relays.len(), RELAYS_MAX)?;
         }
         Ok(())
     }

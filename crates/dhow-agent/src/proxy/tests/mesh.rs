@@ -5,5 +5,6 @@ mod hostile;
 mod http;
 pub(in crate::proxy) mod nodes;
 mod refused;
+mod relayed;
 mod silence;
 mod streams;

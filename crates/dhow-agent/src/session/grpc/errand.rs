@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dhow_core::ids::NodeId;
 use dhow_core::state::NodeInfo;
 use dhow_wire::WorkerRegisterResponse;
-use dhow_wire::grpc::proto::{RegisterRequest, RenewRequest};
+use dhow_wire::grpc::proto::{ReachRequest, RegisterRequest, RenewRequest};
 use dhow_wire::grpc::{KeepAlive, Refusal, to_node_info};
 use tokio::time::timeout;
 use tonic::Status;
@@ -88,6 +88,18 @@ impl Errand {
     /// A certificate for the node's proxy.
     pub async fn proxy_certificate(&self, csr_pem: &str) -> Result<String, ErrandError> {
         self.certificate(csr_pem, true).await
+    }
+
+    /// Whether a server can dial this node's door at its address; where it cannot, why.
+    pub async fn reach(&self, api_addr: &str) -> Result<Result<(), String>, ErrandError> {
+        let request = || ReachRequest {
+            api_addr: api_addr.to_owned(),
+        };
+        let reply = self.ask(async |mut client| client.reach(request()).await).await?;
+        Ok(match reply.reached {
+            true => Ok(()),
+            false => Err(reply.why),
+        })
     }
 
     async fn certificate(&self, csr_pem: &str, for_proxy: bool) -> Result<String, ErrandError> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::Term;
+use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{self, Move, Opened, SessionEvent, SessionRequest};
@@ -37,6 +38,8 @@ pub(super) struct SessionState {
     pub directory: watch::Sender<Option<Arc<KnownDirectory>>>,
     /// The newest order that the agent has acted on.
     pub highest: watch::Sender<Highest>,
+    /// What the node says of itself.
+    pub info: watch::Sender<NodeInfo>,
     /// What the next heartbeat tells of the node.
     pub usage: watch::Sender<Option<NodeUsage>>,
     /// The session that is to be left, and why.
@@ -54,6 +57,7 @@ pub(super) struct Open {
 impl SessionState {
     pub fn new(options: GrpcOptions) -> Self {
         Self {
+            info: watch::Sender::new(options.info.clone()),
             options,
             mailbox: Mailbox::default(),
             open: watch::Sender::new(None),
@@ -228,10 +232,11 @@ impl Link {
             node_id: shared.options.node.0,
             last_revision: beginning.last.map(|last| last.0),
             instance: std::process::id().into(),
-            info: Some(to_node_info(&shared.options.info)),
+            info: Some(to_node_info(&shared.info.borrow())),
             highest_term: highest.term,
             highest_cluster: highest.cluster.clone().unwrap_or_default(),
             takes_directory: true,
+            takes_tunnels: shared.options.dial_back.is_some(),
         });
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = client.session(request).await?.into_inner();
@@ -261,9 +266,14 @@ impl Link {
                 beginning,
             })),
             Some(Event::Ended(ended)) => Err(ended_by_server(false, &ended)),
-            Some(Event::Assignment(_) | Event::Directory(_) | Event::Drain(_) | Event::Move(_)) | None => {
-                Err(Ended::before("it does not speak this protocol".into()))
-            }
+            Some(
+                Event::Assignment(_)
+                | Event::Directory(_)
+                | Event::Drain(_)
+                | Event::Move(_)
+                | Event::DialBack(_),
+            )
+            | None => Err(Ended::before("it does not speak this protocol".into())),
         }
     }
 
@@ -326,7 +336,7 @@ impl Link {
                 () = session.heard.silent() => return Left::Ended(Ended::open("it was not heard for too long")),
             };
             let asked = match event {
-                Ok(Some(event)) => self.take_event(event, &origin, &mut parts),
+                Ok(Some(event)) => self.take_event(event, &session.endpoint, &origin, &mut parts),
                 Ok(None) => Asked::End(Ended::open("it ended the session without a word")),
                 Err(status) => Asked::End(failed(true, &status)),
             };
@@ -394,7 +404,13 @@ impl Link {
         }
     }
 
-    fn take_event(&self, event: SessionEvent, origin: &Origin, parts: &mut Parts) -> Asked {
+    fn take_event(
+        &self,
+        event: SessionEvent,
+        server: &Endpoint,
+        origin: &Origin,
+        parts: &mut Parts,
+    ) -> Asked {
         match event.event {
             Some(Event::Directory(part)) => {
                 self.take_directory(part, &mut parts.directory);
@@ -419,6 +435,12 @@ impl Link {
             }
             Some(Event::Ended(ended)) => Asked::End(ended_by_server(true, &ended)),
             Some(Event::Move(to)) => Asked::Move(to),
+            Some(Event::DialBack(asked)) => {
+                if let Some(dial_back) = &self.shared.options.dial_back {
+                    dial_back.dial(server, asked.number);
+                }
+                Asked::Nothing
+            }
             // A word of a newer version, or one that comes once.
             Some(Event::Opened(_)) | None => Asked::Nothing,
         }

@@ -9,14 +9,20 @@ use dhow_wire::grpc::KeepAlive;
 
 use super::backoff::Backoff;
 use super::connector::Connector;
-use super::routes::Routes;
+use super::routes::{Endpoint, Routes};
+
+/// Dials connections to the server that the session is with, on which the server then calls. It must not wait: it is called
+/// by the task that reads the session.
+pub trait DialBack: Send + Sync + 'static {
+    fn dial(&self, server: &Endpoint, number: Vec<u8>);
+}
 
 /// What the daemon gives a session at its start: who the node is, where servers are, and how connections to them are
 /// made.
 #[derive(Clone)]
 pub struct GrpcOptions {
     pub node: NodeId,
-    /// What the node says of itself at each opening.
+    /// What the node says of itself at each opening, until it says something else.
     pub info: NodeInfo,
     pub routes: Arc<dyn Routes>,
     pub connector: Arc<dyn Connector>,
@@ -25,6 +31,8 @@ pub struct GrpcOptions {
     pub keep_alive: Option<KeepAlive>,
     /// The least time between two reports of changes; a second unless there is a reason.
     pub report_gap: Duration,
+    /// Where the server is told that it may ask for connections, and who dials them.
+    pub dial_back: Option<Arc<dyn DialBack>>,
     /// The cluster that the node belongs to, where it knows: a session with another one is not taken.
     pub cluster_id: Option<String>,
 }
@@ -40,6 +48,7 @@ impl GrpcOptions {
             backoff: Backoff::default(),
             keep_alive: Some(KeepAlive::OFTEN),
             report_gap: Duration::from_secs(1),
+            dial_back: None,
             cluster_id: None,
         }
     }

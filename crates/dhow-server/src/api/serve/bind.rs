@@ -24,5 +24,6 @@ pub async fn bind(listeners: &Listeners) -> Result<Bound, BindError> {
         unix,
         tcp: opened,
         tls,
+        tunnels: None,
     })
 }

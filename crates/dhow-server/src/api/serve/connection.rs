@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use dhow_wire::ByteStream;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -76,12 +77,36 @@ impl Server {
         is_plain_served: bool,
         visit: Visit,
     ) {
+        let place = visit.clone();
+        let opening = async move {
+            place.turn().await;
+            tls.open(stream, addr, is_plain_served, &place).await
+        };
+        self.begin(opening, addr, visit);
+    }
+
+    /// The same for one that this process has dialled.
+    pub fn open_tunnel(&self, tls: ApiTls, stream: Box<dyn ByteStream>, addr: SocketAddr, visit: Visit) {
+        let place = visit.clone();
+        let opening = async move {
+            place.turn().await;
+            let opened = tls.open_tunnel(stream, addr, &place).await;
+            opened.map(|(stream, peer)| Opened::<_, TcpStream>::Tls(stream, peer))
+        };
+        self.begin(opening, addr, visit);
+    }
+
+    fn begin<S, P>(
+        &self,
+        opening: impl Future<Output = Result<Opened<S, P>, NotOpened>> + Send + 'static,
+        addr: SocketAddr,
+        visit: Visit,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        P: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let server = self.clone();
         self.connections.spawn(async move {
-            let opening = async {
-                visit.turn().await;
-                tls.open(stream, addr, is_plain_served, &visit).await
-            };
             let opened = tokio::select! {
                 // Nothing is computed for one that has to go.
                 biased;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dhow_wire::ByteStream;
 use dhow_wire::token::CaFingerprint;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -35,9 +36,9 @@ impl fmt::Debug for ApiTls {
 }
 
 /// What a connection turned out to be.
-pub(super) enum Opened {
-    Tls(Box<TlsStream<TcpStream>>, Peer),
-    Plain(TcpStream),
+pub(super) enum Opened<S, P> {
+    Tls(Box<TlsStream<S>>, Peer),
+    Plain(P),
 }
 
 /// Why a connection is none.
@@ -75,7 +76,7 @@ impl ApiTls {
         addr: SocketAddr,
         is_plain_served: bool,
         visit: &Visit,
-    ) -> Result<Opened, NotOpened> {
+    ) -> Result<Opened<TcpStream, TcpStream>, NotOpened> {
         let mut first = [0];
         // A browser or a pool may connect before it has something to say, which costs no more than a slow header.
         within(HEADER_TIMEOUT, stream.peek(&mut first)).await?;
@@ -89,20 +90,38 @@ impl ApiTls {
         }
         let stream = within(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await?;
         tcp::acknowledge(stream.get_ref().0);
-        let shown = stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(|chain| chain.first());
-        let identity =
-            match shown {
-                Some(leaf) => Some(identity_of(leaf).ok_or_else(|| {
-                    NotOpened::Refused("its certificate says nothing about who it is".into())
-                })?),
-                None => None,
-            };
-        Ok(Opened::Tls(Box::new(stream), Peer::Tls { addr, identity }))
+        let peer = peer_of(&stream, addr)?;
+        Ok(Opened::Tls(Box::new(stream), peer))
     }
+
+    /// The same for a connection that this process has dialled: nothing but TLS is spoken on it.
+    pub(super) async fn open_tunnel(
+        &self,
+        stream: Box<dyn ByteStream>,
+        addr: SocketAddr,
+        visit: &Visit,
+    ) -> Result<(Box<TlsStream<Box<dyn ByteStream>>>, Peer), NotOpened> {
+        let stream = within(HANDSHAKE_TIMEOUT, visit.compute(self.acceptor.accept(stream))).await?;
+        let peer = peer_of(&stream, addr)?;
+        Ok((Box::new(stream), peer))
+    }
+}
+
+/// Who is at the other end, by the certificate that it has shown.
+fn peer_of<S>(stream: &TlsStream<S>, addr: SocketAddr) -> Result<Peer, NotOpened> {
+    let shown = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first());
+    let identity = match shown {
+        Some(leaf) => Some(
+            identity_of(leaf)
+                .ok_or_else(|| NotOpened::Refused("its certificate says nothing about who it is".into()))?,
+        ),
+        None => None,
+    };
+    Ok(Peer::Tls { addr, identity })
 }
 
 async fn within<T>(

@@ -3,6 +3,7 @@
 mod identities;
 mod limits;
 mod plain;
+mod reverse;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,6 +97,8 @@ impl Harbour {
             carries_assignments: true,
             tickets: None,
             leader_door: None,
+            tunnels: crate::net::tunnels::Tunnels::default(),
+            reach: Some(reverse::only_at_port_one()),
             move_after_ms: 60_000,
             workers: Some(WorkerTier {
                 token_key: key.verifying_key(),

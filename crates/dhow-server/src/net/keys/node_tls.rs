@@ -23,6 +23,9 @@ pub const ALPN_API: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub const ALPN_PEERS: [&[u8]; 1] = [b"dhow-peer/1"];
 pub const ALPN_WORKERS: [&[u8]; 1] = [b"h2"];
 
+/// What a worker speaks on a connection that it has dialled back to a server.
+pub const ALPN_TUNNEL: &[u8] = b"dhow-tunnel/1";
+
 /// Whether a caller without a certificate gets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Certificate {
@@ -81,7 +84,8 @@ impl NodeTls {
     /// its token, which is the CA's that made the certificate shown here. One with an expired certificate is let in:
     /// whoever serves the connection tells it apart by its age.
     pub fn server_config_workers(&self, workers: Arc<WorkerCas>) -> Result<ServerConfig, Error> {
-        self.server_config_with(Arc::new(WorkerVerifier(workers)), &ALPN_WORKERS)
+        let [session] = ALPN_WORKERS;
+        self.server_config_with(Arc::new(WorkerVerifier(workers)), &[session, ALPN_TUNNEL])
     }
 
     /// Calls one worker, and no other, as this server.

@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode, header};
 use bytes::{Buf, BytesMut};
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::PullPolicy;
-use dhow_core::usage::EndpointFigures;
+use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_wire::api::{
     EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName,
     ImagesRemoved, NetCheck,
@@ -288,6 +288,10 @@ impl NodeDoor for ClusterDoor {
 
     fn figures(&self) -> Answer<'_, Vec<EndpointFigures>> {
         self.local.figures()
+    }
+
+    fn relayed(&self) -> Answer<'_, RelayFigures> {
+        self.local.relayed()
     }
 
     fn image_ports(&self, name: String) -> Answer<'_, Vec<ImagePort>> {

@@ -39,6 +39,16 @@ impl WorkerDialer {
     pub fn new(tls: NodeTls, workers: Arc<WorkerCas>) -> Self {
         Self { tls, workers }
     }
+
+    /// Makes sure, on a connection that is there already, that this very worker is at its other end.
+    pub(super) async fn greet(
+        &self,
+        node: NodeId,
+        stream: Box<dyn ByteStream>,
+    ) -> io::Result<Box<dyn ByteStream>> {
+        let config = self.tls.client_config_worker(&self.workers, node, &HTTP1);
+        connect(stream, config.map_err(io::Error::other)?, node_dns_name(node)).await
+    }
 }
 
 impl Dialer for WorkerDialer {
@@ -47,6 +57,7 @@ impl Dialer for WorkerDialer {
         Box::pin(async move {
             let config = config.map_err(io::Error::other)?;
             let stream = TcpStream::connect(addr).await?;
+            tcp::prepare(&stream);
             connect(stream, config, node_dns_name(node)).await
         })
     }
@@ -55,12 +66,16 @@ impl Dialer for WorkerDialer {
 /// A worker's way to a server, at an address that is looked up. The configuration says whom it believes.
 pub async fn dial_server(address: &str, config: ClientConfig) -> io::Result<Box<dyn ByteStream>> {
     let stream = TcpStream::connect(address).await?;
+    tcp::prepare(&stream);
     connect(stream, config, ANY_SERVER.to_owned()).await
 }
 
-async fn connect(stream: TcpStream, config: ClientConfig, name: String) -> io::Result<Box<dyn ByteStream>> {
+async fn connect(
+    stream: impl ByteStream,
+    config: ClientConfig,
+    name: String,
+) -> io::Result<Box<dyn ByteStream>> {
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
-    tcp::prepare(&stream);
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     match connected {
         Ok(stream) => Ok(Box::new(stream) as Box<dyn ByteStream>),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dhow_core::directory::{REVERSE, relays_through};
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::{Endpoint, Expose};
 use dhow_core::state::{Service, State, Wanted};
@@ -40,10 +41,18 @@ fn ways(state: &State, nodes: &BTreeMap<NodeId, u32>) -> Option<String> {
         return None;
     }
     let mut tunnels = Vec::new();
-    let mut unreached = Vec::new();
+    let (mut relayed, mut unreached) = (Vec::new(), Vec::new());
     for node in nodes.keys().take(NODES_SHOWN_MAX) {
         let mesh = state.node(*node).and_then(|node| node.info.mesh_addr.as_deref());
         match mesh {
+            Some(REVERSE) => {
+                let relays = relays_through(state, *node);
+                let relays: Vec<String> = relays.iter().map(ToString::to_string).collect();
+                match relays.is_empty() {
+                    true => unreached.push(format!("node {node} (no server can relay to it)")),
+                    false => relayed.push(format!("node {node} through server {}", relays.join(" or "))),
+                }
+            }
             Some(mesh) => tunnels.push(format!("node {node} at {mesh}")),
             None => unreached.push(format!("node {node}")),
         }
@@ -51,6 +60,10 @@ fn ways(state: &State, nodes: &BTreeMap<NodeId, u32>) -> Option<String> {
     let mut line = "calls from a node with a ready replica reach that one directly".to_owned();
     if !tunnels.is_empty() {
         line += &format!("; other nodes call through tunnels: {}", tunnels.join(", "));
+    }
+    if !relayed.is_empty() {
+        let relayed = relayed.join(", ");
+        line += &format!("; no other node can dial these, and calls are relayed: {relayed}");
     }
     if !unreached.is_empty() {
         let unreached = unreached.join(", ");

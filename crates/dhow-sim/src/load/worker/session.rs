@@ -87,6 +87,7 @@ impl<'a> Session<'a> {
             highest_term: books.highest.map_or(0, |(term, _)| term.0),
             highest_cluster: books.cluster.clone(),
             takes_directory: false,
+            takes_tunnels: false,
         };
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();
@@ -101,7 +102,14 @@ impl<'a> Session<'a> {
         let opened = match first.and_then(|event| event.event) {
             Some(Event::Opened(opened)) => opened,
             Some(Event::Ended(ended)) => return Err(lesson(Refusal::from_ended(&ended))),
-            Some(Event::Assignment(_) | Event::Directory(_) | Event::Drain(_) | Event::Move(_)) | None => {
+            Some(
+                Event::Assignment(_)
+                | Event::Directory(_)
+                | Event::Drain(_)
+                | Event::Move(_)
+                | Event::DialBack(_),
+            )
+            | None => {
                 return Err(Ended::Unreached);
             }
         };
@@ -220,7 +228,7 @@ impl<'a> Session<'a> {
                 self.seat.hold(self.books.held());
                 None
             }
-            Ok(Some(Event::Opened(_) | Event::Directory(_) | Event::Drain(_))) => None,
+            Ok(Some(Event::Opened(_) | Event::Directory(_) | Event::Drain(_) | Event::DialBack(_))) => None,
             // Unlike an agent it leaves before it has a session there.
             Ok(Some(Event::Move(to))) => Some(Ended::Moved(LeaderHint {
                 node: NodeId(to.server_id),

@@ -9,6 +9,9 @@ use super::{Relay, host};
 /// The same in every network: they do not see each other.
 const SUBNET: &str = "10.213.0";
 
+/// Behind a router.
+const HOME: &str = "192.168.213";
+
 /// A bridge and one network namespace for each node of a test, which the test can cut off, heal and slow down.
 pub struct Network {
     name: String,
@@ -85,6 +88,55 @@ impl Network {
         network
     }
 
+    /// Puts a node behind a router that translates addresses, as at home: it reaches all others, and nobody reaches it.
+    pub fn behind_nat(&self, node: usize) {
+        let (own, router, bridge) = (self.namespace(node), self.router(node), self.bridge());
+        run(&format!("ip -n {own} link del eth0"));
+        run(&format!("ip netns add {router}"));
+        run(&format!(
+            "ip -n {router} link add wan type veth peer name p{node} netns {bridge}"
+        ));
+        run(&format!(
+            "ip -n {own} link add eth0 type veth peer name lan netns {router}"
+        ));
+        run(&format!("ip -n {router} addr add {}/24 dev wan", self.addr(node)));
+        run(&format!("ip -n {router} addr add {HOME}.1/24 dev lan"));
+        run(&format!("ip -n {own} addr add {HOME}.2/24 dev eth0"));
+        run(&format!("ip -n {bridge} link set p{node} master br0"));
+        for (namespace, link) in [
+            (&bridge, format!("p{node}")),
+            (&router, "wan".into()),
+            (&router, "lan".into()),
+            (&own, "eth0".into()),
+        ] {
+            run(&format!("ip -n {namespace} link set {link} up"));
+        }
+        run(&format!("ip -n {own} route add default via {HOME}.1"));
+        run(&format!(
+            "ip netns exec {router} sysctl -qw net.ipv4.ip_forward=1"
+        ));
+        run(&format!("ip netns exec {router} nft add table ip home"));
+        run(&format!(
+            "ip netns exec {router} nft add chain ip home out {{ type nat hook postrouting priority 100 ; }}"
+        ));
+        run(&format!(
+            "ip netns exec {router} nft add rule ip home out oifname wan masquerade"
+        ));
+        run(&format!(
+            "ip netns exec {router} nft add chain ip home pass {{ type filter hook forward priority 0 ; policy drop ; }}"
+        ));
+        run(&format!(
+            "ip netns exec {router} nft add rule ip home pass iifname lan accept"
+        ));
+        run(&format!(
+            "ip netns exec {router} nft add rule ip home pass ct state established,related accept"
+        ));
+    }
+
+    fn router(&self, node: usize) -> String {
+        format!("{}-{node}-nat", self.name)
+    }
+
     fn bridge(&self) -> String {
         format!("{}-br", self.name)
     }
@@ -141,6 +193,8 @@ impl Drop for Network {
         self.relays.clear();
         for node in 0..self.nodes {
             let _ = try_run(&format!("ip netns del {}", self.namespace(node)));
+            // Few nodes have one.
+            let _ = try_run(&format!("ip netns del {}", self.router(node)));
         }
         let _ = try_run(&format!("ip netns del {}", self.bridge()));
     }

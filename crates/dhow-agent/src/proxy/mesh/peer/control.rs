@@ -120,7 +120,16 @@ impl Peer {
                     backend.told_to_drain();
                 }
             }
-            Kind::Data | Kind::End | Kind::Abort | Kind::Open | Kind::Answer | Kind::Control => {
+            Kind::Data
+            | Kind::End
+            | Kind::Abort
+            | Kind::Open
+            | Kind::Answer
+            | Kind::Control
+            | Kind::Offer
+            | Kind::Call
+            | Kind::Arrive
+            | Kind::Through => {
                 return Err(bad(BadFrame::Place { found: kind }));
             }
         }
@@ -139,7 +148,10 @@ impl Peer {
         match refused {
             // A host that does not even answer: what was open is dead too.
             Refused::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut => self.silent(),
-            Refused::Io { .. } | Refused::OtherNode { .. } | Refused::There { .. } => {
+            Refused::Io { .. }
+            | Refused::OtherNode { .. }
+            | Refused::There { .. }
+            | Refused::Relay { .. } => {
                 self.set_health(Health::Silent);
                 lock(&self.idle).clear();
             }

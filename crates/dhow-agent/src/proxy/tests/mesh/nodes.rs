@@ -139,6 +139,9 @@ impl Node {
                 node: self.number,
                 listen: self.mesh,
                 peers: peers.collect(),
+                relayed: Vec::new(),
+                relays: Vec::new(),
+                relay: None,
                 ticket: Some(ticket(self.number, "shop/web")),
                 ticket_key: Some(TicketKey {
                     cluster_id: "c".into(),
