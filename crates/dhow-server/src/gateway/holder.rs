@@ -4,45 +4,27 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
-use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
+use dhow_core::lease::{
+    FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, HolderSight, LEADER_ANSWER_MAX_MS,
+    Move, OutboxKind, SessionId,
+};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenRequest, OpenSession, OpenedSession, RegisterReply,
     RegisterRequest, RenewReply, StatusAck, held_ack, opened_session,
 };
 use dhow_wire::grpc::{Refusal, from_answer, from_session, held_report_bytes, open_session_bytes, to_beat};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::forwarded::{Forwarded, ForwardedReport};
+use super::carrier::{Answers, Carried, Carrier};
 use super::given::{Given, Unserved};
 use super::leader_door::LeaderDoor;
-use super::limits::{
-    BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARD_BYTES_MAX, FORWARD_MAX, FORWARDED_MAX, FORWARDS_AT_ONCE,
-    GATHER_MS, LEADER_ANSWER_MAX_MS,
-};
 use super::sessions::Sessions;
 use crate::clock::Clock;
 use crate::plane::leases::Leases;
 use crate::plane::runtime::RuntimeView;
-
-/// A question of a node that goes to the leader together with others.
-struct Waiting<Q, A> {
-    asked: Q,
-    /// From then on nobody waits for the answer.
-    until_ms: u64,
-    answer: A,
-}
-
-type Opening = Waiting<OpenSession, oneshot::Sender<Result<Unserved, Refusal>>>;
-
-/// Where the answer to a report goes. The report counts as forwarded until then, also where its node has gone.
-struct Answer {
-    told: oneshot::Sender<Result<StatusAck, Refusal>>,
-    _place: ForwardedReport,
-}
-
-type Forwarding = Waiting<HeldReport, Answer>;
 
 /// A holder; cheap to clone.
 #[derive(Clone)]
@@ -64,10 +46,8 @@ struct HolderState {
     news: Notify,
     /// What became of the last beat.
     beaten: watch::Sender<Beaten>,
-    openings: mpsc::Sender<Opening>,
-    reports: mpsc::Sender<Forwarding>,
-    forwarded: Forwarded,
-    queues: Mutex<Option<Queues>>,
+    openings: Carrier<OpenSession, Unserved>,
+    reports: Carrier<HeldReport, StatusAck>,
 }
 
 /// What became of the beats so far.
@@ -78,11 +58,6 @@ struct Beaten {
     is_led_by_older: bool,
 }
 
-struct Queues {
-    openings: mpsc::Receiver<Opening>,
-    reports: mpsc::Receiver<Forwarding>,
-}
-
 impl Holder {
     pub fn new(
         leases: Leases,
@@ -91,8 +66,6 @@ impl Holder {
         door: Option<Arc<dyn LeaderDoor>>,
         move_after_ms: u64,
     ) -> Self {
-        let (openings, opening) = mpsc::channel(FORWARDED_MAX);
-        let (reports, report) = mpsc::channel(FORWARDED_MAX);
         Self(Arc::new(HolderState {
             own: leases.own(),
             held: Mutex::new(HeldSessions::new(rand::random())),
@@ -104,13 +77,8 @@ impl Holder {
             move_after_ms,
             news: Notify::new(),
             beaten: watch::Sender::default(),
-            openings,
-            reports,
-            forwarded: Forwarded::default(),
-            queues: Mutex::new(Some(Queues {
-                openings: opening,
-                reports: report,
-            })),
+            openings: Carrier::new(OutboxKind::Sessions),
+            reports: Carrier::new(OutboxKind::Reports),
         }))
     }
 
@@ -181,7 +149,8 @@ impl Holder {
 
     /// A session broke.
     pub fn broke(&self, node: NodeId, session: SessionId, last_sign_ms: u64) {
-        self.held().broke(node, session, last_sign_ms);
+        let now_ms = self.0.clock.monotonic_ms();
+        self.held().broke(node, session, last_sign_ms, now_ms);
         // The leader says it to itself at once.
         let leases = &self.0.leases;
         leases.session_broke(self.0.own, (node, session), last_sign_ms);
@@ -202,29 +171,18 @@ impl Holder {
 
     /// Asks the leader, which is another server, for a session.
     pub async fn ask_for(&self, asked: OpenSession, until_ms: u64) -> Result<Unserved, Refusal> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.0.openings.try_send(Waiting {
-            asked,
-            until_ms,
-            answer,
-        });
-        sent.map_err(|_| Refusal::Busy)?;
+        let of = (NodeId(asked.node_id), open_session_bytes(&asked));
+        let times_ms = (self.0.clock.monotonic_ms(), until_ms);
+        let answered = self.0.openings.enter(of, asked, times_ms)?;
         let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
         self.in_time(until_ms, answered).await
     }
 
     /// Hands a report to the leader, which is another server; answered once it is durable and in the state here.
     pub async fn forward(&self, report: HeldReport, until_ms: u64) -> Result<StatusAck, Refusal> {
-        let size_bytes = held_report_bytes(&report);
-        let place = self.0.forwarded.enter(NodeId(report.node_id), size_bytes)?;
-        let (told, answered) = oneshot::channel();
-        let answer = Answer { told, _place: place };
-        let sent = self.0.reports.try_send(Waiting {
-            asked: report,
-            until_ms,
-            answer,
-        });
-        sent.map_err(|_| Refusal::Busy)?;
+        let of = (NodeId(report.node_id), held_report_bytes(&report));
+        let times_ms = (self.0.clock.monotonic_ms(), until_ms);
+        let answered = self.0.reports.enter(of, report, times_ms)?;
         let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
         self.in_time(until_ms, answered).await
     }
@@ -284,53 +242,41 @@ impl Holder {
 
     /// Tells the leader of the sessions here, and forwards what is for it, until `end`.
     pub async fn run(self, end: CancellationToken) {
-        let queues = self
-            .0
-            .queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(Queues { openings, reports }) = queues else {
-            return;
-        };
-        let work = async {
-            tokio::join!(
-                self.beats(),
-                self.open_for_nodes(openings),
-                self.report_for_nodes(reports)
-            )
-        };
+        let work = async { tokio::join!(self.beats(), self.open_for_nodes(), self.report_for_nodes()) };
         tokio::select! {
             () = end.cancelled() => {}
             _ = work => {}
         }
+        self.0.openings.close();
+        self.0.reports.close();
     }
 
     async fn beats(&self) {
         let shared = &self.0;
-        let mut led_by = None;
         loop {
-            let due_ms = shared.clock.monotonic_ms().saturating_add(BEAT_EVERY_MS);
+            let due_ms = self.held().beat_due_ms();
             tokio::select! {
                 () = shared.clock.sleep_until_monotonic(due_ms) => {}
-                () = shared.news.notified() => {
-                    let soon_ms = shared.clock.monotonic_ms().saturating_add(GATHER_MS);
-                    shared.clock.sleep_until_monotonic(soon_ms).await;
-                }
+                // It may be due earlier now.
+                () = shared.news.notified() => continue,
             }
-            let leadership = shared.view.leadership();
-            if led_by != leadership.leader {
-                led_by = leadership.leader;
-                self.held().leader_changed();
-            }
-            let answer = self.beat().await;
+            let sight = HolderSight {
+                now_ms: shared.clock.monotonic_ms(),
+                leader: shared.view.leadership().leader.map(NodeId),
+                applied_index: shared.view.applied_index(),
+                heard_ms: shared.sessions.heard_but_for(shared.own),
+            };
+            let Some((beat, until_ms)) = self.held().begin_beat(&sight) else {
+                continue;
+            };
+            let answer = self.beat(&beat, until_ms).await;
             let is_led_by_older = matches!(answer, Err(Refusal::NotGiven(_)));
+            let now_ms = shared.clock.monotonic_ms();
+            let replaced = self.held().beat_over(answer.as_ref().ok(), now_ms);
+            for (node, session) in replaced {
+                shared.sessions.end(node, session, Refusal::Replaced);
+            }
             if let Ok(answer) = answer {
-                let now_ms = shared.clock.monotonic_ms();
-                let replaced = self.held().answered(&answer, now_ms);
-                for (node, session) in replaced {
-                    shared.sessions.end(node, session, Refusal::Replaced);
-                }
                 self.send_home(&answer.servers, now_ms);
             }
             shared.beaten.send_modify(|beaten| {
@@ -352,35 +298,19 @@ impl Holder {
         }
     }
 
-    fn next_beat(&self) -> HolderBeat {
-        let shared = &self.0;
-        let (now_ms, applied_index) = (shared.clock.monotonic_ms(), shared.view.applied_index());
-        let heard_ms = shared.sessions.heard_but_for(shared.own);
-        let mut held = self.held();
-        let is_fresh = held.freshness(now_ms, applied_index) == Freshness::Fresh;
-        HolderBeat {
-            applied_index: Some(applied_index),
-            is_fresh,
-            hears_age_ms: heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
-            ..held.next_beat(now_ms)
-        }
-    }
-
     /// Tells the leader, and waits for its answer for as long as that is of use.
-    async fn beat(&self) -> Result<HolderBeatAnswer, Refusal> {
+    async fn beat(&self, beat: &HolderBeat, until_ms: u64) -> Result<HolderBeatAnswer, Refusal> {
         let shared = &self.0;
-        let until_ms = shared.clock.monotonic_ms().saturating_add(BEAT_ANSWER_MAX_MS);
-        let beat = self.next_beat();
         if shared.leases.term().is_some() {
             let confirmed = async { shared.view.latest().await.map_err(|_| Refusal::Busy) };
             self.in_time(until_ms, confirmed).await?;
             let read_index = shared.view.applied_index();
-            let answer = shared.leases.beat(shared.own, &beat);
+            let answer = shared.leases.beat(shared.own, beat);
             let answer = answer.ok_or(Refusal::NotLeader { leader: None })?;
             return Ok(HolderBeatAnswer { read_index, ..answer });
         }
         let (door, leader) = self.leader()?;
-        let answer = self.in_time(until_ms, door.beat(leader, to_beat(&beat)));
+        let answer = self.in_time(until_ms, door.beat(leader, to_beat(beat)));
         answer.await.map(from_answer).inspect_err(|refusal| {
             tracing::debug!(%refusal, %leader, "the leader does not answer a holder");
         })
@@ -402,43 +332,19 @@ impl Holder {
     }
 
     /// Sessions are asked for together: one round among the servers serves them all.
-    async fn open_for_nodes(&self, mut openings: mpsc::Receiver<Opening>) {
-        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
-        let mut asking = tokio::task::JoinSet::new();
-        let mut left_over = None;
-        while let Some(first) = next_of(&mut left_over, &mut openings).await {
-            let soon_ms = self.0.clock.monotonic_ms().saturating_add(GATHER_MS);
-            self.0.clock.sleep_until_monotonic(soon_ms).await;
-            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
-                return;
-            };
-            let gathered;
-            (gathered, left_over) =
-                gather(first, &mut openings, |opening| open_session_bytes(&opening.asked));
+    async fn open_for_nodes(&self) {
+        let mut asking = JoinSet::new();
+        loop {
+            let carried = self.0.openings.next(&*self.0.clock).await;
             let holder = self.clone();
-            asking.spawn(async move {
-                holder.open_together(gathered).await;
-                drop(place);
-            });
+            asking.spawn(async move { holder.open_together(carried).await });
             while asking.try_join_next().is_some() {}
         }
     }
 
-    async fn open_together(&self, mut gathered: Vec<Opening>) {
-        gathered.retain(|opening| !opening.answer.is_closed());
-        let Some(until_ms) = gathered.iter().map(|opening| opening.until_ms).min() else {
-            return;
-        };
-        // Whoever asked is still there when the time is over: that a node went is no fault of a slow leader.
-        let until_ms = until_ms.saturating_sub(GATHER_MS);
-        if until_ms <= self.0.clock.monotonic_ms() {
-            let answers = gathered.into_iter().map(|opening| opening.answer);
-            return tell_all(answers, &Refusal::Busy);
-        }
-        let (sessions, answers): (Vec<OpenSession>, Vec<_>) = gathered
-            .into_iter()
-            .map(|opening| (opening.asked, opening.answer))
-            .unzip();
+    async fn open_together(&self, mut carried: Carried<OpenSession, Unserved>) {
+        let until_ms = carried.until_ms;
+        let (sessions, answers) = carried.take();
         let nodes: Vec<NodeId> = sessions.iter().map(|asked| NodeId(asked.node_id)).collect();
         let asked = async {
             let (door, leader) = self.leader()?;
@@ -447,7 +353,7 @@ impl Holder {
         };
         let reply = match self.in_time(until_ms, asked).await {
             Ok(reply) => reply,
-            Err(refusal) => return tell_all(answers.into_iter(), &refusal),
+            Err(refusal) => return tell_all(answers, &refusal),
         };
         let reached = self.in_time(until_ms, self.reached(reply.read_index)).await;
         let mut opened = reply.sessions.into_iter();
@@ -468,38 +374,19 @@ impl Holder {
     }
 
     /// Reports go together, two messages at a time.
-    async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>) {
-        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
-        let mut handing_in = tokio::task::JoinSet::new();
-        let mut left_over = None;
-        while let Some(first) = next_of(&mut left_over, &mut reports).await {
-            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
-                return;
-            };
-            let gathered;
-            (gathered, left_over) = gather(first, &mut reports, |report| held_report_bytes(&report.asked));
+    async fn report_for_nodes(&self) {
+        let mut handing_in = JoinSet::new();
+        loop {
+            let carried = self.0.reports.next(&*self.0.clock).await;
             let holder = self.clone();
-            handing_in.spawn(async move {
-                holder.report_together(gathered).await;
-                drop(place);
-            });
+            handing_in.spawn(async move { holder.report_together(carried).await });
             while handing_in.try_join_next().is_some() {}
         }
     }
 
-    async fn report_together(&self, mut gathered: Vec<Forwarding>) {
-        gathered.retain(|report| !report.answer.told.is_closed());
-        let Some(until_ms) = gathered.iter().map(|report| report.until_ms).max() else {
-            return;
-        };
-        if until_ms <= self.0.clock.monotonic_ms() {
-            let answers = gathered.into_iter().map(|report| report.answer.told);
-            return tell_all(answers, &Refusal::Busy);
-        }
-        let (reports, answers): (Vec<HeldReport>, Vec<_>) = gathered
-            .into_iter()
-            .map(|report| (report.asked, report.answer))
-            .unzip();
+    async fn report_together(&self, mut carried: Carried<HeldReport, StatusAck>) {
+        let until_ms = carried.until_ms;
+        let (reports, answers) = carried.take();
         let asked = async {
             let (door, leader) = self.leader()?;
             let acks = door.report(leader, HeldReports { reports }).await?;
@@ -508,7 +395,7 @@ impl Holder {
         };
         let asked = self.in_time(until_ms, asked);
         match asked.await {
-            Err(refusal) => tell_all(answers.into_iter().map(|answer| answer.told), &refusal),
+            Err(refusal) => tell_all(answers, &refusal),
             Ok(acks) => {
                 let mut acks = acks.into_iter();
                 for answer in answers {
@@ -517,7 +404,7 @@ impl Holder {
                         Some(held_ack::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
                         None => Err(Refusal::Busy),
                     };
-                    let _ = answer.told.send(outcome);
+                    let _ = answer.send(outcome);
                 }
             }
         }
@@ -542,58 +429,8 @@ fn given_in(opened: Option<OpenedSession>) -> Result<Given, Refusal> {
     }
 }
 
-async fn next_of<T>(left_over: &mut Option<T>, queue: &mut mpsc::Receiver<T>) -> Option<T> {
-    match left_over.take() {
-        Some(first) => Some(first),
-        None => queue.recv().await,
-    }
-}
-
-/// What goes into one message together with the first that waits, and one that was taken and has no room in it.
-fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
-    let mut size_bytes = bytes_of(&first);
-    let mut gathered = vec![first];
-    while gathered.len() < FORWARD_MAX
-        && let Ok(next) = queue.try_recv()
-    {
-        size_bytes += bytes_of(&next);
-        if size_bytes > FORWARD_BYTES_MAX {
-            return (gathered, Some(next));
-        }
-        gathered.push(next);
-    }
-    (gathered, None)
-}
-
-fn tell_all<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
+fn tell_all<T>(answers: Answers<T>, refusal: &Refusal) {
     for answer in answers {
         let _ = answer.send(Err(refusal.clone()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_message_holds_no_more_than_the_leader_takes() {
-        let (sender, mut queue) = mpsc::channel(FORWARDED_MAX);
-        let large = FORWARD_BYTES_MAX / 2;
-        for (name, bytes) in [("b", 1), ("c", 2 * FORWARD_BYTES_MAX), ("d", large), ("e", large)] {
-            sender.try_send((bytes, name)).unwrap();
-        }
-        let mut told = Vec::new();
-        let mut first = Some((1, "a"));
-        while let Some(next) = first.take().or_else(|| queue.try_recv().ok()) {
-            let (gathered, left_over) = gather(next, &mut queue, |(bytes, _)| *bytes);
-            told.push(gathered.iter().map(|(_, name)| *name).collect::<String>());
-            first = left_over;
-        }
-        assert_eq!(told, ["ab", "c", "de"]);
-        for _ in 0..=FORWARD_MAX {
-            sender.try_send((1, "x")).unwrap();
-        }
-        let (gathered, left_over) = gather((1, "x"), &mut queue, |(bytes, _)| *bytes);
-        assert_eq!((gathered.len(), left_over), (FORWARD_MAX, None));
     }
 }
