@@ -245,11 +245,7 @@ impl Keeper {
         let beginning = Beginning {
             name: name.clone(),
             wish: receiver,
-            spec: tracked.spec,
-            ports: tracked.ports,
-            machine: tracked.machine,
-            next: tracked.next,
-            passed: tracked.passed,
+            tracked,
             found: found.map(|found| (found.driver, found.status)),
         };
         let task = tokio::spawn(Runner::run(Arc::clone(&self.context), beginning));

@@ -36,6 +36,7 @@ pub use drivers::Drivers;
 pub use highest::Highest;
 pub use keeper::core::{CoreAction, CoreInput, CoreOptions, FoundReplica, KeeperCore, RunnerBeginning};
 pub use net_check::probe_main as net_probe;
+pub use runner::core::{LeftBehind, RunnerCore, RunnerTask};
 pub use session::{
     Heartbeat, HeartbeatAnswer, KnownDirectory, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
     RolloutId, Session, SessionError, SessionFuture,

@@ -1,9 +1,10 @@
-//! The life of one replica on this node: a task that starts it, watches it, starts it again and ends it, as the
-//! replica machine and its service's spec say. The keeper makes one for each replica and tells it only what is
-//! wished; what happens it tells the keeper, which writes it down.
+//! The life of one replica on this node: a task that starts it, watches it, starts it again and ends it. The keeper
+//! makes one for each replica and tells it only what is wished; what happens it tells the keeper, which writes it down.
+//! What is to be done is decided in [`RunnerCore`]; the runner carries it out with a driver and the balancer.
 //!
 //! It must never act on a replica that another runner has, and never end without having told what is left.
 
+pub mod core;
 mod start;
 mod stop;
 mod trial;
@@ -13,21 +14,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dhow_core::assignment::AssignedSettings;
-use dhow_core::ids::{ReplicaName, SettingsId};
-use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step};
-use dhow_core::spec::{Policy, ServiceSpec};
-use dhow_driver::driver::{self, Driver, ExitKind, PortBinding, ReplicaStatus, UnknownExit};
+use dhow_core::ids::ReplicaName;
+use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
+use dhow_core::spec::{Policy, TimeSpan};
+use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 
+use self::core::{LeftBehind, RunnerCore, RunnerTask};
 use crate::balance::{Balancer, NodePlace};
 use crate::drivers::Drivers;
 use crate::last_words::LastWords;
+use crate::ledger::Tracked;
 use crate::limits::MESSAGE_MAX_CHARS;
 use crate::ports::Ports;
 use crate::pulls::Pulls;
 use crate::session::{KnownDirectory, Session};
-use crate::wish::{Assigned, Happening, Wish};
+use crate::wish::{Happening, Wish};
 
 /// What all runners of a node share.
 pub struct Context {
@@ -67,18 +69,11 @@ impl Context {
     }
 }
 
-/// The task of one replica: its machine, its spec and the driver that runs it.
+/// The task of one replica: what it decides, and the driver that carries it out.
 pub struct Runner {
     context: Arc<Context>,
-    name: ReplicaName,
     wish: channel::Receiver<Wish>,
-    /// What counts.
-    spec: Option<Arc<ServiceSpec>>,
-    /// What it tries beside, and the last settings that it has passed.
-    next: Option<AssignedSettings>,
-    passed: Option<SettingsId>,
-    ports: Vec<PortBinding>,
-    machine: Machine,
+    core: RunnerCore,
     /// The one that has it, or that will.
     driver: Arc<dyn Driver>,
 }
@@ -87,11 +82,8 @@ pub struct Runner {
 pub struct Beginning {
     pub name: ReplicaName,
     pub wish: channel::Receiver<Wish>,
-    pub spec: Option<Arc<ServiceSpec>>,
-    pub ports: Vec<PortBinding>,
-    pub machine: Machine,
-    pub next: Option<AssignedSettings>,
-    pub passed: Option<SettingsId>,
+    /// What is known of the replica from before.
+    pub tracked: Tracked,
     /// The driver that has it already, where one does, and what it says.
     pub found: Option<(Arc<dyn Driver>, ReplicaStatus)>,
 }
@@ -102,28 +94,19 @@ impl Runner {
         let Beginning {
             name,
             wish,
-            spec,
-            ports,
-            machine,
-            next,
-            passed,
+            tracked,
             found,
         } = beginning;
-        context.ports.restore(&ports);
-        let driver = match (&found, &spec) {
+        context.ports.restore(&tracked.ports);
+        let driver = match (&found, &tracked.spec) {
             (Some((driver, _)), _) => Arc::clone(driver),
             (None, Some(spec)) => Arc::clone(context.drivers.of(spec)),
             (None, None) => Arc::clone(&context.drivers.process),
         };
         let mut runner = Self {
             context,
-            name,
             wish,
-            spec,
-            next,
-            passed,
-            ports,
-            machine,
+            core: RunnerCore::new(name, tracked),
             driver,
         };
         runner.resume(found.map(|(_, status)| status)).await;
@@ -132,43 +115,43 @@ impl Runner {
 
     async fn live(&mut self) {
         loop {
-            let wish = self.wish.borrow_and_update().clone();
-            match wish {
-                Wish::Stop => return self.end_for_good().await,
-                Wish::Run(assigned) => self.assign(assigned).await,
-                Wish::Confirmed(assigned) => {
-                    self.assign(assigned).await;
-                    if !matches!(self.machine.state, ReplicaState::Running | ReplicaState::Stopping) {
-                        self.wish_changed().await;
-                        continue;
+            self.take_wish().await;
+            match self.core.task() {
+                RunnerTask::EndForGood => return self.end_for_good().await,
+                RunnerTask::Watch => self.watch_run().await,
+                RunnerTask::FinishStop => self.finish_stop().await,
+                RunnerTask::Start(spec) => self.start_once(&spec).await,
+                RunnerTask::StartAfter(delay, spec) => {
+                    if self.is_waited_out(delay).await {
+                        self.start_once(&spec).await;
                     }
                 }
-                Wish::Undecided => {}
-            }
-            match self.machine.state {
-                ReplicaState::Running => self.watch_run().await,
-                ReplicaState::Stopping => self.finish_stop().await,
-                ReplicaState::Pending | ReplicaState::Pulling | ReplicaState::Starting => {
-                    self.start_once().await;
-                }
-                ReplicaState::Backoff => {
-                    if self.wait_backoff().await {
-                        self.start_once().await;
-                    }
-                }
-                ReplicaState::Exited | ReplicaState::Failed | ReplicaState::Lost => self.wish_changed().await,
+                RunnerTask::Rest => self.wish_changed().await,
             }
         }
     }
 
-    /// Takes over what it is to run. Ports of settings that it is to try no more are given up.
-    async fn assign(&mut self, assigned: Assigned) {
-        let tried = self.next.take().map(|next| next.id);
-        self.spec = Some(assigned.spec);
-        self.next = assigned.next;
-        if tried.is_some() && tried != self.next.as_ref().map(|next| next.id) {
+    /// Takes what is wished now, and does what a change of it asks for.
+    async fn take_wish(&mut self) {
+        let wish = self.wish.borrow_and_update().clone();
+        let change = self.core.take_wish(wish);
+        if change.is_tracked {
+            self.track().await;
+        }
+        if change.has_other_endpoints && self.core.machine().state == ReplicaState::Running {
+            self.open_endpoints().await;
+            if self.core.machine().healthy {
+                self.admit().await;
+            }
+        }
+        // Only now: what counts from here on is listened on without a gap.
+        if change.gives_up_trial {
             self.unclaim().await;
         }
+    }
+
+    fn name(&self) -> &ReplicaName {
+        self.core.name()
     }
 
     /// Waits until the wish is another one. A keeper that is gone wishes nothing any more.
@@ -179,12 +162,7 @@ impl Runner {
     }
 
     /// Whether it was waited to the end.
-    async fn wait_backoff(&mut self) -> bool {
-        let Some(spec) = self.spec.clone() else {
-            self.wish_changed().await;
-            return false;
-        };
-        let delay = backoff_delay(&spec.restart.backoff, self.machine.failures, &self.name);
+    async fn is_waited_out(&mut self, delay: TimeSpan) -> bool {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(delay.as_millis())) => true,
             () = self.wish_changed() => false,
@@ -194,74 +172,45 @@ impl Runner {
     /// Makes the machine agree with what the host has, after a daemon before this one.
     async fn resume(&mut self, found: Option<ReplicaStatus>) {
         let found = match found {
-            Some(ReplicaStatus::Starting) => settled(&*self.driver, &self.name).await,
+            Some(ReplicaStatus::Starting) => settled(&*self.driver, self.name()).await,
             other => other,
         };
-        let state = self.machine.state;
-        let has_begun = matches!(
-            state,
-            ReplicaState::Starting | ReplicaState::Running | ReplicaState::Stopping
-        );
-        match found {
-            Some(ReplicaStatus::Running(running)) => {
-                let known = state == ReplicaState::Running && self.machine.pid == Some(running.pid);
-                if !known && !state.is_ended() {
-                    self.happen(ReplicaEvent::Adopted { pid: running.pid }).await;
-                }
-            }
+        let left = match found {
+            Some(ReplicaStatus::Running(running)) => LeftBehind::Runs { pid: running.pid },
+            Some(ReplicaStatus::Ended(exit)) if never_ran(&exit) => LeftBehind::Nothing,
             Some(ReplicaStatus::Ended(exit)) => {
-                let never_ran = exit.kind == ExitKind::Unknown(UnknownExit::StartInterrupted);
-                if has_begun && !(never_ran && state == ReplicaState::Starting) {
-                    self.happen(ended(&exit)).await;
-                }
+                let (exit, oom) = known_exit(&exit);
+                LeftBehind::Ended { exit, oom }
             }
-            // Between the driver's records: what was about to start is started again.
-            Some(ReplicaStatus::Starting) | None => {
-                if matches!(state, ReplicaState::Running | ReplicaState::Stopping) {
-                    let exit = Exit::Unknown;
-                    self.happen(ReplicaEvent::Ended { exit, oom: false }).await;
-                }
-            }
-        }
-    }
-
-    /// The spec whose check decides and whose ports are served: with settings that it has passed, else what counts.
-    fn deciding(&self) -> Option<Arc<ServiceSpec>> {
-        match &self.next {
-            Some(next) if Some(next.id) == self.passed => Some(Arc::clone(&next.spec)),
-            Some(_) | None => self.spec.clone(),
-        }
+            // Between the driver's records.
+            Some(ReplicaStatus::Starting) | None => LeftBehind::Nothing,
+        };
+        let event = self.core.resume(left);
+        self.happen_all(event).await;
     }
 
     /// Has it written down what the replica is made from and goes by.
-    async fn track(&self, spec: &Arc<ServiceSpec>) {
-        self.tell(Happening::Track {
-            name: self.name.clone(),
-            spec: Arc::clone(spec),
-            ports: self.ports.clone(),
-            next: self.next.clone(),
-            passed: self.passed,
-        })
-        .await;
+    async fn track(&self) {
+        if let Some(happening) = self.core.track() {
+            self.tell(happening).await;
+        }
+    }
+
+    async fn happen_all(&mut self, events: impl IntoIterator<Item = ReplicaEvent>) {
+        for event in events {
+            self.happen(event).await;
+        }
     }
 
     /// Moves the machine, and tells the keeper.
     async fn happen(&mut self, event: ReplicaEvent) {
-        let rule = self
-            .spec
-            .as_deref()
-            .map_or_else(RestartRule::default, RestartRule::of);
-        if let Err(illegal) = step(&mut self.machine, &event, &rule) {
+        match self.core.happen(event) {
+            Ok(happening) => self.tell(happening).await,
             // A bug: nothing is told that cannot have happened.
-            tracing::error!(replica = %self.name, %illegal, "a replica's event was dropped");
-            return;
+            Err(illegal) => {
+                tracing::error!(replica = %self.name(), %illegal, "a replica's event was dropped");
+            }
         }
-        self.tell(Happening::Event {
-            name: self.name.clone(),
-            event,
-            machine: self.machine.clone(),
-        })
-        .await;
     }
 
     async fn tell(&self, happening: Happening) {
@@ -282,17 +231,24 @@ async fn settled(driver: &dyn Driver, name: &ReplicaName) -> Option<ReplicaStatu
     }
 }
 
-/// An end as the machine knows it.
-fn ended(exit: &driver::Exit) -> ReplicaEvent {
+/// A start that came to nothing, and left a record.
+fn never_ran(exit: &driver::Exit) -> bool {
+    exit.kind == ExitKind::Unknown(UnknownExit::StartInterrupted)
+}
+
+/// An end as the machine knows it, and whether the kernel brought it about for want of memory.
+fn known_exit(exit: &driver::Exit) -> (Exit, bool) {
     let kind = match exit.kind {
         ExitKind::Code(code) => Exit::Code(code),
         ExitKind::Signal(signal) => Exit::Signal(signal),
         ExitKind::Unknown(_) => Exit::Unknown,
     };
-    ReplicaEvent::Ended {
-        exit: kind,
-        oom: exit.oom,
-    }
+    (kind, exit.oom)
+}
+
+fn ended(exit: &driver::Exit) -> ReplicaEvent {
+    let (exit, oom) = known_exit(exit);
+    ReplicaEvent::Ended { exit, oom }
 }
 
 /// A message for an event: one line, bounded.

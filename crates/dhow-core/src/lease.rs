@@ -9,6 +9,7 @@ mod adaptive_ttl;
 mod alarm;
 mod held_sessions;
 mod holder_beat;
+mod outbox;
 mod report_delay;
 mod server_choice;
 mod session_table;
@@ -22,8 +23,9 @@ mod worker_profile;
 
 pub use adaptive_ttl::AdaptiveTtlConfig;
 pub use alarm::LeaseAlarm;
-pub use held_sessions::{Freshness, HeldSessions, MOVE_AFTER_MS, Move};
+pub use held_sessions::{Freshness, HeldSessions, HolderSight, MOVE_AFTER_MS, Move};
 pub use holder_beat::{Echo, FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
+pub use outbox::{LEADER_ANSWER_MAX_MS, Outbox, OutboxFull, OutboxKind, Parcel, TOGETHER_MAX};
 pub use report_delay::report_delay_ms;
 pub use server_choice::{best_server, server_weight};
 pub use session_table::{ORPHAN_MS, SessionTable, SessionsTicked};

@@ -264,7 +264,7 @@ impl ContainerDriver {
         let address = self.address_of(name).await?.ok_or(Cause::NotRunning)?;
         let stream = TcpStream::connect((address, port)).await;
         stream
-            .map(Connection::Tcp)
+            .map(Connection::Left)
             .map_err(|source| Cause::Port { port, source })
     }
 
@@ -314,10 +314,7 @@ impl Driver for ContainerDriver {
     }
 
     fn start<'a>(&'a self, start: &'a ReplicaStart) -> Pending<'a, DriverResult<Running>> {
-        Box::pin(async {
-            let started = self.start_replica(start).await;
-            started.map_err(|cause| cause.at(Stage::Start, &start.name))
-        })
+        Stage::Start.of(&start.name, self.start_replica(start))
     }
 
     fn list(&self) -> Pending<'_, DriverResult<Vec<(ReplicaName, ReplicaStatus)>>> {
@@ -345,10 +342,7 @@ impl Driver for ContainerDriver {
     }
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
-        Box::pin(async move {
-            let stopped = self.stop_replica(name, how).await;
-            stopped.map_err(|cause| cause.at(Stage::Stop, name))
-        })
+        Stage::Stop.of(name, self.stop_replica(name, how))
     }
 
     fn exec<'a>(
@@ -356,24 +350,15 @@ impl Driver for ContainerDriver {
         name: &'a ReplicaName,
         request: ExecRequest,
     ) -> Pending<'a, DriverResult<ExecSession>> {
-        Box::pin(async {
-            let session = self.exec_in(name, request).await;
-            session.map_err(|cause| cause.at(Stage::Exec, name))
-        })
+        Stage::Exec.of(name, self.exec_in(name, request))
     }
 
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
-        Box::pin(async move {
-            let connection = self.connect_to(name, port).await;
-            connection.map_err(|cause| cause.at(Stage::Connect, name))
-        })
+        Stage::Connect.of(name, self.connect_to(name, port))
     }
 
     fn address<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Option<IpAddr>>> {
-        Box::pin(async {
-            let address = self.address_of(name).await;
-            address.map_err(|cause| cause.at(Stage::Inspect, name))
-        })
+        Stage::Inspect.of(name, self.address_of(name))
     }
 
     fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>> {
@@ -394,9 +379,6 @@ impl Driver for ContainerDriver {
     }
 
     fn remove<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<()>> {
-        Box::pin(async {
-            let removed = self.remove_replica(name).await;
-            removed.map_err(|cause| cause.at(Stage::Remove, name))
-        })
+        Stage::Remove.of(name, self.remove_replica(name))
     }
 }

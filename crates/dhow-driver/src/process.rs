@@ -205,7 +205,7 @@ impl ProcessDriver {
                 other.map_err(|_| Cause::Port { port, source })?
             }
         };
-        Ok(Connection::Tcp(stream))
+        Ok(Connection::Left(stream))
     }
 }
 
@@ -241,11 +241,7 @@ impl Driver for ProcessDriver {
     }
 
     fn start<'a>(&'a self, start: &'a ReplicaStart) -> Pending<'a, DriverResult<Running>> {
-        Box::pin(async {
-            self.start_replica(start)
-                .await
-                .map_err(|cause| cause.at(Stage::Start, &start.name))
-        })
+        Stage::Start.of(&start.name, self.start_replica(start))
     }
 
     fn list(&self) -> Pending<'_, DriverResult<Vec<(ReplicaName, ReplicaStatus)>>> {
@@ -265,20 +261,11 @@ impl Driver for ProcessDriver {
     }
 
     fn wait<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Exit>> {
-        Box::pin(async {
-            self.dirs
-                .wait(name)
-                .await
-                .map_err(|cause| cause.at(Stage::Wait, name))
-        })
+        Stage::Wait.of(name, self.dirs.wait(name))
     }
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
-        Box::pin(async move {
-            self.stop_replica(name, how)
-                .await
-                .map_err(|cause| cause.at(Stage::Stop, name))
-        })
+        Stage::Stop.of(name, self.stop_replica(name, how))
     }
 
     fn exec<'a>(
@@ -286,19 +273,11 @@ impl Driver for ProcessDriver {
         name: &'a ReplicaName,
         request: ExecRequest,
     ) -> Pending<'a, DriverResult<ExecSession>> {
-        Box::pin(async {
-            self.exec_in(name, request)
-                .await
-                .map_err(|cause| cause.at(Stage::Exec, name))
-        })
+        Stage::Exec.of(name, self.exec_in(name, request))
     }
 
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
-        Box::pin(async move {
-            self.connect_to(name, port)
-                .await
-                .map_err(|cause| cause.at(Stage::Connect, name))
-        })
+        Stage::Connect.of(name, self.connect_to(name, port))
     }
 
     fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>> {
@@ -322,10 +301,6 @@ impl Driver for ProcessDriver {
     }
 
     fn remove<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<()>> {
-        Box::pin(async {
-            self.remove_replica(name)
-                .await
-                .map_err(|cause| cause.at(Stage::Remove, name))
-        })
+        Stage::Remove.of(name, self.remove_replica(name))
     }
 }

@@ -9,9 +9,8 @@
 mod admit;
 mod bucket;
 mod caller;
+mod carrier;
 mod coarse_timer;
-mod forwarded;
-mod gather;
 mod given;
 mod heard;
 mod holder;

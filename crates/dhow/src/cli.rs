@@ -1,6 +1,6 @@
 //! The command line as a whole. Each verb's own arguments stand beside its code.
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
@@ -25,6 +25,42 @@ pub struct Cli {
 
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The verbs that ask no daemon.
+const OFFLINE: [&[&str]; 9] = [
+    &["validate"],
+    &["daemon"],
+    &["worker"],
+    &["completions"],
+    &["cluster", "keygen"],
+    &["cluster", "restore"],
+    &["cluster", "recover"],
+    &["source", "keygen"],
+    &["source", "sign"],
+];
+
+impl Cli {
+    /// Reads the process's own command line; says what is wrong with it and ends the process, where anything is.
+    pub fn read() -> Self {
+        let matches = Self::offered().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line as it is shown: verbs that ask no daemon do not offer its address. Given all the same, they say that
+    /// it is of no use to them.
+    pub fn offered() -> clap::Command {
+        OFFLINE
+            .iter()
+            .fold(Self::command(), |command, verb| without_host(command, verb))
+    }
+}
+
+fn without_host(command: clap::Command, verb: &[&'static str]) -> clap::Command {
+    match verb {
+        [] => command.arg(Arg::new("host").long("host").value_name("ADDRESS").hide(true)),
+        [first, rest @ ..] => command.mut_subcommand(first, |inner| without_host(inner, rest)),
+    }
 }
 
 #[derive(Subcommand)]

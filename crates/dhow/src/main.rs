@@ -13,8 +13,6 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
     // A daemon starts its helpers, and `up --detach` its daemon, by a link whose name says nothing of Dhow.
     let _ = std::fs::write("/proc/self/comm", "dhow");
@@ -26,6 +24,6 @@ fn main() -> ExitCode {
         Some(verb) if verb == "net-probe" => std::process::exit(dhow_agent::net_probe(args)),
         Some(_) | None => {}
     }
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::read();
     commands::run(cli).into()
 }

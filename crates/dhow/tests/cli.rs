@@ -344,3 +344,30 @@ fn a_backup_that_is_none_is_bad_input_and_creates_nothing() {
     }
     assert_eq!(folder.names(), ["damaged"]);
 }
+
+#[test]
+fn verbs_that_ask_no_daemon_offer_no_address_of_one() {
+    let offline: [&[&str]; 9] = [
+        &["validate", "x.yaml"],
+        &["daemon"],
+        &["worker"],
+        &["completions", "bash"],
+        &["cluster", "keygen"],
+        &["cluster", "restore", "x"],
+        &["cluster", "recover"],
+        &["source", "keygen", "x"],
+        &["source", "sign", "x"],
+    ];
+    for verb in offline {
+        let help = run(&[verb, &["--help"]].concat());
+        assert_eq!(
+            (help.code, help.stdout.contains("--host")),
+            (0, false),
+            "{verb:?}"
+        );
+    }
+    let refused = run(&["completions", "bash", "--host", "unix:///x"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    assert!(refused.stderr.contains("leave --host out"), "{}", refused.stderr);
+    assert!(run(&["ps", "--help"]).stdout.contains("--host"));
+}

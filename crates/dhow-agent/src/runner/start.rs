@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dhow_core::replica::{ReplicaEvent, ReplicaState};
+use dhow_core::replica::ReplicaEvent;
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_driver::driver::{
     Cause, DriverError, DriverResult, OnAddress, Preparation, Prepared, Progress, ReplicaStart,
@@ -31,12 +31,9 @@ enum Ready {
 
 impl Runner {
     /// Starts it, or counts a failure. Ends early where another thing is wished before anything was started.
-    pub(super) async fn start_once(&mut self) {
-        let Some(spec) = self.spec.clone() else {
-            return self.wish_changed().await;
-        };
-        let ready = self.get_ready(&spec).await;
-        self.context.pulls.done(&self.name);
+    pub(super) async fn start_once(&mut self, spec: &Arc<ServiceSpec>) {
+        let ready = self.get_ready(spec).await;
+        self.context.pulls.done(self.name());
         match ready {
             Ready::Interrupted => {}
             Ready::Failed(why) => self.could_not_start(&why).await,
@@ -52,7 +49,7 @@ impl Runner {
         }
         // Names of what it may call are there before it starts.
         self.context.take_directory().await;
-        if let Err(why) = self.context.balancer.open(&self.name, spec).await {
+        if let Err(why) = self.context.balancer.open(self.name(), spec).await {
             return Ready::Failed(why);
         }
         match self.prepare(spec).await {
@@ -84,7 +81,7 @@ impl Runner {
         let what = Preparation {
             spec: Arc::clone(spec),
         };
-        let (pulls, pulled) = (self.context.pulls.clone(), self.name.clone());
+        let (pulls, pulled) = (self.context.pulls.clone(), self.name().clone());
         let (began, mut begun) = watch::channel(false);
         let progress = move |progress: Progress| {
             pulls.set(&pulled, progress);
@@ -100,9 +97,8 @@ impl Runner {
                 biased;
                 done = &mut preparing => return Some(done),
                 Ok(()) = begun.changed() => {
-                    if matches!(self.machine.state, ReplicaState::Pending | ReplicaState::Backoff) {
-                        self.happen(ReplicaEvent::PullBegan).await;
-                    }
+                    let event = self.core.pull_begins();
+                    self.happen_all(event).await;
                 }
                 () = self.wish_changed() => {
                     // A spec that changes in place changes nothing that is fetched.
@@ -116,14 +112,17 @@ impl Runner {
 
     /// Ports, secrets and volumes.
     async fn assemble(&mut self, spec: &Arc<ServiceSpec>) -> Result<ReplicaStart, EnvironmentError> {
-        self.context.ports.give_back(&self.ports);
-        self.ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
-        self.track(spec).await;
-        let services = self.context.balancer.variables(&self.name, spec).await;
+        self.context.ports.give_back(self.core.ports());
+        // Should they not be had, those before are not its any more.
+        self.core.take_ports(Vec::new());
+        let ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
+        self.core.take_ports(ports);
+        self.track().await;
+        let services = self.context.balancer.variables(self.name(), spec).await;
         let start = environment::start_of(
-            &self.name,
+            self.name(),
             spec,
-            self.ports.clone(),
+            self.core.ports().to_vec(),
             environment::Here {
                 node: self.context.place.node,
                 volumes_dir: &self.context.volumes_dir,
@@ -140,7 +139,7 @@ impl Runner {
 
     /// The proxy knows who calls from an address before anything there runs.
     fn tells_address(&self) -> OnAddress {
-        let (context, name) = (Arc::clone(&self.context), self.name.clone());
+        let (context, name) = (Arc::clone(&self.context), self.name().clone());
         OnAddress(Arc::new(move |address| {
             let (context, name) = (Arc::clone(&context), name.clone());
             Box::pin(async move {
@@ -158,16 +157,15 @@ impl Runner {
             permit = context.work.acquire() => permit,
             () = self.wish_changed() => return,
         };
-        if self.machine.state != ReplicaState::Starting {
-            self.happen(ReplicaEvent::StartBegan).await;
-        }
+        let event = self.core.start_begins();
+        self.happen_all(event).await;
         // Not cut off whatever is wished: what has begun is finished, and then ended in order.
         let started = self.driver.start(start).await;
         drop(permit);
         match started {
             Ok(running) => {
                 for notice in &running.notices {
-                    tracing::info!(replica = %self.name, notice, "started with a limitation");
+                    tracing::info!(replica = %self.name(), notice, "started with a limitation");
                 }
                 self.happen(ReplicaEvent::Started { pid: running.pid }).await;
             }
@@ -192,7 +190,7 @@ impl Runner {
         if !may_run {
             return None;
         }
-        let (driver, name) = (Arc::clone(&self.driver), self.name.clone());
+        let (driver, name) = (Arc::clone(&self.driver), self.name().clone());
         let settled = settled(&*driver, &name);
         tokio::pin!(settled);
         let status = loop {
@@ -208,50 +206,45 @@ impl Runner {
         };
         match status {
             ReplicaStatus::Running(running) => {
-                tracing::info!(replica = %self.name, pid = running.pid, "its start took long; it runs");
+                tracing::info!(replica = %self.name(), pid = running.pid, "its start took long; it runs");
                 Some(running)
             }
             ReplicaStatus::Starting | ReplicaStatus::Ended(_) => None,
         }
     }
 
-    /// Reports what could not be fetched as the failure of a pull, which does not count against the node.
     async fn could_not_fetch(&mut self, why: &str) {
-        if matches!(self.machine.state, ReplicaState::Pending | ReplicaState::Backoff) {
-            self.happen(ReplicaEvent::PullBegan).await;
-        }
-        self.could_not_start(why).await;
+        tracing::warn!(replica = %self.name(), why, "could not be started");
+        let events = self.core.could_not_fetch(message(why));
+        self.happen_all(events).await;
     }
 
     async fn could_not_start(&mut self, why: &str) {
-        if self.machine.state == ReplicaState::Backoff {
-            self.happen(ReplicaEvent::StartBegan).await;
-        }
-        tracing::warn!(replica = %self.name, why, "could not be started");
-        let message = message(why);
-        self.happen(ReplicaEvent::CouldNotStart { message }).await;
+        tracing::warn!(replica = %self.name(), why, "could not be started");
+        let events = self.core.could_not_start(message(why));
+        self.happen_all(events).await;
     }
 
     /// Where its endpoints are served, for the balancer: those of the spec that decides, and what else is listened on
     /// until all have come so far.
     pub(super) async fn backends(&self) -> Vec<crate::balance::BackendAddress> {
-        let (Some(spec), Some(deciding)) = (&self.spec, self.deciding()) else {
+        let (Some(spec), Some(deciding)) = (self.core.spec(), self.core.deciding()) else {
             return Vec::new();
         };
         let address = match spec.runtime() {
             Runtime::Process => std::net::IpAddr::from([127, 0, 0, 1]),
-            Runtime::Container => match self.driver.address(&self.name).await {
+            Runtime::Container => match self.driver.address(self.name()).await {
                 Ok(Some(address)) => address,
                 Ok(None) => return Vec::new(),
                 Err(error) => {
-                    tracing::warn!(replica = %self.name, why = error_chain(&error), "has no address");
+                    tracing::warn!(replica = %self.name(), why = error_chain(&error), "has no address");
                     return Vec::new();
                 }
             },
         };
         let mut backends: Vec<crate::balance::BackendAddress> = Vec::new();
         for spec in [&deciding, spec] {
-            for binding in ports::under(&self.ports, spec) {
+            for binding in ports::under(self.core.ports(), spec) {
                 let known = backends.iter().any(|known| known.endpoint == binding.endpoint);
                 if !known && self.serves(spec, &binding.endpoint) {
                     backends.push(crate::balance::BackendAddress {
@@ -267,6 +260,6 @@ impl Runner {
     fn serves(&self, spec: &ServiceSpec, endpoint: &str) -> bool {
         let known = spec.endpoints.iter().find(|known| known.name == endpoint);
         let role = known.map(|known| known.target_role.as_ref());
-        role.is_some_and(|role| role.is_none_or(|role| *role == self.name.role))
+        role.is_some_and(|role| role.is_none_or(|role| *role == self.name().role))
     }
 }

@@ -13,28 +13,29 @@ use crate::wish::Happening;
 impl Runner {
     /// Ends it, removes it, and tells that it is gone.
     pub(super) async fn end_for_good(&mut self) {
-        if !self.machine.state.is_ended() && self.machine.state != ReplicaState::Stopping {
+        if let Some(event) = self.core.stop_begins() {
             // Nothing new is sent to it before it is asked to end.
             let drain_max = DRAIN_MAX.min(self.grace().max(Duration::from_secs(1)));
-            self.context.balancer.withdraw(&self.name, drain_max).await;
-            let was_failing = self.machine.failures > 0 || !self.machine.healthy;
+            self.context.balancer.withdraw(self.name(), drain_max).await;
+            let machine = self.core.machine();
+            let was_failing = machine.failures > 0 || !machine.healthy;
             if was_failing {
                 self.keep_last_words().await;
             }
-            self.happen(ReplicaEvent::StopBegan).await;
+            self.happen(event).await;
         }
-        if self.machine.state == ReplicaState::Stopping {
+        if self.core.machine().state == ReplicaState::Stopping {
             self.finish_stop().await;
         }
-        if self.machine.state == ReplicaState::Failed {
+        if self.core.machine().state == ReplicaState::Failed {
             self.keep_last_words().await;
         }
         self.unclaim().await;
-        self.context.balancer.calls_no_more(&self.name).await;
+        self.context.balancer.calls_no_more(self.name()).await;
         self.remove().await;
-        self.context.ports.give_back(&self.ports);
+        self.context.ports.give_back(self.core.ports());
         self.tell(Happening::Gone {
-            name: self.name.clone(),
+            name: self.name().clone(),
         })
         .await;
     }
@@ -55,11 +56,11 @@ impl Runner {
     pub(super) async fn end_workload(&mut self) -> Option<Exit> {
         let how = self.stop_request();
         // A workload that takes its time to end needs no work of ours: it holds no place.
-        match self.driver.stop(&self.name, how).await {
+        match self.driver.stop(self.name(), how).await {
             // It ended because it was asked to, whatever the kernel had ended in it before.
             Ok(exit) => Some(Exit { oom: false, ..exit }),
             Err(error) => {
-                tracing::warn!(replica = %self.name, why = error_chain(&error), "could not be stopped in order");
+                tracing::warn!(replica = %self.name(), why = error_chain(&error), "could not be stopped in order");
                 None
             }
         }
@@ -67,7 +68,7 @@ impl Runner {
 
     fn stop_request(&self) -> StopRequest {
         let default = StopSpec::default();
-        let stop = self.spec.as_ref().map_or(&default, |spec| &spec.stop);
+        let stop = self.core.spec().map_or(&default, |spec| &spec.stop);
         StopRequest {
             // The spec was checked when it was deployed.
             signal: StopSignal::parse(&stop.signal).unwrap_or(StopSignal::TERM),
@@ -85,12 +86,12 @@ impl Runner {
         loop {
             let context = std::sync::Arc::clone(&self.context);
             let permit = context.work.acquire().await;
-            match self.driver.remove(&self.name).await {
+            match self.driver.remove(self.name()).await {
                 Ok(()) => return,
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
                         let why = error_chain(&error);
-                        tracing::error!(replica = %self.name, why, "could not be removed; trying again");
+                        tracing::error!(replica = %self.name(), why, "could not be removed; trying again");
                     }
                 }
             }
@@ -100,11 +101,11 @@ impl Runner {
     }
 
     async fn keep_last_words(&mut self) {
-        let Ok(source) = self.driver.logs(&self.name).await else {
+        let Ok(source) = self.driver.logs(self.name()).await else {
             return;
         };
         if let Ok(lines) = source.tail(LAST_WORDS_LINES).await {
-            self.context.last_words.keep(self.name.clone(), lines);
+            self.context.last_words.keep(self.name().clone(), lines);
         }
     }
 }

@@ -56,13 +56,13 @@ impl Trial {
 impl Runner {
     /// The trial of what is to be tried now; one that is under way goes on.
     pub(super) fn trial(&self, under_way: Option<Trial>) -> Option<Trial> {
-        let next = self.next.as_ref().filter(|next| Some(next.id) != self.passed)?;
+        let next = self.core.tries()?;
         match under_way {
             Some(trial) if trial.settings == next.id && trial.spec == next.spec => Some(trial),
             Some(_) | None => Some(Trial {
                 settings: next.id,
                 spec: Arc::clone(&next.spec),
-                checks: match self.machine.healthy {
+                checks: match self.core.machine().healthy {
                     true => Checks::of_one_that_is_up(),
                     false => Checks::new(false),
                 },
@@ -76,40 +76,37 @@ impl Runner {
     /// It bears the new settings: from now on they decide, and its ports are theirs.
     pub(super) async fn pass_trial(&mut self, trial: Trial) -> Checks {
         let settings = trial.settings;
-        tracing::info!(replica = %self.name, "passes its new settings");
-        self.passed = Some(settings);
-        if let Some(spec) = self.spec.clone() {
-            self.track(&spec).await;
+        tracing::info!(replica = %self.name(), "passes its new settings");
+        if let Some(happening) = self.core.pass(settings) {
+            self.tell(happening).await;
         }
         self.admit().await;
-        self.happen(ReplicaEvent::SettingsPassed { settings }).await;
-        if !self.machine.healthy {
-            self.happen(ReplicaEvent::BecameHealthy).await;
-        }
+        let events = self.core.passes(settings);
+        self.happen_all(events).await;
         trial.checks
     }
 
     /// Listens again on the ports of settings that it has passed, after a daemon before this one. What cannot be had
     /// any more is tried again.
     pub(super) async fn claim_again(&mut self) {
-        let Some(next) = self.next.clone().filter(|next| Some(next.id) == self.passed) else {
+        let Some(next) = self.core.passed().cloned() else {
             return;
         };
-        if let Err(why) = self.context.balancer.claim(&self.name, Some(&next.spec)).await {
-            tracing::warn!(replica = %self.name, why, "the ports of its new settings are gone");
-            self.passed = None;
+        if let Err(why) = self.context.balancer.claim(self.name(), Some(&next.spec)).await {
+            tracing::warn!(replica = %self.name(), why, "the ports of its new settings are gone");
+            self.core.try_again();
         }
     }
 
     /// Gives up the ports of settings that it has tried.
     pub(super) async fn unclaim(&self) {
         // There is nothing that could be refused.
-        let _ = self.context.balancer.claim(&self.name, None).await;
+        let _ = self.context.balancer.claim(self.name(), None).await;
     }
 
     /// It does not pass for now: told once, and tried further.
     pub(super) async fn fail_trial(&mut self, trial: &Trial, why: &str) {
-        tracing::warn!(replica = %self.name, why, "does not pass its new settings; those before count");
+        tracing::warn!(replica = %self.name(), why, "does not pass its new settings; those before count");
         self.happen(ReplicaEvent::SettingsFailed {
             settings: trial.settings,
             message: message(why),

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::replica::ReplicaEvent;
-use dhow_core::spec::{Runtime, ServiceSpec};
+use dhow_core::spec::Runtime;
 use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::trial::Trial;
-use super::{Runner, ended, message};
+use super::{Runner, ended, known_exit, message};
 use crate::balance::{CallsFrom, of_process};
 use crate::health::{Checks, Subject, Verdict};
 use crate::limits::STEADY_AFTER;
 use crate::ports;
-use crate::wish::{Assigned, Wish};
 
 /// What ends the wait for something to do.
 enum Turn {
@@ -30,13 +29,13 @@ enum Turn {
 impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
-        let mut checks = Checks::new(self.machine.healthy);
+        let mut checks = Checks::new(self.core.machine().healthy);
         let steady_at = Instant::now() + STEADY_AFTER;
         self.open_endpoints().await;
         self.tell_callers_place().await;
         self.claim_again().await;
         let mut trial = self.trial(None);
-        if self.machine.healthy {
+        if self.core.machine().healthy {
             self.admit().await;
         }
         loop {
@@ -44,16 +43,14 @@ impl Runner {
                 Turn::Ended(Ok(exit)) => return self.run_ended(&exit).await,
                 Turn::Ended(Err(error)) => {
                     // Its folder may have been taken away; what it is now will be seen by asking again.
-                    tracing::warn!(replica = %self.name, why = error_chain(&error), "cannot be watched");
+                    tracing::warn!(replica = %self.name(), why = error_chain(&error), "cannot be watched");
                     sleep(Duration::from_secs(1)).await;
                     return self.look_again().await;
                 }
                 Turn::Wished => {
-                    let wish = self.wish.borrow().clone();
-                    match wish {
-                        Wish::Stop => return,
-                        Wish::Run(assigned) | Wish::Confirmed(assigned) => self.take_spec(assigned).await,
-                        Wish::Undecided => {}
+                    self.take_wish().await;
+                    if self.core.is_to_end() {
+                        return;
                     }
                     trial = self.trial(trial);
                 }
@@ -85,16 +82,16 @@ impl Runner {
     }
 
     async fn turn(&mut self, checks: &mut Checks, trial: Option<&mut Trial>, steady_at: Instant) -> Turn {
-        let spec = self.deciding().unwrap_or_default();
-        let (driver, name) = (&*self.driver, &self.name);
-        let ports = ports::under(&self.ports, &spec);
+        let spec = self.core.deciding().unwrap_or_default();
+        let (driver, name) = (&*self.driver, self.core.name());
+        let ports = ports::under(self.core.ports(), &spec);
         let subject = Subject {
             driver,
             name,
             spec: &spec,
             ports: &ports,
         };
-        let (given, balancer) = (&self.ports, &*self.context.balancer);
+        let (given, balancer) = (self.core.ports(), &*self.context.balancer);
         let tried = async {
             let Some(trial) = trial else {
                 return std::future::pending().await;
@@ -108,58 +105,34 @@ impl Runner {
             };
             trial.next(&subject, balancer).await
         };
-        // However long a job's attempt takes, one that fails in the end is one of its attempts.
-        let knows_failures = self.machine.failures > 0 && !spec.runs_to_completion();
+        let has_failures = self.core.has_failures_to_forget();
         tokio::select! {
             biased;
-            exit = self.driver.wait(&self.name) => Turn::Ended(exit),
+            exit = driver.wait(name) => Turn::Ended(exit),
             changed = self.wish.changed() => match changed {
                 Ok(()) => Turn::Wished,
                 Err(_) => std::future::pending().await,
             },
             verdict = tried => Turn::Tried(verdict),
             verdict = checks.next(spec.health.as_ref(), &subject) => Turn::Judged(verdict),
-            () = sleep_until(steady_at), if knows_failures => Turn::Steady,
-        }
-    }
-
-    /// What changed in place: other checks, other endpoints, or some that are to be tried first.
-    async fn take_spec(&mut self, assigned: Assigned) {
-        let before = (self.spec.clone(), self.deciding());
-        let spec = Arc::clone(&assigned.spec);
-        let tried = std::mem::replace(&mut self.next, assigned.next).map(|next| next.id);
-        self.spec = Some(Arc::clone(&spec));
-        self.track(&spec).await;
-        let differs = |old: &Option<Arc<ServiceSpec>>, new: &Option<Arc<ServiceSpec>>| match (old, new) {
-            (Some(old), Some(new)) => old.endpoints != new.endpoints,
-            (None, _) | (_, None) => true,
-        };
-        if differs(&before.0, &self.spec) || differs(&before.1, &self.deciding()) {
-            self.open_endpoints().await;
-            if self.machine.healthy {
-                self.admit().await;
-            }
-        }
-        // Only now: what counts from here on is listened on without a gap.
-        if tried.is_some() && tried != self.next.as_ref().map(|next| next.id) {
-            self.unclaim().await;
+            () = sleep_until(steady_at), if has_failures => Turn::Steady,
         }
     }
 
     /// Opens the endpoints of a replica that runs already: where one cannot be opened, the runner says so in the log
     /// and lets the replica run.
-    async fn open_endpoints(&self) {
-        let Some(spec) = &self.spec else { return };
-        if let Err(why) = self.context.balancer.open(&self.name, spec).await {
-            tracing::warn!(replica = %self.name, why, "its endpoint is not open");
+    pub(super) async fn open_endpoints(&self) {
+        let Some(spec) = self.core.spec() else { return };
+        if let Err(why) = self.context.balancer.open(self.name(), spec).await {
+            tracing::warn!(replica = %self.name(), why, "its endpoint is not open");
         }
     }
 
     /// Says from where it calls others. A container's was said before it ran, unless an earlier daemon started it.
     async fn tell_callers_place(&self) {
-        let Some(spec) = &self.spec else { return };
-        let from = match (spec.runtime(), self.machine.pid) {
-            (Runtime::Container, _) => match self.driver.address(&self.name).await {
+        let Some(spec) = self.core.spec() else { return };
+        let from = match (spec.runtime(), self.core.machine().pid) {
+            (Runtime::Container, _) => match self.driver.address(self.name()).await {
                 Ok(Some(IpAddr::V4(address))) => CallsFrom::Bridge(address),
                 Ok(_) | Err(_) => return,
             },
@@ -170,42 +143,35 @@ impl Runner {
             }
             (Runtime::Process, None) => return,
         };
-        self.context.balancer.calls_from(&self.name, from).await;
+        self.context.balancer.calls_from(self.name(), from).await;
     }
 
     pub(super) async fn admit(&mut self) {
         let backends = self.backends().await;
         if !backends.is_empty() {
-            self.context.balancer.admit(&self.name, &backends).await;
+            self.context.balancer.admit(self.name(), &backends).await;
         }
     }
 
     async fn run_ended(&mut self, exit: &Exit) {
-        self.context.balancer.withdraw(&self.name, Duration::ZERO).await;
-        tracing::info!(replica = %self.name, %exit, "ended");
+        self.context.balancer.withdraw(self.name(), Duration::ZERO).await;
+        tracing::info!(replica = %self.name(), %exit, "ended");
         self.happen(ended(exit)).await;
     }
 
     async fn look_again(&mut self) {
-        let found = self.driver.inspect(&self.name).await.ok();
+        let found = self.driver.inspect(self.name()).await.ok();
         self.resume(found).await;
     }
 
     /// One that is unhealthy is ended and started again.
     async fn restart_sick(&mut self, why: &str) {
-        tracing::warn!(replica = %self.name, why, "is unhealthy and is restarted");
+        tracing::warn!(replica = %self.name(), why, "is unhealthy and is restarted");
         let message = message(why);
         self.happen(ReplicaEvent::BecameUnhealthy { message }).await;
-        self.context.balancer.withdraw(&self.name, Duration::ZERO).await;
+        self.context.balancer.withdraw(self.name(), Duration::ZERO).await;
         let exit = self.end_workload().await;
-        // It did not end by itself: however politely it went, the run has failed.
-        let event = match exit {
-            Some(exit) if !exit.is_success() => ended(&exit),
-            Some(_) | None => ReplicaEvent::Ended {
-                exit: dhow_core::replica::Exit::Signal(nix::libc::SIGTERM),
-                oom: false,
-            },
-        };
+        let event = self.core.sick_ends(exit.as_ref().map(known_exit));
         self.happen(event).await;
     }
 }

@@ -4,11 +4,15 @@
 //! costs nothing but time. How fresh the holder is counts from when it sent the last beat that was answered and whose
 //! state it has: never from when an answer came, which may have been long on its way.
 
+mod beats;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::holder_beat::{Echo, FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use super::server_choice::best_server;
 use crate::ids::{NodeId, Term};
+use beats::BeatRhythm;
+pub use beats::HolderSight;
 
 /// Up to this age a holder serves all.
 const FRESH_MS: u64 = 2_000;
@@ -99,6 +103,9 @@ pub struct HeldSessions {
     fresh_ms: Option<u64>,
     /// When nodes were last sent to other servers.
     moved_ms: Option<u64>,
+    rhythm: BeatRhythm,
+    /// The server that led when the last beat was made.
+    led_by: Option<NodeId>,
 }
 
 impl HeldSessions {
@@ -117,6 +124,8 @@ impl HeldSessions {
             unreached: VecDeque::new(),
             fresh_ms: None,
             moved_ms: None,
+            rhythm: BeatRhythm::default(),
+            led_by: None,
         }
     }
 
@@ -140,6 +149,7 @@ impl HeldSessions {
         self.untold.insert(node);
         self.broke.remove(&node);
         self.ended.remove(&node);
+        self.rhythm.news(now_ms);
     }
 
     /// A node was heard. Nothing where it has no session here.
@@ -158,9 +168,10 @@ impl HeldSessions {
     }
 
     /// A session broke; the last sign of life in it was at `last_sign_ms`.
-    pub fn broke(&mut self, node: NodeId, id: SessionId, last_sign_ms: u64) {
+    pub fn broke(&mut self, node: NodeId, id: SessionId, last_sign_ms: u64, now_ms: u64) {
         if let Some(held) = self.take(node, id, last_sign_ms) {
             self.broke.insert(node, held);
+            self.rhythm.news(now_ms);
         }
     }
 
@@ -168,6 +179,7 @@ impl HeldSessions {
     pub fn broke_unserved(&mut self, node: NodeId, id: SessionId, now_ms: u64) {
         if self.is_newest(node, id) {
             self.broke.insert(node, Held::new(id, now_ms));
+            self.rhythm.news(now_ms);
         }
     }
 
@@ -195,7 +207,7 @@ impl HeldSessions {
     }
 
     /// What the leader has to hear now. Takes the place of a beat that was not answered.
-    pub fn next_beat(&mut self, now_ms: u64) -> HolderBeat {
+    pub(super) fn next_beat(&mut self, now_ms: u64) -> HolderBeat {
         self.seq += 1;
         let is_full = self.is_full_wanted;
         let sign = |node: NodeId, held: &Held| LastSign {
@@ -247,7 +259,7 @@ impl HeldSessions {
     }
 
     /// Another server leads: it knows nothing of what the last one was told, and its stamps are of another clock.
-    pub fn leader_changed(&mut self) {
+    pub(super) fn leader_changed(&mut self) {
         self.leader = None;
         self.is_full_wanted = true;
         self.on_its_way = None;
@@ -255,7 +267,7 @@ impl HeldSessions {
     }
 
     /// The leader has answered a beat. Gives the sessions of this server that are to end.
-    pub fn answered(&mut self, answer: &HolderBeatAnswer, now_ms: u64) -> Vec<(NodeId, SessionId)> {
+    pub(super) fn answered(&mut self, answer: &HolderBeatAnswer, now_ms: u64) -> Vec<(NodeId, SessionId)> {
         let Some(told) = self.on_its_way.take_if(|told| told.seq == answer.seq) else {
             return Vec::new();
         };

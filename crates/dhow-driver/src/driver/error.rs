@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use dhow_core::ids::ReplicaName;
 
+use super::{DriverResult, Pending};
 use crate::cgroup::CgroupError;
 use crate::image::{ImageError, RootfsError};
 use crate::shim::ShimError;
@@ -152,6 +153,17 @@ pub enum Cause {
     Scripted(String),
     #[error("a task of the daemon ended early")]
     Task(#[source] tokio::task::JoinError),
+}
+
+impl Stage {
+    /// A step that a driver takes for one replica: where it fails, the error says which step that was, and of whom.
+    pub(crate) fn of<'a, T>(
+        self,
+        replica: &'a ReplicaName,
+        work: impl Future<Output = Result<T, Cause>> + Send + 'a,
+    ) -> Pending<'a, DriverResult<T>> {
+        Box::pin(async move { work.await.map_err(|cause| cause.at(self, replica)) })
+    }
 }
 
 impl Cause {

@@ -188,7 +188,7 @@ impl FakeDriver {
     fn connect_to(&self, name: &ReplicaName, port: u16) -> Result<Connection, Cause> {
         let healthy = self.with_running(name, |replica| replica.is_healthy(Instant::now()))?;
         if healthy {
-            return Ok(Connection::Memory(exec::http_ok()));
+            return Ok(Connection::Right(exec::http_ok()));
         }
         Err(Cause::Port {
             port,
@@ -236,11 +236,7 @@ impl Driver for FakeDriver {
     }
 
     fn start<'a>(&'a self, start: &'a ReplicaStart) -> Pending<'a, DriverResult<Running>> {
-        Box::pin(async {
-            self.start_replica(start)
-                .await
-                .map_err(|cause| cause.at(Stage::Start, &start.name))
-        })
+        Stage::Start.of(&start.name, self.start_replica(start))
     }
 
     fn list(&self) -> Pending<'_, DriverResult<Vec<(ReplicaName, ReplicaStatus)>>> {
@@ -263,19 +259,11 @@ impl Driver for FakeDriver {
     }
 
     fn wait<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Exit>> {
-        Box::pin(async {
-            self.wait_for(name)
-                .await
-                .map_err(|cause| cause.at(Stage::Wait, name))
-        })
+        Stage::Wait.of(name, self.wait_for(name))
     }
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
-        Box::pin(async move {
-            self.stop_replica(name, how)
-                .await
-                .map_err(|cause| cause.at(Stage::Stop, name))
-        })
+        Stage::Stop.of(name, self.stop_replica(name, how))
     }
 
     fn exec<'a>(

@@ -4,7 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::NodeId;
-use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
+use dhow_core::lease::{
+    FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, HolderSight, LEADER_ANSWER_MAX_MS,
+    Move, OutboxKind, SessionId,
+};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenReply, OpenRequest, OpenSession, RegisterReply,
@@ -12,40 +15,19 @@ use dhow_wire::grpc::proto::{
 };
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::{Refusal, from_answer, held_report_bytes, open_session_bytes, to_beat};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::forwarded::{Forwarded, ForwardedReport};
-use super::gather::{gather, next_of, tell_all};
+use super::carrier::{Answers, Carried, Carrier};
 use super::given::{Unserved, given_in};
 use super::leader_door::LeaderDoor;
-use super::limits::{
-    ASKED_OFTEN_MAX, BEAT_ANSWER_MAX_MS, BEAT_EVERY_MS, FORWARDED_MAX, FORWARDS_AT_ONCE, GATHER_MS,
-    HEARTBEATS_GATHER_MS, LEADER_AGAIN_MS, LEADER_ANSWER_MAX_MS, OPENINGS_MAX,
-};
+use super::limits::{ASKED_OFTEN_MAX, HEARTBEATS_GATHER_MS, LEADER_AGAIN_MS};
 use super::sessions::Sessions;
 use crate::clock::Clock;
 use crate::plane::leases::Leases;
 use crate::plane::log::Leadership;
 use crate::plane::runtime::RuntimeView;
-
-/// A question of a node that goes to the leader together with others.
-struct Waiting<Q, A> {
-    asked: Q,
-    /// From then on nobody waits for the answer.
-    until_ms: u64,
-    answer: A,
-}
-
-type Opening = Waiting<OpenSession, oneshot::Sender<Result<Unserved, Refusal>>>;
-
-/// Where the answer to a report goes. The report counts as forwarded until then, also where its node has gone.
-struct Answer {
-    told: oneshot::Sender<Result<StatusAck, Refusal>>,
-    _place: ForwardedReport,
-}
-
-type Forwarding = Waiting<HeldReport, Answer>;
 
 /// A holder; cheap to clone.
 #[derive(Clone)]
@@ -67,11 +49,9 @@ struct HolderState {
     news: Notify,
     /// What became of the last beat.
     beaten: watch::Sender<Beaten>,
-    openings: mpsc::Sender<Opening>,
-    reports: mpsc::Sender<Forwarding>,
-    heartbeats: mpsc::Sender<Forwarding>,
-    forwarded: Forwarded,
-    queues: Mutex<Option<Queues>>,
+    openings: Carrier<OpenSession, Unserved>,
+    reports: Carrier<HeldReport, StatusAck>,
+    heartbeats: Carrier<HeldReport, StatusAck>,
 }
 
 /// What became of the beats so far.
@@ -82,12 +62,6 @@ struct Beaten {
     is_led_by_older: bool,
 }
 
-struct Queues {
-    openings: mpsc::Receiver<Opening>,
-    reports: mpsc::Receiver<Forwarding>,
-    heartbeats: mpsc::Receiver<Forwarding>,
-}
-
 impl Holder {
     pub fn new(
         leases: Leases,
@@ -96,9 +70,6 @@ impl Holder {
         door: Option<Arc<dyn LeaderDoor>>,
         move_after_ms: u64,
     ) -> Self {
-        let (openings, opening) = mpsc::channel(OPENINGS_MAX);
-        let (reports, report) = mpsc::channel(FORWARDED_MAX);
-        let (heartbeats, heartbeat) = mpsc::channel(FORWARDED_MAX);
         Self(Arc::new(HolderState {
             own: leases.own(),
             held: Mutex::new(HeldSessions::new(rand::random())),
@@ -110,15 +81,9 @@ impl Holder {
             move_after_ms,
             news: Notify::new(),
             beaten: watch::Sender::default(),
-            openings,
-            reports,
-            heartbeats,
-            forwarded: Forwarded::default(),
-            queues: Mutex::new(Some(Queues {
-                openings: opening,
-                reports: report,
-                heartbeats: heartbeat,
-            })),
+            openings: Carrier::new(OutboxKind::Sessions),
+            reports: Carrier::new(OutboxKind::Reports),
+            heartbeats: Carrier::new(OutboxKind::Reports),
         }))
     }
 
@@ -189,7 +154,8 @@ impl Holder {
 
     /// A session broke.
     pub fn broke(&self, node: NodeId, session: SessionId, last_sign_ms: u64) {
-        self.held().broke(node, session, last_sign_ms);
+        let now_ms = self.0.clock.monotonic_ms();
+        self.held().broke(node, session, last_sign_ms, now_ms);
         // The leader says it to itself at once.
         let leases = &self.0.leases;
         leases.session_broke(self.0.own, (node, session), last_sign_ms);
@@ -210,33 +176,25 @@ impl Holder {
 
     /// Asks the leader, which is another server, for a session.
     pub async fn ask_for(&self, asked: OpenSession, until_ms: u64) -> Result<Unserved, Refusal> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.0.openings.try_send(Waiting {
-            asked,
-            until_ms,
-            answer,
-        });
-        sent.map_err(|_| Refusal::Busy)?;
+        let of = (NodeId(asked.node_id), open_session_bytes(&asked));
+        let times_ms = (self.0.clock.monotonic_ms(), until_ms);
+        let answered = self.0.openings.enter(of, asked, times_ms)?;
         let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
         self.in_time(until_ms, answered).await
     }
 
     /// Hands a report to the leader, which is another server; answered once it is durable and in the state here.
     pub async fn forward(&self, report: HeldReport, until_ms: u64) -> Result<StatusAck, Refusal> {
-        let size_bytes = held_report_bytes(&report);
-        let place = self.0.forwarded.enter(NodeId(report.node_id), size_bytes)?;
-        let (told, answered) = oneshot::channel();
-        let answer = Answer { told, _place: place };
-        let queue = match report.report.as_ref().and_then(|report| report.body.as_ref()) {
-            Some(Body::Heartbeat(_)) => &self.0.heartbeats,
-            Some(Body::Events(_) | Body::Inventory(_)) | None => &self.0.reports,
+        let of = (NodeId(report.node_id), held_report_bytes(&report));
+        let now_ms = self.0.clock.monotonic_ms();
+        let (carrier, goes_at_ms) = match report.report.as_ref().and_then(|report| report.body.as_ref()) {
+            Some(Body::Heartbeat(_)) => {
+                let gather_ms = self.heartbeats_gather_ms();
+                (&self.0.heartbeats, now_ms.saturating_add(gather_ms))
+            }
+            Some(Body::Events(_) | Body::Inventory(_)) | None => (&self.0.reports, now_ms),
         };
-        let sent = queue.try_send(Waiting {
-            asked: report,
-            until_ms,
-            answer,
-        });
-        sent.map_err(|_| Refusal::Busy)?;
+        let answered = carrier.enter(of, report, (goes_at_ms, until_ms))?;
         let answered = async { answered.await.unwrap_or(Err(Refusal::ShuttingDown)) };
         self.in_time(until_ms, answered).await
     }
@@ -296,54 +254,50 @@ impl Holder {
 
     /// Tells the leader of the sessions here, and forwards what is for it, until `end`.
     pub async fn run(self, end: CancellationToken) {
-        let queues = self
-            .0
-            .queues
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(queues) = queues else {
-            return;
-        };
+        let shared = &self.0;
         let work = async {
             tokio::join!(
                 self.beats(),
-                self.open_for_nodes(queues.openings),
-                self.report_for_nodes(queues.reports, || 0),
-                self.report_for_nodes(queues.heartbeats, || self.heartbeats_gather_ms())
+                self.open_for_nodes(),
+                self.report_for_nodes(&shared.reports),
+                self.report_for_nodes(&shared.heartbeats)
             )
         };
         tokio::select! {
             () = end.cancelled() => {}
             _ = work => {}
         }
+        self.0.openings.close();
+        self.0.reports.close();
+        self.0.heartbeats.close();
     }
 
     async fn beats(&self) {
         let shared = &self.0;
-        let mut led_by = None;
         loop {
-            let due_ms = shared.clock.monotonic_ms().saturating_add(BEAT_EVERY_MS);
+            let due_ms = self.held().beat_due_ms();
             tokio::select! {
                 () = shared.clock.sleep_until_monotonic(due_ms) => {}
-                () = shared.news.notified() => {
-                    let soon_ms = shared.clock.monotonic_ms().saturating_add(GATHER_MS);
-                    shared.clock.sleep_until_monotonic(soon_ms).await;
-                }
+                // It may be due earlier now.
+                () = shared.news.notified() => continue,
             }
-            let leadership = shared.view.leadership();
-            if led_by != leadership.leader {
-                led_by = leadership.leader;
-                self.held().leader_changed();
-            }
-            let answer = self.beat().await;
+            let sight = HolderSight {
+                now_ms: shared.clock.monotonic_ms(),
+                leader: shared.view.leadership().leader.map(NodeId),
+                applied_index: shared.view.applied_index(),
+                heard_ms: shared.sessions.heard_but_for(shared.own),
+            };
+            let Some((beat, until_ms)) = self.held().begin_beat(&sight) else {
+                continue;
+            };
+            let answer = self.beat(&beat, until_ms).await;
             let is_led_by_older = matches!(answer, Err(Refusal::NotGiven(_)));
+            let now_ms = shared.clock.monotonic_ms();
+            let replaced = self.held().beat_over(answer.as_ref().ok(), now_ms);
+            for (node, session) in replaced {
+                shared.sessions.end(node, session, Refusal::Replaced);
+            }
             if let Ok(answer) = answer {
-                let now_ms = shared.clock.monotonic_ms();
-                let replaced = self.held().answered(&answer, now_ms);
-                for (node, session) in replaced {
-                    shared.sessions.end(node, session, Refusal::Replaced);
-                }
                 self.send_home(&answer.servers, now_ms);
             }
             shared.beaten.send_modify(|beaten| {
@@ -365,35 +319,19 @@ impl Holder {
         }
     }
 
-    fn next_beat(&self) -> HolderBeat {
-        let shared = &self.0;
-        let (now_ms, applied_index) = (shared.clock.monotonic_ms(), shared.view.applied_index());
-        let heard_ms = shared.sessions.heard_but_for(shared.own);
-        let mut held = self.held();
-        let is_fresh = held.freshness(now_ms, applied_index) == Freshness::Fresh;
-        HolderBeat {
-            applied_index: Some(applied_index),
-            is_fresh,
-            hears_age_ms: heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
-            ..held.next_beat(now_ms)
-        }
-    }
-
     /// Tells the leader, and waits for its answer for as long as that is of use.
-    async fn beat(&self) -> Result<HolderBeatAnswer, Refusal> {
+    async fn beat(&self, beat: &HolderBeat, until_ms: u64) -> Result<HolderBeatAnswer, Refusal> {
         let shared = &self.0;
-        let until_ms = shared.clock.monotonic_ms().saturating_add(BEAT_ANSWER_MAX_MS);
-        let beat = self.next_beat();
         if shared.leases.term().is_some() {
             let confirmed = async { shared.view.latest().await.map_err(|_| Refusal::Busy) };
             self.in_time(until_ms, confirmed).await?;
             let read_index = shared.view.applied_index();
-            let answer = shared.leases.beat(shared.own, &beat);
+            let answer = shared.leases.beat(shared.own, beat);
             let answer = answer.ok_or(Refusal::NotLeader { leader: None })?;
             return Ok(HolderBeatAnswer { read_index, ..answer });
         }
         let (door, leader) = self.leader()?;
-        let answer = self.in_time(until_ms, door.beat(leader, to_beat(&beat)));
+        let answer = self.in_time(until_ms, door.beat(leader, to_beat(beat)));
         answer.await.map(from_answer).inspect_err(|refusal| {
             tracing::debug!(%refusal, %leader, "the leader does not answer a holder");
         })
@@ -415,49 +353,25 @@ impl Holder {
     }
 
     /// Sessions are asked for together: one round among the servers serves them all.
-    async fn open_for_nodes(&self, mut openings: mpsc::Receiver<Opening>) {
-        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
-        let mut asking = tokio::task::JoinSet::new();
-        let mut left_over = None;
-        while let Some(first) = next_of(&mut left_over, &mut openings).await {
-            let soon_ms = self.0.clock.monotonic_ms().saturating_add(GATHER_MS);
-            self.0.clock.sleep_until_monotonic(soon_ms).await;
-            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
-                return;
-            };
-            let gathered;
-            (gathered, left_over) =
-                gather(first, &mut openings, |opening| open_session_bytes(&opening.asked));
+    async fn open_for_nodes(&self) {
+        let mut asking = JoinSet::new();
+        loop {
+            let carried = self.0.openings.next(&*self.0.clock).await;
             let holder = self.clone();
-            asking.spawn(async move {
-                holder.open_together(gathered).await;
-                drop(place);
-            });
+            asking.spawn(async move { holder.open_together(carried).await });
             while asking.try_join_next().is_some() {}
         }
     }
 
-    async fn open_together(&self, mut gathered: Vec<Opening>) {
-        gathered.retain(|opening| !opening.answer.is_closed());
-        let Some(until_ms) = gathered.iter().map(|opening| opening.until_ms).min() else {
-            return;
-        };
-        // Whoever asked is still there when the time is over: that a node went is no fault of a slow leader.
-        let until_ms = until_ms.saturating_sub(GATHER_MS);
-        if until_ms <= self.0.clock.monotonic_ms() {
-            let answers = gathered.into_iter().map(|opening| opening.answer);
-            return tell_all(answers, &Refusal::Busy);
-        }
-        let (sessions, answers): (Vec<OpenSession>, Vec<_>) = gathered
-            .into_iter()
-            .map(|opening| (opening.asked, opening.answer))
-            .unzip();
+    async fn open_together(&self, mut carried: Carried<OpenSession, Unserved>) {
+        let until_ms = carried.until_ms;
+        let (sessions, answers) = carried.take();
         let nodes: Vec<NodeId> = sessions.iter().map(|asked| NodeId(asked.node_id)).collect();
         let boot = self.boot();
         let asked = self.open_at_leader(OpenRequest { boot, sessions });
         let reply = match self.in_time(until_ms, asked).await {
             Ok(reply) => reply,
-            Err(refusal) => return tell_all(answers.into_iter(), &refusal),
+            Err(refusal) => return tell_all(answers, &refusal),
         };
         let reached = self.in_time(until_ms, self.reached(reply.read_index)).await;
         let mut opened = reply.sessions.into_iter();
@@ -517,43 +431,19 @@ impl Holder {
     }
 
     /// Reports go together, two messages at a time.
-    async fn report_for_nodes(&self, mut reports: mpsc::Receiver<Forwarding>, gather_ms: impl Fn() -> u64) {
-        let at_once = Arc::new(Semaphore::new(FORWARDS_AT_ONCE));
-        let mut handing_in = tokio::task::JoinSet::new();
-        let mut left_over = None;
-        while let Some(first) = next_of(&mut left_over, &mut reports).await {
-            let gather_ms = gather_ms();
-            if gather_ms > 0 {
-                let soon_ms = self.0.clock.monotonic_ms().saturating_add(gather_ms);
-                self.0.clock.sleep_until_monotonic(soon_ms).await;
-            }
-            let Ok(place) = Arc::clone(&at_once).acquire_owned().await else {
-                return;
-            };
-            let gathered;
-            (gathered, left_over) = gather(first, &mut reports, |report| held_report_bytes(&report.asked));
+    async fn report_for_nodes(&self, carrier: &Carrier<HeldReport, StatusAck>) {
+        let mut handing_in = JoinSet::new();
+        loop {
+            let carried = carrier.next(&*self.0.clock).await;
             let holder = self.clone();
-            handing_in.spawn(async move {
-                holder.report_together(gathered).await;
-                drop(place);
-            });
+            handing_in.spawn(async move { holder.report_together(carried).await });
             while handing_in.try_join_next().is_some() {}
         }
     }
 
-    async fn report_together(&self, mut gathered: Vec<Forwarding>) {
-        gathered.retain(|report| !report.answer.told.is_closed());
-        let Some(until_ms) = gathered.iter().map(|report| report.until_ms).max() else {
-            return;
-        };
-        if until_ms <= self.0.clock.monotonic_ms() {
-            let answers = gathered.into_iter().map(|report| report.answer.told);
-            return tell_all(answers, &Refusal::Busy);
-        }
-        let (reports, answers): (Vec<HeldReport>, Vec<_>) = gathered
-            .into_iter()
-            .map(|report| (report.asked, report.answer))
-            .unzip();
+    async fn report_together(&self, mut carried: Carried<HeldReport, StatusAck>) {
+        let until_ms = carried.until_ms;
+        let (reports, answers) = carried.take();
         let asked = async {
             let (door, leader) = self.leader()?;
             let acks = door.report(leader, HeldReports { reports }).await?;
@@ -562,7 +452,7 @@ impl Holder {
         };
         let asked = self.in_time(until_ms, asked);
         match asked.await {
-            Err(refusal) => tell_all(answers.into_iter().map(|answer| answer.told), &refusal),
+            Err(refusal) => tell_all(answers, &refusal),
             Ok(acks) => {
                 let mut acks = acks.into_iter();
                 for answer in answers {
@@ -571,7 +461,7 @@ impl Holder {
                         Some(held_ack::Outcome::Refused(refused)) => Err(Refusal::from_refused(&refused)),
                         None => Err(Refusal::Busy),
                     };
-                    let _ = answer.told.send(outcome);
+                    let _ = answer.send(outcome);
                 }
             }
         }
@@ -580,5 +470,11 @@ impl Holder {
     fn held(&self) -> MutexGuard<'_, HeldSessions> {
         // Every change is whole before the lock is let go of, so one left by a panic is sound.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell_all<T>(answers: Answers<T>, refusal: &Refusal) {
+    for answer in answers {
+        let _ = answer.send(Err(refusal.clone()));
     }
 }

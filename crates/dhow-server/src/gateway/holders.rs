@@ -2,6 +2,7 @@
 //! Only members are answered.
 
 use dhow_core::ids::{NodeId, Term};
+use dhow_core::lease::TOGETHER_MAX;
 use dhow_wire::grpc::proto::{
     HeldAck, HeldAcks, HeldRenewal, HeldReport, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply,
     OpenRequest, OpenSession, OpenedSession, RegisterReply, RegisterRequest, RenewReply, StatusAck, held_ack,
@@ -14,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::caller::Caller;
 use super::given::Given;
-use super::limits::{ACKS_BYTES_MAX, FORWARD_MAX};
+use super::limits::ACKS_BYTES_MAX;
 use super::node_gateway::{GatewayState, NodeGateway};
 use super::rates::Kind;
 use crate::net::identity::Identity;
@@ -84,10 +85,10 @@ fn identity_of(node: NodeId, is_worker: bool) -> Identity {
 }
 
 fn check_count(count: usize) -> Result<(), Refusal> {
-    match count <= FORWARD_MAX {
+    match count <= TOGETHER_MAX {
         true => Ok(()),
         false => Err(Refusal::Malformed(format!(
-            "a message holds {FORWARD_MAX} questions at most"
+            "a message holds {TOGETHER_MAX} questions at most"
         ))),
     }
 }
@@ -151,7 +152,7 @@ impl Holders for NodeGateway {
                     outcome: Some(outcome),
                 }
             })
-            .buffered(FORWARD_MAX);
+            .buffered(TOGETHER_MAX);
         let mut acks: Vec<HeldAck> = acks.collect().await;
         fit_acks(&mut acks, ACKS_BYTES_MAX);
         Ok(Response::new(HeldAcks {

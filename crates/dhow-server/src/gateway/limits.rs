@@ -89,48 +89,15 @@ pub const REPORT_ANSWER_MAX_MS: u64 = 5_000;
 /// How long connections have to end when the server does, after their sessions were told.
 pub const DRAIN_DEADLINE_MS: u64 = 2_000;
 
-/// How often a holder tells the leader whom it has heard.
-pub const BEAT_EVERY_MS: u64 = 500;
-
-/// How long it waits for the answer before it tells it again.
-pub const BEAT_ANSWER_MAX_MS: u64 = 1_500;
-
-/// How long what a holder asks the leader for is gathered, so that one round among the servers serves them all.
-pub const GATHER_MS: u64 = 20;
-
 /// How long a holder of more than [`ASKED_OFTEN_MAX`] sessions gathers heartbeats. Ten thousand nodes send seventeen a second
 /// to each of three servers, so that four go together; a node waits eight seconds for the answer.
 pub const HEARTBEATS_GATHER_MS: u64 = 250;
 
-/// How long a holder waits for the leader, and for its own state to follow, before its node is told to try again: below
-/// the five seconds that a node waits for its session.
-pub const LEADER_ANSWER_MAX_MS: u64 = 4_000;
-
-/// Sessions or reports in one message to the leader, and their bytes, unless one alone is longer.
-pub const FORWARD_MAX: usize = 256;
-pub const FORWARD_BYTES_MAX: usize = 512 * 1024;
-
-/// The answers in one message to a holder: half of what it takes. Without its open rollouts an answer has some 20 bytes.
-pub const ACKS_BYTES_MAX: usize = dhow_wire::grpc::MESSAGE_BYTES_MAX / 2;
-
-/// Messages of each kind to the leader that are on their way at a time.
-pub const FORWARDS_AT_ONCE: usize = 2;
-
 /// How soon a holder asks again for sessions where nobody leads: an election takes about a second.
 pub const LEADER_AGAIN_MS: u64 = 100;
 
-/// Reports that wait for their message. More are told to try again.
-pub const FORWARDED_MAX: usize = 1_024;
-
-/// Sessions that wait for theirs: half of what the largest cluster has on one of three servers, all of which may come within
-/// the second in which nobody leads. At some 500 bytes each, 4 MiB.
-pub const OPENINGS_MAX: usize = 8_192;
-
-/// Reports of one node that a holder passes on at a time: a node sends one and a heartbeat, and may send each again.
-pub const FORWARDED_OF_NODE_MAX: usize = 4;
-
-/// The bytes of all reports that a holder passes on at a time: eight of the largest. More are told to try again.
-pub const FORWARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The answers in one message to a holder: half of what it takes. Without its open rollouts an answer has some 20 bytes.
+pub const ACKS_BYTES_MAX: usize = dhow_wire::grpc::MESSAGE_BYTES_MAX / 2;
 
 /// The longest name of a cluster that a node may have followed.
 pub const CLUSTER_NAME_BYTES_MAX: usize = 128;

@@ -159,7 +159,7 @@ impl Agent {
         runners.sort_by_key(|runner| runner.key());
         let mut happenings = Vec::new();
         for runner in runners {
-            runner.happen(self.id, sight.now, &mut happenings);
+            runner.happen(sight.now, &mut happenings);
         }
         for happening in &happenings {
             if let Happening::Gone { name } = happening {

@@ -1,14 +1,13 @@
-//! The runner of one replica of the lab: the real replica machine, moved by a script of how its workload behaves.
+//! The runner of one replica of the lab: the decisions of a real one, over a script of how its workload behaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use dhow_agent::{Assigned, Happening, RunnerBeginning, Wish};
-use dhow_core::assignment::AssignedSettings;
-use dhow_core::ids::{NodeId, ReplicaKey, ReplicaName, SettingsId};
-use dhow_core::replica::{
-    Exit, Machine, ReplicaEvent, ReplicaState, RestartRule, backoff_delay, step as step_machine,
-};
+use dhow_agent::ledger::Tracked;
+use dhow_agent::limits::STEADY_AFTER;
+use dhow_agent::{Happening, LeftBehind, RunnerBeginning, RunnerCore, RunnerTask, Wish};
+use dhow_core::ids::{NodeId, ReplicaKey};
+use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
 use dhow_core::spec::{ServiceSpec, TimeSpan};
 use dhow_core::time::ClusterTime;
 
@@ -18,25 +17,21 @@ use super::behaviour::{Behaviour, Behaviours};
 const TRIED_AFTER: TimeSpan = TimeSpan::from_secs(1);
 
 /// A run this long makes earlier failures forgotten.
-const STEADY: TimeSpan = TimeSpan::from_secs(60);
+const STEADY: TimeSpan = TimeSpan::from_secs(STEADY_AFTER.as_secs());
 
-/// The scripted life of one replica: what the keeper wishes of it, and what happens next.
+/// The scripted life of one replica: the decisions of a real runner, and what happens next.
 pub(crate) struct ScriptedRunner {
-    name: ReplicaName,
     key: ReplicaKey,
-    wish: Wish,
-    spec: Arc<ServiceSpec>,
-    machine: Machine,
+    core: RunnerCore,
     behaviour: Behaviour,
+    /// What its workload is made from, also where its runner does not know that.
+    made_from: Arc<ServiceSpec>,
     /// What happens next, and when.
     due: VecDeque<(ClusterTime, ReplicaEvent)>,
-    /// Settings that it tries, and the last ones that it has passed.
-    next: Option<AssignedSettings>,
-    passed: Option<SettingsId>,
-    /// When it is known whether it passes them.
+    /// When it is known whether it passes the settings that it tries.
     tried_at: Option<ClusterTime>,
-    /// What it is made from has changed since the ledger has it.
-    is_untold: bool,
+    /// What has happened and is not told yet.
+    untold: Vec<Happening>,
 }
 
 pub(super) fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
@@ -65,37 +60,41 @@ impl ScriptedRunner {
         let RunnerBeginning {
             name, wish, tracked, ..
         } = beginning;
-        let mut runner = Self {
-            key,
-            name,
-            wish: Wish::Undecided,
-            behaviour,
-            spec: tracked.spec.unwrap_or_default(),
-            machine: tracked.machine,
-            is_untold: false,
-            due: VecDeque::new(),
-            next: tracked.next,
-            passed: tracked.passed,
-            tried_at: None,
-        };
+        let made_from = tracked.spec.clone().unwrap_or_default();
+        let core = RunnerCore::new(name, tracked);
+        let mut runner = Self::over(core, (key, behaviour), made_from);
+        runner.resume(LeftBehind::Nothing, now);
         runner.take_wish(wish, now);
         runner
     }
 
     /// What an earlier daemon's runner has left, under one that remembers nothing of it.
     pub(super) fn found_again(self, wish: Wish, now: ClusterTime) -> Self {
-        let adopted = self.machine.pid.map(|pid| (now, ReplicaEvent::Adopted { pid }));
-        let mut runner = Self {
-            wish: Wish::Undecided,
-            machine: Machine::default(),
-            due: adopted.into_iter().collect(),
-            next: None,
-            passed: None,
-            tried_at: None,
-            ..self
+        let left = match self.core.machine().pid {
+            Some(pid) => LeftBehind::Runs { pid },
+            None => LeftBehind::Nothing,
         };
+        let core = RunnerCore::new(self.core.name().clone(), Tracked::default());
+        let mut runner = Self::over(core, (self.key, self.behaviour), self.made_from);
+        runner.resume(left, now);
         runner.take_wish(wish, now);
         runner
+    }
+
+    fn over(
+        core: RunnerCore,
+        (key, behaviour): (ReplicaKey, Behaviour),
+        made_from: Arc<ServiceSpec>,
+    ) -> Self {
+        Self {
+            key,
+            core,
+            behaviour,
+            made_from,
+            due: VecDeque::new(),
+            tried_at: None,
+            untold: Vec::new(),
+        }
     }
 
     pub(super) fn key(&self) -> ReplicaKey {
@@ -103,7 +102,7 @@ impl ScriptedRunner {
     }
 
     pub(crate) fn runs(&self) -> bool {
-        self.machine.pid.is_some()
+        self.core.machine().pid.is_some()
     }
 
     pub(crate) fn next_due(&self) -> Option<ClusterTime> {
@@ -113,126 +112,110 @@ impl ScriptedRunner {
 
     /// Behaves from now on as the script says.
     pub(super) fn behave(&mut self, behaviours: &Behaviours, node: NodeId) {
-        self.behaviour = behaviour_of(behaviours, node, &self.spec);
+        self.behaviour = behaviour_of(behaviours, node, &self.made_from);
+    }
+
+    fn resume(&mut self, left: LeftBehind, now: ClusterTime) {
+        if let Some(event) = self.core.resume(left) {
+            self.step(event, now);
+        }
     }
 
     /// Takes what the keeper wishes.
     pub(crate) fn take_wish(&mut self, wish: Wish, now: ClusterTime) {
-        match &wish {
-            Wish::Run(assigned) | Wish::Confirmed(assigned) => self.take_assigned(assigned, now),
-            Wish::Stop => self.begin_stop(now),
-            Wish::Undecided => {}
+        let change = self.core.take_wish(wish);
+        if change.is_tracked {
+            self.untold.extend(self.core.track());
         }
-        self.wish = wish;
-    }
-
-    fn take_assigned(&mut self, assigned: &Assigned, now: ClusterTime) {
-        self.is_untold = self.machine.state == ReplicaState::Running;
-        self.spec = Arc::clone(&assigned.spec);
-        let before = self.next.as_ref().map(|next| next.id);
-        let is_news = assigned.next.as_ref().map(|next| next.id) != before;
-        self.next = assigned.next.clone();
-        if is_news {
+        if let Some(spec) = self.core.spec() {
+            self.made_from = Arc::clone(spec);
+        }
+        if change.has_other_trial {
             self.tried_at = None;
             self.begin_trial(now);
         }
-        if self.machine.state == ReplicaState::Pending && self.due.is_empty() {
-            self.due.push_back((now, first_event(&self.behaviour)));
-        }
+        self.take_up_task(now);
     }
 
-    fn begin_stop(&mut self, now: ClusterTime) {
-        let is_over = self.machine.state == ReplicaState::Stopping || self.machine.state.is_ended();
-        if !is_over {
-            self.due = VecDeque::from([(now, ReplicaEvent::StopBegan)]);
+    /// Has happen what the runner is to do now, where nothing is on its way.
+    fn take_up_task(&mut self, now: ClusterTime) {
+        match self.core.task() {
+            RunnerTask::EndForGood => {
+                if let Some(event) = self.core.stop_begins() {
+                    self.due = VecDeque::from([(now, event)]);
+                }
+            }
+            RunnerTask::Start(_) if self.due.is_empty() => {
+                self.due.push_back((now, first_event(&self.behaviour)));
+            }
+            RunnerTask::StartAfter(wait, _) if self.due.is_empty() => {
+                self.due
+                    .push_back((now.after(wait), first_event(&self.behaviour)));
+            }
+            RunnerTask::Start(_)
+            | RunnerTask::StartAfter(..)
+            | RunnerTask::Watch
+            | RunnerTask::FinishStop
+            | RunnerTask::Rest => {}
         }
     }
 
     /// Lets what is due happen; says at the end that it is gone, where it is.
-    pub(crate) fn happen(&mut self, node: NodeId, now: ClusterTime, told: &mut Vec<Happening>) {
-        if std::mem::take(&mut self.is_untold) {
-            told.push(self.track());
-        }
-        while let Some(event) = self.pop_due(now) {
-            let is_told_first = matches!(
-                event,
-                ReplicaEvent::StartBegan | ReplicaEvent::SettingsPassed { .. }
-            );
-            if is_told_first {
-                told.push(self.track());
+    pub(crate) fn happen(&mut self, now: ClusterTime, told: &mut Vec<Happening>) {
+        loop {
+            if self.tried_at.is_some_and(|at| at <= now) {
+                self.tried_at = None;
+                self.end_trial(now);
+            } else if let Some((_, event)) = self.due.pop_front_if(|(at, _)| *at <= now) {
+                if event == ReplicaEvent::StartBegan {
+                    self.untold.extend(self.core.track());
+                }
+                self.step(event, now);
+            } else {
+                break;
             }
-            let rule = RestartRule::of(&self.spec);
-            if let Err(illegal) = step_machine(&mut self.machine, &event, &rule) {
-                panic!("node {node} made an illegal event for {}: {illegal}", self.name);
-            }
-            self.follow_up(&event, now);
-            told.push(Happening::Event {
-                name: self.name.clone(),
-                event,
-                machine: self.machine.clone(),
-            });
         }
-        if matches!(self.wish, Wish::Stop) && self.machine.state.is_ended() {
+        told.append(&mut self.untold);
+        if self.core.is_to_end() && self.core.machine().state.is_ended() {
             told.push(Happening::Gone {
-                name: self.name.clone(),
+                name: self.core.name().clone(),
             });
         }
     }
 
-    fn track(&self) -> Happening {
-        Happening::Track {
-            name: self.name.clone(),
-            spec: Arc::clone(&self.spec),
-            ports: Vec::new(),
-            next: self.next.clone(),
-            passed: self.passed,
+    fn step(&mut self, event: ReplicaEvent, now: ClusterTime) {
+        match self.core.happen(event.clone()) {
+            Ok(happening) => self.untold.push(happening),
+            Err(illegal) => panic!("an illegal event was made for {}: {illegal}", self.core.name()),
         }
-    }
-
-    fn pop_due(&mut self, now: ClusterTime) -> Option<ReplicaEvent> {
-        if self.tried_at.is_some_and(|at| at <= now) {
-            self.tried_at = None;
-            return self.outcome_of_trial(now);
-        }
-        let (at, _) = self.due.front()?;
-        if *at > now {
-            return None;
-        }
-        self.due.pop_front().map(|(_, event)| event)
+        self.follow_up(&event, now);
+        self.take_up_task(now);
     }
 
     fn begin_trial(&mut self, now: ClusterTime) {
-        let open = self
-            .next
-            .as_ref()
-            .is_some_and(|next| Some(next.id) != self.passed);
-        if open && self.machine.state == ReplicaState::Running {
+        if self.core.tries().is_some() && self.core.machine().state == ReplicaState::Running {
             self.tried_at = Some(now.after(TRIED_AFTER));
         }
     }
 
-    /// The settings that decide: those that it has passed, else those that count for all.
-    fn deciding(&self) -> &ServiceSpec {
-        match &self.next {
-            Some(next) if Some(next.id) == self.passed => &next.spec,
-            Some(_) | None => &self.spec,
-        }
-    }
-
-    fn outcome_of_trial(&mut self, now: ClusterTime) -> Option<ReplicaEvent> {
-        let next = self.next.as_ref()?;
+    fn end_trial(&mut self, now: ClusterTime) {
+        let Some(next) = self.core.tries() else {
+            return;
+        };
         let settings = next.id;
         if !self.behaviour.passes(next.spec.health.as_ref()) {
             let message = "connection refused".into();
-            return Some(ReplicaEvent::SettingsFailed { settings, message });
+            return self.step(ReplicaEvent::SettingsFailed { settings, message }, now);
         }
-        self.passed = Some(settings);
-        if !self.machine.healthy {
+        self.untold.extend(self.core.pass(settings));
+        let events = self.core.passes(settings);
+        if events.contains(&ReplicaEvent::BecameHealthy) {
             self.due
                 .retain(|(_, event)| !matches!(event, ReplicaEvent::BecameHealthy));
-            self.due.push_front((now, ReplicaEvent::BecameHealthy));
         }
-        Some(ReplicaEvent::SettingsPassed { settings })
+        for event in events {
+            self.step(event, now);
+        }
     }
 
     /// What the event leads to, by the script.
@@ -256,32 +239,25 @@ impl ScriptedRunner {
             }
             ReplicaEvent::BecameUnhealthy { .. } => {
                 self.due.clear();
-                let exit = ReplicaEvent::Ended {
-                    exit: Exit::Signal(15),
-                    oom: false,
-                };
-                self.due.push_back((now.after(script.stop), exit));
+                self.due
+                    .push_back((now.after(script.stop), self.core.sick_ends(None)));
             }
             ReplicaEvent::StopBegan => {
                 self.due.clear();
-                if self.machine.state == ReplicaState::Stopping {
+                if self.core.machine().state == ReplicaState::Stopping {
                     // One that does not end when it is asked is ended when its grace is over.
-                    let (after, signal) = match script.stop <= self.spec.stop.grace {
+                    let stop = self.core.spec().map(|spec| spec.stop.clone()).unwrap_or_default();
+                    let grace = stop.grace;
+                    let (after, signal) = match script.stop <= grace {
                         true => (script.stop, 15),
-                        false => (self.spec.stop.grace, 9),
+                        false => (grace, 9),
                     };
                     let exit = Exit::Signal(signal);
                     self.due
                         .push_back((now.after(after), ReplicaEvent::Ended { exit, oom: false }));
                 }
             }
-            ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => {
-                self.due.clear();
-                if self.machine.state == ReplicaState::Backoff {
-                    let wait = backoff_delay(&self.spec.restart.backoff, self.machine.failures, &self.name);
-                    self.due.push_back((now.after(wait), first_event(&script)));
-                }
-            }
+            ReplicaEvent::Ended { .. } | ReplicaEvent::CouldNotStart { .. } => self.due.clear(),
             ReplicaEvent::PullBegan => {
                 let message = "the registry does not answer".into();
                 self.due
@@ -293,10 +269,10 @@ impl ScriptedRunner {
             | ReplicaEvent::SettingsPassed { .. }
             | ReplicaEvent::SettingsFailed { .. } => {}
         }
-        if self.machine.state != ReplicaState::Running {
+        if self.core.machine().state != ReplicaState::Running {
             self.tried_at = None;
         }
-        if self.machine.state.is_ended() {
+        if self.core.machine().state.is_ended() {
             self.due.clear();
         }
     }
@@ -305,7 +281,8 @@ impl ScriptedRunner {
     fn script_run(&mut self, now: ClusterTime) {
         let script = self.behaviour;
         let mut course: Vec<(ClusterTime, ReplicaEvent)> = Vec::new();
-        let passes = script.passes(self.deciding().health.as_ref());
+        let deciding = self.core.deciding().unwrap_or_default();
+        let passes = script.passes(deciding.health.as_ref());
         if let Some(after) = script.healthy_after.filter(|_| passes) {
             course.push((now.after(after), ReplicaEvent::BecameHealthy));
             if let Some(sick) = script.unhealthy_after {
@@ -316,7 +293,7 @@ impl ScriptedRunner {
                 ));
             }
         }
-        if !self.spec.runs_to_completion() {
+        if self.core.has_failures_to_forget() {
             course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
         }
         if let Some(after) = script.exit_after {

@@ -63,19 +63,23 @@ pub(super) enum PeerWord {
     Beaten(HolderBeatAnswer),
     Open {
         boot: u64,
+        parcel: u64,
         asked: Vec<(NodeId, Connection)>,
     },
     Opened {
         boot: u64,
+        parcel: u64,
         read_index: usize,
         given: Vec<(NodeId, Connection, SessionId, u32)>,
     },
     Forward {
-        batch: u64,
+        boot: u64,
+        parcel: u64,
         words: Vec<(NodeId, Connection, HeldWord)>,
     },
     Answers {
-        batch: u64,
+        boot: u64,
+        parcel: u64,
         index: usize,
         answers: HeldAnswers,
     },

@@ -166,7 +166,7 @@ impl Node {
     fn run_workloads(&mut self, now_ms: u64) {
         let mut happenings = Vec::new();
         for runner in self.runners.values_mut() {
-            runner.happen(self.id, ClusterTime(now_ms), &mut happenings);
+            runner.happen(ClusterTime(now_ms), &mut happenings);
         }
         for happening in &happenings {
             if let Happening::Gone { name } = happening {

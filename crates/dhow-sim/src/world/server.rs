@@ -1,12 +1,19 @@
 //! A server of a world as a holder: the real table of its sessions, over connections and a log that are made up.
 
+mod carrying;
+
 use std::collections::BTreeMap;
 
 use dhow_agent::Highest;
 use dhow_core::assignment::assignment_since;
 use dhow_core::ids::{NodeId, Revision};
-use dhow_core::lease::{Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, SessionId};
+use dhow_core::lease::{
+    Freshness, HeldSessions, HolderBeatAnswer, HolderSight, LEADER_ANSWER_MAX_MS, Outbox, OutboxKind,
+    SessionId,
+};
 use dhow_core::state::State;
+
+use carrying::{Given, Held, OnItsWay, Opening};
 
 use super::leader::Leader;
 use super::log::SharedLog;
@@ -14,12 +21,8 @@ use super::message::{
     Connection, HeldAnswer, HeldAnswers, HeldWord, Message, NodeWord, PeerWord, ServerWord,
 };
 
-const BEAT_EVERY_MS: u64 = 500;
-const BEAT_ANSWER_MAX_MS: u64 = 1_500;
-/// How long a holder waits for the leader on behalf of a node.
-const LEADER_ANSWER_MAX_MS: u64 = 4_000;
-const FORWARD_MAX: usize = 256;
-const FORWARDS_AT_ONCE: usize = 2;
+/// What one question of a node counts as: all are as short here.
+const WORD_BYTES: usize = 100;
 /// A server asks its nodes whether they are there, and breaks off those that do not answer, each at its own time.
 const PING_EVERY_MS: u64 = 2_000;
 const MISSED_MS: u64 = 5_000;
@@ -34,25 +37,6 @@ struct Session {
     last: Option<Revision>,
 }
 
-/// A node that has asked for a session.
-struct Opening {
-    connection: Connection,
-    last: Option<Revision>,
-    until_ms: u64,
-    is_sent: bool,
-    /// Its node went before it was told.
-    is_gone: bool,
-    /// What the leader has given, and the state that is to be reached first.
-    given: Option<(usize, SessionId, u32)>,
-}
-
-struct Batch {
-    until_ms: u64,
-    words: Vec<(NodeId, Connection, HeldWord)>,
-    /// What the leader has answered, and the state that is to be reached first.
-    answers: Option<(usize, HeldAnswers)>,
-}
-
 /// A server: a holder, and the leader while the log says so.
 pub(super) struct Server {
     pub id: NodeId,
@@ -64,12 +48,12 @@ pub(super) struct Server {
     pub lag_ms: u64,
     held: HeldSessions,
     sessions: BTreeMap<NodeId, Session>,
-    openings: BTreeMap<NodeId, Opening>,
-    waiting: Vec<(NodeId, Connection, HeldWord)>,
-    batches: BTreeMap<u64, Batch>,
-    last_batch: u64,
-    beat_ms: u64,
-    known_leader: Option<NodeId>,
+    openings: Outbox<Opening>,
+    opening: BTreeMap<u64, OnItsWay<Opening, Given>>,
+    /// Connections over which a session is asked for, and whether they have ended meanwhile.
+    asking: BTreeMap<Connection, bool>,
+    words: Outbox<Held>,
+    forwarded: BTreeMap<u64, OnItsWay<Held, HeldAnswers>>,
     pub leader: Leader,
 }
 
@@ -95,12 +79,11 @@ impl Server {
             lag_ms: 20,
             held: HeldSessions::new(boot),
             sessions: BTreeMap::new(),
-            openings: BTreeMap::new(),
-            waiting: Vec::new(),
-            batches: BTreeMap::new(),
-            last_batch: 0,
-            beat_ms: 0,
-            known_leader: None,
+            openings: Outbox::new(OutboxKind::Sessions),
+            opening: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            words: Outbox::new(OutboxKind::Reports),
+            forwarded: BTreeMap::new(),
             leader,
         }
     }
@@ -124,17 +107,12 @@ impl Server {
     }
 
     pub fn uses(&self, connection: Connection) -> bool {
-        let sessions = self.sessions.values().map(|session| session.connection);
-        let openings = self.openings.values().map(|opening| opening.connection);
-        sessions.chain(openings).any(|used| used == connection)
+        let mut sessions = self.sessions.values();
+        sessions.any(|session| session.connection == connection) || self.asking.contains_key(&connection)
     }
 
     pub fn tick(&mut self, sight: &mut Sight<'_>) {
         self.apply(sight);
-        if self.known_leader != sight.reaches {
-            self.known_leader = sight.reaches;
-            self.held.leader_changed();
-        }
         if sight.leads {
             self.leader.tick(sight);
             self.applied = sight.log.last();
@@ -166,38 +144,36 @@ impl Server {
 
     fn beat(&mut self, sight: &mut Sight<'_>) {
         let now_ms = sight.now_ms;
-        if now_ms < self.beat_ms {
+        if now_ms < self.held.beat_due_ms() {
             return;
         }
         let others = self.sessions.iter().filter(|(node, _)| **node != self.id);
-        let heard_ms = others.map(|(_, session)| session.heard_ms).max();
-        let is_fresh = self.is_fresh(now_ms);
-        let beat = HolderBeat {
-            applied_index: Some(self.applied as u64),
-            is_fresh,
-            hears_age_ms: heard_ms.map(|heard_ms| now_ms - heard_ms),
-            ..self.held.next_beat(now_ms)
+        let holder_sight = HolderSight {
+            now_ms,
+            leader: sight.reaches,
+            applied_index: self.applied as u64,
+            heard_ms: others.map(|(_, session)| session.heard_ms).max(),
+        };
+        let Some((beat, _)) = self.held.begin_beat(&holder_sight) else {
+            // The one that is on its way is given up.
+            return self.beaten(None, sight);
         };
         if sight.leads {
-            self.beat_ms = now_ms + BEAT_EVERY_MS;
             let answer = self.leader.beat(self.id, &beat, self.applied, now_ms);
-            return self.beaten(&answer, sight);
+            return self.beaten(Some(&answer), sight);
         }
-        // One is on its way at a time, until it is answered or of no use.
-        self.beat_ms = now_ms + BEAT_ANSWER_MAX_MS;
-        if let Some(to) = sight.reaches {
-            let word = PeerWord::Beat(beat);
-            sight.out.push(Message::Between {
+        match sight.reaches {
+            Some(to) => sight.out.push(Message::Between {
                 from: self.id,
                 to,
-                word,
-            });
+                word: PeerWord::Beat(beat),
+            }),
+            None => self.beaten(None, sight),
         }
     }
 
-    fn beaten(&mut self, answer: &HolderBeatAnswer, sight: &mut Sight<'_>) {
-        self.beat_ms = self.beat_ms.min(sight.now_ms + BEAT_EVERY_MS);
-        for (node, id) in self.held.answered(answer, sight.now_ms) {
+    fn beaten(&mut self, answer: Option<&HolderBeatAnswer>, sight: &mut Sight<'_>) {
+        for (node, id) in self.held.beat_over(answer, sight.now_ms) {
             self.end(node, id, sight);
         }
     }
@@ -247,13 +223,12 @@ impl Server {
         let Some(session) = self.sessions.remove(&node) else {
             return;
         };
-        self.held.broke(node, session.id, session.heard_ms);
+        self.held.broke(node, session.id, session.heard_ms, sight.now_ms);
         if sight.leads {
             let broke = (node, session.id);
             self.leader
                 .session_broke(self.id, broke, session.heard_ms, sight.now_ms);
         }
-        self.beat_ms = self.beat_ms.min(sight.now_ms + 20);
         self.say(node, session.connection, ServerWord::Closed, sight);
     }
 
@@ -264,46 +239,6 @@ impl Server {
             connection,
             word,
         });
-    }
-
-    /// Asks the leader for the sessions that nodes want, and serves those that it may.
-    fn open_for_nodes(&mut self, sight: &mut Sight<'_>) {
-        let now_ms = sight.now_ms;
-        let unsent = self.openings.iter_mut().filter(|(_, opening)| !opening.is_sent);
-        let asked = unsent.map(|(node, opening)| {
-            opening.is_sent = true;
-            (*node, opening.connection)
-        });
-        let asked: Vec<(NodeId, Connection)> = asked.collect();
-        if let Some(to) = sight.reaches.filter(|_| !asked.is_empty()) {
-            let word = PeerWord::Open {
-                boot: self.boot,
-                asked,
-            };
-            let from = self.id;
-            sight.out.push(Message::Between { from, to, word });
-        }
-        let applied = self.applied;
-        let is_done = |opening: &Opening| {
-            opening.until_ms <= now_ms || opening.given.is_some_and(|(index, ..)| index <= applied)
-        };
-        let done: Vec<(NodeId, Opening)> = self
-            .openings
-            .extract_if(.., |_, opening| is_done(opening))
-            .collect();
-        for (node, opening) in done {
-            match opening.given {
-                Some((_, id, _)) if opening.is_gone => self.held.broke_unserved(node, id, now_ms),
-                Some((index, id, ttl_secs)) if index <= applied => {
-                    self.serve(node, (id, ttl_secs), (opening.connection, opening.last), sight);
-                }
-                Some((_, id, _)) => {
-                    self.held.ended_unserved(node, id, now_ms);
-                    self.say(node, opening.connection, ServerWord::Closed, sight);
-                }
-                None => self.say(node, opening.connection, ServerWord::Closed, sight),
-            }
-        }
     }
 
     fn serve(
@@ -328,53 +263,6 @@ impl Server {
         );
         let term = self.state(sight).term.0;
         self.say(node, connection, ServerWord::Opened { ttl_secs, term }, sight);
-    }
-
-    /// Hands reports on, a few messages at a time, and answers nodes once the state here has what was written.
-    fn forward(&mut self, sight: &mut Sight<'_>) {
-        let now_ms = sight.now_ms;
-        if !self.waiting.is_empty() && self.batches.len() < FORWARDS_AT_ONCE {
-            let rest = self.waiting.split_off(self.waiting.len().min(FORWARD_MAX));
-            let words = std::mem::replace(&mut self.waiting, rest);
-            self.last_batch += 1;
-            let batch = self.last_batch;
-            if let Some(to) = sight.reaches {
-                let (from, words) = (self.id, words.clone());
-                let word = PeerWord::Forward { batch, words };
-                sight.out.push(Message::Between { from, to, word });
-            }
-            let until_ms = now_ms + LEADER_ANSWER_MAX_MS;
-            let answers = None;
-            self.batches.insert(
-                batch,
-                Batch {
-                    until_ms,
-                    words,
-                    answers,
-                },
-            );
-        }
-        let applied = self.applied;
-        let is_reached = |batch: &Batch| batch.answers.as_ref().is_some_and(|(index, _)| *index <= applied);
-        let done: Vec<Batch> = self
-            .batches
-            .extract_if(.., |_, batch| batch.until_ms <= now_ms || is_reached(batch))
-            .map(|(_, batch)| batch)
-            .collect();
-        for batch in done {
-            match batch.answers.filter(|(index, _)| *index <= applied) {
-                Some((_, answers)) => {
-                    for (node, connection, answer) in answers {
-                        self.answer(node, connection, answer, sight);
-                    }
-                }
-                None => {
-                    for (node, connection, word) in batch.words {
-                        self.refuse(node, connection, &word, sight);
-                    }
-                }
-            }
-        }
     }
 
     fn answer(
@@ -428,8 +316,8 @@ impl Server {
         let own = self.sessions.get_mut(&node);
         let Some(session) = own.filter(|session| session.connection == connection) else {
             if matches!(word, NodeWord::Close) {
-                for opening in self.openings.values_mut() {
-                    opening.is_gone |= opening.connection == connection;
+                if let Some(has_gone) = self.asking.get_mut(&connection) {
+                    *has_gone = true;
                 }
             } else {
                 self.say(node, connection, ServerWord::Closed, sight);
@@ -467,17 +355,20 @@ impl Server {
         if !self.is_fresh(now_ms) {
             return self.say(node, connection, ServerWord::Closed, sight);
         }
-        self.openings.insert(
+        let opening = Opening {
             node,
-            Opening {
-                connection,
-                last,
-                until_ms: now_ms + LEADER_ANSWER_MAX_MS,
-                is_sent: false,
-                is_gone: false,
-                given: None,
-            },
-        );
+            connection,
+            last,
+        };
+        let times_ms = (now_ms, now_ms + LEADER_ANSWER_MAX_MS);
+        self.asking.insert(connection, false);
+        if self
+            .openings
+            .enter((node, WORD_BYTES), opening, times_ms)
+            .is_err()
+        {
+            self.refuse_session(opening, sight);
+        }
     }
 
     /// Takes a report or a heartbeat: as the leader, or for it.
@@ -489,9 +380,12 @@ impl Server {
             self.applied = sight.log.last();
             return self.answer(node, connection, answer, sight);
         }
-        match self.is_fresh(sight.now_ms) {
-            true => self.waiting.push((node, connection, word)),
-            false => self.refuse(node, connection, &word, sight),
+        let times_ms = (sight.now_ms, sight.now_ms + LEADER_ANSWER_MAX_MS);
+        let held = (node, connection, word.clone());
+        let is_taken =
+            self.is_fresh(sight.now_ms) && self.words.enter((node, WORD_BYTES), held, times_ms).is_ok();
+        if !is_taken {
+            self.refuse(node, connection, &word, sight);
         }
     }
 
@@ -514,7 +408,7 @@ impl Server {
                     now_ms,
                 )));
             }
-            PeerWord::Open { boot, asked } if sight.leads => {
+            PeerWord::Open { boot, parcel, asked } if sight.leads => {
                 let state = sight.log.at(self.applied);
                 let given = asked.into_iter().filter_map(|(node, connection)| {
                     let (id, ttl_secs) = self.leader.open(from, boot, node, (state, now_ms))?;
@@ -524,18 +418,20 @@ impl Server {
                 let read_index = self.applied;
                 reply(PeerWord::Opened {
                     boot,
+                    parcel,
                     read_index,
                     given,
                 });
             }
-            PeerWord::Forward { batch, words } if sight.leads => {
+            PeerWord::Forward { boot, parcel, words } if sight.leads => {
                 let mut answers = Vec::new();
                 for (node, connection, word) in words {
                     answers.push((node, connection, self.leader.answer(node, word, sight)));
                 }
                 self.applied = sight.log.last();
                 let word = PeerWord::Answers {
-                    batch,
+                    boot,
+                    parcel,
                     index: self.applied,
                     answers,
                 };
@@ -547,41 +443,29 @@ impl Server {
             }
             // A server that does not lead answers nobody.
             PeerWord::Beat(_) | PeerWord::Open { .. } | PeerWord::Forward { .. } => {}
-            PeerWord::Beaten(answer) => self.beaten(&answer, sight),
+            PeerWord::Beaten(answer) => self.beaten(Some(&answer), sight),
             PeerWord::Opened {
                 boot,
+                parcel,
                 read_index,
                 given,
-            } => self.given(boot, read_index, given, now_ms),
+            } => {
+                // Of an answer that nobody waits for any more a holder hears nothing.
+                let asked = self.opening.get_mut(&parcel).filter(|_| boot == self.boot);
+                if let Some(message) = asked {
+                    message.answer = Some((read_index, given));
+                }
+            }
             PeerWord::Answers {
-                batch,
+                boot,
+                parcel,
                 index,
                 answers,
             } => {
-                if let Some(batch) = self.batches.get_mut(&batch) {
-                    batch.answers = Some((index, answers));
+                let asked = self.forwarded.get_mut(&parcel).filter(|_| boot == self.boot);
+                if let Some(message) = asked {
+                    message.answer = Some((index, answers));
                 }
-            }
-        }
-    }
-
-    /// The leader has given sessions. One whose node went meanwhile broke.
-    fn given(
-        &mut self,
-        boot: u64,
-        read_index: usize,
-        given: Vec<(NodeId, Connection, SessionId, u32)>,
-        now_ms: u64,
-    ) {
-        for (node, connection, id, ttl_secs) in given.into_iter().filter(|_| boot == self.boot) {
-            // Of an answer that nobody waits for any more a holder hears nothing.
-            let asked = self.openings.get_mut(&node);
-            let Some(opening) = asked.filter(|opening| opening.connection == connection) else {
-                continue;
-            };
-            match opening.is_gone {
-                true => self.held.broke_unserved(node, id, now_ms),
-                false => opening.given = Some((read_index, id, ttl_secs)),
             }
         }
     }

@@ -1,6 +1,5 @@
 //! `dhow completions SHELL`: the script that lets a shell complete this command line.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
@@ -18,7 +17,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dhow", &mut script);
+    clap_complete::generate(args.shell, &mut Cli::offered(), "dhow", &mut script);
     output::raw_stdout(&script)?;
     Ok(Exit::Done)
 }

@@ -24,6 +24,7 @@ mod name_clients;
 mod names;
 mod network;
 mod nothing_fails;
+mod older_data;
 mod raft;
 mod remote;
 mod rollouts;

@@ -76,7 +76,7 @@ fn a_break_is_evidence_one_grace_after_the_last_sign() {
     let mut has_broken = false;
     let lost = pass(&mut table, 1_000, 60_000, |table, now_ms| {
         if now_ms >= 5_000 && !has_broken {
-            held.broke(WORKER, id, 4_000);
+            held.broke(WORKER, id, 4_000, 4_000);
             has_broken = true;
         }
         beat(table, A, &mut held, now_ms);
@@ -125,7 +125,7 @@ fn a_session_elsewhere_answers_the_break_and_ends_the_older_one() {
     a.heard(WORKER, 2_100);
     beat(&mut table, B, &mut b, 2_500);
     assert_eq!(beat(&mut table, A, &mut a, 2_500), [(WORKER, first)]);
-    a.broke(WORKER, first, 2_100);
+    a.broke(WORKER, first, 2_100, 2_100);
     let lost = pass(&mut table, 2_500, 60_000, |table, now_ms| {
         b.heard(WORKER, now_ms);
         beat(table, A, &mut a, now_ms);
@@ -201,7 +201,7 @@ fn a_new_leader_learns_of_sessions_that_were_opened_before_it() {
         match now_ms {
             ..100_000 => held.heard(WORKER, now_ms - 49_000),
             _ if !has_broken => {
-                held.broke(WORKER, id, now_ms - 49_000);
+                held.broke(WORKER, id, now_ms - 49_000, now_ms - 49_000);
                 has_broken = true;
             }
             _ => {}
@@ -247,7 +247,7 @@ fn a_holder_whose_sessions_all_break_is_ill() {
         .collect();
     beat(&mut table, A, &mut held, 1_500);
     for (node, id) in &ids {
-        held.broke(*node, *id, 2_000);
+        held.broke(*node, *id, 2_000, 2_000);
     }
     let told = held.next_beat(2_500);
     let (answer, alarm) = table.beat(A, &told, 2_500);
@@ -285,14 +285,14 @@ fn one_node_that_comes_and_goes_makes_no_holder_ill() {
     for round in 0..60 {
         let now_ms = 1_000 + round * 100;
         let id = open(&mut table, A, &mut held, restless, now_ms);
-        held.broke(restless, id, now_ms + 50);
+        held.broke(restless, id, now_ms + 50, now_ms + 50);
         let told = held.next_beat(now_ms + 50);
         let (answer, alarm) = table.beat(A, &told, now_ms + 50);
         held.answered(&answer, now_ms + 50);
         assert_eq!(alarm, None);
     }
     // So the break of another node's session is evidence as ever.
-    held.broke(NodeId(101), dead, 7_000);
+    held.broke(NodeId(101), dead, 7_000, 7_000);
     let lost = pass(&mut table, 7_000, 30_000, |table, now_ms| {
         beat(table, A, &mut held, now_ms);
     });
@@ -338,7 +338,7 @@ fn a_session_that_breaks_before_its_holder_is_heard_is_noticed_within_a_minute()
         number: 9,
     };
     held.opened(WORKER, older, 0);
-    held.broke(WORKER, older, 100);
+    held.broke(WORKER, older, 100, 100);
     assert_eq!(table.session_broke(A, (WORKER, older), 100, 100), None);
     let lost = pass(&mut table, 0, 70_000, |table, now_ms| {
         beat(table, A, &mut held, now_ms);

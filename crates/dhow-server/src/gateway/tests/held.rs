@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::Poll;
 
-use dhow_core::lease::SessionId;
+use dhow_core::lease::{LEADER_ANSWER_MAX_MS, SessionId};
 use dhow_wire::grpc::proto::{
     HeldAcks, HeldRenewal, HeldReports, HolderBeat, HolderBeatAnswer, OpenReply, OpenRequest, OpenedSession,
     RegisterReply, RegisterRequest, RenewReply, opened_session,
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::gateway::LeaderDoor;
-use crate::gateway::limits::{LEADER_ANSWER_MAX_MS, WARM_UP_MS};
+use crate::gateway::limits::WARM_UP_MS;
 
 const GIVEN: SessionId = SessionId {
     term: Term(1),

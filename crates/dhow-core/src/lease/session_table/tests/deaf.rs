@@ -61,7 +61,7 @@ impl Deaf {
     /// The holder misses a node that it has not heard since then.
     fn miss(&mut self, place: usize, last_sign_ms: u64) {
         let (node, id) = self.ids[place];
-        self.held.broke(node, id, last_sign_ms);
+        self.held.broke(node, id, last_sign_ms, last_sign_ms);
     }
 }
 

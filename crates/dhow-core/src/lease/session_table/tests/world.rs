@@ -219,7 +219,7 @@ impl World {
                 let sim = &mut self.holders[holder];
                 let is_unheard = matches!(sim.fault, Fault::Paused | Fault::Deaf);
                 if sim.fault == Fault::Deaf && now_ms - heard_ms > missed_ms(node) {
-                    sim.held.broke(node, id, heard_ms);
+                    sim.held.broke(node, id, heard_ms, heard_ms);
                 }
                 // It learns that its server is gone, or has broken its session off, as soon as it is reached.
                 if sim.held.boot() != boot || (!is_unheard && !sim.held.has(node)) {
@@ -228,7 +228,7 @@ impl World {
                 } else if is_unheard {
                     if now_ms - heard_ms > LEAVE_MS {
                         // Its server finds the connection broken as soon as it looks.
-                        sim.held.broke(node, id, heard_ms);
+                        sim.held.broke(node, id, heard_ms, heard_ms);
                         let (at_ms, failures) = (now_ms, 0);
                         self.nodes.insert(node, Life::Seeking { at_ms, failures });
                     }
@@ -260,7 +260,7 @@ impl World {
                 let is_missed = sim.held.boot() != boot
                     || (sim.fault != Fault::Paused && now_ms - heard_ms > missed_ms(node));
                 if is_missed {
-                    sim.held.broke(node, id, heard_ms);
+                    sim.held.broke(node, id, heard_ms, heard_ms);
                     self.nodes.insert(node, Life::Dead { since_ms, last: None });
                 }
             }
