@@ -15,6 +15,7 @@ use dhow_server::clock::{Clock, FakeClock, SystemClock};
 use dhow_server::gateway::{Accepted, GatewayOptions, NodeGateway, serve};
 use dhow_server::net::identity::Identity;
 use dhow_server::net::identity::Peer;
+use dhow_server::net::tunnels::Tunnels;
 use dhow_server::plane::leases::{LeaseOptions, Leases};
 use dhow_server::plane::runtime::{Applied, RuntimeHandle, RuntimeOptions, spawn_with};
 use dhow_server::plane::secrets::SecretBox;
@@ -225,6 +226,8 @@ impl Server {
             server_ids: Arc::new(move || server_ids.clone()),
             carries_assignments: true,
             tickets: None,
+            tunnels: Tunnels::default(),
+            reach: None,
             leader_door: doors.clone().map(|doors| doors.of(NodeId(id))),
             move_after_ms: MOVE_AFTER_MS,
             end: end.child_token(),
