@@ -14,7 +14,11 @@ pub(super) async fn next_of<T>(left_over: &mut Option<T>, queue: &mut mpsc::Rece
 }
 
 /// What goes into one message together with the first that waits, and one that was taken and has no room in it.
-pub(super) fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl Fn(&T) -> usize) -> (Vec<T>, Option<T>) {
+pub(super) fn gather<T>(
+    first: T,
+    queue: &mut mpsc::Receiver<T>,
+    bytes_of: impl Fn(&T) -> usize,
+) -> (Vec<T>, Option<T>) {
     let mut size_bytes = bytes_of(&first);
     let mut gathered = vec![first];
     while gathered.len() < FORWARD_MAX
@@ -30,7 +34,10 @@ pub(super) fn gather<T>(first: T, queue: &mut mpsc::Receiver<T>, bytes_of: impl 
 }
 
 /// All who asked are told the same.
-pub(super) fn tell_all<T>(answers: impl Iterator<Item = oneshot::Sender<Result<T, Refusal>>>, refusal: &Refusal) {
+pub(super) fn tell_all<T>(
+    answers: impl Iterator<Item = oneshot::Sender<Result<T, Refusal>>>,
+    refusal: &Refusal,
+) {
     for answer in answers {
         let _ = answer.send(Err(refusal.clone()));
     }

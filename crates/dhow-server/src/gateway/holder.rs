@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dhow_core::ids::NodeId;
 use dhow_core::lease::{FreshServer, Freshness, HeldSessions, HolderBeat, HolderBeatAnswer, Move, SessionId};
 use dhow_core::state::State;
+use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenReply, OpenRequest, OpenSession, RegisterReply,
     RegisterRequest, RenewReply, StatusAck, held_ack,
 };
-use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::{Refusal, from_answer, held_report_bytes, open_session_bytes, to_beat};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
