@@ -20,7 +20,7 @@ pub mod proto;
 mod refusal;
 mod report;
 mod rollout;
-pub mod sparing_codec;
+mod sparing_codec;
 mod spec_texts;
 mod usage;
 

@@ -9,11 +9,11 @@ use dhow_core::lease::{
     Move, OutboxKind, SessionId,
 };
 use dhow_core::state::State;
+use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{
     HeldRenewal, HeldReport, HeldReports, OpenReply, OpenRequest, OpenSession, RegisterReply,
     RegisterRequest, RenewReply, StatusAck, held_ack,
 };
-use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::{Refusal, from_answer, held_report_bytes, open_session_bytes, to_beat};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;

@@ -93,7 +93,10 @@ mod tests {
         let rule = Rule::new("OUTPUT", "-p tcp --dport 7 -m owner --gid-owner 9");
         let words = |verb| {
             let told = rule.told(verb);
-            let words: Vec<_> = told.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            let words: Vec<_> = told
+                .get_args()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
             words.join(" ")
         };
         let rest = "OUTPUT -p tcp --dport 7 -m owner --gid-owner 9 -j DROP";

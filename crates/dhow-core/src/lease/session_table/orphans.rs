@@ -134,7 +134,11 @@ mod tests {
         come_back(&mut orphans, CROWD_MIN - 1, 44_000);
         assert_eq!(orphans.due(44_999, |_| true), Due::default());
         assert_eq!(orphans.due(45_000, |orphan| orphan.node.0 < 3).missed.len(), 3);
-        assert_eq!(orphans.due(100_000, |_| true), Due::default(), "each is told once");
+        assert_eq!(
+            orphans.due(100_000, |_| true),
+            Due::default(),
+            "each is told once"
+        );
     }
 
     #[test]
@@ -153,7 +157,10 @@ mod tests {
             }
         }
         let missed_ms = missed_ms.unwrap();
-        assert!((72_000..=59_000 + RETURNS_MS + AGAIN_MS).contains(&missed_ms), "{missed_ms}");
+        assert!(
+            (72_000..=59_000 + RETURNS_MS + AGAIN_MS).contains(&missed_ms),
+            "{missed_ms}"
+        );
     }
 
     #[test]
