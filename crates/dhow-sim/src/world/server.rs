@@ -391,58 +391,16 @@ impl Server {
 
     /// Takes what another server says.
     pub fn hear_peer(&mut self, from: NodeId, word: PeerWord, sight: &mut Sight<'_>) {
-        let (now_ms, own) = (sight.now_ms, self.id);
-        let mut reply = |word: PeerWord| {
-            sight.out.push(Message::Between {
-                from: own,
-                to: from,
-                word,
-            });
-        };
         match word {
-            PeerWord::Beat(beat) if sight.leads => {
-                reply(PeerWord::Beaten(self.leader.beat(
-                    from,
-                    &beat,
-                    self.applied,
-                    now_ms,
-                )));
-            }
-            PeerWord::Open { boot, parcel, asked } if sight.leads => {
-                let state = sight.log.at(self.applied);
-                let given = asked.into_iter().filter_map(|(node, connection)| {
-                    let (id, ttl_secs) = self.leader.open(from, boot, node, (state, now_ms))?;
-                    Some((node, connection, id, ttl_secs))
-                });
-                let given = given.collect();
-                let read_index = self.applied;
-                reply(PeerWord::Opened {
-                    boot,
-                    parcel,
-                    read_index,
-                    given,
-                });
-            }
-            PeerWord::Forward { boot, parcel, words } if sight.leads => {
-                let mut answers = Vec::new();
-                for (node, connection, word) in words {
-                    answers.push((node, connection, self.leader.answer(node, word, sight)));
+            asked @ (PeerWord::Beat(_) | PeerWord::Open { .. } | PeerWord::Forward { .. }) => {
+                // A server that does not lead answers nobody.
+                if sight.leads
+                    && let Some(word) = self.answer_peer(from, asked, sight)
+                {
+                    let (to, from) = (from, self.id);
+                    sight.out.push(Message::Between { from, to, word });
                 }
-                self.applied = sight.log.last();
-                let word = PeerWord::Answers {
-                    boot,
-                    parcel,
-                    index: self.applied,
-                    answers,
-                };
-                sight.out.push(Message::Between {
-                    from: own,
-                    to: from,
-                    word,
-                });
             }
-            // A server that does not lead answers nobody.
-            PeerWord::Beat(_) | PeerWord::Open { .. } | PeerWord::Forward { .. } => {}
             PeerWord::Beaten(answer) => self.beaten(Some(&answer), sight),
             PeerWord::Opened {
                 boot,
@@ -467,6 +425,46 @@ impl Server {
                     message.answer = Some((index, answers));
                 }
             }
+        }
+    }
+
+    /// What the leader answers to another server; none to what is an answer itself.
+    fn answer_peer(&mut self, from: NodeId, asked: PeerWord, sight: &mut Sight<'_>) -> Option<PeerWord> {
+        let now_ms = sight.now_ms;
+        match asked {
+            PeerWord::Beat(beat) => {
+                let answer = self.leader.beat(from, &beat, self.applied, now_ms);
+                Some(PeerWord::Beaten(answer))
+            }
+            PeerWord::Open { boot, parcel, asked } => {
+                let state = sight.log.at(self.applied);
+                let given = asked.into_iter().filter_map(|(node, connection)| {
+                    let (id, ttl_secs) = self.leader.open(from, boot, node, (state, now_ms))?;
+                    Some((node, connection, id, ttl_secs))
+                });
+                let given = given.collect();
+                let read_index = self.applied;
+                Some(PeerWord::Opened {
+                    boot,
+                    parcel,
+                    read_index,
+                    given,
+                })
+            }
+            PeerWord::Forward { boot, parcel, words } => {
+                let mut answers = Vec::new();
+                for (node, connection, word) in words {
+                    answers.push((node, connection, self.leader.answer(node, word, sight)));
+                }
+                self.applied = sight.log.last();
+                Some(PeerWord::Answers {
+                    boot,
+                    parcel,
+                    index: self.applied,
+                    answers,
+                })
+            }
+            PeerWord::Beaten(_) | PeerWord::Opened { .. } | PeerWord::Answers { .. } => None,
         }
     }
 }
