@@ -355,5 +355,6 @@ fn a_node_that_nobody_can_dial_is_called_through_two_servers() {
     world.register_as(11, &[("n", "11")], NodeRole::Worker, "10.0.0.11:3672");
     assert!(world.concerned.nodes.contains(&others[0]));
     assert_eq!(ways(&world, others[0].0), []);
-    assert_eq!(ways(&world, 11), []);
+    let web = MeshWay::At(([10, 0, 0, 10], 3672).into());
+    assert_eq!(ways(&world, 11), [(10, Some(web))], "what it calls itself");
 }
