@@ -105,7 +105,11 @@ fn web(stream: TcpStream) {
     } else if asked.starts_with("POST") {
         let taken = std::io::copy(&mut reader.take(BODY_BYTES), &mut std::io::sink()).unwrap();
         let text = taken.to_string();
-        let _ = write!(writer, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        let _ = write!(
+            writer,
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}",
+            text.len()
+        );
     }
 }
 
@@ -329,7 +333,11 @@ fn bodies(way: &Way, proxies: [&Role; 2]) {
             true => ("POST", format!("content-length: {BODY_BYTES}\r\n")),
             false => ("GET", String::new()),
         };
-        write!(stream, "{method} / HTTP/1.1\r\nhost: x\r\n{length}connection: close\r\n\r\n").unwrap();
+        write!(
+            stream,
+            "{method} / HTTP/1.1\r\nhost: x\r\n{length}connection: close\r\n\r\n"
+        )
+        .unwrap();
         if is_sent {
             std::io::copy(&mut std::io::repeat(7).take(BODY_BYTES), &mut stream).unwrap();
         }

@@ -171,7 +171,10 @@ enum Source {
     /// From a task that sends the rest of the request meanwhile.
     Pumped(Pumped, SizeHint),
     /// With what keeps its connection, which carries others all the while.
-    Two(Incoming, #[expect(dead_code, reason = "held until the end")] http2::SendRequest<RequestBody>),
+    Two(
+        Incoming,
+        #[expect(dead_code, reason = "held until the end")] http2::SendRequest<RequestBody>,
+    ),
     Over,
 }
 

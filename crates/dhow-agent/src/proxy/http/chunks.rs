@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_body_is_the_same_however_its_bytes_arrive() {
-        let text = b"5\r\nhello\r\n01;name=\"a b\"\r\n,\r\nA \r\n0123456789\r\n0\r\nx-sum: 7\r\n\r\nHTTP/1.1 200";
+        let text =
+            b"5\r\nhello\r\n01;name=\"a b\"\r\n,\r\nA \r\n0123456789\r\n0\r\nx-sum: 7\r\n\r\nHTTP/1.1 200";
         for stride in 1..=text.len() {
             let (data, trailers, rest) = read(text, stride).unwrap().unwrap();
             assert_eq!(data, b"hello,0123456789", "{stride}");
@@ -230,7 +231,12 @@ mod tests {
             &endless,
         ] {
             for stride in [1, bad.len()] {
-                assert_eq!(read(bad, stride), Err(BadChunk), "{:?}", String::from_utf8_lossy(bad));
+                assert_eq!(
+                    read(bad, stride),
+                    Err(BadChunk),
+                    "{:?}",
+                    String::from_utf8_lossy(bad)
+                );
             }
         }
     }

@@ -159,7 +159,11 @@ impl BackendConnection {
         self.poll_head(cx, method)
     }
 
-    fn poll_head(&mut self, cx: &mut Context<'_>, method: &Method) -> Poll<Result<AnswerHead, ExchangeError>> {
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: &Method,
+    ) -> Poll<Result<AnswerHead, ExchangeError>> {
         loop {
             if !self.ahead.is_empty() {
                 let read = head::read(&self.ahead, method);
@@ -286,7 +290,8 @@ impl Upload {
                 self.has_all = *left == 0;
             }
             None => {
-                self.head.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+                self.head
+                    .extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
                 self.tail = b"\r\n";
             }
         }

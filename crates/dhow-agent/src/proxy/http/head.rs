@@ -163,8 +163,13 @@ fn length(
     if lengths.any(|other| other != first) {
         return Err(BadAnswer::Length);
     }
-    let digits = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let bytes = digits.and_then(|text| text.parse().ok()).ok_or(BadAnswer::Length)?;
+    let digits = first
+        .to_str()
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let bytes = digits
+        .and_then(|text| text.parse().ok())
+        .ok_or(BadAnswer::Length)?;
     let first = first.clone();
     headers.insert(header::CONTENT_LENGTH, first);
     Ok(AnswerLength::Exact(bytes))
@@ -187,16 +192,46 @@ mod tests {
         for (method, lines, expected, is_kept) in [
             (&get, "HTTP/1.1 200 OK\r\ncontent-length: 7", Exact(7), true),
             (&get, "HTTP/1.1 200 OK\r\ncontent-length: 0", Exact(0), true),
-            (&get, "HTTP/1.1 200 OK\r\ncontent-length: 7\r\nContent-Length: 7", Exact(7), true),
-            (&get, "HTTP/1.1 200 \r\ncontent-length: 7\r\nconnection: x, Close", Exact(7), false),
+            (
+                &get,
+                "HTTP/1.1 200 OK\r\ncontent-length: 7\r\nContent-Length: 7",
+                Exact(7),
+                true,
+            ),
+            (
+                &get,
+                "HTTP/1.1 200 \r\ncontent-length: 7\r\nconnection: x, Close",
+                Exact(7),
+                false,
+            ),
             (&get, "HTTP/1.0 200 OK\r\ncontent-length: 7", Exact(7), false),
-            (&get, "HTTP/1.0 200 OK\r\ncontent-length: 7\r\nconnection: Keep-Alive", Exact(7), true),
-            (&get, "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked", Chunked, true),
+            (
+                &get,
+                "HTTP/1.0 200 OK\r\ncontent-length: 7\r\nconnection: Keep-Alive",
+                Exact(7),
+                true,
+            ),
+            (
+                &get,
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked",
+                Chunked,
+                true,
+            ),
             (&get, "HTTP/1.1 200 OK\r\nserver: x", UntilClose, false),
             (&head, "HTTP/1.1 200 OK\r\ncontent-length: 7", Empty, true),
-            (&head, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked", Empty, true),
+            (
+                &head,
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked",
+                Empty,
+                true,
+            ),
             (&get, "HTTP/1.1 204 No Content\r\nserver: x", Empty, true),
-            (&get, "HTTP/1.1 304 Not Modified\r\ncontent-length: 7", Empty, true),
+            (
+                &get,
+                "HTTP/1.1 304 Not Modified\r\ncontent-length: 7",
+                Empty,
+                true,
+            ),
             (&get, "HTTP/1.1 103 Early Hints\r\nlink: x", Empty, true),
         ] {
             let text = format!("{lines}\r\n\r\nrest");
@@ -217,9 +252,15 @@ mod tests {
             ("content-length: +7", BadAnswer::Length),
             ("content-length: ", BadAnswer::Length),
             ("content-length: 99999999999999999999", BadAnswer::Length),
-            ("content-length: 7\r\ntransfer-encoding: chunked", BadAnswer::Length),
+            (
+                "content-length: 7\r\ntransfer-encoding: chunked",
+                BadAnswer::Length,
+            ),
             ("transfer-encoding: gzip, chunked", BadAnswer::Coding),
-            ("transfer-encoding: chunked\r\ntransfer-encoding: chunked", BadAnswer::Coding),
+            (
+                "transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+                BadAnswer::Coding,
+            ),
             ("transfer-encoding: identity", BadAnswer::Coding),
             ("a: b\r\n c: d", BadAnswer::Form),
             ("a : b", BadAnswer::Form),

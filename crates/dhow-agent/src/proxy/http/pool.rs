@@ -185,10 +185,7 @@ impl Link {
     }
 }
 
-fn failure_of_two(
-    mut error: TrySendError<Request<RequestBody>>,
-    body: &mut RequestBody,
-) -> ExchangeError {
+fn failure_of_two(mut error: TrySendError<Request<RequestBody>>, body: &mut RequestBody) -> ExchangeError {
     if let Some(unsent) = error.take_message() {
         *body = unsent.into_body();
         return ExchangeError::Unsent;

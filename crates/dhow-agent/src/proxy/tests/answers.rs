@@ -53,18 +53,41 @@ async fn replica(pieces: Vec<&'static str>, closes: bool) -> (Bench, SocketAddr)
 async fn answers_of_every_form_are_passed_on() {
     for (pieces, closes) in [
         (vec!["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"], false),
-        (vec!["HTTP/1.1 200 OK\r\nconte", "nt-length: 5\r\n\r", "\nhel", "lo"], false),
-        (vec!["HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"], false),
-        (vec!["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n", "3;x=y\r\nllo\r\n", "0\r\nx-sum: 1\r\n\r\n"], false),
+        (
+            vec!["HTTP/1.1 200 OK\r\nconte", "nt-length: 5\r\n\r", "\nhel", "lo"],
+            false,
+        ),
+        (
+            vec![
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n",
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+            ],
+            false,
+        ),
+        (
+            vec![
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n",
+                "3;x=y\r\nllo\r\n",
+                "0\r\nx-sum: 1\r\n\r\n",
+            ],
+            false,
+        ),
         (vec!["HTTP/1.1 200 OK\r\n\r\nhel", "lo"], true),
         (vec!["HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello"], true),
-        (vec!["HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello"], true),
+        (
+            vec!["HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello"],
+            true,
+        ),
     ] {
         let (_bench, addr) = replica(pieces.clone(), closes).await;
         let mut client = Client::connect(addr).await;
         for _ in 0..3 {
             let answer = client.get("/").await;
-            assert_eq!((answer.status, answer.text.as_str()), (StatusCode::OK, "hello"), "{pieces:?}");
+            assert_eq!(
+                (answer.status, answer.text.as_str()),
+                (StatusCode::OK, "hello"),
+                "{pieces:?}"
+            );
             assert!(!answer.headers.contains_key("link"), "{pieces:?}");
         }
     }
@@ -76,12 +99,18 @@ async fn answers_without_a_body_leave_the_connection_usable() {
     let (_bench, addr) = replica(vec![text], false).await;
     let mut client = Client::connect(addr).await;
     for _ in 0..3 {
-        let request = Request::builder().method(Method::HEAD).uri("/").header("host", "h");
+        let request = Request::builder()
+            .method(Method::HEAD)
+            .uri("/")
+            .header("host", "h");
         let answer = client.send(request.body(Full::default()).unwrap()).await;
         assert_eq!(answer.headers.get("content-length").unwrap(), "5");
         assert_eq!(answer.text, "");
     }
-    for text in ["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n"] {
+    for text in [
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 304 Not Modified\r\netag: \"x\"\r\n\r\n",
+    ] {
         let (_bench, addr) = replica(vec![text], false).await;
         let mut client = Client::connect(addr).await;
         for _ in 0..3 {
@@ -179,7 +208,9 @@ async fn bodies_are_sent_whole() {
     for length in [0, 1, 4096, 300_000] {
         let text = "x".repeat(length);
         let request = Request::post("/").header("host", "h");
-        let answer = client.send(request.body(Full::new(Bytes::from(text.clone()))).unwrap()).await;
+        let answer = client
+            .send(request.body(Full::new(Bytes::from(text.clone()))).unwrap())
+            .await;
         let seen = answer.text.split(' ').nth(2).unwrap();
         assert_eq!(seen.len(), length);
         let mut stream = TcpStream::connect(addr).await.unwrap();
@@ -192,6 +223,10 @@ async fn bodies_are_sent_whole() {
         stream.write_all(b"0\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        assert_eq!(answer.matches('x').count() - answer.matches("x-").count(), length, "{length}");
+        assert_eq!(
+            answer.matches('x').count() - answer.matches("x-").count(),
+            length,
+            "{length}"
+        );
     }
 }

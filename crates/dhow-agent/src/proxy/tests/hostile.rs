@@ -225,8 +225,13 @@ async fn answers_that_nobody_takes_hold_nobody_else_up() {
     assert!(two.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])).await);
     for number in 0..100 {
         assert!(
-            two.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, &REQUEST))
-                .await
+            two.send(&frame(
+                HEADERS,
+                END_STREAM | END_HEADERS,
+                1 + 2 * number,
+                &REQUEST
+            ))
+            .await
         );
     }
     for _ in 0..20 {
