@@ -98,8 +98,7 @@ impl Lifetime {
 
     /// When two thirds of it are over.
     pub fn renewal_unix_secs(&self) -> i64 {
-        self.not_before_unix_secs
-            .saturating_add(self.secs() / 3 * 2)
+        self.not_before_unix_secs.saturating_add(self.secs() / 3 * 2)
     }
 
     pub fn is_over(&self, now_unix_secs: i64) -> bool {
@@ -150,7 +149,11 @@ impl Failures {
         let parts = 768 + i64::try_from(random % 513).unwrap_or(256);
         Self {
             count,
-            words: words.chars().take(WORDS_MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect(),
+            words: words
+                .chars()
+                .take(WORDS_MAX_CHARS)
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .collect(),
             failed_unix_secs: now_unix_secs,
             next_unix_secs: now_unix_secs.saturating_add(wait * parts / 1_024),
         }

@@ -35,8 +35,8 @@ pub use access_token::{AccessToken, MalformedAccessToken};
 pub use byte_stream::ByteStream;
 pub use config::{
     AcmeConfig, ApiAddr, ClusterMode, ConfigSources, DaemonConfig, LogConfig, LogFormat, LogLevel, MeshAddr,
-    MeshSetting, NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig, StaticPeer,
-    WorkerTierRole, load_config, parse_config, source_name_problem,
+    MeshSetting, NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig,
+    StaticPeer, WorkerTierRole, load_config, parse_config, source_name_problem,
 };
 pub use deployment::{parse_deployment, parse_deployment_under, write_deployment};
 pub use document::{Finding, Findings};

@@ -138,13 +138,18 @@ impl Certificates {
     /// What ACME servers are answered with.
     pub fn thumbprint(&self) -> Option<Arc<str>> {
         // Replaced as a whole under the lock.
-        self.thumbprint.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.thumbprint
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Everything that is shown, as it was given.
     pub fn kept(&self) -> GivenCertificates {
         let shown = self.shown();
-        let kept = shown.iter().map(|(name, shown)| (name.clone(), Some(shown.pem.clone())));
+        let kept = shown
+            .iter()
+            .map(|(name, shown)| (name.clone(), Some(shown.pem.clone())));
         let thumbprint = self.thumbprint();
         let thumbprint = thumbprint.map(|text| (acme::THUMBPRINT.to_owned(), Some(text.to_string())));
         GivenCertificates(kept.chain(thumbprint).collect())

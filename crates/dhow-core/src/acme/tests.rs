@@ -23,7 +23,12 @@ fn failed(before: Option<&Failures>, life: Option<Lifetime>, now: i64, random: u
 #[test]
 fn a_certificate_is_ordered_at_once_and_renewed_when_two_thirds_are_over() {
     assert!(is_due(None, None, 0));
-    for (now, due) in [(0, false), (60 * DAY - 1, false), (60 * DAY, true), (91 * DAY, true)] {
+    for (now, due) in [
+        (0, false),
+        (60 * DAY - 1, false),
+        (60 * DAY, true),
+        (91 * DAY, true),
+    ] {
         assert_eq!(is_due(Some(LIFE), None, now), due, "{now}");
     }
     assert!(!LIFE.is_over(90 * DAY) && LIFE.is_over(90 * DAY + 1));
@@ -46,7 +51,10 @@ fn failures_are_tried_again_later_each_time_and_not_for_ever_later() {
         now = failures.next_unix_secs;
         last = Some(failures);
     }
-    assert_eq!(waits, [120, 360, 1_080, 3_240, 9_720, 29_160, 43_200, 43_200, 43_200]);
+    assert_eq!(
+        waits,
+        [120, 360, 1_080, 3_240, 9_720, 29_160, 43_200, 43_200, 43_200]
+    );
     assert_eq!(last.unwrap().count, 9);
     let many = Failures {
         count: u32::MAX,
@@ -148,7 +156,10 @@ fn each_host_of_a_public_endpoint_is_ordered_once() {
         endpoint("c", 3, r#""host":"own.test","tls":{"secret":"own-tls"}"#),
         endpoint("d", 4, r#""host":"plain.test""#),
     ];
-    let services = format!(r#"{{"web":{{"command":["true"],"endpoints":[{}]}}}}"#, all.join(","));
+    let services = format!(
+        r#"{{"web":{{"command":["true"],"endpoints":[{}]}}}}"#,
+        all.join(",")
+    );
     deploy(&mut state, &services);
     assert_eq!(hosts(&state), BTreeSet::from(["shop.test".to_owned()]));
     deploy(&mut state, r#"{"other":{"command":["true"]}}"#);
@@ -159,7 +170,13 @@ fn each_host_of_a_public_endpoint_is_ordered_once() {
 fn names_and_tokens_are_told_from_those_of_people() {
     assert_eq!(certificate_of("Shop.TEST"), "acme/cert/shop.test");
     assert_eq!(host_of("acme/cert/shop.test"), Some("shop.test"));
-    for own in [ACCOUNT, THUMBPRINT, ACCOUNT_FAILURE, &failure_of("a.test"), &certificate_of("a.test")] {
+    for own in [
+        ACCOUNT,
+        THUMBPRINT,
+        ACCOUNT_FAILURE,
+        &failure_of("a.test"),
+        &certificate_of("a.test"),
+    ] {
         assert!(is_own(own));
         assert!(crate::spec::check::secret_name_problem(own).is_some(), "{own}");
     }
@@ -169,7 +186,13 @@ fn names_and_tokens_are_told_from_those_of_people() {
     assert!(!is_own("acme") && host_of("acme/failed/x").is_none());
     assert_eq!(failed_host_of(&failure_of("a.test")), Some("a.test"));
     assert!(is_token(&"aZ0-_".repeat(5)));
-    for wrong in ["", "short", &"a".repeat(257), "aaaaaaaaaaaaaaaaaaaaaaaaaaa/", "aaaaaaaaaaaaaaaaaaaaaaaaa.aaa"] {
+    for wrong in [
+        "",
+        "short",
+        &"a".repeat(257),
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaa/",
+        "aaaaaaaaaaaaaaaaaaaaaaaaa.aaa",
+    ] {
         assert!(!is_token(wrong), "{wrong}");
     }
     assert!(is_thumbprint(&"x".repeat(43)) && !is_thumbprint(&"x".repeat(44)));

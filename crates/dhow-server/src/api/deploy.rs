@@ -15,8 +15,8 @@ use super::context::Context;
 use super::extract::{Query, check_media_type, read, text};
 use super::limits::DEPLOYMENT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
-use crate::plane::runtime::Applied;
 use crate::plane::certificate_look::CertificateLook;
+use crate::plane::runtime::Applied;
 use crate::plane::services::{fill_endpoints, resolve_digests};
 
 /// What a deployment file may say to be.

@@ -123,9 +123,14 @@ impl CertificateLook<'_> {
             }
             (false, Some(how)) => {
                 let until = lifetime.map_or_else(String::new, |lifetime| {
-                    format!(", which is good until {}", shown_utc(lifetime.not_after_unix_secs))
+                    format!(
+                        ", which is good until {}",
+                        shown_utc(lifetime.not_after_unix_secs)
+                    )
                 });
-                Some(format!("the certificate for {host}{until}, is to be renewed: {how}"))
+                Some(format!(
+                    "the certificate for {host}{until}, is to be renewed: {how}"
+                ))
             }
             (false, None) => None,
         }

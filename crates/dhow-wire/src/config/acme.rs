@@ -93,7 +93,8 @@ fn directory_problem(url: &str) -> Option<&'static str> {
 fn is_email(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | '?' | '<' | '>' | ':' | '"');
     let parts = text.split_once('@');
-    let is_whole = parts.is_some_and(|(who, host)| !who.is_empty() && !host.is_empty() && !host.contains('@'));
+    let is_whole =
+        parts.is_some_and(|(who, host)| !who.is_empty() && !host.is_empty() && !host.contains('@'));
     is_whole && text.len() <= EMAIL_MAX_BYTES && text.chars().all(fits)
 }
 
@@ -119,12 +120,30 @@ mod tests {
         for (text, told) in [
             ("acme: {}", "agree_to_terms: true"),
             ("acme: { agree_to_terms: false }", "agree to its terms"),
-            ("acme: { directory: \"http://ca.lan/dir\", agree_to_terms: true }", "https://"),
-            ("acme: { directory: \"https://\", agree_to_terms: true }", "no URL of a server"),
-            ("acme: { directory: \"https://a b/\", agree_to_terms: true }", "no URL of a server"),
-            ("acme: { email: \"mailto:a@b\", agree_to_terms: true }", "no address of mail"),
-            ("acme: { email: nobody, agree_to_terms: true }", "no address of mail"),
-            ("acme: { challenge: dns-01, agree_to_terms: true }", "HTTP-01 alone"),
+            (
+                "acme: { directory: \"http://ca.lan/dir\", agree_to_terms: true }",
+                "https://",
+            ),
+            (
+                "acme: { directory: \"https://\", agree_to_terms: true }",
+                "no URL of a server",
+            ),
+            (
+                "acme: { directory: \"https://a b/\", agree_to_terms: true }",
+                "no URL of a server",
+            ),
+            (
+                "acme: { email: \"mailto:a@b\", agree_to_terms: true }",
+                "no address of mail",
+            ),
+            (
+                "acme: { email: nobody, agree_to_terms: true }",
+                "no address of mail",
+            ),
+            (
+                "acme: { challenge: dns-01, agree_to_terms: true }",
+                "HTTP-01 alone",
+            ),
             ("acme: true", "acme"),
         ] {
             let refused = parse_config(text, "dhow.yaml").unwrap_err().to_string();

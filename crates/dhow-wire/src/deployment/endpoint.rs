@@ -128,7 +128,12 @@ fn proxy_protocol(decoder: &mut Decoder, node: &Node) -> Option<ProxyProtocol> {
 
 /// The certificate. Where it cannot be read which, nothing else of it counts.
 fn tls(decoder: &mut Decoder, node: &Node, host: Option<&str>) -> Option<Tls> {
-    let mut fields = Fields::open(decoder, node, "`tls`", "`{ secret: shop-tls }` or `{ acme: true }`")?;
+    let mut fields = Fields::open(
+        decoder,
+        node,
+        "`tls`",
+        "`{ secret: shop-tls }` or `{ acme: true }`",
+    )?;
     fields.elsewhere(&[
         ("secretName", "write `secret`"),
         (

@@ -77,7 +77,9 @@ fn a_certificate_is_ordered_and_renewed_and_a_failure_is_told() {
         (client.ask("http://lost.test/", &args).as_deref() == Ok("200")).then_some(())
     });
     assert!(client.ask("https://lost.test/", &[]).is_err());
-    until("it is ordered and shown", || client.ask("https://shop.test/", &["--http2"]).ok());
+    until("it is ordered and shown", || {
+        client.ask("https://shop.test/", &["--http2"]).ok()
+    });
     let sent = client.ask("http://shop.test/", &["-o", "/dev/null", "-w", "%{http_code}"]);
     assert_eq!(sent.unwrap(), "308");
     let first = client.shown("shop.test");
@@ -157,7 +159,10 @@ fn every_node_answers_for_a_host_and_shows_its_certificate_whoever_leads() {
             (format!("web{place}"), service)
         })
         .collect();
-    let services: Vec<(&str, Service)> = services.iter().map(|(name, of)| (name.as_str(), of.clone())).collect();
+    let services: Vec<(&str, Service)> = services
+        .iter()
+        .map(|(name, of)| (name.as_str(), of.clone()))
+        .collect();
     cluster.nodes[leader].deploy("shop", &services).ends_with(0);
     let clients: Vec<Client> = (0..3)
         .map(|node| Client {

@@ -21,7 +21,10 @@ pub fn answer(parts: &Parts, host: &str, listener: &HttpListener) -> Option<Resp
         return None;
     }
     let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
-    let proof = listener.certificates.thumbprint().filter(|_| is_read && acme::is_token(token));
+    let proof = listener
+        .certificates
+        .thumbprint()
+        .filter(|_| is_read && acme::is_token(token));
     let (status, text) = match proof {
         Some(thumbprint) => (StatusCode::OK, format!("{token}.{thumbprint}")),
         None => (

@@ -145,7 +145,10 @@ async fn forward(
         return Err(no_route(&target_host, &uri));
     };
     let is_secure = |ordered: &String| connection.listener.certificates.has(ordered);
-    if let Some(port) = route.redirect.filter(|_| route.ordered.as_ref().is_none_or(is_secure)) {
+    if let Some(port) = route
+        .redirect
+        .filter(|_| route.ordered.as_ref().is_none_or(is_secure))
+    {
         return Ok(redirect(name, port, &uri));
     }
     if route.options.access_log {
@@ -154,11 +157,13 @@ async fn forward(
         *access = Some(Box::new(AccessEntry::new(log, &route.id, client, name, &parts)));
     }
     let is_extended = extended.is_some();
-    let upgrade = extended.or_else(|| headers::upgrade(&parts)).map(|protocol| Upgrade {
-        protocol,
-        client,
-        is_extended,
-    });
+    let upgrade = extended
+        .or_else(|| headers::upgrade(&parts))
+        .map(|protocol| Upgrade {
+            protocol,
+            client,
+            is_extended,
+        });
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
     let from = headers::From {
         peer: &connection.peer,
@@ -259,7 +264,10 @@ fn relay(
             taken.idle,
         );
         let protocol = protocol.unwrap_or(upgrade.protocol);
-        headers::to_client(&mut parts.headers, Some(&protocol).filter(|_| !upgrade.is_extended));
+        headers::to_client(
+            &mut parts.headers,
+            Some(&protocol).filter(|_| !upgrade.is_extended),
+        );
         if upgrade.is_extended {
             extended::opened(&mut parts.status, &mut parts.headers);
         }

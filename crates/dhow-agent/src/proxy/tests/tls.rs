@@ -287,13 +287,21 @@ fn ordered(host: &str, path: Option<&str>, server: &Server) -> Route {
 async fn whoever_orders_for_a_host_is_answered_and_redirects_wait_for_the_certificate() {
     let server = Server::start("a").await;
     let bench = Bench::new();
-    let plain = route_for("own.test", Some("own.test"), None, vec![backend("own", server.addr)]);
+    let plain = route_for(
+        "own.test",
+        Some("own.test"),
+        None,
+        vec![backend("own", server.addr)],
+    );
     let routes = vec![ordered("shop.test", Some("/api"), &server), plain];
     let addr = bench.listen(Protocol::Http, routes).await;
     let mut client = Client::connect(addr).await;
     let (token, thumbprint) = ("t0K-n_".repeat(6), "x".repeat(43));
     let asked = format!("/.well-known/acme-challenge/{token}");
-    assert_eq!(client.get_host(&asked, "shop.test").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        client.get_host(&asked, "shop.test").await.status,
+        StatusCode::NOT_FOUND
+    );
     let given_with = |pem: &[(&str, &str)]| {
         let mut all = given(pem);
         all.0.insert("acme/thumbprint".into(), Some(thumbprint.clone()));
@@ -307,12 +315,17 @@ async fn whoever_orders_for_a_host_is_answered_and_redirects_wait_for_the_certif
         assert_eq!(answer.text, format!("{token}.{thumbprint}"));
     }
     for wrong in ["", "short", "a/../../b", &"a".repeat(300), &format!("{token}.x")] {
-        let answer = client.get_host(&format!("/.well-known/acme-challenge/{wrong}"), "shop.test").await;
+        let answer = client
+            .get_host(&format!("/.well-known/acme-challenge/{wrong}"), "shop.test")
+            .await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{wrong}");
     }
     // At other hosts the path is the replica's.
     assert_eq!(client.get_host(&asked, "own.test").await.server(), "a");
-    assert_eq!(client.get_host(&asked, "other.test").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        client.get_host(&asked, "other.test").await.status,
+        StatusCode::NOT_FOUND
+    );
     // Until there is a certificate the endpoint is served without.
     assert_eq!(client.get_host("/api", "shop.test").await.server(), "a");
     let shop = made(&["shop.test"]);
@@ -335,21 +348,31 @@ async fn a_websocket_is_opened_over_http_two() {
     let bench = Bench::new();
     bench.balancer.certify(&given(&[("shop", &shop.pem)]));
     let addr = listen(&bench, vec![secure(None, "shop", &server)]).await;
-    let stream = connect(&client(&[&shop], &["h2"]), addr, "shop.test").await.unwrap();
+    let stream = connect(&client(&[&shop], &["h2"]), addr, "shop.test")
+        .await
+        .unwrap();
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.unwrap();
     tokio::spawn(connection);
     // The server's settings have come when its first answer has.
-    let first = Request::get("https://shop.test/").body(Empty::<Bytes>::new()).unwrap();
+    let first = Request::get("https://shop.test/")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
     assert_eq!(sender.send_request(first).await.unwrap().status(), StatusCode::OK);
     let asking = |protocol: Option<&'static str>, path: &str| {
         let mut request = Request::connect(format!("https://shop.test{path}"));
         if let Some(protocol) = protocol {
             request = request.extension(hyper::ext::Protocol::from_static(protocol));
         }
-        request.header("sec-websocket-version", "13").body(Empty::<Bytes>::new()).unwrap()
+        request
+            .header("sec-websocket-version", "13")
+            .body(Empty::<Bytes>::new())
+            .unwrap()
     };
-    let answer = sender.send_request(asking(Some("websocket"), "/chat")).await.unwrap();
+    let answer = sender
+        .send_request(asking(Some("websocket"), "/chat"))
+        .await
+        .unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     for gone in ["upgrade", "connection", "sec-websocket-accept"] {
         assert!(!answer.headers().contains_key(gone), "{gone}");
@@ -362,14 +385,25 @@ async fn a_websocket_is_opened_over_http_two() {
         assert_eq!(&echoed, said.as_bytes());
     }
     // Beside it the connection carries requests, and no other protocol.
-    let beside = Request::get("https://shop.test/").body(Empty::<Bytes>::new()).unwrap();
-    assert_eq!(sender.send_request(beside).await.unwrap().status(), StatusCode::OK);
-    let other = sender.send_request(asking(Some("connect-udp"), "/x")).await.unwrap();
+    let beside = Request::get("https://shop.test/")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    assert_eq!(
+        sender.send_request(beside).await.unwrap().status(),
+        StatusCode::OK
+    );
+    let other = sender
+        .send_request(asking(Some("connect-udp"), "/x"))
+        .await
+        .unwrap();
     assert_eq!(other.status(), StatusCode::NOT_IMPLEMENTED);
     let none = sender.send_request(asking(None, "")).await.unwrap();
     assert_eq!(none.status(), StatusCode::METHOD_NOT_ALLOWED);
     // A replica that answers without changing has opened nothing.
-    let refused = sender.send_request(asking(Some("websocket"), "/plain")).await.unwrap();
+    let refused = sender
+        .send_request(asking(Some("websocket"), "/plain"))
+        .await
+        .unwrap();
     assert_eq!(refused.status(), StatusCode::BAD_GATEWAY);
     drop(opened);
 }

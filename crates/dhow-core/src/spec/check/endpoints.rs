@@ -189,7 +189,10 @@ fn check_acme(at: &FieldPath, endpoint: &Endpoint, findings: &mut Vec<SpecFindin
             "name each host, or write `secret` with a certificate that something else orders",
         ),
         Some(host) if host.parse::<std::net::IpAddr>().is_ok() => (
-            format!("{} is an address: certificates are ordered for names", quoted(host)),
+            format!(
+                "{} is an address: certificates are ordered for names",
+                quoted(host)
+            ),
             "write the name that clients use",
         ),
         Some(host) if secret != Some(acme::certificate_of(host).as_str()) => (

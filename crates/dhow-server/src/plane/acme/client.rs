@@ -156,7 +156,10 @@ async fn refused(order: &mut Order) -> Option<OrderError> {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
         let state = authorization.refresh().await.ok()?;
-        let found = state.challenges.iter().find_map(|challenge| challenge.error.as_ref());
+        let found = state
+            .challenges
+            .iter()
+            .find_map(|challenge| challenge.error.as_ref());
         if let Some(problem) = found {
             return Some(of_problem(problem));
         }
@@ -173,7 +176,10 @@ async fn finish(order: &mut Order, host: &str) -> Result<Zeroizing<String>, Orde
     let request = params.serialize_request(&key).map_err(unmade)?;
     let finalized = order.finalize_csr(request.der()).await;
     finalized.map_err(|error| told(&error))?;
-    let chain = order.poll_certificate(&POLL).await.map_err(|error| told(&error))?;
+    let chain = order
+        .poll_certificate(&POLL)
+        .await
+        .map_err(|error| told(&error))?;
     let key = Zeroizing::new(key.serialize_pem());
     let mut pem = Zeroizing::new(chain);
     if !pem.ends_with('\n') {

@@ -46,7 +46,11 @@ impl HttpClient for AcmeHttp {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             // A body in memory cannot fail.
-            let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let body = body
+                .collect()
+                .await
+                .map(|body| body.to_bytes())
+                .unwrap_or_default();
             let request = reqwest::Request::try_from(Request::from_parts(parts, body)).map_err(other)?;
             let mut answer = client.execute(request).await.map_err(other)?;
             let (status, headers) = (answer.status(), answer.headers().clone());

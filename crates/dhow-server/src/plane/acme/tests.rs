@@ -231,13 +231,23 @@ fn has(name: &'static str) -> impl Fn(&State) -> bool {
 async fn a_certificate_is_ordered_kept_and_renewed_in_time() {
     let world = World::new().await;
     world.pass(3).await;
-    assert_eq!(world.authority.accounts.load(Ordering::SeqCst), 0, "nobody wants one");
+    assert_eq!(
+        world.authority.accounts.load(Ordering::SeqCst),
+        0,
+        "nobody wants one"
+    );
     world.deploy(&["shop.test"]).await;
-    assert!(world.notes()[0].contains("without TLS, at port 80"), "{:?}", world.notes());
+    assert!(
+        world.notes()[0].contains("without TLS, at port 80"),
+        "{:?}",
+        world.notes()
+    );
     world.until("it is ordered", has(SHOP)).await;
     assert_eq!(world.notes(), Vec::<String>::new());
     let state = world.handle.view().state();
-    let told = world.secrets.unseal(acme::THUMBPRINT, &state.secrets[acme::THUMBPRINT].sealed);
+    let told = world
+        .secrets
+        .unseal(acme::THUMBPRINT, &state.secrets[acme::THUMBPRINT].sealed);
     assert_eq!(told.unwrap(), b"0".repeat(43));
     let sealed = format!("{:?}", state.secrets);
     assert!(!sealed.contains("PRIVATE"));
@@ -245,7 +255,9 @@ async fn a_certificate_is_ordered_kept_and_renewed_in_time() {
     world.pass(5).await;
     assert_eq!(world.version(SHOP), 1, "it is good for another month");
     world.clock.step_wall(DAY_SECS * 1_000);
-    world.until("it is renewed", |state| state.secrets[SHOP].version == 2).await;
+    world
+        .until("it is renewed", |state| state.secrets[SHOP].version == 2)
+        .await;
     assert_eq!(world.authority.accounts.load(Ordering::SeqCst), 1);
 }
 
@@ -253,22 +265,44 @@ async fn a_certificate_is_ordered_kept_and_renewed_in_time() {
 async fn a_failure_is_told_and_tried_again_later_and_others_are_not_kept_waiting() {
     let world = World::new().await;
     let failed = acme::failure_of("shop.test");
-    world.authority.refuse("shop.test", OrderError::new("no such\nhost (dns)"));
+    world
+        .authority
+        .refuse("shop.test", OrderError::new("no such\nhost (dns)"));
     world.deploy(&["shop.test", "other.test"]).await;
-    world.until("the other is ordered", has("acme/cert/other.test")).await;
-    world.until("the failure is kept", has("acme/failed/shop.test")).await;
+    world
+        .until("the other is ordered", has("acme/cert/other.test"))
+        .await;
+    world
+        .until("the failure is kept", has("acme/failed/shop.test"))
+        .await;
     let [note] = &world.notes()[..] else {
         panic!("{:?}", world.notes())
     };
-    for part in ["web/e0", "failed once", "no such host (dns)", "tried again at 2027-01-15 08:02:"] {
+    for part in [
+        "web/e0",
+        "failed once",
+        "no such host (dns)",
+        "tried again at 2027-01-15 08:02:",
+    ] {
         assert!(note.contains(part), "{part} in {note}");
     }
     world.pass(60).await;
-    let tried = |host: &str| world.authority.ordered().iter().filter(|tried| *tried == host).count();
+    let tried = |host: &str| {
+        world
+            .authority
+            .ordered()
+            .iter()
+            .filter(|tried| *tried == host)
+            .count()
+    };
     assert_eq!((tried("shop.test"), tried("other.test")), (1, 1));
     world.clock.step_wall(120_000);
     world.until("it is tried again", has(SHOP)).await;
-    world.until("the failure is forgotten", |state| !state.secrets.contains_key(failed.as_str())).await;
+    world
+        .until("the failure is forgotten", |state| {
+            !state.secrets.contains_key(failed.as_str())
+        })
+        .await;
     assert_eq!(world.notes(), Vec::<String>::new());
 }
 
@@ -299,7 +333,14 @@ async fn few_are_under_way_at_once_and_each_host_once() {
         OrderBudget::AT_ONCE_MAX
     );
     world.authority.gate.add_permits(1_000);
-    let all = |state: &State| state.secrets.keys().filter(|name| acme::host_of(name).is_some()).count() == 10;
+    let all = |state: &State| {
+        state
+            .secrets
+            .keys()
+            .filter(|name| acme::host_of(name).is_some())
+            .count()
+            == 10
+    };
     world.until("all are ordered", all).await;
     assert_eq!(world.authority.ordered().len(), 10);
 }
@@ -328,8 +369,14 @@ async fn an_account_that_is_refused_or_forgotten_is_made_again() {
     };
     world.authority.refuse("account", limited);
     world.deploy(&["shop.test"]).await;
-    world.until("the failure is kept", has(acme::ACCOUNT_FAILURE)).await;
-    assert!(world.notes()[0].contains("too many accounts"), "{:?}", world.notes());
+    world
+        .until("the failure is kept", has(acme::ACCOUNT_FAILURE))
+        .await;
+    assert!(
+        world.notes()[0].contains("too many accounts"),
+        "{:?}",
+        world.notes()
+    );
     world.pass(10).await;
     assert_eq!(world.authority.accounts.load(Ordering::SeqCst), 1);
     world.clock.step_wall(3_600_000);
@@ -339,9 +386,14 @@ async fn an_account_that_is_refused_or_forgotten_is_made_again() {
     };
     world.authority.refuse("shop.test", gone);
     world.until("the account is made", has(acme::ACCOUNT)).await;
-    world.until("it is forgotten and made again", |state| {
-        state.secrets.get(acme::THUMBPRINT).is_some_and(|told| told.version == 2)
-    }).await;
+    world
+        .until("it is forgotten and made again", |state| {
+            state
+                .secrets
+                .get(acme::THUMBPRINT)
+                .is_some_and(|told| told.version == 2)
+        })
+        .await;
     world.clock.step_wall(600_000);
     world.until("then it is ordered", has(SHOP)).await;
     assert_eq!(world.authority.accounts.load(Ordering::SeqCst), 3);
@@ -360,5 +412,7 @@ async fn what_nobody_wants_goes_when_it_is_over() {
     world.pass(5).await;
     assert_eq!(world.version(SHOP), 1, "it may be wanted again");
     world.clock.step_wall(91 * DAY_SECS * 1_000);
-    world.until("then it goes", |state| !state.secrets.contains_key(SHOP)).await;
+    world
+        .until("then it goes", |state| !state.secrets.contains_key(SHOP))
+        .await;
 }

@@ -188,7 +188,10 @@ impl Turn {
         let is_due = acme::is_due(None, failures.as_ref(), now_unix_secs);
         if is_due && !self.under_way.contains(&Subject::Account) {
             let register = self.authority.register();
-            self.begin(Subject::Account, async move { register.await.map(Brought::Account) });
+            self.begin(
+                Subject::Account,
+                async move { register.await.map(Brought::Account) },
+            );
         }
     }
 
@@ -205,7 +208,9 @@ impl Turn {
                 Ok(Err(_)) => Err(OrderError::new("the order broke off; this is a bug in Dhow")),
                 Err(_) => {
                     let secs = JOB_TIMEOUT.as_secs();
-                    Err(OrderError::new(format!("the ACME server was not done after {secs} s")))
+                    Err(OrderError::new(format!(
+                        "the ACME server was not done after {secs} s"
+                    )))
                 }
             };
             (subject, done)

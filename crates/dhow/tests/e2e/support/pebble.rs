@@ -45,7 +45,10 @@ fn programs() -> Result<PathBuf, String> {
         }
         let modules = PROGRAMS.map(|program| format!("{MODULE}/cmd/{program}@{VERSION}"));
         let mut go = Command::new("go");
-        go.arg("install").args(modules).env("GOBIN", &dir).env("GOFLAGS", "-mod=mod");
+        go.arg("install")
+            .args(modules)
+            .env("GOBIN", &dir)
+            .env("GOFLAGS", "-mod=mod");
         match go.output() {
             Err(_) => Err("Go is not installed, which the ACME server is built with".to_owned()),
             Ok(output) if output.status.success() => Ok(dir),
@@ -88,7 +91,14 @@ impl Pebble {
             management: format!("https://{management}"),
             names: format!("http://{names_management}"),
         };
-        let names_args = ["-dnsserver", &names, "-management", &names_management, "-defaultIPv6", ""];
+        let names_args = [
+            "-dnsserver",
+            &names,
+            "-management",
+            &names_management,
+            "-defaultIPv6",
+            "",
+        ];
         let off = ["-http01", "", "-https01", "", "-doh", "", "-tlsalpn01", ""];
         pebble.spawn("pebble-challtestsrv", dir, &[&names_args[..], &off].concat());
         let file = file.to_str().unwrap();
@@ -101,7 +111,10 @@ impl Pebble {
         let path = programs().unwrap().join(program);
         let mut command = self.inside(path.to_str().unwrap());
         command.args(args).env("PEBBLE_VA_NOSLEEP", "1");
-        command.stdin(Stdio::null()).stderr(log.try_clone().unwrap()).stdout(log);
+        command
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().unwrap())
+            .stdout(log);
         self.children.push(command.spawn().unwrap());
     }
 
