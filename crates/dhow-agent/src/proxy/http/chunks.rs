@@ -41,6 +41,7 @@ pub enum Step {
     Over,
 }
 
+/// The bytes are no chunks: the answer is broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the replica's answer is not in chunks as it says")]
 pub struct BadChunk;
