@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -326,13 +326,13 @@ fn group_of(place: usize) -> u32 {
 
 /// A process that is stopped for nine tenths of the time; it goes on with the end of this.
 pub struct Slowness {
-    end: Option<Sender<()>>,
+    end: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Slowness {
     fn begin(pid: Pid) -> Self {
-        let (end, ended) = channel();
+        let (end, ended) = sync_channel(1);
         // It has a thread to itself, because the runtime's threads are busy with what is measured.
         let thread = std::thread::spawn(move || {
             let waits = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);

@@ -335,11 +335,11 @@ mod tests {
             network.mesh_addr,
             Some(MeshSetting::At(([10, 0, 0, 1], 4000).into()))
         );
+        assert!(network.ingress_addr.is_ipv6());
         let reverse = "cluster: { mode: worker-tier, role: worker, servers: [\"10.0.0.1:3670\"] }\nnetwork: { mesh_addr: reverse, relay_limit: 1Mi }\n";
         let network = read(reverse).unwrap().network;
         assert_eq!(network.mesh_addr, Some(MeshSetting::Reverse));
         assert_eq!(network.relay_limit, ByteSize(1 << 20));
-        assert!(network.ingress_addr.is_ipv6());
         for wrong in [
             "network: { rang: 10.0.0.0/16 }",
             "network: { mesh_addr: 10.0.0.1:0 }",

@@ -69,14 +69,7 @@ fn a_certificate_is_ordered_and_renewed_and_a_failure_is_told() {
     pebble.unname("lost.test");
     let services = [("web", ordered("shop.test")), ("lost", ordered("lost.test"))];
     daemon.deploy("shop", &services).ends_with(0);
-    // Without a certificate it is served all the same, and nobody is sent to where it is not.
-    let status = daemon.dhow(&["status", "shop"]).ends_with(0).stdout;
-    assert!(status.contains("without TLS, at port 80"), "{status}");
-    until("plain requests are answered", || {
-        let args = ["-o", "/dev/null", "-w", "%{http_code}"];
-        (client.ask("http://lost.test/", &args).as_deref() == Ok("200")).then_some(())
-    });
-    assert!(client.ask("https://lost.test/", &[]).is_err());
+    served_without(&daemon, &client);
     until("it is ordered and shown", || {
         client.ask("https://shop.test/", &["--http2"]).ok()
     });
@@ -96,8 +89,19 @@ fn a_certificate_is_ordered_and_renewed_and_a_failure_is_told() {
     for secret in ["PRIVATE", "key_pkcs8"] {
         assert!(!said.contains(secret), "no key is logged");
     }
-    daemon.finish();
     drop(pebble);
+    daemon.finish();
+}
+
+/// Without a certificate it is served all the same, and nobody is sent to where it is not.
+fn served_without(daemon: &Daemon, client: &Client) {
+    let status = daemon.dhow(&["status", "shop"]).ends_with(0).stdout;
+    assert!(status.contains("without TLS, at port 80"), "{status}");
+    until("plain requests are answered", || {
+        let args = ["-o", "/dev/null", "-w", "%{http_code}"];
+        (client.ask("http://lost.test/", &args).as_deref() == Ok("200")).then_some(())
+    });
+    assert!(client.ask("https://lost.test/", &[]).is_err());
 }
 
 /// Where somebody looks, in the server's own words; and what the cluster keeps is not a person's.
@@ -114,6 +118,15 @@ fn failure_is_told(daemon: &Daemon) {
     let listed = daemon.dhow(&["secret", "ls"]).ends_with(0).stdout;
     assert!(!listed.contains("acme"), "{listed}");
     daemon.dhow(&["secret", "rm", "acme/cert/shop.test"]).ends_with(4);
+}
+
+/// A service for each host, each at a port of its own.
+fn services_of<'a>(hosts: impl Iterator<Item = &'a str>) -> Vec<(String, Service)> {
+    let services = hosts.zip(8_080..).map(|(host, port)| {
+        let service = web(port, json!({ "host": host, "tls": { "acme": true } }));
+        (format!("web{port}"), service)
+    });
+    services.collect()
 }
 
 #[test]
@@ -151,14 +164,7 @@ fn every_node_answers_for_a_host_and_shows_its_certificate_whoever_leads() {
     }
     let ca = pebble.root(&dir);
     let leader = cluster.until_leader();
-    let endpoints = hosts.iter().map(String::as_str).chain(["shop.test"]).enumerate();
-    let services: Vec<(String, Service)> = endpoints
-        .map(|(place, host)| {
-            let port = 8_080 + u16::try_from(place).unwrap();
-            let service = web(port, json!({ "host": host, "tls": { "acme": true } }));
-            (format!("web{place}"), service)
-        })
-        .collect();
+    let services = services_of(hosts.iter().map(String::as_str).chain(["shop.test"]));
     let services: Vec<(&str, Service)> = services
         .iter()
         .map(|(name, of)| (name.as_str(), of.clone()))

@@ -144,26 +144,13 @@ async fn forward(
     let Some(route) = found else {
         return Err(no_route(&target_host, &uri));
     };
-    let is_secure = |ordered: &String| connection.listener.certificates.has(ordered);
-    if let Some(port) = route
-        .redirect
-        .filter(|_| route.ordered.as_ref().is_none_or(is_secure))
-    {
+    if let Some(port) = redirected_to(connection, &route) {
         return Ok(redirect(name, port, &uri));
     }
     if route.options.access_log {
-        let client = connection.peer.to_str().unwrap_or_default();
-        let log = connection.listener.access_log.clone();
-        *access = Some(Box::new(AccessEntry::new(log, &route.id, client, name, &parts)));
+        *access = Some(entry_of(connection, &route, name, &parts));
     }
-    let is_extended = extended.is_some();
-    let upgrade = extended
-        .or_else(|| headers::upgrade(&parts))
-        .map(|protocol| Upgrade {
-            protocol,
-            client,
-            is_extended,
-        });
+    let upgrade = upgrade_of(extended, &parts, client);
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
     let from = headers::From {
         peer: &connection.peer,
@@ -199,6 +186,31 @@ async fn forward(
     let idle = route.options.idle_timeout.map(TimeSpan::to_std);
     let taken = Taken { lease, request, idle };
     relay(connection, response, taken, upgrade)
+}
+
+/// What a request asks to change to, in the words of HTTP/2 or of HTTP/1.1.
+fn upgrade_of(extended: Option<HeaderValue>, parts: &Parts, client: OnUpgrade) -> Option<Upgrade> {
+    let is_extended = extended.is_some();
+    let protocol = extended.or_else(|| headers::upgrade(parts))?;
+    Some(Upgrade {
+        protocol,
+        client,
+        is_extended,
+    })
+}
+
+/// The port of HTTPS to which requests are sent, once there is a certificate to show there.
+fn redirected_to(connection: &Connection, route: &Route) -> Option<u16> {
+    let is_secure = |ordered: &String| connection.listener.certificates.has(ordered);
+    let has_certificate = route.ordered.as_ref().is_none_or(is_secure);
+    route.redirect.filter(|_| has_certificate)
+}
+
+/// The line for the access log.
+fn entry_of(connection: &Connection, route: &Route, name: &str, parts: &Parts) -> Box<AccessEntry> {
+    let client = connection.peer.to_str().unwrap_or_default();
+    let log = connection.listener.access_log.clone();
+    Box::new(AccessEntry::new(log, &route.id, client, name, parts))
 }
 
 /// The host that a request is for, without its port.
