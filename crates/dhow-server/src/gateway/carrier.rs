@@ -15,10 +15,12 @@ pub(super) struct Asked<Q, A> {
     pub answer: oneshot::Sender<Result<A, Refusal>>,
 }
 
+/// What waits, and what is on its way; none once the server ends.
+type OpenOutbox<Q, A> = Option<Outbox<Asked<Q, A>>>;
+
 /// Questions of one kind; clones are the same.
 pub(super) struct Carrier<Q, A> {
-    /// None once the server ends.
-    outbox: Arc<Mutex<Option<Outbox<Asked<Q, A>>>>>,
+    outbox: Arc<Mutex<OpenOutbox<Q, A>>>,
     /// Something has entered, or a message is done.
     news: Arc<Notify>,
 }
@@ -110,7 +112,7 @@ impl<Q, A> Carrier<Q, A> {
         self.outbox().take();
     }
 
-    fn outbox(&self) -> MutexGuard<'_, Option<Outbox<Asked<Q, A>>>> {
+    fn outbox(&self) -> MutexGuard<'_, OpenOutbox<Q, A>> {
         // Every change is whole before the lock is let go of, so one left by a panic is sound.
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -290,7 +290,7 @@ impl Source {
         match self {
             Self::One(answer) => answer.size_hint(),
             // As it was at the beginning, when it is asked for.
-            Self::Pumped(_, size) => size.clone(),
+            Self::Pumped(_, size) => *size,
             Self::Two(incoming, _) => incoming.size_hint(),
             Self::Over => SizeHint::with_exact(0),
         }

@@ -173,7 +173,10 @@ mod tests {
     use super::*;
 
     /// The body, its trailers and what follows, read with a pause after every so many bytes.
-    fn read(text: &[u8], stride: usize) -> Result<Option<(Vec<u8>, HeaderMap, Vec<u8>)>, BadChunk> {
+    /// The body, its trailers, and what follows.
+    type Whole = (Vec<u8>, HeaderMap, Vec<u8>);
+
+    fn read(text: &[u8], stride: usize) -> Result<Option<Whole>, BadChunk> {
         let (mut chunks, mut data, mut trailers) = (Chunks::new(), Vec::new(), HeaderMap::new());
         let mut at = 0;
         while at < text.len() {

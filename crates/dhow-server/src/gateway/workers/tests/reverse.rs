@@ -93,9 +93,8 @@ async fn a_session_asks_the_worker_to_dial_back() {
         async move { tunnels.ask(node).await }
     });
     let number = loop {
-        match events.next().await.unwrap().unwrap().event {
-            Some(Event::DialBack(asked)) => break asked.number,
-            Some(_) | None => {}
+        if let Some(Event::DialBack(asked)) = events.next().await.unwrap().unwrap().event {
+            break asked.number;
         }
     };
     let number = number.try_into().unwrap();
