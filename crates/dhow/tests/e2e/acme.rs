@@ -32,7 +32,7 @@ fn a_certificate_is_ordered_and_renewed_and_a_failure_is_told() {
         return skip("certificates from an ACME server", &why);
     }
     let (http, https) = (free_port(), free_port());
-    let mut daemon = Daemon::at(Scratch::new("acme"));
+    let mut daemon = Daemon::at(Scratch::new("acme-one"));
     let dir = daemon.scratch.path.clone();
     let certificates = Certificates::new(&dir);
     certificates.make("pebble", "IP:127.0.0.1", 30);

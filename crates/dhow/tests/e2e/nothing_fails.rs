@@ -8,8 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Cause, Cluster, Failure, OpenLoad, Replica, Service, Where, free_port, get_from, helpers, rounds, signal,
-    until,
+    Alone, Cause, Cluster, Failure, OpenLoad, Replica, Service, Where, free_port, get_from, helpers, rounds,
+    signal, until,
 };
 
 /// The cluster under load, and what has failed so far that must not.
@@ -100,6 +100,7 @@ fn proxy_of(trial: &Trial, node: usize) -> u32 {
 
 #[test]
 fn nothing_fails_whatever_is_done_to_a_service() {
+    let alone = Alone::wait();
     let mut trial = Trial::begin();
     trial.step("nothing is done", nothing, |_| {});
     trial.step("rolled out", nothing, |trial| {
@@ -166,6 +167,7 @@ fn nothing_fails_whatever_is_done_to_a_service() {
         &wrong[..wrong.len().min(20)]
     );
     drop(cluster);
+    drop(alone);
 }
 
 /// What was on its way through a process that is killed is lost, and nothing else.

@@ -26,7 +26,7 @@ pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, by_node, replicas_at};
 pub use deployment::{Service, deployment, spread};
 pub use disk::SmallDisk;
-pub use host::{Scratch, free_port, helpers, is_alive, is_root, signal};
+pub use host::{Alone, Scratch, free_port, helpers, is_alive, is_root, signal};
 pub use images::{image, lacks};
 pub use load::{Load, get, get_from};
 pub use network::Network;

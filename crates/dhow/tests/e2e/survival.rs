@@ -109,7 +109,14 @@ fn die_over(daemon: &mut Daemon, args: &[String], pause: Duration) {
 }
 
 fn check(daemon: &Daemon, before: &[Replica], change: Change, count: u32, trigger: &str) {
-    let after = daemon.ps();
+    // The command waited for its own deployment alone; the waiter's end is found out beside it.
+    let after = until("the waiter's end is known", || {
+        let after = daemon.ps();
+        let waiter = after.iter().find(|replica| replica.service == "waiter");
+        waiter
+            .is_none_or(|waiter| waiter.exit_code.is_some())
+            .then_some(after)
+    });
     let (old, new) = (pids(before), pids(&after));
     for (name, pid) in &old {
         let stays =

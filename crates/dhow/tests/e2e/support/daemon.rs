@@ -6,11 +6,12 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Answer, Reply, Scratch, Service, api, deployment, free_port, host, until};
+use super::{Answer, LOOK_EVERY, PATIENCE, Reply, Scratch, Service, api, deployment, free_port, host, until};
 
 /// Lines of the daemon's log that a failed test shows.
 const SAID_LINES: usize = 40;
@@ -357,9 +358,16 @@ impl Daemon {
 
     pub fn nothing_is_left(&self) {
         // The helpers end on their own time, right after the daemon.
-        until("no process is left", || {
-            host::marked(&self.scratch.path).is_empty().then_some(())
-        });
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = host::marked(&self.scratch.path);
+            if left.is_empty() {
+                break;
+            }
+            let told: Vec<_> = left.iter().map(|process| host::told(process.pid)).collect();
+            assert!(Instant::now() < deadline, "processes are left: {told:#?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
         assert_eq!(self.scratch.groups(), Vec::<PathBuf>::new(), "groups are left");
         assert_eq!(self.scratch.network(), Vec::<PathBuf>::new(), "a network is left");
         let said = self.said();

@@ -1,9 +1,11 @@
 //! The host: folders, ports, processes, control groups.
 
+use std::cell::Cell;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use dhow_driver::cgroup::CgroupHost;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +15,53 @@ const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
+/// The folders that there are, and whether a test wants to be the only one that runs.
+struct Crowd {
+    folders: u32,
+    is_closed: bool,
+}
+
+static CROWD: Mutex<Crowd> = Mutex::new(Crowd {
+    folders: 0,
+    is_closed: false,
+});
+static LEFT: Condvar = Condvar::new();
+
+thread_local! {
+    /// What this test has of the crowd already: whoever is in it never waits for others.
+    static OWN: Cell<u32> = const { Cell::new(0) };
+}
+
+fn crowd() -> MutexGuard<'static, Crowd> {
+    // Every change is whole, so that one left by a test that failed is sound.
+    CROWD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test beside which no other one runs: what it counts would be about a machine that is too busy.
+pub struct Alone;
+
+impl Alone {
+    /// Waits until the tests that run have ended; those that follow wait for this one.
+    pub fn wait() -> Self {
+        let is_closed = |crowd: &mut Crowd| crowd.is_closed;
+        let closing = LEFT.wait_while(crowd(), is_closed);
+        let mut closing = closing.unwrap_or_else(PoisonError::into_inner);
+        closing.is_closed = true;
+        let others = LEFT.wait_while(closing, |crowd| crowd.folders > 0);
+        drop(others.unwrap_or_else(PoisonError::into_inner));
+        OWN.set(OWN.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        OWN.set(OWN.get().saturating_sub(1));
+        crowd().is_closed = false;
+        LEFT.notify_all();
+    }
+}
+
 /// A folder that goes with everything that runs on account of it.
 pub struct Scratch {
     pub path: PathBuf,
@@ -20,6 +69,10 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new(name: &str) -> Self {
+        let must_wait = |crowd: &mut Crowd| crowd.is_closed && OWN.get() == 0;
+        let entered = LEFT.wait_while(crowd(), must_wait);
+        entered.unwrap_or_else(PoisonError::into_inner).folders += 1;
+        OWN.set(OWN.get() + 1);
         let path = std::env::temp_dir().join(format!("dhow-e2e-{}-{name}", std::process::id()));
         // What an aborted run has left would only confuse this one.
         let _ = fs::remove_dir_all(&path);
@@ -113,6 +166,9 @@ impl Drop for Scratch {
             let _ = rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH);
         }
         let _ = fs::remove_dir_all(&self.path);
+        OWN.set(OWN.get().saturating_sub(1));
+        crowd().folders -= 1;
+        LEFT.notify_all();
     }
 }
 
@@ -175,6 +231,12 @@ pub fn marked(folder: &Path) -> Vec<Process> {
         }
     }
     found
+}
+
+/// A process as a person would look for it.
+pub fn told(pid: u32) -> String {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid}: {}", String::from_utf8_lossy(&command).replace('\0', " "))
 }
 
 /// The daemon's own processes of a folder that were started with this verb.
