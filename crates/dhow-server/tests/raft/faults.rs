@@ -70,11 +70,14 @@ async fn a_leader_whose_disk_fails_stops_and_the_others_go_on() {
     cluster.stop_all().await;
 }
 
-/// Entries are on the followers' disks before the leader's own has them, and are not acknowledged before it does.
+/// Entries are on the follower's disk before the leader's own has them, and are not acknowledged before it does.
+///
+/// There is one follower: a write is acknowledged only with its answer, so the leader knows afterwards that the follower
+/// has everything, and sends ahead. Of two, one could be late with its answer and be sent nothing ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn followers_do_not_wait_for_the_leaders_disk() {
+async fn a_follower_does_not_wait_for_the_leaders_disk() {
     let held = Arc::new(AtomicU64::new(0));
-    let synced: Arc<[AtomicU64; 4]> = Arc::default();
+    let synced: Arc<[AtomicU64; 3]> = Arc::default();
     let hooked = |options: RaftOptions| {
         let id = options.node_id;
         let (held, synced) = (Arc::clone(&held), Arc::clone(&synced));
@@ -95,26 +98,20 @@ async fn followers_do_not_wait_for_the_leaders_disk() {
         RaftOptions { store, ..options }
     };
     // Nobody is to be elected while the leader's disk is held.
-    let mut cluster = Cluster::calm_with(3, hooked).await;
+    let mut cluster = Cluster::calm_with(2, hooked).await;
     for command in ["before", "calm"] {
         cluster.write(command).await;
     }
     cluster.agree(&["before", "calm"]).await;
     let leader = cluster.leader().await.id;
     let term = cluster.nodes[&leader].leadership().term;
-    let others = cluster.others(leader);
-    let count = |id: u64| synced[id as usize].load(Ordering::SeqCst);
-    let earlier: Vec<u64> = others.iter().map(|id| count(*id)).collect();
+    let follower = cluster.others(leader)[0];
+    let count = || synced[follower as usize].load(Ordering::SeqCst);
+    let earlier = count();
     held.store(leader, Ordering::SeqCst);
     let write = cluster.nodes[&leader].write("ahead");
     let release = async {
-        let both = || {
-            others
-                .iter()
-                .zip(&earlier)
-                .all(|(id, earlier)| count(*id) > *earlier)
-        };
-        until("both have it", both).await;
+        until("the follower has it", || count() > earlier).await;
         assert_eq!(
             cluster.nodes[&leader].commands().len(),
             2,
