@@ -4,6 +4,7 @@
 //! ignores older ids, so that none of that changes anything. The death or silence of a holder is never evidence against
 //! its nodes before they have had the time to come back elsewhere.
 
+mod crowd;
 mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,6 +14,7 @@ use super::alarm::LeaseAlarm;
 use super::holder_beat::{FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use super::table::LeaseTable;
 use crate::ids::{NodeId, Term};
+use crowd::Crowd;
 use orphans::Orphans;
 
 /// How long after the last word of its holder a node may be without a session before that is evidence. A holder that
@@ -119,6 +121,7 @@ pub struct SessionTable {
     sessions: BTreeMap<NodeId, Session>,
     holders: BTreeMap<NodeId, Holder>,
     orphans: Orphans,
+    crowd: Crowd,
 }
 
 impl SessionTable {
@@ -132,6 +135,7 @@ impl SessionTable {
             sessions: BTreeMap::new(),
             holders: BTreeMap::new(),
             orphans: Orphans::default(),
+            crowd: Crowd::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl SessionTable {
         self.leases.after_election(now_ms, nodes.iter().copied());
         let due_ms = now_ms.saturating_add(ORPHAN_MS);
         self.orphans = Orphans::default();
+        self.crowd = Crowd::default();
         for node in nodes {
             self.orphans.add(node, None, due_ms);
         }
@@ -327,11 +332,37 @@ impl SessionTable {
         true
     }
 
-    /// A session broke by no wish of its holder: evidence against its node, unless too many break there.
+    /// A session broke by no wish of its holder: evidence against its node, unless too many break there or everywhere.
     fn broke(&mut self, from: NodeId, sign: &LastSign, last_sign_ms: u64, now_ms: u64) -> Option<LeaseAlarm> {
         if !self.leave(from, sign) {
             return None;
         }
+        let alarm = self.judge_break(from, sign, last_sign_ms, now_ms);
+        let (broken, sessions) = ((sign.node, sign.session), self.sessions.len());
+        let times_ms = (now_ms, self.grace_ms);
+        let Some(crowd) = self.crowd.broke(broken, last_sign_ms, times_ms, sessions) else {
+            return alarm;
+        };
+        for (node, missed) in crowd.new {
+            let known = self.sessions.get(&node);
+            if known.is_some_and(|known| known.id == missed.session && known.holder.is_none()) {
+                self.orphan(node, missed.last_sign_ms, now_ms);
+            }
+        }
+        let broke = crowd.broke;
+        alarm.or(crowd
+            .is_news
+            .then_some(LeaseAlarm::CrowdBroke { broke, sessions }))
+    }
+
+    /// What a break says by what else is known of its holder.
+    fn judge_break(
+        &mut self,
+        from: NodeId,
+        sign: &LastSign,
+        last_sign_ms: u64,
+        now_ms: u64,
+    ) -> Option<LeaseAlarm> {
         let grace_ms = self.grace_ms;
         let holder = self.holders.get_mut(&from)?;
         if last_sign_ms < holder.steady_since_ms {
@@ -437,6 +468,7 @@ impl SessionTable {
 
     /// The node's newest session is this one, there.
     fn hold(&mut self, node: NodeId, id: SessionId, holder: NodeId) {
+        self.crowd.came_back(node);
         let session = Session {
             id,
             holder: Some(holder),
@@ -468,6 +500,7 @@ impl SessionTable {
     /// Forgets a node that was removed from the cluster.
     pub fn remove(&mut self, node: NodeId) {
         self.leases.remove(node);
+        self.crowd.came_back(node);
         let session = self.sessions.remove(&node);
         if let Some(holder) = session
             .and_then(|session| session.holder)

@@ -99,8 +99,10 @@ impl Bar {
         self.begin(stage).await?;
         let (terms, after) = (stage.term().await? - terms, stage.fleet.look().await?);
         let told = format!(
-            "{terms} elections, {} sessions ended, {} moved, {} attempts reached nobody",
+            "{terms} elections, {} sessions ended, {} of them in silence, {} calls without an answer, {} moved, {} attempts reached nobody",
             after.ended() - before.ended(),
+            after.unheard - before.unheard,
+            after.unanswered - before.unanswered,
             after.moved - before.moved,
             after.unreached - before.unreached
         );

@@ -85,6 +85,10 @@ pub struct Look {
     pub ended_at: Vec<u64>,
     /// Sessions that a server sent to another one, where they belong.
     pub moved: u64,
+    /// Calls that no answer came to in time.
+    pub unanswered: u64,
+    /// Servers that were left because nothing was heard of them.
+    pub unheard: u64,
     /// Assignments below one that the same worker had before.
     pub behind: u64,
     pub unreached: u64,
@@ -119,6 +123,8 @@ impl Look {
         self.stopped += other.stopped;
         add_each(&mut self.ended_at, &other.ended_at);
         self.moved += other.moved;
+        self.unanswered += other.unanswered;
+        self.unheard += other.unheard;
         self.behind += other.behind;
         self.unreached += other.unreached;
         self.joins_refused += other.joins_refused;

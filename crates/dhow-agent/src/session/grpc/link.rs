@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
-use super::heard::Heard;
+use super::heard::{Heard, Patience};
 use super::mailbox::{Beginning, Mailbox};
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
@@ -52,6 +52,7 @@ pub(super) struct Open {
     pub client: Client,
     /// Counts from 1.
     pub number: u64,
+    pub patience: Patience,
 }
 
 impl SessionState {
@@ -307,8 +308,12 @@ impl Link {
             address: address.clone(),
             cluster_id: opened.cluster_id.clone(),
         });
-        let client = session.client.clone();
-        shared.open.send_replace(Some(Arc::new(Open { client, number })));
+        let open = Open {
+            client: session.client.clone(),
+            number,
+            patience: Patience::new(session.heard.clone()),
+        };
+        shared.open.send_replace(Some(Arc::new(open)));
         number
     }
 

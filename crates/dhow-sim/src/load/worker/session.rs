@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use dhow_agent::limits::UNANSWERED_MAX;
 use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
@@ -66,6 +67,8 @@ pub struct Session<'a> {
     /// When changes may be reported next.
     report_at: Instant,
     failures: u32,
+    /// Calls since the last one that was answered.
+    unanswered: u32,
 }
 
 impl<'a> Session<'a> {
@@ -132,6 +135,7 @@ impl<'a> Session<'a> {
             report: None,
             report_at: Instant::now(),
             failures: 0,
+            unanswered: 0,
         })
     }
 
@@ -157,7 +161,10 @@ impl<'a> Session<'a> {
                 answer = answered(&mut self.report) => self.take_report(answer),
                 answer = answered(&mut self.beat) => self.take_beat(answer),
                 () = sleep_until(self.report_at), if waits => None,
-                () = self.connection.heard.silent() => Some(Ended::Over),
+                () = self.connection.heard.silent() => {
+                    Tally::count(&self.around.tally.unheard);
+                    Some(Ended::Over)
+                }
                 () = sleep_until(self.beat_at) => {
                     self.send_beat();
                     None
@@ -245,9 +252,10 @@ impl<'a> Session<'a> {
         self.report = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status),
+            Err(status) => return self.failed(status, took),
         };
         self.failures = 0;
+        self.unanswered = 0;
         self.around.tally.reporting.add(took);
         self.ttl_secs = ack.next_ttl_secs;
         match (ack.durable_seq, ack.replay_from) {
@@ -269,8 +277,9 @@ impl<'a> Session<'a> {
         self.beat = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status),
+            Err(status) => return self.failed(status, took),
         };
+        self.unanswered = 0;
         self.around.tally.beating.add(took);
         if ack.next_ttl_secs != self.ttl_secs {
             self.ttl_secs = ack.next_ttl_secs;
@@ -285,19 +294,36 @@ impl<'a> Session<'a> {
     }
 
     /// A call was not answered well; tells whether the session is of no use any more.
-    fn failed(&mut self, status: Option<Status>) -> Option<Ended> {
+    fn failed(&mut self, status: Option<Status>, took: Duration) -> Option<Ended> {
         let Some(status) = status else {
-            return Some(Ended::Over);
+            return self.unanswered(took);
         };
+        self.unanswered = 0;
         let refusal = Refusal::from_status(&status);
         if matches!(refusal, Some(Refusal::Busy | Refusal::TooOften)) {
             Tally::count(&self.around.tally.reports_refused);
-            let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10));
-            self.failures += 1;
-            self.report_at = Instant::now() + pause.min(RETRY_MAX);
+            self.report_later();
             return None;
         }
         Some(over(refusal))
+    }
+
+    /// As the agent does it: a server that is heard has too much to do, and is left only when it never answers.
+    fn unanswered(&mut self, took: Duration) -> Option<Ended> {
+        Tally::count(&self.around.tally.unanswered);
+        self.unanswered += 1;
+        let is_heard = self.connection.heard.is_heard_since(Instant::now() - took);
+        if !is_heard || self.unanswered >= UNANSWERED_MAX {
+            return Some(Ended::Over);
+        }
+        self.report_later();
+        None
+    }
+
+    fn report_later(&mut self) {
+        let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        self.report_at = Instant::now() + pause.min(RETRY_MAX);
     }
 }
 
