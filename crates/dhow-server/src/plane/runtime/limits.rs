@@ -31,6 +31,12 @@ pub const PLAN_CHUNK_BYTES: usize = 512 * 1024;
 /// How long the reducer waits after an applied batch before it plans, so that a burst is planned once.
 pub const PLAN_DEBOUNCE_MS: u64 = 10;
 
+/// Replicas that a plan looks at in a millisecond, on a slow machine.
+pub const PLANNED_PER_MS: u64 = 250;
+
+/// The longest wait after a plan for the time that it takes.
+pub const PLAN_REST_MAX_MS: u64 = 1_000;
+
 /// The longest wait between plans whose commands were all refused as stale: 10 ms doubled seven times.
 pub const PLAN_STALE_WAIT_MAX_MS: u64 = 1_280;
 
