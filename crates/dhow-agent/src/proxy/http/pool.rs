@@ -252,7 +252,7 @@ fn failure_of_two(mut error: TrySendError<Request<RequestBody>>, body: &mut Requ
     } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_io {
         ExchangeError::Lost
     } else {
-        ExchangeError::Bad
+        ExchangeError::Bad(None)
     }
 }
 
