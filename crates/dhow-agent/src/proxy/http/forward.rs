@@ -158,6 +158,7 @@ async fn forward(
     let from = headers::From {
         peer: &connection.peer,
         scheme: &connection.scheme,
+        at: connection.arrival.local,
         is_believed: connection.is_believed(&route),
     };
     let speaks = headers::speaks(&parts);
@@ -461,6 +462,10 @@ impl Failed {
             Self::Bad(Bad::TwoHosts) => (
                 StatusCode::BAD_REQUEST,
                 "the request names two hosts\n".to_owned(),
+            ),
+            Self::Bad(Bad::OddHost) => (
+                StatusCode::BAD_REQUEST,
+                "the request's host is no name and no address\n".to_owned(),
             ),
             Self::Bad(Bad::NoPath) => (StatusCode::BAD_REQUEST, "the request names no path\n".to_owned()),
             Self::Bad(Bad::Coding) => (
