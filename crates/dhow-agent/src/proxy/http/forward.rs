@@ -19,13 +19,13 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
-use super::Connection;
 use super::access::AccessEntry;
 use super::body::{Relayed, RequestBody, ResponseBody};
 use super::exchange::ExchangeError;
 use super::head::BadAnswer;
 use super::headers::{self, Bad};
 use super::pool::{self, Answered, Link, Speaks};
+use super::{Connection, HttpListener};
 use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
@@ -132,8 +132,9 @@ async fn forward(
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
+    let HttpListener { limits, requests, .. } = &connection.listener;
     let permit = match parts.version == Version::HTTP_2 {
-        true => Some(connection.listener.limits.try_process().ok_or(Failed::Full)?),
+        true => Some(limits.try_request(requests).ok_or(Failed::Full)?),
         false => None,
     };
     let extended = extended::take(&mut parts).map_err(Failed::Connect)?;
