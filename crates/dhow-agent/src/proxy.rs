@@ -31,6 +31,7 @@ mod limits;
 mod listener;
 mod mesh;
 mod meters;
+mod plain_path;
 mod port_owner;
 mod predecessor;
 mod privileges;
