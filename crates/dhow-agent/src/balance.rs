@@ -13,6 +13,7 @@ mod node;
 mod process_caller;
 mod routes;
 mod variables;
+mod wants;
 mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use std::time::Duration;
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_core::usage::EndpointFigures;
+use tokio::sync::watch;
 
 use crate::proxy::{GivenCertificates, MeshIdentity, RefusedCertificate};
 use crate::session::KnownDirectory;
@@ -100,6 +102,11 @@ pub trait Balancer: Send + Sync + 'static {
         _told: Option<&'a Arc<KnownDirectory>>,
     ) -> BalancerFuture<'a, ()> {
         Box::pin(async {})
+    }
+
+    /// Follows which services of other deployments are wanted here; none where nobody asks for any.
+    fn wants(&self) -> Option<watch::Receiver<BTreeSet<ServiceKey>>> {
+        None
     }
 
     /// How a replica finds the services of its deployment. Call it once its service is open.

@@ -12,17 +12,20 @@ use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_core::usage::EndpointFigures;
 use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
+use tokio::sync::watch;
 
 use super::book::AddressBook;
 use super::credentials::{give_certificates, give_identity};
 use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
+use super::known_file::Remembered;
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
+use super::wants::Wants;
 use super::{BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, known_file, loopback};
 use crate::proxy::{
     Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate, Table,
-    Transport, Trusted, saved_table, taken_beside,
+    Transport, Trusted, saved_table,
 };
 use crate::session::KnownDirectory;
 
@@ -57,6 +60,10 @@ pub struct NodeBalancer {
     config: ProxyConfig,
     network_dir: PathBuf,
     wanted: Mutex<Wanted>,
+    /// What this node asks servers for.
+    wants: Wants,
+    /// Counts what servers have told.
+    heard: watch::Sender<u64>,
     /// One writer of the network's folder at a time.
     disk: tokio::sync::Mutex<()>,
     /// One table at a time goes to the proxy.
@@ -109,8 +116,13 @@ impl NodeBalancer {
             tracing::error!(%error, "the addresses of services cannot be read; they get new ones");
             AddressBook::default()
         });
+        let mut wanted = BTreeSet::new();
         match known_file::read(&network.dir) {
-            Ok(Some((node, told))) => known.remember(node, Arc::new(told)),
+            Ok(Some(remembered)) => {
+                known.remember(remembered.node, Arc::new(remembered.known));
+                known.want(&remembered.wanted);
+                wanted = remembered.wanted;
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::error!(%error, "what is known of services cannot be read; servers tell it anew")
@@ -128,6 +140,8 @@ impl NodeBalancer {
                 sure,
                 revision: 1,
             }),
+            wants: Wants::new(wanted),
+            heard: watch::Sender::new(0),
             disk: tokio::sync::Mutex::default(),
             served: tokio::sync::Mutex::default(),
         }
@@ -174,7 +188,9 @@ impl NodeBalancer {
 
     async fn take_told(&self, place: NodePlace, told: Option<&Arc<KnownDirectory>>) {
         let revision = {
+            let asked_for = self.wants.now();
             let mut wanted = self.wanted();
+            wanted.routes.known.want(&asked_for);
             if !wanted.routes.known.tell(place, told) {
                 return;
             }
@@ -182,11 +198,16 @@ impl NodeBalancer {
             wanted.revision
         };
         self.serve_or_say(revision).await;
+        self.heard.send_modify(|count| *count += 1);
         if let Some(told) = told {
             let _disk = self.disk.lock().await;
-            let (dir, told) = (self.network_dir.clone(), Arc::clone(told));
-            let written =
-                tokio::task::spawn_blocking(move || known_file::write(&dir, place.node, &told)).await;
+            let dir = self.network_dir.clone();
+            let remembered = Remembered {
+                node: place.node,
+                known: KnownDirectory::clone(told),
+                wanted: self.wants.now(),
+            };
+            let written = tokio::task::spawn_blocking(move || known_file::write(&dir, &remembered)).await;
             if let Ok(Err(error)) = written {
                 tracing::warn!(%error, "what is known of services is not on disk: a restart without servers begins with less");
             }
@@ -231,6 +252,7 @@ impl NodeBalancer {
                 let opened = Arc::new(ProxyClient::open(self.config.clone()).await?);
                 give_identity(&opened, identity.as_ref()).await;
                 give_certificates(&opened, certificates.as_ref()).await;
+                self.wants.follow(Arc::clone(&opened));
                 none.insert(opened)
             }
         };
@@ -273,6 +295,7 @@ impl NodeBalancer {
 
     /// Ends the proxy, also one that an earlier daemon left.
     async fn stop_proxy(&self, served: &mut Served) -> Result<(), ProxyError> {
+        self.wants.stop();
         let client = match served.client.take() {
             Some(client) => Some(client),
             // What this daemon has served, it has ended itself.
@@ -328,57 +351,6 @@ impl NodeBalancer {
         }
     }
 
-    async fn claim_next(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
-        if spec.endpoints.is_empty() {
-            self.unclaim(name).await;
-            return Ok(());
-        }
-        let (revision, claimed, own) = {
-            let mut wanted = self.wanted();
-            let before = wanted.routes.table(0);
-            wanted.routes.claim(name, spec)?;
-            if wanted.routes.claimed(name).is_empty() && wanted.routes.table(0) == before {
-                return Ok(());
-            }
-            wanted.revision += 1;
-            let own = wanted.routes.listened();
-            (wanted.revision, wanted.routes.claimed(name), own)
-        };
-        let unbound = match self.serve(revision).await {
-            Ok(unbound) => unbound.into_iter(),
-            Err(error) => {
-                self.unclaim(name).await;
-                return Err(format!("the balancer failed: {}", error_chain(&error)));
-            }
-        };
-        let mut unbound = unbound.filter(|(addr, _)| claimed.iter().any(|(_, own)| own == addr));
-        let why = match unbound.next() {
-            Some((_, why)) => Some(why),
-            None => taken_by_others(claimed, own).await,
-        };
-        match why {
-            None => Ok(()),
-            Some(why) => {
-                self.unclaim(name).await;
-                Err(why)
-            }
-        }
-    }
-
-    async fn unclaim(&self, name: &ReplicaName) {
-        let revision = {
-            let mut wanted = self.wanted();
-            let before = wanted.routes.table(0);
-            wanted.routes.unclaim(name);
-            if wanted.routes.table(0) == before {
-                return;
-            }
-            wanted.revision += 1;
-            wanted.revision
-        };
-        self.serve_or_say(revision).await;
-    }
-
     async fn drain(&self, name: &ReplicaName, drain_max: Duration) {
         let (revision, known) = self.change(|routes| routes.drain(name));
         if !known {
@@ -397,22 +369,6 @@ impl NodeBalancer {
         // The next table leaves it out; until then it stands there as draining.
         self.change(|routes| routes.remove(name));
     }
-}
-
-/// Who has one of the addresses that are not listened on yet because their port is, on another address.
-async fn taken_by_others(
-    claimed: BTreeSet<(Transport, SocketAddr)>,
-    own: BTreeSet<SocketAddr>,
-) -> Option<String> {
-    if claimed.iter().all(|(_, addr)| own.contains(addr)) {
-        return None;
-    }
-    let looked = tokio::task::spawn_blocking(move || {
-        let mut later = claimed.into_iter().filter(|(_, addr)| !own.contains(addr));
-        later.find_map(|(transport, addr)| taken_beside(addr, transport, &own))
-    });
-    // Who cannot look learns it when the port is opened.
-    looked.await.ok().flatten()
 }
 
 impl Balancer for NodeBalancer {
@@ -520,7 +476,7 @@ impl Balancer for NodeBalancer {
         to: &'a ServiceKey,
         endpoint: &'a str,
     ) -> BalancerFuture<'a, Result<CallWay, NoWay>> {
-        Box::pin(async move { self.wanted().routes.way(from, runtime, to, endpoint) })
+        Box::pin(self.find_way(from, runtime, to, endpoint))
     }
 
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
@@ -543,6 +499,10 @@ impl Balancer for NodeBalancer {
             let asked = tokio::time::timeout(FIGURES_WAIT, asking).await;
             asked.ok().flatten().unwrap_or_default()
         })
+    }
+
+    fn wants(&self) -> Option<watch::Receiver<BTreeSet<ServiceKey>>> {
+        Some(self.wants.subscribe())
     }
 
     fn told<'a>(&'a self, place: NodePlace, told: Option<&'a Arc<KnownDirectory>>) -> BalancerFuture<'a, ()> {
@@ -585,3 +545,6 @@ impl Balancer for NodeBalancer {
         })
     }
 }
+
+mod claims;
+mod find_way;

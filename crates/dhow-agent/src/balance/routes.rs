@@ -305,6 +305,7 @@ impl Routes {
                 certificate: door.certificate,
                 redirect: door.redirect,
                 options: door.options,
+                asleep: false,
             });
         }
         listeners.into_values().collect()

@@ -3,23 +3,50 @@
 //! It is brought up to date by what `step` touched: the cost of a change is that of its service and of the nodes that
 //! it concerns, never that of all services or all nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
-use super::{Directory, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, READY_MAX, ReadyReplica, Touched};
+use super::change::listing_change;
+use super::chosen::chosen;
+use super::{
+    Absent, Directory, INGRESS_LABEL, INGRESS_NODES_MAX, Interest, Listing, ListingChange, READY_MAX,
+    ReadyReplica, Touched, ZONE_LABEL,
+};
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
-use crate::spec::{Endpoint, Expose};
+use crate::spec::{Endpoint, Expose, Runtime};
 use crate::state::{Node, Service, State, Wanted};
 
 /// A service with endpoints.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Listed {
     key: ServiceKey,
     listing: Arc<Listing>,
     /// The nodes that have a replica of it, ready or not.
     nodes: OrdSet<NodeId>,
+    /// What the last change of the listing was.
+    delta: Option<Arc<Delta>>,
+}
+
+/// What came and went between two listings: made once for all nodes that have the first one.
+#[derive(Debug)]
+pub(super) struct Delta {
+    pub from: Arc<Listing>,
+    pub change: ListingChange,
+}
+
+impl PartialEq for Listed {
+    /// How a listing came about does not count.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.listing, &self.nodes) == (&other.key, &other.listing, &other.nodes)
+    }
+}
+
+/// A listing as the index has it, and how it came about.
+pub(super) struct Offer {
+    pub listing: Arc<Listing>,
+    pub delta: Option<Arc<Delta>>,
 }
 
 /// Whom a change concerns.
@@ -27,7 +54,23 @@ struct Listed {
 pub struct Concerned {
     /// Every node.
     pub all: bool,
+    /// By what they run, and as those that take requests from outside.
     pub nodes: BTreeSet<NodeId>,
+    /// Those who have asked for one of these.
+    pub services: BTreeSet<ServiceKey>,
+    /// Those who have asked for any service of these, which came, went or have other services.
+    pub deployments: BTreeSet<DeploymentName>,
+    /// Those who want all that they may call.
+    pub is_open: bool,
+}
+
+/// What a node is told of, before the listings themselves.
+pub(super) struct Scope {
+    /// Services in the order of their names.
+    pub services: BTreeMap<ServiceKey, Offer>,
+    pub absent: Absent,
+    pub is_ingress: bool,
+    pub removed: OrdSet<NodeId>,
 }
 
 /// Listings by service. A server keeps one beside its state; a copy costs next to nothing.
@@ -38,11 +81,20 @@ pub struct DirectoryIndex {
     callers: OrdMap<DeploymentName, OrdMap<ServiceId, OrdSet<NodeId>>>,
     /// The deployment of each service in `callers`.
     known: OrdMap<ServiceId, DeploymentName>,
-    /// Told to every node: those that are public, or open to the whole cluster.
+    /// Told to every node that asks for them: those that are public, or open to the whole cluster.
     open: OrdSet<ServiceId>,
+    /// Told to every node that takes requests from outside.
+    public: OrdSet<ServiceId>,
+    /// Those that run as programs of their hosts: these ask nobody for names, so that their nodes are told of all that is
+    /// open.
+    programs: OrdSet<ServiceId>,
     /// Services of other deployments that an endpoint names, and whose nodes are told of it therefore.
     named: OrdMap<ServiceKey, OrdSet<ServiceId>>,
-    mesh: OrdMap<NodeId, Arc<str>>,
+    pub(super) mesh: OrdMap<NodeId, Arc<str>>,
+    /// By the label that says so.
+    pub(super) zones: OrdMap<NodeId, Arc<str>>,
+    /// Those with the label that makes a node of a large cluster take requests from outside.
+    ingress: OrdSet<NodeId>,
     /// Told to every node that runs something or takes requests.
     removed: OrdSet<NodeId>,
     is_large: bool,
@@ -54,6 +106,9 @@ impl DirectoryIndex {
         let mut index = Self::default();
         for id in state.services.keys() {
             index.renew(state, *id);
+        }
+        for (id, node) in &state.nodes {
+            index.note_labels(*id, Some(node));
         }
         index.mesh = mesh_of(state);
         index.removed = removed_of(state);
@@ -79,23 +134,20 @@ impl DirectoryIndex {
             concerned.all = true;
         }
         concerned.all |= touched.everybody | self.take_removed(state, touched);
-        let mut deployments = touched.deployments.clone();
-        self.add_callers(&deployments, &mut concerned);
+        concerned.deployments.extend(touched.deployments.iter().cloned());
         for id in services {
-            let before = self.audience(id);
-            if !self.renew(state, id) {
-                continue;
-            }
-            let after = self.audience(id);
-            for audience in [before, after].into_iter().flatten() {
-                concerned.all |= audience.everybody;
-                deployments.extend(audience.deployments);
-                concerned.nodes.extend(audience.nodes);
+            let mut before = Concerned::default();
+            self.add_audience(id, &mut before);
+            if self.renew(state, id) {
+                concerned.merge(before);
+                self.add_audience(id, &mut concerned);
             }
         }
-        self.add_callers(&deployments, &mut concerned);
-        // Whoever takes requests from outside is told of public services, and may be any node.
-        concerned.all |= touched.secrets.iter().any(|name| self.shows(name));
+        self.add_callers(&touched.deployments, &mut concerned);
+        if touched.secrets.iter().any(|name| self.shows(name)) {
+            self.add_ingress(&mut concerned);
+        }
+        self.add_programs(&mut concerned);
         concerned
     }
 
@@ -112,8 +164,8 @@ impl DirectoryIndex {
 
     /// Whether a public endpoint has its certificate from this secret.
     fn shows(&self, secret: &str) -> bool {
-        let open = self.open.iter().filter_map(|id| self.services.get(id));
-        let mut named = open.flat_map(|listed| certificates_of(&listed.listing.endpoints));
+        let public = self.public.iter().filter_map(|id| self.services.get(id));
+        let mut named = public.flat_map(|listed| certificates_of(&listed.listing.endpoints));
         named.any(|name| name == secret)
     }
 
@@ -139,19 +191,40 @@ impl DirectoryIndex {
         if let Some(node) = node {
             services.extend(node.replica_keys().map(|key| key.service));
         }
-        if self.mesh.get(&id) != mesh.as_ref() {
-            let named = self.services.values().filter(|listed| listed.nodes.contains(&id));
-            for listed in named {
-                let others = named_by(&listed.key, &listed.listing.endpoints).into_iter();
-                let told: Vec<_> = others.map(|key| key.deployment).collect();
-                self.add_callers(told.iter().chain([&listed.key.deployment]), concerned);
-                concerned.all |= is_open(&listed.listing.endpoints);
-            }
-            match mesh {
-                Some(mesh) => self.mesh.insert(id, mesh),
-                None => self.mesh.remove(&id),
-            };
+        let has_moved = self.note_labels(id, node) | (self.mesh.get(&id) != mesh.as_ref());
+        if !has_moved {
+            return;
         }
+        let named = self
+            .services
+            .iter()
+            .filter(|(_, listed)| listed.nodes.contains(&id));
+        let named: Vec<ServiceId> = named.map(|(service, _)| *service).collect();
+        for service in named {
+            self.add_audience(service, concerned);
+        }
+        match mesh {
+            Some(mesh) => self.mesh.insert(id, mesh),
+            None => self.mesh.remove(&id),
+        };
+    }
+
+    /// Notes what a node's labels say; whether its zone is another one.
+    fn note_labels(&mut self, id: NodeId, node: Option<&Arc<Node>>) -> bool {
+        let labels = node.map(|node| node.labels()).unwrap_or_default();
+        match labels.get(INGRESS_LABEL).is_some_and(|value| value == "true") {
+            true => self.ingress.insert(id),
+            false => self.ingress.remove(&id),
+        };
+        let zone = labels.get(ZONE_LABEL).map(String::as_str);
+        if self.zones.get(&id).map(|zone| &**zone) == zone {
+            return false;
+        }
+        match zone {
+            Some(zone) => self.zones.insert(id, zone.into()),
+            None => self.zones.remove(&id),
+        };
+        true
     }
 
     /// Makes a service's listing anew; whether that is another one.
@@ -167,6 +240,13 @@ impl DirectoryIndex {
             callers.insert(id, nodes.clone());
             self.known.insert(id, deployment.clone());
         }
+        let is_program = service
+            .spec()
+            .is_some_and(|spec| spec.runtime() == Runtime::Process);
+        match is_program {
+            true => self.programs.insert(id),
+            false => self.programs.remove(&id),
+        };
         let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
         let Some(endpoints) = endpoints.filter(|endpoints| !endpoints.is_empty()) else {
             return self.unlist(id) || moved;
@@ -186,20 +266,37 @@ impl DirectoryIndex {
                 ready,
             }),
         };
+        let delta = known.and_then(|known| {
+            let from = Arc::clone(&known.listing);
+            let change = listing_change(Some(&from), &listing)?;
+            Some(Arc::new(Delta { from, change }))
+        });
         self.unlist(id);
-        self.list(id, &service.key, listing, nodes);
+        let key = service.key.clone();
+        self.list(
+            id,
+            Listed {
+                key,
+                listing,
+                nodes,
+                delta,
+            },
+        );
         true
     }
 
-    fn list(&mut self, id: ServiceId, key: &ServiceKey, listing: Arc<Listing>, nodes: OrdSet<NodeId>) {
+    fn list(&mut self, id: ServiceId, listed: Listed) {
+        let Listed { key, listing, .. } = &listed;
         if is_open(&listing.endpoints) {
             self.open.insert(id);
+        }
+        if listing.endpoints.iter().any(Endpoint::is_public) {
+            self.public.insert(id);
         }
         for named in named_by(key, &listing.endpoints) {
             self.named.entry(named).or_default().insert(id);
         }
-        let key = key.clone();
-        self.services.insert(id, Listed { key, listing, nodes });
+        self.services.insert(id, listed);
     }
 
     /// Whether it was listed.
@@ -208,6 +305,7 @@ impl DirectoryIndex {
             return false;
         };
         self.open.remove(&id);
+        self.public.remove(&id);
         for named in named_by(&listed.key, &listed.listing.endpoints) {
             let is_empty = self.named.get_mut(&named).is_some_and(|ids| {
                 ids.remove(&id);
@@ -231,35 +329,54 @@ impl DirectoryIndex {
         if is_empty {
             self.callers.remove(&deployment);
         }
+        self.programs.remove(&id);
         self.unlist(id);
         true
     }
 
-    /// Who is told of a service.
-    fn audience(&self, id: ServiceId) -> Option<Audience> {
-        let deployment = self.known.get(&id)?;
-        let listing = self.services.get(&id).map(|listed| &listed.listing);
-        let allowed = listing.map(|listing| listing.endpoints.iter());
-        let allowed = allowed.into_iter().flatten().flat_map(|endpoint| &endpoint.allow);
-        let others = allowed.flatten().filter_map(|allowed| allowed.deployment.clone());
+    /// Adds those who are told of a service.
+    fn add_audience(&self, id: ServiceId, to: &mut Concerned) {
+        let Some(deployment) = self.known.get(&id) else {
+            return;
+        };
+        self.add_callers([deployment], to);
+        // One that its deployment has no more is told to those who still run it.
         let nodes = self.callers.get(deployment).and_then(|callers| callers.get(&id));
-        Some(Audience {
-            everybody: self.open.contains(&id),
-            deployments: others.chain([deployment.clone()]).collect(),
-            nodes: nodes.into_iter().flatten().copied().collect(),
-        })
+        to.nodes.extend(nodes.into_iter().flatten().copied());
+        let Some(listed) = self.services.get(&id) else {
+            return;
+        };
+        to.services.insert(listed.key.clone());
+        to.is_open |= self.open.contains(&id);
+        for named in named_by(&listed.key, &listed.listing.endpoints) {
+            let callers = self.callers.get(&named.deployment).into_iter();
+            to.nodes
+                .extend(callers.flat_map(OrdMap::values).flatten().copied());
+        }
+        if self.public.contains(&id) {
+            self.add_ingress(to);
+        }
     }
 
-    /// What a node is told. The state says what the node runs; it may be newer than the index, which then has the newest
-    /// listings that it was given.
-    pub fn directory(&self, state: &State, id: NodeId) -> Directory {
-        let Some(node) = state.node(id) else {
-            return Directory::default();
-        };
-        let mut directory = Directory {
-            is_ingress: takes_requests(state, node),
-            ..Directory::default()
-        };
+    fn add_ingress(&self, to: &mut Concerned) {
+        match self.is_large {
+            true => to.nodes.extend(self.ingress.iter().copied()),
+            false => to.all = true,
+        }
+    }
+
+    fn add_programs(&self, to: &mut Concerned) {
+        if to.is_open && !to.all {
+            let programs = self.programs.iter();
+            let callers = programs.filter_map(|id| self.callers.get(self.known.get(id)?)?.get(id));
+            to.nodes.extend(callers.flatten().copied());
+        }
+    }
+
+    /// What a node is told of. The state says what the node runs; it may be newer than the index, which then has the
+    /// newest listings that it was given.
+    pub(super) fn scope(&self, state: &State, node: &Node, interest: &Interest) -> Scope {
+        let is_ingress = !self.is_large || self.ingress.contains(&node.id);
         let runs: BTreeSet<ServiceId> = node.replica_keys().map(|key| key.service).collect();
         let mut told: BTreeSet<ServiceId> = BTreeSet::new();
         let mut deployments: BTreeSet<&DeploymentName> = BTreeSet::new();
@@ -272,51 +389,116 @@ impl DirectoryIndex {
         }
         // One that its deployment has no more is there until its last replica has gone.
         told.extend(&runs);
-        if !runs.is_empty() || directory.is_ingress {
+        if is_ingress {
+            told.extend(&self.public);
+        }
+        let is_somebody = !runs.is_empty() || is_ingress;
+        let wants_all = match interest {
+            Interest::All => true,
+            Interest::In(_) => runs.iter().any(|id| self.programs.contains(id)),
+        };
+        if wants_all && is_somebody {
             told.extend(&self.open);
-            directory.removed = self.removed.clone();
         }
-        for id in told {
-            self.tell(state, node, id, &mut directory);
+        let asked: &BTreeSet<ServiceKey> = match interest {
+            Interest::All => &BTreeSet::new(),
+            Interest::In(keys) => keys,
+        };
+        let open = asked
+            .iter()
+            .filter_map(|key| Some(state.service_named(&key.deployment, &key.service)?.id))
+            .filter(|id| is_somebody && self.open.contains(id));
+        told.extend(open);
+        let services: BTreeMap<_, _> = told.into_iter().filter_map(|id| self.offer(state, id)).collect();
+        let mut absent = Absent::default();
+        for key in asked.iter().filter(|key| !services.contains_key(*key)) {
+            match state.deployment(&key.deployment) {
+                Some(_) => absent.services.insert(key.clone()),
+                None => absent.deployments.insert(key.deployment.clone()),
+            };
         }
-        if directory.is_ingress {
-            let listings = directory.services.values();
-            let named = listings.flat_map(|listing| certificates_of(&listing.endpoints));
-            directory.certificates = named.map(|name| (name.into(), version_of(state, name))).collect();
+        Scope {
+            services,
+            absent,
+            is_ingress,
+            removed: match is_somebody {
+                true => self.removed.clone(),
+                false => OrdSet::new(),
+            },
+        }
+    }
+
+    /// All that a node is told.
+    pub fn directory(&self, state: &State, id: NodeId, interest: &Interest) -> Directory {
+        let Some(node) = state.node(id) else {
+            return Directory::default();
+        };
+        let scope = self.scope(state, node, interest);
+        let mut directory = Directory {
+            certificates: certificates_in(state, &scope),
+            is_ingress: scope.is_ingress,
+            removed: scope.removed,
+            by_interest: *interest != Interest::All,
+            absent: scope.absent,
+            ..Directory::default()
+        };
+        for (key, offer) in scope.services {
+            let listing = self.share(&offer.listing, id);
+            for ready in listing.ready.iter().filter(|ready| ready.node != id) {
+                if let Some(addr) = self.mesh.get(&ready.node) {
+                    directory.nodes.entry(ready.node).or_insert_with(|| addr.clone());
+                }
+            }
+            directory.services.insert(key, listing);
         }
         directory
     }
 
-    fn tell(&self, state: &State, node: &Node, id: ServiceId, to: &mut Directory) {
-        let (key, listing) = match self.services.get(&id) {
-            Some(listed) => (listed.key.clone(), Arc::clone(&listed.listing)),
+    fn offer(&self, state: &State, id: ServiceId) -> Option<(ServiceKey, Offer)> {
+        match self.services.get(&id) {
+            Some(listed) => {
+                let offer = Offer {
+                    listing: Arc::clone(&listed.listing),
+                    delta: listed.delta.clone(),
+                };
+                Some((listed.key.clone(), offer))
+            }
             // Too new for the index: its names are needed before its replicas start.
             None => {
-                let Some((key, listing)) = state.service(id).and_then(|service| fresh(state, service)) else {
-                    return;
-                };
-                (key, Arc::new(listing))
-            }
-        };
-        let listing = match listing.ready.len() > READY_MAX {
-            true => Arc::new(chosen(&listing, node.id)),
-            false => listing,
-        };
-        for ready in listing.ready.iter().filter(|ready| ready.node != node.id) {
-            if let Some(addr) = self.mesh.get(&ready.node) {
-                to.nodes.entry(ready.node).or_insert_with(|| addr.clone());
+                let (key, listing) = state.service(id).and_then(|service| fresh(state, service))?;
+                let listing = Arc::new(listing);
+                Some((key, Offer { listing, delta: None }))
             }
         }
-        to.services.insert(key, listing);
+    }
+
+    /// What of a listing a node is told.
+    pub(super) fn share(&self, listing: &Arc<Listing>, node: NodeId) -> Arc<Listing> {
+        match listing.ready.len() > READY_MAX {
+            true => Arc::new(chosen(listing, node, &self.zones)),
+            false => Arc::clone(listing),
+        }
     }
 }
 
-/// Who is told of a service.
-struct Audience {
-    everybody: bool,
-    /// Their nodes.
-    deployments: BTreeSet<DeploymentName>,
-    nodes: BTreeSet<NodeId>,
+impl Concerned {
+    fn merge(&mut self, other: Self) {
+        self.all |= other.all;
+        self.nodes.extend(other.nodes);
+        self.services.extend(other.services);
+        self.deployments.extend(other.deployments);
+        self.is_open |= other.is_open;
+    }
+}
+
+/// The secrets with certificates of which a node is told the versions.
+pub(super) fn certificates_in(state: &State, scope: &Scope) -> BTreeMap<Arc<str>, u64> {
+    if !scope.is_ingress {
+        return BTreeMap::new();
+    }
+    let listings = scope.services.values().map(|offer| &offer.listing);
+    let named = listings.flat_map(|listing| certificates_of(&listing.endpoints));
+    named.map(|name| (name.into(), version_of(state, name))).collect()
 }
 
 fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
@@ -348,41 +530,7 @@ fn ready_of(state: &State, service: &Service) -> BTreeSet<ReadyReplica> {
         .collect()
 }
 
-/// The replicas of a large service that one node calls: those that it has itself, then others such that each node has its
-/// own choice, which moves little when replicas come and go.
-pub(super) fn chosen(listing: &Listing, node: NodeId) -> Listing {
-    let rank = |ready: &ReadyReplica| {
-        let is_here = ready.node == node;
-        let mut hash = mixed(node.0);
-        for part in [
-            ready.node.0,
-            u64::from(ready.index),
-            u64::from(ready.generation.0),
-        ] {
-            hash = mixed(hash ^ part);
-        }
-        for byte in ready.role.as_str().bytes() {
-            hash = mixed(hash ^ u64::from(byte));
-        }
-        (!is_here, hash)
-    };
-    let mut ranked: Vec<&ReadyReplica> = listing.ready.iter().collect();
-    ranked.sort_by_cached_key(|ready| rank(ready));
-    Listing {
-        endpoints: Arc::clone(&listing.endpoints),
-        ready: ranked.into_iter().take(READY_MAX).cloned().collect(),
-    }
-}
-
-/// Spreads a number over all of its bits; the same on every machine.
-fn mixed(number: u64) -> u64 {
-    let mut n = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-/// Whether every node is told of it.
+/// Whether every node that runs something may call it.
 fn is_open(endpoints: &[Endpoint]) -> bool {
     endpoints.iter().any(|endpoint| match endpoint.expose {
         Expose::Public => true,

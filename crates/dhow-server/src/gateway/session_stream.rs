@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dhow_core::assignment::assignment_since;
+use dhow_core::directory::Interest;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::{Drain, State};
 use dhow_wire::grpc::proto::session_event::Event;
@@ -20,11 +21,13 @@ use super::told_directory::ToldDirectory;
 use crate::clock::Clock;
 
 /// What a node asks for with its session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// What it has.
     pub last: Option<Revision>,
     pub takes_directory: bool,
+    /// Which services beside its own it is to be told of.
+    pub interest: Interest,
     /// What the servers knew when it said what it is.
     pub feature_level: u32,
 }
@@ -40,8 +43,8 @@ pub(super) struct SessionStream {
     term: Option<u64>,
     terms: watch::Receiver<Option<u64>>,
     changes: watch::Receiver<Revision>,
-    /// What it has been told of services, where it asks for that, and the wake-up for it.
-    directory: Option<(ToldDirectory, watch::Receiver<Revision>)>,
+    /// What it has been told of services, where it asks for that.
+    directory: Option<ToldDirectory>,
     /// The last wake-up was for the directory alone.
     only_directory: bool,
     /// What the node has.
@@ -58,8 +61,8 @@ impl SessionStream {
     pub fn new(inner: Arc<GatewayState>, node: NodeId, guard: SessionGuard, asked: Asked) -> Self {
         let takes_directory = asked.takes_directory && inner.options.carries_assignments;
         let directory = takes_directory.then(|| {
-            let changes = inner.options.view.directories().changes(node);
-            (ToldDirectory::default(), changes)
+            let directories = inner.options.view.directories();
+            ToldDirectory::new(directories.follow(node, asked.interest))
         });
         Self {
             directory,
@@ -155,18 +158,12 @@ impl SessionStream {
             .directory
             .as_mut()
             .filter(|_| state.node(self.node).is_some());
-        let Some((told, changes)) = directory else {
+        let Some(told) = directory else {
             return;
         };
-        changes.borrow_and_update();
         let options = &self.inner.options;
         let now = options.clock.wall_unix_ms() / 1_000;
-        let looked = told.look(
-            state,
-            self.node,
-            options.view.directories(),
-            (options.tickets.as_ref(), now),
-        );
+        let looked = told.look(state, self.node, (options.tickets.as_ref(), now));
         match looked {
             Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Directory)),
             Err(error) => {
@@ -237,15 +234,13 @@ impl SessionStream {
 }
 
 /// Ends when the node has to be told something of services: what concerns it has changed, or its ticket is half over.
-async fn directory_due(
-    directory: &mut Option<(ToldDirectory, watch::Receiver<Revision>)>,
-    clock: &dyn Clock,
-) {
-    let Some((told, changes)) = directory else {
+async fn directory_due(directory: &mut Option<ToldDirectory>, clock: &dyn Clock) {
+    let Some(told) = directory else {
         return std::future::pending().await;
     };
+    let renew_at = told.renew_at_unix_secs();
     let renewal = async {
-        let Some(at) = told.renew_at_unix_secs() else {
+        let Some(at) = renew_at else {
             return std::future::pending().await;
         };
         let wait_ms = at.saturating_mul(1_000).saturating_sub(clock.wall_unix_ms());
@@ -254,7 +249,7 @@ async fn directory_due(
         clock.sleep_until_monotonic(until_ms).await;
     };
     tokio::select! {
-        changed = changes.changed() => if changed.is_err() {
+        is_news = told.follower.changed() => if !is_news {
             // The session ends by another word.
             std::future::pending().await
         },

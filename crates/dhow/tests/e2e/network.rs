@@ -319,6 +319,7 @@ fn workers_reach_each_others_services_and_a_removed_one_is_shut_out() {
         .map(|worker| worker.node_id.unwrap())
         .collect();
     stage.label(workers[0], "data");
+    services_of_others_are_found_on_demand(&stage, &layout, workers[1]);
     stage.server().deploy("shop", &shop(&layout)).ends_with(0);
     stage.all_find_all(&workers);
     keys_are_the_proxies_own(&stage);
@@ -353,6 +354,45 @@ fn workers_reach_each_others_services_and_a_removed_one_is_shut_out() {
     stage.all_find_all_but(&[workers[0], newcomer], removed);
     stage.cluster.power_off_worker(1);
     stage.cluster.finish();
+}
+
+/// A container finds a service of another deployment that is open to all and has no replica on its node; and what there is
+/// not, or not for it, is not there.
+fn services_of_others_are_found_on_demand(stage: &Stage, layout: &Path, node: u64) {
+    let endpoint = |expose: &str| json!([{ "name": "http", "protocol": "tcp", "port": 5433, "target_port": 8000, "expose": expose }]);
+    let open = [
+        (
+            "site",
+            on(site(layout, "for all"), "data").with("endpoints", endpoint("cluster")),
+        ),
+        (
+            "own",
+            on(site(layout, "for own"), "data").with("endpoints", endpoint("internal")),
+        ),
+    ];
+    stage.server().deploy("open", &open).ends_with(0);
+    stage.label(node, "guest");
+    let guest = [("guest", on(container(layout, "exec sleep 3600"), "guest"))];
+    stage.server().deploy("shop", &guest).ends_with(0);
+    let wget = |name: &str| format!("timeout 5 wget -qO- http://{name}:5433/ 2>&1");
+    stage.says("guest", node, &wget("site.open"), "for all");
+    stage.says("guest", node, &wget("own.open"), "bad address");
+    let lookup = |name: &str| format!("timeout 5 nslookup -type=a {name} 2>&1");
+    stage.says("guest", node, &lookup("nothing.open.dhow"), "NXDOMAIN");
+    stage.says("guest", node, &lookup("example.com.dhow"), "NXDOMAIN");
+    let directory = stage.daemon(node).data_dir().join("network/directory.json");
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(directory).unwrap()).unwrap();
+    let services = written["services"].as_array().unwrap().iter();
+    let known: Vec<_> = services
+        .map(|service| service["service"].as_str().unwrap())
+        .collect();
+    assert_eq!(known, ["site"], "it knows what it uses and nothing else");
+    for deployment in ["open", "shop"] {
+        stage.server().dhow(&["rm", deployment]).ends_with(0);
+    }
+    until("nothing of it runs", || {
+        stage.server().replicas().is_empty().then_some(())
+    });
 }
 
 impl Stage {

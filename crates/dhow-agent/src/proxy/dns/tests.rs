@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proxy::table::{
-    Backend, Caller, Dns, Expose, NamedEndpoint, NamedReplica, NamedService, Protocol,
+    Backend, Caller, Dns, Expose, NamedEndpoint, NamedReplica, NamedService, OnDemand, Protocol,
 };
 
 const SHOP_WEB: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 88, 0, 2));
@@ -91,6 +91,7 @@ fn asked_as(answering: &Answering, asker: IpAddr, question: &Message) -> Message
             answer
         }
         AtOnce::Ask(_) => panic!("{:?} is passed on", question.queries),
+        AtOnce::Await(_, wanted) => panic!("{wanted:?} is asked for"),
         AtOnce::Nothing => panic!("{:?} is dropped", question.queries),
     }
 }
@@ -379,8 +380,12 @@ struct Server {
 
 /// A name server with sockets of the loopback's.
 async fn server(upstream: Vec<SocketAddr>) -> Server {
-    let server = NameServer::new(TaskTracker::new());
-    let missing = server.learn(Some(&names(upstream)));
+    server_of(&names(upstream)).await
+}
+
+async fn server_of(names: &Names) -> Server {
+    let server = NameServer::new(TaskTracker::new(), Arc::default());
+    let missing = server.learn(Some(names));
     let addr = SocketAddr::from(([10, 87, 0, 1], 53));
     assert_eq!(missing, [(Transport::Datagram, addr), (Transport::Stream, addr)]);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -497,4 +502,83 @@ async fn one_container_that_keeps_streams_open_leaves_room_to_others() {
     }
     assert!(ask(&mut from(2).await).await.is_err(), "one more is closed");
     assert!(ask(&mut from(3).await).await.is_ok(), "another one is served");
+}
+
+fn wanted(deployment: &str, service: &str) -> WantedService {
+    WantedService {
+        deployment: deployment.into(),
+        service: service.into(),
+    }
+}
+
+/// Names of a node that is told of other deployments' services on demand.
+fn on_demand() -> Names {
+    Names {
+        on_demand: Some(OnDemand {
+            own: vec!["shop".into(), "blog".into()],
+            absent: vec![wanted("open", "x")],
+            absent_deployments: vec!["com".into()],
+            ..OnDemand::default()
+        }),
+        ..names(Vec::new())
+    }
+}
+
+#[test]
+fn names_that_nobody_has_asked_for_yet_are_asked_for_unless_it_is_known_that_there_are_none() {
+    let answering = answering(&on_demand());
+    resolves(&answering, SHOP_WEB, "db.shop.dhow.", &["10.87.1.1"]);
+    for name in [
+        "cache.shop.dhow.",
+        "x.open.dhow.",
+        "example.com.dhow.",
+        "www.example.com.dhow.",
+        "com.dhow.",
+        "Not_A_Name.open.dhow.",
+    ] {
+        let answer = asked_as(&answering, SHOP_WEB, &question(name, RecordType::A));
+        assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "{name}");
+    }
+    for name in [
+        "dns.open.dhow.",
+        "DNS.Open.dhow.",
+        "all.dns.open.dhow.",
+        "_x._tcp.dns.open.dhow.",
+    ] {
+        let packet = question(name, RecordType::A).to_vec().unwrap();
+        match answering.at_once(&packet, SHOP_WEB, Way::Datagram) {
+            AtOnce::Await(_, found) => assert_eq!(found, wanted("open", "dns"), "{name}"),
+            _ => panic!("{name} is answered"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_waits_until_servers_have_said_what_there_is() {
+    let server = server_of(&on_demand()).await;
+    let number = server.names.wants.number();
+    let learnt = async {
+        assert_eq!(server.names.wants.changed(number).await, number + 1);
+        let asked = server.names.wants.wanted(&[], Instant::now());
+        assert_eq!(asked, [wanted("open", "dns")]);
+        let mut names = on_demand();
+        names.services.push(service("open", "dns", 7));
+        server.names.learn(Some(&names));
+    };
+    let message = question("dns.open.dhow.", RecordType::A);
+    let (answer, ()) = tokio::join!(server.ask(&message), learnt);
+    assert_eq!(addresses(&answer), ["10.87.7.1"]);
+    // There is none of this name, and for that one nobody answers in time.
+    let learnt = async {
+        server.names.wants.changed(number + 1).await;
+        let mut names = on_demand();
+        let on_demand = names.on_demand.as_mut().unwrap();
+        on_demand.absent.push(wanted("open", "y"));
+        server.names.learn(Some(&names));
+    };
+    let message = question("y.open.dhow.", RecordType::A);
+    let (answer, ()) = tokio::join!(server.ask(&message), learnt);
+    assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+    let answer = server.ask(&question("z.open.dhow.", RecordType::A)).await;
+    assert_eq!(answer.metadata.response_code, ResponseCode::ServFail);
 }

@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::{A, SOA, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::packet::Request;
-use crate::proxy::table::{Dns, NamedService, Names, Transport};
+use crate::proxy::table::{Dns, NamedService, Names, Transport, WantedService};
 
 /// A service that is called by a node's old address is met for this long at most.
 const TTL_SECS: u32 = 5;
@@ -28,6 +28,15 @@ pub struct Zone {
     askers: HashMap<Ipv4Addr, String>,
     host: Option<Ipv4Addr>,
     incomplete: bool,
+    /// None where all that may be called is here.
+    on_demand: Option<OnDemandNames>,
+}
+
+/// What is known of services that are told of on demand.
+struct OnDemandNames {
+    own: HashSet<String>,
+    absent: HashSet<WantedService>,
+    absent_deployments: HashSet<String>,
 }
 
 struct Service {
@@ -44,6 +53,8 @@ pub enum Answer {
     Here(Message),
     /// It is no name of the cluster.
     Elsewhere,
+    /// Whether there is this service, servers have to be asked.
+    Wanted(WantedService),
 }
 
 /// What stands at a name.
@@ -56,6 +67,8 @@ enum Found {
     Nothing,
     /// It may be there: nobody has said yet what this deployment has.
     Unknown,
+    /// It may be there: nobody here has asked for it yet.
+    Wanted(WantedService),
 }
 
 impl Zone {
@@ -63,6 +76,11 @@ impl Zone {
         let mut zone = Self {
             host: Some(dns.host),
             incomplete: names.incomplete,
+            on_demand: names.on_demand.as_ref().map(|known| OnDemandNames {
+                own: known.own.iter().cloned().collect(),
+                absent: known.absent.iter().cloned().collect(),
+                absent_deployments: known.absent_deployments.iter().cloned().collect(),
+            }),
             ..Self::default()
         };
         for service in &names.services {
@@ -104,7 +122,10 @@ impl Zone {
             }
             _ => return Answer::Elsewhere,
         };
-        Answer::Here(self.message(request, name, found))
+        match found {
+            Found::Wanted(wanted) => Answer::Wanted(wanted),
+            found => Answer::Here(self.message(request, name, found)),
+        }
     }
 
     fn in_own_deployment(&self, rest: &[&str], service: &str, asker: IpAddr) -> Option<Found> {
@@ -128,19 +149,40 @@ impl Zone {
                 .map_or(Found::Nothing, |host| Found::Addresses(vec![host])),
             [deployment] if self.deployments.contains(*deployment) => Found::Above,
             [rest @ .., deployment] => match rest {
-                [rest @ .., service] if self.deployments.contains(*deployment) => {
-                    let service = self.service(deployment, service);
-                    service.map_or(Found::Nothing, |service| service.find(rest))
-                }
-                _ if self.incomplete => Found::Unknown,
-                _ => Found::Nothing,
+                [rest @ .., service] => match self.service(deployment, service) {
+                    Some(service) => service.find(rest),
+                    None => self.missing(deployment, Some(service)),
+                },
+                [] => self.missing(deployment, None),
             },
+        }
+    }
+
+    /// What is to be said of a service, or of a deployment, that the table does not have.
+    fn missing(&self, deployment: &str, service: Option<&str>) -> Found {
+        if let Some(known) = &self.on_demand {
+            let wanted = service.map(|service| WantedService {
+                deployment: deployment.to_owned(),
+                service: service.to_owned(),
+            });
+            let is_known = known.own.contains(deployment) || known.absent_deployments.contains(deployment);
+            return match wanted {
+                // Only names that a service can have are asked for.
+                Some(wanted) if !is_known && !known.absent.contains(&wanted) && wanted.can_be() => {
+                    Found::Wanted(wanted)
+                }
+                Some(_) | None => Found::Nothing,
+            };
+        }
+        match self.incomplete && !self.deployments.contains(deployment) {
+            true => Found::Unknown,
+            false => Found::Nothing,
         }
     }
 
     fn message(&self, request: &Request, name: &Name, found: Found) -> Message {
         let code = match found {
-            Found::Unknown => ResponseCode::ServFail,
+            Found::Unknown | Found::Wanted(_) => ResponseCode::ServFail,
             Found::Nothing => ResponseCode::NXDomain,
             Found::Addresses(_) | Found::Port(..) | Found::Above => ResponseCode::NoError,
         };
@@ -161,7 +203,12 @@ impl Zone {
                     message.add_additional(address(&target, found));
                 }
             }
-            Found::Addresses(_) | Found::Port(..) | Found::Above | Found::Nothing | Found::Unknown => {}
+            Found::Addresses(_)
+            | Found::Port(..)
+            | Found::Above
+            | Found::Nothing
+            | Found::Unknown
+            | Found::Wanted(_) => {}
         }
         if message.answers.is_empty() && code != ResponseCode::ServFail {
             // Says for how long the absence may be remembered.

@@ -1,15 +1,16 @@
 //! The task that keeps the session: it finds a server, opens the session, reads its stream, moves where the server wants it,
 //! and begins again when it ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::assignment::Assignment;
-use dhow_core::ids::Term;
+use dhow_core::ids::{ServiceKey, Term};
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{self, Move, Opened, SessionEvent, SessionRequest};
-use dhow_wire::grpc::{Assembly, DirectoryAssembly, Refusal, to_node_info};
+use dhow_wire::grpc::{Assembly, DirectoryAssembly, Refusal, to_node_info, to_service_names};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
@@ -20,6 +21,7 @@ use super::options::GrpcOptions;
 use super::routes::Endpoint;
 use super::seeker::Seeker;
 use super::standing::SessionStanding;
+use super::wanting::keep_told;
 use super::wire::{Client, Driver, connect};
 use crate::highest::Highest;
 use crate::limits::{MOVE_TIMEOUT, OPEN_TIMEOUT};
@@ -37,6 +39,8 @@ pub(super) struct SessionState {
     pub directory: watch::Sender<Option<Arc<KnownDirectory>>>,
     /// The newest order that the agent has acted on.
     pub highest: watch::Sender<Highest>,
+    /// The services of other deployments that the node wants to be told of.
+    pub wanted: watch::Sender<BTreeSet<ServiceKey>>,
     /// What the next heartbeat tells of the node.
     pub usage: watch::Sender<Option<NodeUsage>>,
     /// The session that is to be left, and why.
@@ -62,6 +66,7 @@ impl SessionState {
             drains: watch::Sender::new(false),
             directory: watch::Sender::new(None),
             highest: watch::Sender::default(),
+            wanted: watch::Sender::default(),
             usage: watch::Sender::new(None),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
@@ -149,6 +154,8 @@ struct Session {
     opened: Opened,
     events: Streaming<SessionEvent>,
     beginning: Beginning,
+    /// What the server was told with the opening that the node wants.
+    wanted: BTreeSet<ServiceKey>,
 }
 
 /// What became of an open session.
@@ -224,6 +231,7 @@ impl Link {
         let (mut client, driver, heard) = connected.map_err(Ended::before)?;
         let beginning = shared.mailbox.beginning();
         let highest = shared.highest.borrow().clone();
+        let wanted = shared.wanted.borrow().clone();
         let request = Request::new(SessionRequest {
             node_id: shared.options.node.0,
             last_revision: beginning.last.map(|last| last.0),
@@ -232,6 +240,8 @@ impl Link {
             highest_term: highest.term,
             highest_cluster: highest.cluster.clone().unwrap_or_default(),
             takes_directory: true,
+            by_interest: true,
+            wanted: to_service_names(&wanted),
         });
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = client.session(request).await?.into_inner();
@@ -259,6 +269,7 @@ impl Link {
                 opened,
                 events,
                 beginning,
+                wanted,
             })),
             Some(Event::Ended(ended)) => Err(ended_by_server(false, &ended)),
             Some(Event::Assignment(_) | Event::Directory(_) | Event::Drain(_) | Event::Move(_)) | None => {
@@ -313,6 +324,12 @@ impl Link {
         let origin = Origin::of(&session.opened);
         let mut parts = Parts::default();
         let mut has_tried_to_move = false;
+        let wanting = keep_told(
+            Arc::clone(&self.shared),
+            session.client.clone(),
+            session.wanted.clone(),
+        );
+        tokio::pin!(wanting);
         loop {
             let event = tokio::select! {
                 biased;
@@ -323,6 +340,7 @@ impl Link {
                     });
                 }
                 event = session.events.message() => event,
+                never = &mut wanting => match never {},
                 () = session.heard.silent() => return Left::Ended(Ended::open("it was not heard for too long")),
             };
             let asked = match event {
