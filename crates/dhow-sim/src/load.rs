@@ -8,6 +8,7 @@
 mod api;
 mod bars;
 mod fleet;
+mod interests;
 mod latencies;
 mod order;
 mod proc_usage;

@@ -24,14 +24,13 @@ fn daemon() -> PathBuf {
     dir.join("dhow")
 }
 
-#[test]
-fn a_small_fleet_goes_through_everything() {
-    let options = Options {
+fn small(bars: Vec<Bar>) -> Options {
+    Options {
         binary: daemon(),
         generator: env!("CARGO_BIN_EXE_load").into(),
         processes: 3,
         workers: WORKERS,
-        bars: Bar::ALL.to_vec(),
+        bars,
         at_once: WORKERS,
         services: 4,
         steady: Duration::from_secs(3),
@@ -41,10 +40,24 @@ fn a_small_fleet_goes_through_everything() {
         dead: 10,
         one_address: false,
         firewall: false,
-    };
+    }
+}
+
+#[test]
+fn a_small_fleet_goes_through_everything() {
+    let options = small(Bar::ALL.to_vec());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let report = runtime.block_on(run(options)).unwrap();
     let untrue = report.untrue();
     assert!(untrue.is_empty(), "{untrue:#?}");
     assert!(report.lines.len() > Bar::ALL.len(), "every bar says something");
+}
+
+#[test]
+fn nodes_hear_of_the_services_that_they_use_and_of_no_others() {
+    let options = small(vec![Bar::Join, Bar::Interest]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let report = runtime.block_on(run(options)).unwrap();
+    let untrue = report.untrue();
+    assert!(untrue.is_empty(), "{untrue:#?}");
 }

@@ -5,6 +5,7 @@ mod dead_follower;
 mod deaths;
 mod deploy;
 mod failover;
+mod interest;
 mod join;
 mod one_use;
 mod paused_follower;
@@ -47,9 +48,13 @@ pub enum Bar {
     Reconnect,
     /// A hundred want to join with a token for one.
     OneUse,
+    /// One replica in a hundred changes every second, and those who use its service hear of it. By itself: its workers follow
+    /// their directories.
+    Interest,
 }
 
 impl Bar {
+    /// Those that are measured one after the other where nothing is named.
     pub const ALL: [Self; 11] = [
         Self::Join,
         Self::Steady,
@@ -64,6 +69,12 @@ impl Bar {
         Self::OneUse,
     ];
 
+    /// The one of this name.
+    pub fn named(word: &str) -> Option<Self> {
+        let all = Self::ALL.into_iter().chain([Self::Interest]);
+        all.into_iter().find(|bar| bar.word() == word)
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Join => "join",
@@ -77,6 +88,7 @@ impl Bar {
             Self::Deaths => "deaths",
             Self::Reconnect => "reconnect",
             Self::OneUse => "one-use",
+            Self::Interest => "interest",
         }
     }
 
@@ -118,6 +130,7 @@ impl Bar {
             Self::Deaths => deaths::measure(stage).await,
             Self::Reconnect => reconnect::measure(stage).await,
             Self::OneUse => one_use::measure(stage).await,
+            Self::Interest => interest::measure(stage).await,
         }
     }
 }
