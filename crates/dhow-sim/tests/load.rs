@@ -56,7 +56,10 @@ fn exercise(bars: &[Bar]) {
 /// Whether the fleet is without some of its servers or workers for good in this exercise, or all of it begins again.
 /// Those wait for graces to pass, so that they run beside the others.
 fn is_loss(bar: &Bar) -> bool {
-    matches!(bar, Bar::DeadFollower | Bar::Deaths | Bar::Reconnect | Bar::OneUse)
+    matches!(
+        bar,
+        Bar::DeadFollower | Bar::Deaths | Bar::Reconnect | Bar::OneUse
+    )
 }
 
 #[test]
@@ -70,4 +73,9 @@ fn a_small_fleet_goes_through_losses() {
     let before = [Bar::Join, Bar::Deploy];
     let losses = Bar::ALL.into_iter().filter(is_loss);
     exercise(&before.into_iter().chain(losses).collect::<Vec<_>>());
+}
+
+#[test]
+fn nodes_hear_of_the_services_that_they_use_and_of_no_others() {
+    exercise(&[Bar::Join, Bar::Interest]);
 }
