@@ -89,6 +89,7 @@ impl Known {
         }
         if self.told_to.is_some_and(|node| node != place.node) {
             self.told = None;
+            self.asleep.clear();
         }
         self.place = Some(place);
         if let Some(told) = told {
