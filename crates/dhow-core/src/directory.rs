@@ -27,7 +27,7 @@ pub use change::{DirectoryChange, ListingChange};
 pub use index::{Concerned, DirectoryIndex, certificates_for};
 pub use interest::{Absent, INTERESTS_MAX, Interest, InterestBook, WordOfInterest};
 pub use mesh_way::{MeshWay, RELAYS_MAX, REVERSE};
-pub use told::Told;
+pub use told::ToldListings;
 pub use touched::Touched;
 pub use ways::relays_through;
 

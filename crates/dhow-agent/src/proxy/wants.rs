@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use super::table::{Names, WantedService};
 
 /// A service that nobody has called or asked for in this time is given up. Its address stays: the next call brings it back.
-pub const KEPT_FOR: Duration = Duration::from_secs(600);
+const KEPT_FOR: Duration = Duration::from_secs(600);
 /// What one container may have asked for at a time: half of what all may, so that one that asks for whatever there is
 /// leaves room to the others.
-pub const INTERESTS_OF_ONE_MAX: usize = INTERESTS_MAX / 2;
+const INTERESTS_OF_ONE_MAX: usize = INTERESTS_MAX / 2;
 
 /// The services in use; the name server, the listeners and the control connections share one.
 pub struct Wants {

@@ -420,7 +420,7 @@ fn a_node_that_nobody_can_dial_is_called_through_two_servers() {
 /// A node that is told what changes.
 #[derive(Default)]
 struct Follower {
-    told: Told,
+    told: ToldListings,
     has: Directory,
 }
 

@@ -51,7 +51,7 @@ impl Update {
 
 /// The directory as a node has it, kept by whoever tells it.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ToldListings {
     has_begun: bool,
     by_interest: bool,
     services: BTreeMap<ServiceKey, Has>,
@@ -64,7 +64,7 @@ pub struct Told {
     absent: Absent,
 }
 
-impl Told {
+impl ToldListings {
     /// What the node has to hear now; it counts as told. Everything where nothing was told before.
     pub fn look(
         &mut self,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::latencies::Quantiles;
 use super::order::Order;
 use super::proc_usage::ProcUsage;
-use super::talk::{Answer, Ask, Look, Setup, Timing, Told, Views};
+use super::talk::{Answer, Ask, Look, Setup, Timing, ToldCounts, Views};
 
 /// How often the script looks: what it measures is that much too long at most.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -175,8 +175,8 @@ impl Fleet {
     }
 
     /// What was counted of what workers were told.
-    pub async fn told(&mut self) -> anyhow::Result<Told> {
-        let mut sum = Told::default();
+    pub async fn told(&mut self) -> anyhow::Result<ToldCounts> {
+        let mut sum = ToldCounts::default();
         for answer in self.ask(&Ask::Told).await? {
             let Answer::Told(told) = answer else {
                 bail!("{answer:?} is not what was told");

@@ -60,7 +60,7 @@ impl Interests {
 
 /// What was counted of what workers were told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ToldCounts {
     /// Changes of replicas.
     pub changes: u64,
     /// Messages with changes, and the changes in them.
@@ -70,7 +70,7 @@ pub struct Told {
     pub uninvited: u64,
 }
 
-impl Told {
+impl ToldCounts {
     pub fn and(self, other: Self) -> Self {
         Self {
             changes: self.changes + other.changes,

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::order::Order;
 use super::seat::Seat;
-use super::talk::{Answer, Ask, Look, Setup, Timing, Told, Views};
+use super::talk::{Answer, Ask, Look, Setup, Timing, ToldCounts, Views};
 use super::tally::Tally;
 use super::worker::{Invitation, Surroundings, Telling, Worker};
 
@@ -127,12 +127,12 @@ impl Squad {
         look
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> ToldCounts {
         let Some(telling) = &self.around.telling else {
-            return Told::default();
+            return ToldCounts::default();
         };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Told {
+        ToldCounts {
             changes: read(&telling.changes),
             messages: read(&telling.messages),
             heard: read(&telling.heard),

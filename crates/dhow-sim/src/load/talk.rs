@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::order::Order;
 
-pub use super::interests::{GROUP_SERVICES, GROUP_WORKERS, Interests, Told, Views};
+pub use super::interests::{GROUP_SERVICES, GROUP_WORKERS, Interests, ToldCounts, Views};
 
 /// The first line that a process reads: its workers, and where they go.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub enum Answer {
     Samples(Vec<u32>),
     /// A hash of each one's name.
     Held(Vec<u64>),
-    Told(Told),
+    Told(ToldCounts),
     Views(Box<Views>),
     /// It could not be done.
     Failed(String),

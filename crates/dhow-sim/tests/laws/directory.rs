@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dhow_core::command::Entry;
 use dhow_core::directory::{
-    Directory, DirectoryChange, DirectoryIndex, Interest, InterestBook, Told, Touched,
+    Directory, DirectoryChange, DirectoryIndex, Interest, InterestBook, ToldListings, Touched,
 };
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::state::State;
@@ -17,7 +17,7 @@ const TOGETHER: usize = 3;
 /// One node that follows its directory.
 struct Node {
     interest: Interest,
-    told: Told,
+    told: ToldListings,
     has: Directory,
 }
 
@@ -26,7 +26,7 @@ impl Node {
         book.begin(id, 1, 0, interest.clone());
         Self {
             interest,
-            told: Told::default(),
+            told: ToldListings::default(),
             has: Directory::default(),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::directory::{
-    Concerned, Directory, DirectoryChange, DirectoryIndex, Interest, InterestBook, Told, Touched,
+    Concerned, Directory, DirectoryChange, DirectoryIndex, Interest, InterestBook, ToldListings, Touched,
     WordOfInterest,
 };
 use dhow_core::ids::{NodeId, Revision};
@@ -85,7 +85,7 @@ impl Directories {
             node,
             session,
             changes,
-            told: Told::default(),
+            told: ToldListings::default(),
         }
     }
 
@@ -107,7 +107,7 @@ pub struct DirectoryFollower {
     node: NodeId,
     session: u64,
     changes: watch::Receiver<Revision>,
-    told: Told,
+    told: ToldListings,
 }
 
 impl DirectoryFollower {

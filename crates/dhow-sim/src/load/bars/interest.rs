@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{Stage, secs};
-use crate::load::talk::{GROUP_SERVICES, GROUP_WORKERS, Interests, Told};
+use crate::load::talk::{GROUP_SERVICES, GROUP_WORKERS, Interests, ToldCounts};
 
 /// Replicas of each service: ten on every worker.
 const REPLICAS: u32 = 100;
@@ -77,7 +77,7 @@ pub(super) async fn measure(stage: &mut Stage) -> anyhow::Result<()> {
 /// What was counted so far, and what every process has used.
 struct Figures {
     at: Instant,
-    told: Told,
+    told: ToldCounts,
     servers: Vec<Duration>,
     generator: Duration,
 }

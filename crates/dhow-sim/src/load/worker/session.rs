@@ -115,9 +115,7 @@ impl<'a> Session<'a> {
                 | Event::Move(_)
                 | Event::DialBack(_),
             )
-            | None => {
-                return Err(Ended::Unreached);
-            }
+            | None => return Err(Ended::Unreached),
         };
         around.tally.opening.add(began.elapsed());
         books.begin(opened.cluster_id);
