@@ -49,10 +49,12 @@ impl RouteSet {
         let mut set = Self::default();
         for route in routes {
             let backends = route.backends.iter();
+            let meter = meters.of(&route.id);
+            meter.set_asleep(route.asleep);
             let made = Arc::new(Route {
                 id: route.id.clone(),
                 who: route.who.clone(),
-                meter: meters.of(&route.id),
+                meter,
                 redirect: route.redirect,
                 ordered: route.ordered.clone(),
                 certificate: route.certificate.clone(),

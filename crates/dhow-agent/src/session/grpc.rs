@@ -17,14 +17,15 @@ mod routes;
 mod seeker;
 mod servers;
 mod standing;
+mod wanting;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
-use dhow_core::ids::Revision;
+use dhow_core::ids::{Revision, ServiceKey};
 use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
@@ -286,6 +287,14 @@ impl Orders for GrpcSession {
 
     fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
         self.shared.directory.subscribe()
+    }
+
+    fn want(&self, services: &BTreeSet<ServiceKey>) {
+        self.shared.wanted.send_if_modified(|wanted| {
+            let is_news = wanted != services;
+            wanted.clone_from(services);
+            is_news
+        });
     }
 }
 

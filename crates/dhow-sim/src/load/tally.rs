@@ -71,7 +71,7 @@ impl Tally {
             Timing::Reopening => &self.reopening,
             Timing::Beating => &self.beating,
             Timing::Reporting => &self.reporting,
-            Timing::Delivering => &self.delivering,
+            Timing::Delivering | Timing::Telling => &self.delivering,
         }
     }
 

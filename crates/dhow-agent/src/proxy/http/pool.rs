@@ -165,7 +165,8 @@ impl Pool {
         let mut has_spare = false;
         self.lock_two().retain(|two| {
             let is_unused = two.is_unused();
-            let is_kept = !two.sender.is_closed() && !(is_unused && has_spare);
+            let is_spare = is_unused && has_spare;
+            let is_kept = !two.sender.is_closed() && !is_spare;
             has_spare |= is_kept && is_unused;
             is_kept
         });

@@ -11,7 +11,7 @@ use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{Heartbeat, SessionEvent, SessionRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{Heartbeat, SessionEvent, SessionRequest, StatusAck, StatusReport, WantRequest};
 use dhow_wire::grpc::{Assembly, LeaderHint, Refusal, to_body, to_node_info};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,7 +20,7 @@ use tonic::{Status, Streaming};
 use super::books::Books;
 use super::identity::Identity;
 use super::wire::{Client, Connection, connect};
-use super::{Surroundings, info_of};
+use super::{Surroundings, info_of, told};
 use crate::load::order::Order;
 use crate::load::seat::Seat;
 use crate::load::tally::Tally;
@@ -69,6 +69,8 @@ pub struct Session<'a> {
     failures: u32,
     /// Calls since the last one that was answered.
     unanswered: u32,
+    /// When it changes one of its replicas next.
+    change_at: Instant,
 }
 
 impl<'a> Session<'a> {
@@ -86,12 +88,16 @@ impl<'a> Session<'a> {
             node_id: identity.node.0,
             last_revision: books.revision.map(|revision| revision.0),
             instance: seat.place as u64,
-            info: Some(to_node_info(&info_of(seat.place))),
+            info: Some(to_node_info(&info_of(seat.place, around))),
             highest_term: books.highest.map_or(0, |(term, _)| term.0),
             highest_cluster: books.cluster.clone(),
-            takes_directory: false,
+            takes_directory: around.telling.is_some(),
             takes_tunnels: false,
+            by_interest: true,
+            wanted: Vec::new(),
+            opening: rand::random(),
         };
+        let opening = request.opening;
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();
             let first = events.message().await?;
@@ -112,9 +118,7 @@ impl<'a> Session<'a> {
                 | Event::Move(_)
                 | Event::DialBack(_),
             )
-            | None => {
-                return Err(Ended::Unreached);
-            }
+            | None => return Err(Ended::Unreached),
         };
         around.tally.opening.add(began.elapsed());
         books.begin(opened.cluster_id);
@@ -136,11 +140,51 @@ impl<'a> Session<'a> {
             report_at: Instant::now(),
             failures: 0,
             unanswered: 0,
-        })
+            change_at: Instant::now(),
+        }
+        .wanting(opening))
+    }
+
+    /// Says which services it wants to be told of, where it follows its directory.
+    fn wanting(self, opening: u64) -> Self {
+        let services = self.around.telling.iter();
+        let services: Vec<_> = services
+            .flat_map(|telling| told::wanted(&telling.interests, self.seat.place))
+            .collect();
+        if !services.is_empty() {
+            let request = WantRequest {
+                node_id: self.node,
+                services,
+                opening,
+                number: 1,
+            };
+            let mut client = self.connection.client.clone();
+            // One that is not answered is said again with the next session.
+            tokio::spawn(async move { client.want(request).await });
+        }
+        self
+    }
+
+    /// Changes one of its replicas, where its time has come.
+    fn change(&mut self) {
+        let Some(telling) = &self.around.telling else {
+            return;
+        };
+        let every = *telling.every.borrow();
+        if let Some((replica, is_ready)) = self.books.change(every.is_some()) {
+            telling.change(replica, is_ready);
+        }
+        let every = every.unwrap_or(Duration::from_secs(1));
+        self.change_at = Instant::now() + every;
     }
 
     /// Serves until it ends or its worker is told to go.
     pub async fn serve(mut self, orders: &mut watch::Receiver<Order>) -> Ended {
+        let mut every = self
+            .around
+            .telling
+            .as_ref()
+            .map(|telling| telling.every.subscribe());
         loop {
             let order = *orders.borrow_and_update();
             match order {
@@ -157,6 +201,15 @@ impl<'a> Session<'a> {
             let (reads, waits) = (order != Order::ReadNothing, self.waits_to_report());
             let ended = tokio::select! {
                 _ = orders.changed() => None,
+                every = every_changed(&mut every) => {
+                    let spread = rand::random_range(0.0..1.0);
+                    self.change_at = Instant::now() + every.unwrap_or_default().mul_f64(spread);
+                    None
+                }
+                () = sleep_until(self.change_at), if every.is_some() => {
+                    self.change();
+                    None
+                }
                 event = self.events.message(), if reads => self.take_event(event),
                 answer = answered(&mut self.report) => self.take_report(answer),
                 answer = answered(&mut self.beat) => self.take_beat(answer),
@@ -235,7 +288,13 @@ impl<'a> Session<'a> {
                 self.seat.hold(self.books.held());
                 None
             }
-            Ok(Some(Event::Opened(_) | Event::Directory(_) | Event::Drain(_) | Event::DialBack(_))) => None,
+            Ok(Some(Event::Directory(told))) => {
+                if let Some(telling) = &self.around.telling {
+                    self.seat.view().take(&told, self.seat.place, telling);
+                }
+                None
+            }
+            Ok(Some(Event::Opened(_) | Event::Drain(_) | Event::DialBack(_))) => None,
             // Unlike an agent it leaves before it has a session there.
             Ok(Some(Event::Move(to))) => Some(Ended::Moved(LeaderHint {
                 node: NodeId(to.server_id),
@@ -325,6 +384,16 @@ impl<'a> Session<'a> {
         self.failures += 1;
         self.report_at = Instant::now() + pause.min(RETRY_MAX);
     }
+}
+
+/// Waits until replicas are to change at another pace; never where there is no pace.
+async fn every_changed(every: &mut Option<watch::Receiver<Option<Duration>>>) -> Option<Duration> {
+    if let Some(every) = every
+        && every.changed().await.is_ok()
+    {
+        return *every.borrow_and_update();
+    }
+    std::future::pending().await
 }
 
 fn delay(node: u64, ttl_secs: u32, beats: u64) -> Duration {
