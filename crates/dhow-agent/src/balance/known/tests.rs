@@ -323,17 +323,25 @@ fn what_a_node_is_to_others_stands_in_its_own_entry() {
     assert!(!routes.is_empty());
 }
 
+/// This node, where others can dial it.
+fn dialled() -> NodePlace {
+    NodePlace {
+        node: OWN,
+        mesh: Some(SocketAddr::from(([10, 0, 0, 1], 3672))),
+    }
+}
+
+fn of_another_deployment() -> ServiceKey {
+    ServiceKey {
+        deployment: DeploymentName::new("open").unwrap(),
+        ..key("dns")
+    }
+}
+
 #[test]
 fn what_was_given_up_keeps_its_address_until_servers_say_that_it_is_gone() {
     let mut routes = routes(true, Runtime::Container);
-    let place = NodePlace {
-        node: OWN,
-        mesh: Some(SocketAddr::from(([10, 0, 0, 1], 3672))),
-    };
-    let other = ServiceKey {
-        deployment: DeploymentName::new("open").unwrap(),
-        ..key("dns")
-    };
+    let (place, other) = (dialled(), of_another_deployment());
     let tell = |routes: &mut Routes, wanted: bool, is_told: bool, is_absent: bool| {
         let wanted: BTreeSet<ServiceKey> = wanted.then(|| other.clone()).into_iter().collect();
         let mut next = KnownDirectory::clone(&told());
@@ -394,14 +402,7 @@ fn what_was_given_up_keeps_its_address_until_servers_say_that_it_is_gone() {
 #[test]
 fn what_everybody_was_told_goes_on_answering_where_servers_begin_to_tell_on_demand() {
     let mut routes = routes(true, Runtime::Container);
-    let place = NodePlace {
-        node: OWN,
-        mesh: Some(SocketAddr::from(([10, 0, 0, 1], 3672))),
-    };
-    let other = ServiceKey {
-        deployment: DeploymentName::new("open").unwrap(),
-        ..key("dns")
-    };
+    let (place, other) = (dialled(), of_another_deployment());
     let mut all = KnownDirectory::clone(&told());
     let listing = Listing {
         endpoints: endpoints(PG).into(),

@@ -324,6 +324,18 @@ mod tests {
 
     const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
+    /// Makes a request ready for a backend, from a client that is believed or is not.
+    fn pass_on(parts: &mut Parts, is_believed: bool) {
+        let peer = HeaderValue::from_static("192.0.2.1");
+        let from = From {
+            peer: &peer,
+            scheme: &Scheme::HTTP,
+            at: AT,
+            is_believed,
+        };
+        to_backend(parts, HeaderValue::from_static("h"), &from, None).unwrap();
+    }
+
     fn asking(headers: &[(&str, &str)]) -> Parts {
         let mut request = hyper::Request::builder().header("connection", "Upgrade, HTTP2-Settings");
         for (name, value) in headers {
@@ -401,17 +413,7 @@ mod tests {
         ] {
             for (is_believed, is_gone) in [(false, is_gone), (true, is_gone_of_believed)] {
                 let mut parts = asking(&[(name, "192.0.2.9")]);
-                let (host, peer) = (
-                    HeaderValue::from_static("h"),
-                    HeaderValue::from_static("192.0.2.1"),
-                );
-                let from = From {
-                    peer: &peer,
-                    scheme: &Scheme::HTTP,
-                    at: AT,
-                    is_believed,
-                };
-                to_backend(&mut parts, host, &from, None).unwrap();
+                pass_on(&mut parts, is_believed);
                 assert_eq!(!parts.headers.contains_key(name), is_gone, "{name} {is_believed}");
             }
         }
@@ -442,17 +444,7 @@ mod tests {
         let twice = asking(&[("upgrade", "websocket"), ("upgrade", "h2c")]);
         assert_eq!(upgrade(&twice).unwrap(), "websocket");
         let mut parts = asking(&[("upgrade", "h2c"), ("http2-settings", "AAMAAABk")]);
-        let (host, peer) = (
-            HeaderValue::from_static("h"),
-            HeaderValue::from_static("192.0.2.1"),
-        );
-        let from = From {
-            peer: &peer,
-            scheme: &Scheme::HTTP,
-            at: AT,
-            is_believed: false,
-        };
-        to_backend(&mut parts, host, &from, None).unwrap();
+        pass_on(&mut parts, false);
         for gone in ["upgrade", "http2-settings", "connection"] {
             assert!(!parts.headers.contains_key(gone), "{gone}");
         }
