@@ -63,9 +63,18 @@ pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 /// two seconds that an election takes, and below any lease.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Calls in a row that a server may leave unanswered, 24 seconds together: one that has too much to do answers again in less,
+/// Calls in a row that a server may leave unanswered, 40 seconds together: one that has too much to do answers again in less,
 /// one that hangs is known by its silence, and one that never answers and is not silent is left.
-pub const UNANSWERED_MAX: u32 = 3;
+pub const UNANSWERED_MAX: u32 = 5;
+
+/// The same for a node with such a lease: it leaves while half of that is left, so that it finds another server in time.
+pub fn unanswered_max(ttl_secs: u32) -> u32 {
+    let half_ms = u128::from(ttl_secs) * 500;
+    let calls = half_ms.div_ceil(CALL_TIMEOUT.as_millis());
+    u32::try_from(calls)
+        .unwrap_or(UNANSWERED_MAX)
+        .clamp(1, UNANSWERED_MAX)
+}
 
 /// How long a connection may take to be made, and a server to open a session on it: a new leader may keep a node
 /// waiting for three seconds until it knows everything.
@@ -79,6 +88,9 @@ pub const MOVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server that was not heard for so long is left: it pings at least every 21 seconds. With the search for another one
 /// a node is back within 40 seconds, before a new leader takes it for dead.
 pub const SERVER_SILENT_MAX: Duration = Duration::from_secs(25);
+
+/// So long before that a node looks for the first time, and leaves its server only where it is silent at both looks.
+pub const SECOND_LOOK: Duration = Duration::from_secs(1);
 
 /// How often in a row a node goes at once where a server sends it: two servers may each believe in the other.
 pub const HINTS_MAX: u32 = 3;

@@ -25,6 +25,7 @@ mod secrets;
 mod serve;
 mod session_stream;
 mod sessions;
+mod silence;
 mod status;
 mod tickets;
 mod told_directory;

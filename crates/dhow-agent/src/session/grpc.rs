@@ -154,7 +154,7 @@ impl GrpcSession {
             Ok(None) => Err(SessionError::Unavailable("the session has ended".into())),
             Err(_) => {
                 if let Some(open) = made
-                    && open.patience.is_over()
+                    && open.patience.is_over(self.shared.pace.borrow().ttl_secs)
                 {
                     self.shared.leave(open.number, None);
                 }

@@ -60,6 +60,29 @@ pub struct Concerned {
     pub is_open: bool,
 }
 
+/// Whom changes of services concern, before it is looked up which nodes those are: what many services of one deployment have in
+/// common is looked up once.
+#[derive(Debug, Default)]
+struct Audience {
+    nodes: Vec<OrdSet<NodeId>>,
+    /// All nodes that have a replica of one of these.
+    callers: BTreeSet<DeploymentName>,
+    services: BTreeSet<ServiceKey>,
+    /// Those that take requests from outside.
+    ingress: bool,
+    is_open: bool,
+}
+
+impl Audience {
+    fn merge(&mut self, other: Self) {
+        self.nodes.extend(other.nodes);
+        self.callers.extend(other.callers);
+        self.services.extend(other.services);
+        self.ingress |= other.ingress;
+        self.is_open |= other.is_open;
+    }
+}
+
 /// Listings by service. A server keeps one beside its state; a copy costs next to nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectoryIndex {
@@ -112,10 +135,10 @@ impl DirectoryIndex {
                 ..Concerned::default()
             };
         }
-        let mut concerned = Concerned::default();
+        let (mut concerned, mut audience) = (Concerned::default(), Audience::default());
         let mut services = touched.services.clone();
         for node in &touched.nodes {
-            self.take_node(state, *node, &mut services, &mut concerned);
+            self.take_node(state, *node, &mut services, (&mut concerned, &mut audience));
         }
         self.ways.take_relays(state, &touched.nodes, &mut concerned);
         if std::mem::replace(&mut self.is_large, is_large(state)) != self.is_large {
@@ -124,18 +147,16 @@ impl DirectoryIndex {
         concerned.all |= touched.everybody | self.take_removed(state, touched);
         concerned.deployments.extend(touched.deployments.iter().cloned());
         for id in services {
-            let mut before = Concerned::default();
+            let mut before = Audience::default();
             self.add_audience(id, &mut before);
             if self.renew(state, id) {
-                concerned.merge(before);
-                self.add_audience(id, &mut concerned);
+                audience.merge(before);
+                self.add_audience(id, &mut audience);
             }
         }
-        self.add_callers(&touched.deployments, &mut concerned);
-        if touched.secrets.iter().any(|name| self.shows(name)) {
-            self.add_ingress(&mut concerned);
-        }
-        self.add_programs(&mut concerned);
+        audience.callers.extend(touched.deployments.iter().cloned());
+        audience.ingress |= touched.secrets.iter().any(|name| self.shows(name));
+        self.add_nodes(audience, &mut concerned);
         concerned
     }
 
@@ -157,13 +178,6 @@ impl DirectoryIndex {
         named.any(|name| name == secret)
     }
 
-    /// The nodes that have a replica of one of these deployments.
-    fn add_callers<'a>(&self, deployments: impl IntoIterator<Item = &'a DeploymentName>, to: &mut Concerned) {
-        let callers = deployments.into_iter().filter_map(|name| self.callers.get(name));
-        to.nodes
-            .extend(callers.flat_map(|callers| callers.values().flatten().copied()));
-    }
-
     /// A node that is lost, back, removed or reached elsewhere concerns those who are told of its replicas; what it runs
     /// and how it is labelled concerns itself.
     fn take_node(
@@ -171,7 +185,7 @@ impl DirectoryIndex {
         state: &State,
         id: NodeId,
         services: &mut BTreeSet<ServiceId>,
-        concerned: &mut Concerned,
+        (concerned, audience): (&mut Concerned, &mut Audience),
     ) {
         concerned.nodes.insert(id);
         let node = state.node(id);
@@ -191,7 +205,7 @@ impl DirectoryIndex {
             .filter(|(_, listed)| listed.nodes.contains(&id));
         let named: Vec<ServiceId> = named.map(|(service, _)| *service).collect();
         for service in named {
-            self.add_audience(service, concerned);
+            self.add_audience(service, audience);
         }
         if is_elsewhere {
             self.ways.say(id, mesh);
@@ -328,53 +342,42 @@ impl DirectoryIndex {
         true
     }
 
-    /// Adds those who are told of a service.
-    fn add_audience(&self, id: ServiceId, to: &mut Concerned) {
+    /// Adds those who are told of a service, and those who run it: what else its deployment has concerns them.
+    fn add_audience(&self, id: ServiceId, to: &mut Audience) {
         let Some(deployment) = self.known.get(&id) else {
             return;
         };
-        self.add_callers([deployment], to);
-        // One that its deployment has no more is told to those who still run it.
         let nodes = self.callers.get(deployment).and_then(|callers| callers.get(&id));
-        to.nodes.extend(nodes.into_iter().flatten().copied());
+        to.nodes.extend(nodes.cloned());
         let Some(listed) = self.services.get(&id) else {
             return;
         };
+        to.callers.insert(deployment.clone());
         to.services.insert(listed.key.clone());
         to.is_open |= self.open.contains(&id);
-        for named in named_by(&listed.key, &listed.listing.endpoints) {
-            let callers = self.callers.get(&named.deployment).into_iter();
-            to.nodes
-                .extend(callers.flat_map(OrdMap::values).flatten().copied());
-        }
-        if self.public.contains(&id) {
-            self.add_ingress(to);
-        }
+        let named = named_by(&listed.key, &listed.listing.endpoints);
+        to.callers.extend(named.into_iter().map(|named| named.deployment));
+        to.ingress |= self.public.contains(&id);
     }
 
-    fn add_ingress(&self, to: &mut Concerned) {
-        match self.is_large {
-            true => to.nodes.extend(self.ingress.iter().copied()),
-            false => to.all = true,
+    /// Looks up which nodes an audience is.
+    fn add_nodes(&self, audience: Audience, to: &mut Concerned) {
+        to.services.extend(audience.services);
+        to.is_open |= audience.is_open;
+        to.all |= audience.ingress && !self.is_large;
+        if to.all {
+            return;
         }
-    }
-
-    fn add_programs(&self, to: &mut Concerned) {
-        if to.is_open && !to.all {
-            let programs = self.programs.iter();
-            let callers = programs.filter_map(|id| self.callers.get(self.known.get(id)?)?.get(id));
-            to.nodes.extend(callers.flatten().copied());
-        }
-    }
-}
-
-impl Concerned {
-    fn merge(&mut self, other: Self) {
-        self.all |= other.all;
-        self.nodes.extend(other.nodes);
-        self.services.extend(other.services);
-        self.deployments.extend(other.deployments);
-        self.is_open |= other.is_open;
+        let callers = audience.callers.iter().filter_map(|name| self.callers.get(name));
+        let callers = callers.flat_map(OrdMap::values);
+        let programs = self.programs.iter().filter(|_| to.is_open);
+        let programs = programs.filter_map(|id| self.callers.get(self.known.get(id)?)?.get(id));
+        let groups = audience.nodes.iter().chain(callers).chain(programs);
+        let ingress = self.ingress.iter().filter(|_| audience.ingress);
+        let mut nodes: Vec<NodeId> = groups.flatten().chain(ingress).copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        to.nodes.extend(nodes);
     }
 }
 

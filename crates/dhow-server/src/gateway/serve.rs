@@ -23,6 +23,7 @@ use super::coarse_timer::CoarseTimer;
 use super::heard::HeardStream;
 use super::limits::{CONNECTIONS_MAX, DRAIN_DEADLINE_MS, HEADER_BYTES_MAX, RESET_STREAMS_MAX, STREAMS_MAX};
 use super::node_gateway::{NodeGateway, routes};
+use super::silence::{self, PONG_TIMEOUT};
 use super::verdict::{self, Verdict};
 use super::workers::ExpiredIdentity;
 use crate::clock::Clock;
@@ -141,8 +142,9 @@ pub(super) async fn serve_stream(
         keep_alive,
         door,
     } = connected;
-    let stream = HeardStream::new(stream, clock);
+    let stream = HeardStream::new(stream, Arc::clone(&clock));
     let heard = stream.last_heard();
+    let watched = heard.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
         if let Some(expired) = expired {
@@ -163,17 +165,23 @@ pub(super) async fn serve_stream(
     builder
         .timer(CoarseTimer)
         .keep_alive_interval(Some(keep_alive.every))
-        .keep_alive_timeout(keep_alive.timeout)
+        .keep_alive_timeout(PONG_TIMEOUT)
         .max_concurrent_streams(STREAMS_MAX)
         .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
         .max_local_error_reset_streams(RESET_STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let silent = silence::until_silent(&watched, keep_alive, clock.as_ref());
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = end.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
+        }
+        () = silent => {
+            tracing::debug!("a node that is silent is left");
+            return;
         }
     };
     if let Err(error) = ended {

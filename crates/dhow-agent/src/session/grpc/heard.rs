@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dhow_wire::ByteStream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::io::InspectReader;
 
-use crate::limits::{SERVER_SILENT_MAX, UNANSWERED_MAX};
+use crate::limits::{SECOND_LOOK, SERVER_SILENT_MAX, unanswered_max};
 
 /// When the last byte of a server came over one connection; clones are of the same connection. The link gives a session
 /// up when that was too long ago.
@@ -41,11 +41,16 @@ impl Heard {
     /// Waits until nothing was heard for too long.
     pub async fn silent(&self) {
         loop {
-            let until = self.at() + SERVER_SILENT_MAX;
-            if until <= Instant::now() {
+            let last = self.at();
+            sleep_until(last + SERVER_SILENT_MAX - SECOND_LOOK).await;
+            if self.at() != last {
+                continue;
+            }
+            // Between the two looks is read what came while this process was late.
+            sleep(SECOND_LOOK).await;
+            if self.at() == last {
                 return;
             }
-            sleep_until(until).await;
         }
     }
 }
@@ -63,9 +68,9 @@ impl Patience {
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
-    /// A call was not answered; whether that is enough.
-    pub fn is_over(&self) -> bool {
-        self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= UNANSWERED_MAX
+    /// A call was not answered; whether that is enough for a node with such a lease.
+    pub fn is_over(&self, ttl_secs: u32) -> bool {
+        self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= unanswered_max(ttl_secs)
     }
 }
 
@@ -76,6 +81,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
+    use crate::limits::{CALL_TIMEOUT, UNANSWERED_MAX};
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_byte() {
@@ -97,13 +103,27 @@ mod tests {
         let patience = Patience::default();
         for _ in 0..2 {
             for _ in 1..UNANSWERED_MAX {
-                assert!(!patience.is_over(), "it has too much to do");
+                assert!(!patience.is_over(600), "it has too much to do");
             }
             patience.answered();
         }
         for _ in 1..UNANSWERED_MAX {
-            assert!(!patience.is_over());
+            assert!(!patience.is_over(600));
         }
-        assert!(patience.is_over(), "it never answers");
+        assert!(patience.is_over(600), "it never answers");
+    }
+
+    #[test]
+    fn a_node_with_a_short_lease_leaves_sooner() {
+        let waits = [10, 20, 40, 80, 200, 600].map(unanswered_max);
+        assert_eq!(waits, [1, 2, 3, 5, 5, 5]);
+        let called = CALL_TIMEOUT.as_secs();
+        for ttl_secs in 10..600 {
+            let waited_secs = u64::from(unanswered_max(ttl_secs)) * called;
+            assert!(
+                waited_secs < u64::from(ttl_secs),
+                "{ttl_secs}: time is left to find another server"
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The directory of services beside the state: a task brings its index up to date after entries were applied, and wakes
 //! the nodes that a change concerns, by what they run or because they have asked for it. Changes are taken together: what
-//! happens within 50 ms goes as one, and where many nodes were woken just now, within half a second or a whole one.
+//! happens within 50 ms goes as one, and where many nodes were woken just now, within half a second or a whole one. A change
+//! of thousands of services takes a while to be looked at; the task then rests for four times as long, up to a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,8 @@ use dhow_core::state::State;
 use tokio::sync::{Notify, watch};
 
 use super::limits::{
-    DIRECTORY_LOAD_MS, DIRECTORY_LOAD_NODES_MAX, DIRECTORY_QUIET_NODES_MAX, DIRECTORY_STORM_MS,
+    DIRECTORY_LOAD_MS, DIRECTORY_LOAD_NODES_MAX, DIRECTORY_QUIET_NODES_MAX, DIRECTORY_REST,
+    DIRECTORY_STORM_MS,
 };
 use super::shutdown::ShutdownToken;
 use super::wakeups::NodeWakeups;
@@ -179,7 +181,7 @@ impl DirectoryTask {
 
     /// Runs until the reducer has ended.
     pub async fn run(self, mut token: ShutdownToken) {
-        // The moment until which many nodes have enough to do with what they were told.
+        // The moment until which many nodes have enough to do with what they were told, and until which the task rests.
         let mut busy_until_ms = 0;
         loop {
             let turn = async {
@@ -195,9 +197,11 @@ impl DirectoryTask {
                 () = token.ended() => return,
                 () = turn => {}
             }
+            let began_ms = self.clock.monotonic_ms();
             let Some(woken) = self.refresh().await else {
                 return;
             };
+            let took_ms = self.clock.monotonic_ms().saturating_sub(began_ms);
             let pause_ms = if woken <= DIRECTORY_QUIET_NODES_MAX {
                 0
             } else if woken <= DIRECTORY_LOAD_NODES_MAX {
@@ -205,6 +209,8 @@ impl DirectoryTask {
             } else {
                 DIRECTORY_STORM_MS
             };
+            let rest_ms = took_ms.saturating_mul(DIRECTORY_REST).min(DIRECTORY_STORM_MS);
+            let pause_ms = pause_ms.max(rest_ms);
             busy_until_ms = self.clock.monotonic_ms().saturating_add(pause_ms);
         }
     }

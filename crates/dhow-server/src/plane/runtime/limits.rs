@@ -126,5 +126,7 @@ pub const DIRECTORY_QUIET_NODES_MAX: usize = 200;
 /// small messages a second, at some 40 microseconds each less than half a core, and a node hears of a change within two
 /// seconds.
 pub const DIRECTORY_STORM_MS: u64 = 1_000;
+/// The task that keeps the index rests for so many times as long as it has worked, so that it takes a fifth of a core.
+pub const DIRECTORY_REST: u64 = 4;
 /// 2,000 nodes every half second are 4,000 messages a second too.
 pub const DIRECTORY_LOAD_NODES_MAX: usize = 2_000;

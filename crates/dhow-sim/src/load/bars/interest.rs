@@ -8,6 +8,8 @@ use tokio::time::{Instant, sleep};
 use super::{Stage, secs};
 use crate::load::talk::{GROUP_SERVICES, GROUP_WORKERS, Interests, ToldCounts};
 
+/// With its digest, so that no registry is asked for it.
+const IMAGE: &str = "load@sha256:0000000000000000000000000000000000000000000000000000000000000000";
 /// Replicas of each service: ten on every worker.
 const REPLICAS: u32 = 100;
 /// Each worker has ten replicas, so that one in a hundred changes a second.
@@ -25,7 +27,7 @@ fn file(interests: &Interests, group: usize) -> String {
     for service in 0..interests.services {
         // Writing to a text does not fail.
         let _ = writeln!(text, "  {}:", Interests::service(service));
-        let _ = writeln!(text, "    image: load:1");
+        let _ = writeln!(text, "    image: {IMAGE}");
         let _ = writeln!(text, "    resources: {{ cpu: 0.1, memory: 64Mi }}");
         let _ = writeln!(text, "    node_selector: {{ labels: {{ group: \"{group}\" }} }}");
         let _ = writeln!(text, "    scale: {{ mode: fixed, replicas: {REPLICAS} }}");

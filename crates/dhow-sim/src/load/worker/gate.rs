@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use dhow_agent::limits::SERVER_SILENT_MAX;
+use dhow_agent::limits::{SECOND_LOOK, SERVER_SILENT_MAX};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// The switch that makes a worker's connection hang; clones are the same switch.
 #[derive(Clone, Debug, Default)]
@@ -42,11 +42,16 @@ impl Heard {
     /// Waits until nothing was heard for as long as the agent waits.
     pub async fn silent(&self) {
         loop {
-            let until = self.at() + SERVER_SILENT_MAX;
-            if until <= Instant::now() {
+            let last = self.at();
+            sleep_until(last + SERVER_SILENT_MAX - SECOND_LOOK).await;
+            if self.at() != last {
+                continue;
+            }
+            // Between the two looks is read what came while this process was late.
+            sleep(SECOND_LOOK).await;
+            if self.at() == last {
                 return;
             }
-            sleep_until(until).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dhow_agent::limits::UNANSWERED_MAX;
+use dhow_agent::limits::unanswered_max;
 use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
@@ -185,6 +185,8 @@ impl<'a> Session<'a> {
             .telling
             .as_ref()
             .map(|telling| telling.every.subscribe());
+        let heard = self.connection.heard.clone();
+        let mut silent = std::pin::pin!(heard.silent());
         loop {
             let order = *orders.borrow_and_update();
             match order {
@@ -214,7 +216,7 @@ impl<'a> Session<'a> {
                 answer = answered(&mut self.report) => self.take_report(answer),
                 answer = answered(&mut self.beat) => self.take_beat(answer),
                 () = sleep_until(self.report_at), if waits => None,
-                () = self.connection.heard.silent() => {
+                () = silent.as_mut() => {
                     Tally::count(&self.around.tally.unheard);
                     Some(Ended::Over)
                 }
@@ -371,7 +373,7 @@ impl<'a> Session<'a> {
     fn unanswered(&mut self) -> Option<Ended> {
         Tally::count(&self.around.tally.unanswered);
         self.unanswered += 1;
-        if self.unanswered >= UNANSWERED_MAX {
+        if self.unanswered >= unanswered_max(self.ttl_secs) {
             return Some(Ended::Over);
         }
         self.report_later();
