@@ -29,7 +29,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,7 +40,7 @@ use self::patience::Patient;
 use super::access_log::AccessLog;
 use super::connect;
 use super::judge::Arrival;
-use super::limits::{Limits, Permit};
+use super::limits::{Limits, ListenerRoom, Permit};
 use super::mesh::Origin;
 use super::relay::reset;
 use super::routes::{Route, RouteSet};
@@ -73,8 +73,8 @@ pub struct HttpListener {
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     pub limits: Limits,
-    /// Room for requests that come over HTTP/2.
-    pub requests: Arc<Semaphore>,
+    /// Room for connections, and for requests that come over HTTP/2.
+    pub room: ListenerRoom,
     /// Requests come over TLS.
     pub tls: Option<TlsDoor>,
     /// Those of all listeners: plain requests for a host are sent to HTTPS once it has one.

@@ -132,9 +132,9 @@ async fn forward(
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
-    let HttpListener { limits, requests, .. } = &connection.listener;
+    let HttpListener { limits, room, .. } = &connection.listener;
     let permit = match parts.version == Version::HTTP_2 {
-        true => Some(limits.try_request(requests).ok_or(Failed::Full)?),
+        true => Some(limits.try_request(room).ok_or(Failed::Full)?),
         false => None,
     };
     let extended = extended::take(&mut parts).map_err(Failed::Connect)?;
