@@ -25,12 +25,13 @@ mod dns;
 mod error;
 mod http;
 mod idle;
+mod idle_clients;
 mod judge;
 mod kept_sockets;
 mod limits;
 mod listener;
-mod mesh;
 mod log_queue;
+mod mesh;
 mod meters;
 mod plain_path;
 mod port_owner;
@@ -54,11 +55,11 @@ mod udp;
 mod wants;
 
 use std::io::Write;
-
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use log_queue::LogQueue;
+
 pub use client::{ProxyClient, ProxyConfig};
 pub use error::ProxyError;
 pub use mesh::MeshIdentity;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::idle_clients::IdleClients;
 use super::judge::Side;
 
 /// Client connections of one listener, so that one service cannot take all.
@@ -29,9 +30,9 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 const CONNECTIONS_MIN: usize = 64;
 /// One of so many permits is kept back, and so many containers at once may have their share of these.
 const KEPT_BACK: usize = 16;
-
 /// The same for listeners.
 const KEPT_FOR_LISTENERS: usize = 8;
+
 /// How often the log says that there is no room.
 const TELL_FULL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -44,10 +45,12 @@ pub struct Limits {
     kept_back: Arc<Semaphore>,
     /// How many connections of a container are few.
     few: usize,
-    crowd: Arc<Crowd>,
     /// What is left for listeners with few connections when the rest is gone, and how many of these one may have.
     for_listeners: Arc<Semaphore>,
     share: usize,
+    crowd: Arc<Crowd>,
+    /// Who goes where there is no room for others.
+    pub idle_clients: IdleClients,
     pub connections_max: usize,
     /// When it was last told that there is no room.
     told_full: Arc<Mutex<Option<Instant>>>,
@@ -63,9 +66,6 @@ struct Counted {
     caller: IpAddr,
 }
 
-/// One connection's right to exist.
-pub struct Permit {
-    _process: ProcessPermit,
 /// The room of one listener; clones are the same.
 #[derive(Clone)]
 pub struct ListenerRoom {
@@ -76,6 +76,9 @@ pub struct ListenerRoom {
     share: Arc<Semaphore>,
 }
 
+/// One connection's right to exist.
+pub struct Permit {
+    _process: ProcessPermit,
     _listener: OwnedSemaphorePermit,
     is_kept_back: bool,
     _counted: Option<Counted>,
@@ -87,9 +90,6 @@ pub struct RequestPermit {
     _listener: OwnedSemaphorePermit,
 }
 
-impl Limits {
-    pub fn new(descriptors_max: u64) -> Self {
-        let usable = descriptors_max.saturating_sub(RESERVED_DESCRIPTORS) / DESCRIPTORS_PER_CONNECTION;
 /// One of the process's permits, and the part of its listener's share that it is, if it is one.
 pub struct ProcessPermit {
     _place: OwnedSemaphorePermit,
@@ -105,20 +105,24 @@ impl From<OwnedSemaphorePermit> for ProcessPermit {
     }
 }
 
+impl Limits {
+    pub fn new(descriptors_max: u64) -> Self {
+        let usable = descriptors_max.saturating_sub(RESERVED_DESCRIPTORS) / DESCRIPTORS_PER_CONNECTION;
         let connections_max = usize::try_from(usable)
             .unwrap_or(usize::MAX)
             .clamp(CONNECTIONS_MIN, Semaphore::MAX_PERMITS);
         let kept_back = connections_max / KEPT_BACK;
+        let for_listeners = connections_max / KEPT_FOR_LISTENERS;
         Self {
             common: Arc::new(Semaphore::new(connections_max - kept_back - for_listeners)),
             kept_back: Arc::new(Semaphore::new(kept_back)),
-        let for_listeners = connections_max / KEPT_FOR_LISTENERS;
             few: (kept_back / KEPT_BACK).max(1),
-            crowd: Arc::default(),
-            connections_max,
-            told_full: Arc::default(),
             for_listeners: Arc::new(Semaphore::new(for_listeners)),
             share: (for_listeners / KEPT_FOR_LISTENERS).max(1),
+            crowd: Arc::default(),
+            idle_clients: IdleClients::default(),
+            connections_max,
+            told_full: Arc::default(),
         }
     }
 
@@ -286,10 +290,6 @@ mod tests {
         assert!(limits.crowd.lock().is_empty());
     }
 
-    #[test]
-    fn requests_of_one_listener_leave_room_for_others() {
-        let limits = Limits::new(DESCRIPTORS_WANTED);
-        let (flooded, quiet) = (limits.listener(), limits.listener());
     /// As many connections from outside as there is room for.
     fn flood(limits: &Limits, listener: &ListenerRoom) -> Vec<Permit> {
         let one = || limits.permit(listener, Side::Host).now_or_never().flatten();
@@ -330,6 +330,10 @@ mod tests {
         assert!(waiting.await.is_some());
     }
 
+    #[test]
+    fn requests_of_one_listener_leave_room_for_others() {
+        let limits = Limits::new(DESCRIPTORS_WANTED);
+        let (flooded, quiet) = (limits.listener(), limits.listener());
         let taken: Vec<_> = std::iter::from_fn(|| limits.try_request(&flooded)).collect();
         assert_eq!(taken.len(), LISTENER_REQUESTS_MAX);
         assert!(limits.try_request(&quiet).is_some());

@@ -28,6 +28,9 @@ use super::{http, note, proxy_header, tcp, udp};
 /// For want of descriptors or memory, accepting pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How soon another idle client has to go, where the one before has not made room.
+const ROOM_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The limits of the process and its tasks: every listener is started with them.
 #[derive(Clone)]
 pub struct ListenerContext {
@@ -87,10 +90,10 @@ impl RunningListener {
                 side,
                 routes: accept.routes,
                 stop: accept.stop,
+                room: accept.room,
                 shared: accept.shared,
             })),
         };
-                room: accept.room,
         Ok(Self {
             unready: (!spec.is_ready()).then(Instant::now),
             spec,
@@ -185,7 +188,13 @@ impl Accept {
                  {connections_max} on this node"
             ));
         }
-        waiting.await
+        // Who has nothing under way goes for who may have.
+        loop {
+            self.shared.limits.idle_clients.make_room();
+            if let Ok(permit) = tokio::time::timeout(ROOM_INTERVAL, waiting.as_mut()).await {
+                return permit;
+            }
+        }
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, protocol: Protocol) {
