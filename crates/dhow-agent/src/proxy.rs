@@ -25,10 +25,12 @@ mod dns;
 mod error;
 mod http;
 mod idle;
+mod idle_clients;
 mod judge;
 mod kept_sockets;
 mod limits;
 mod listener;
+mod log_queue;
 mod mesh;
 mod meters;
 mod plain_path;
@@ -53,6 +55,10 @@ mod udp;
 mod wants;
 
 use std::io::Write;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use log_queue::LogQueue;
 
 pub use client::{ProxyClient, ProxyConfig};
 pub use error::ProxyError;
@@ -72,9 +78,35 @@ pub(crate) use bind::taken_beside;
 pub(crate) use http::BACKEND_WAIT;
 pub(crate) use table::{Peer, REMOVED_MAX};
 
-/// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy.
+/// The thread that writes the proxy's log, once there may be threads.
+static NOTES: OnceLock<LogQueue> = OnceLock::new();
+/// How long a proxy that ends waits for its last lines.
+const LAST_NOTES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A line in the proxy's log, which its shim keeps. A log that cannot be written must not end the proxy, and nobody who is
+/// served waits for it.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    match NOTES.get() {
+        Some(notes) => notes.write(text.to_owned()),
+        None => {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+}
+
+/// Has a thread write notes from now on. Before this the process has one thread, and nobody to keep waiting.
+fn begin_notes() {
+    if let Ok(notes) = LogQueue::start("proxy", std::io::stderr()) {
+        // It is begun once.
+        let _ = NOTES.set(notes);
+    }
+}
+
+/// Has what was noted written, before the process ends.
+fn end_notes() {
+    if let Some(notes) = NOTES.get() {
+        notes.flush(LAST_NOTES_TIMEOUT);
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub const ACCOUNT: &str = "acme/account";
 pub const ACCOUNT_FAILURE: &str = "acme/failed-account";
 /// The secret with the thumbprint of that key: all that a node needs to answer for the cluster's hosts.
 pub const THUMBPRINT: &str = "acme/thumbprint";
+/// The secret that says how many orders may still be begun: the account's, whoever leads.
+pub const BUDGET: &str = "acme/budget";
 
 /// A failed order is tried again after this time, then after three times as long each time. An ACME server of the public
 /// lets a host fail five times an hour: at its soonest this tries it four times in the first.
@@ -177,10 +179,11 @@ pub fn is_due(lifetime: Option<Lifetime>, failures: Option<&Failures>, now_unix_
 }
 
 /// How many orders are begun, whatever is due: so many at once, and no more than a public ACME server lets an account have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State keeps it, so that it does not begin anew with each leader and each start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderBudget {
     left: u32,
-    filled_ms: u64,
+    filled_unix_secs: i64,
 }
 
 impl OrderBudget {
@@ -188,19 +191,23 @@ impl OrderBudget {
     pub const AT_ONCE_MAX: usize = 4;
     /// After a rest. With one each 45 s, 240 in three hours, that is 280; 300 are allowed.
     const BURST: u32 = 40;
-    const EACH_MS: u64 = 45_000;
+    const EACH_SECS: i64 = 45;
 
-    pub fn new(now_ms: u64) -> Self {
+    pub fn new(now_unix_secs: i64) -> Self {
         Self {
             left: Self::BURST,
-            filled_ms: now_ms,
+            filled_unix_secs: now_unix_secs,
         }
     }
 
-    /// Whether one more may be begun; it is counted then.
-    pub fn take(&mut self, under_way: usize, now_ms: u64) -> bool {
-        let more = now_ms.saturating_sub(self.filled_ms) / Self::EACH_MS;
-        self.filled_ms = self.filled_ms.saturating_add(more.saturating_mul(Self::EACH_MS));
+    /// Whether one more may be begun; it is counted then. A clock that goes back gives nothing, and nobody waits until it is
+    /// where it was.
+    pub fn take(&mut self, under_way: usize, now_unix_secs: i64) -> bool {
+        self.filled_unix_secs = self.filled_unix_secs.min(now_unix_secs);
+        let more = now_unix_secs.saturating_sub(self.filled_unix_secs) / Self::EACH_SECS;
+        self.filled_unix_secs = self
+            .filled_unix_secs
+            .saturating_add(more.saturating_mul(Self::EACH_SECS));
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(more).min(Self::BURST);
         if under_way >= Self::AT_ONCE_MAX || self.left == 0 {

@@ -10,6 +10,7 @@ mod forward;
 mod head;
 mod headers;
 mod joined_writes;
+mod pace;
 mod patience;
 pub mod pool;
 mod pump;
@@ -26,21 +27,23 @@ use hyper::header::HeaderValue;
 use hyper::http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
 use self::joined_writes::JoinedWrites;
-use self::patience::Patient;
+use self::pace::StreamExecutor;
+use self::patience::{Patient, TAKE_TIMEOUT};
 use super::access_log::AccessLog;
 use super::connect;
+use super::idle_clients::HttpClient;
 use super::judge::Arrival;
-use super::limits::{Limits, Permit};
+use super::limits::{Limits, ListenerRoom, Permit};
 use super::mesh::Origin;
 use super::relay::reset;
 use super::routes::{Route, RouteSet};
@@ -62,7 +65,8 @@ const STREAMS_MAX: u32 = 256;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long an idle client of a listener that ends may still send a request, which is then answered and
-/// told to connect anew. Closing at once would meet requests that are on their way.
+/// told to connect anew. Closing at once would meet requests that are on their way. So long one has, too, that makes room
+/// for others.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What all connections of a listener share.
@@ -73,8 +77,8 @@ pub struct HttpListener {
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     pub limits: Limits,
-    /// Room for requests that come over HTTP/2.
-    pub requests: Arc<Semaphore>,
+    /// Room for connections, and for requests that come over HTTP/2.
+    pub room: ListenerRoom,
     /// Requests come over TLS.
     pub tls: Option<TlsDoor>,
     /// Those of all listeners: plain requests for a host are sent to HTTPS once it has one.
@@ -97,8 +101,15 @@ struct Connection {
     /// A response has told the client that this connection ends.
     told: AtomicBool,
     told_notify: Notify,
+    client: HttpClient,
     /// Held by tunnels too, which outlive the connection that they grew out of.
     _permit: Permit,
+}
+
+impl AsRef<HttpClient> for Connection {
+    fn as_ref(&self) -> &HttpClient {
+        &self.client
+    }
 }
 
 impl Connection {
@@ -172,9 +183,11 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
     let Ok(peer) = HeaderValue::try_from(ip) else {
         return;
     };
+    let client = listener.limits.idle_clients.enter(arrival.peer.ip());
     let opened = tokio::select! {
         opened = tokio::time::timeout(HEADER_TIMEOUT, open(&listener, stream)) => opened,
         () = ending(&listener.stop) => return,
+        () = client.gone.cancelled() => return,
     };
     let Ok(Some((opened, version))) = opened else {
         return;
@@ -192,6 +205,7 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
         begun: AtomicU64::new(0),
         told: AtomicBool::new(false),
         told_notify: Notify::new(),
+        client,
         _permit: permit,
     });
     match opened {
@@ -260,14 +274,25 @@ async fn drive<F: Future>(
         biased;
         _ = served.as_mut() => return,
         () = connection.listener.stop.cancelled() => {}
+        () = connection.client.gone.cancelled() => {
+            if connection.begun.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            shut_down(served.as_mut());
+            // What it was sent last may be on its way still, and what it has begun meanwhile is answered.
+            let ended = tokio::time::timeout(LINGER, served.as_mut()).await;
+            if ended.is_err() && !connection.client.is_idle() {
+                finish(served, connection, version).await;
+            }
+            return;
+        }
         // Who has never asked anything, and may never have greeted, waits for nothing.
         () = connection.quiet(version) => {
             if connection.begun.load(Ordering::Relaxed) == 0 {
                 return;
             }
             shut_down(served.as_mut());
-            served.await;
-            return;
+            return finish(served, connection, version).await;
         }
     }
     tokio::select! {
@@ -277,7 +302,29 @@ async fn drive<F: Future>(
         () = tokio::time::sleep(LINGER) => {}
     }
     shut_down(served.as_mut());
-    served.await;
+    finish(served, connection, version).await;
+}
+
+/// Lets what is under way come to its end. What an HTTP/2 client has been sent then and has not taken is not waited for
+/// without end: it may never open the window.
+async fn finish<F: Future>(mut served: Pin<&mut F>, connection: &Connection, version: Version) {
+    if version == Version::One {
+        served.await;
+        return;
+    }
+    let mut was_done = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = served.as_mut() => return,
+            () = tokio::time::sleep(TAKE_TIMEOUT) => {}
+        }
+        let is_done = connection.client.is_idle();
+        if is_done && was_done {
+            return;
+        }
+        was_done = is_done;
+    }
 }
 
 /// A client that has not said a word yet is given the same time as an idle one.
@@ -333,8 +380,8 @@ fn http1_builder() -> http1::Builder {
     builder
 }
 
-fn http2_builder() -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2_builder() -> http2::Builder<StreamExecutor> {
+    let mut builder = http2::Builder::new(StreamExecutor);
     builder
         .timer(TokioTimer::new())
         .enable_connect_protocol()

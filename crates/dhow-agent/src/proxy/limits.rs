@@ -1,6 +1,8 @@
 //! How much at once: every connection holds a permit of its listener and one of the process. At the limit new
 //! connections wait in the kernel's queue. A part of the process's permits is kept back for containers that have few
-//! connections, so that neither one of them nor somebody outside can take the names of a node from all others.
+//! connections, so that neither one of them nor somebody outside can take the names of a node from all others. Another part
+//! is kept back for listeners that have few, however few descriptors the process has: a flood at one of them leaves the
+//! others open, those of other nodes and of UDP too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::idle_clients::IdleClients;
 use super::judge::Side;
 
 /// Client connections of one listener, so that one service cannot take all.
@@ -27,6 +30,8 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 const CONNECTIONS_MIN: usize = 64;
 /// One of so many permits is kept back, and so many containers at once may have their share of these.
 const KEPT_BACK: usize = 16;
+/// The same for listeners.
+const KEPT_FOR_LISTENERS: usize = 8;
 
 /// How often the log says that there is no room.
 const TELL_FULL_INTERVAL: Duration = Duration::from_secs(60);
@@ -40,7 +45,12 @@ pub struct Limits {
     kept_back: Arc<Semaphore>,
     /// How many connections of a container are few.
     few: usize,
+    /// What is left for listeners with few connections when the rest is gone, and how many of these one may have.
+    for_listeners: Arc<Semaphore>,
+    share: usize,
     crowd: Arc<Crowd>,
+    /// Who goes where there is no room for others.
+    pub idle_clients: IdleClients,
     pub connections_max: usize,
     /// When it was last told that there is no room.
     told_full: Arc<Mutex<Option<Instant>>>,
@@ -56,9 +66,19 @@ struct Counted {
     caller: IpAddr,
 }
 
+/// The room of one listener; clones are the same.
+#[derive(Clone)]
+pub struct ListenerRoom {
+    connections: Arc<Semaphore>,
+    /// Of requests that come over HTTP/2.
+    requests: Arc<Semaphore>,
+    /// What it may have of the permits that are kept back for listeners.
+    share: Arc<Semaphore>,
+}
+
 /// One connection's right to exist.
 pub struct Permit {
-    _process: OwnedSemaphorePermit,
+    _process: ProcessPermit,
     _listener: OwnedSemaphorePermit,
     is_kept_back: bool,
     _counted: Option<Counted>,
@@ -66,8 +86,23 @@ pub struct Permit {
 
 /// The right of one request of HTTP/2 to a connection to its replica.
 pub struct RequestPermit {
-    _process: OwnedSemaphorePermit,
+    _process: ProcessPermit,
     _listener: OwnedSemaphorePermit,
+}
+
+/// One of the process's permits, and the part of its listener's share that it is, if it is one.
+pub struct ProcessPermit {
+    _place: OwnedSemaphorePermit,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl From<OwnedSemaphorePermit> for ProcessPermit {
+    fn from(place: OwnedSemaphorePermit) -> Self {
+        Self {
+            _place: place,
+            _share: None,
+        }
+    }
 }
 
 impl Limits {
@@ -77,44 +112,52 @@ impl Limits {
             .unwrap_or(usize::MAX)
             .clamp(CONNECTIONS_MIN, Semaphore::MAX_PERMITS);
         let kept_back = connections_max / KEPT_BACK;
+        let for_listeners = connections_max / KEPT_FOR_LISTENERS;
         Self {
-            common: Arc::new(Semaphore::new(connections_max - kept_back)),
+            common: Arc::new(Semaphore::new(connections_max - kept_back - for_listeners)),
             kept_back: Arc::new(Semaphore::new(kept_back)),
             few: (kept_back / KEPT_BACK).max(1),
+            for_listeners: Arc::new(Semaphore::new(for_listeners)),
+            share: (for_listeners / KEPT_FOR_LISTENERS).max(1),
             crowd: Arc::default(),
+            idle_clients: IdleClients::default(),
             connections_max,
             told_full: Arc::default(),
         }
     }
 
-    pub fn listener(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(LISTENER_CONNECTIONS_MAX))
-    }
-
-    /// What the requests of one listener share that come over HTTP/2.
-    pub fn requests(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(LISTENER_REQUESTS_MAX))
+    pub fn listener(&self) -> ListenerRoom {
+        ListenerRoom {
+            connections: Arc::new(Semaphore::new(LISTENER_CONNECTIONS_MAX)),
+            requests: Arc::new(Semaphore::new(LISTENER_REQUESTS_MAX)),
+            share: Arc::new(Semaphore::new(self.share)),
+        }
     }
 
     /// Room for a request, at once or not at all: its client's connection has others.
-    pub fn try_request(&self, requests: &Arc<Semaphore>) -> Option<RequestPermit> {
-        let listener = requests.clone().try_acquire_owned().ok()?;
+    pub fn try_request(&self, room: &ListenerRoom) -> Option<RequestPermit> {
+        let listener = room.requests.clone().try_acquire_owned().ok()?;
         Some(RequestPermit {
-            _process: self.try_process()?,
+            _process: self.try_process(room)?,
             _listener: listener,
         })
     }
 
     /// Waits for room. `None` never happens while the process runs: nobody closes these.
-    pub async fn permit(&self, listener: &Arc<Semaphore>, side: Side) -> Option<Permit> {
-        let listener = listener.clone().acquire_owned().await.ok()?;
+    pub async fn permit(&self, room: &ListenerRoom, side: Side) -> Option<Permit> {
+        let listener = room.connections.clone().acquire_owned().await.ok()?;
         let common = self.common.clone().acquire_owned();
         let (process, is_kept_back) = match side {
-            Side::Host => (common.await.ok()?, false),
+            Side::Host => tokio::select! {
+                biased;
+                permit = common => (permit.ok()?.into(), false),
+                permit = self.of_share(room) => (permit?, false),
+            },
+            // Containers are told apart, which serves them better than their listeners' shares.
             Side::Services => tokio::select! {
                 biased;
-                permit = common => (permit.ok()?, false),
-                permit = self.kept_back.clone().acquire_owned() => (permit.ok()?, true),
+                permit = common => (permit.ok()?.into(), false),
+                permit = self.kept_back.clone().acquire_owned() => (permit.ok()?.into(), true),
             },
         };
         Some(Permit {
@@ -154,10 +197,25 @@ impl Limits {
         tells
     }
 
-    /// One of those that everybody may take, at once or not at all: for UDP, where nothing waits, for requests of HTTP/2 and
-    /// for other nodes.
-    pub fn try_process(&self) -> Option<OwnedSemaphorePermit> {
-        self.common.clone().try_acquire_owned().ok()
+    /// Waits for one of those that are kept back for listeners.
+    async fn of_share(&self, room: &ListenerRoom) -> Option<ProcessPermit> {
+        let share = room.share.clone().acquire_owned().await.ok()?;
+        Some(ProcessPermit {
+            _place: self.for_listeners.clone().acquire_owned().await.ok()?,
+            _share: Some(share),
+        })
+    }
+
+    /// Room at once or not at all: for UDP, where nothing waits, for requests of HTTP/2 and for other nodes.
+    pub fn try_process(&self, room: &ListenerRoom) -> Option<ProcessPermit> {
+        if let Ok(place) = self.common.clone().try_acquire_owned() {
+            return Some(place.into());
+        }
+        let share = room.share.clone().try_acquire_owned().ok()?;
+        Some(ProcessPermit {
+            _place: self.for_listeners.clone().try_acquire_owned().ok()?,
+            _share: Some(share),
+        })
     }
 }
 
@@ -203,7 +261,7 @@ mod tests {
     use super::*;
 
     /// As many connections of one container as it gets, at most `wanted`.
-    fn take(limits: &Limits, listener: &Arc<Semaphore>, caller: IpAddr, wanted: usize) -> Vec<Permit> {
+    fn take(limits: &Limits, listener: &ListenerRoom, caller: IpAddr, wanted: usize) -> Vec<Permit> {
         let one = || {
             let permit = limits.permit(listener, Side::Services).now_or_never()??;
             limits.count(permit, caller)
@@ -217,25 +275,65 @@ mod tests {
         let listener = limits.listener();
         let (hog, other) = (IpAddr::from([10, 88, 0, 2]), IpAddr::from([10, 88, 0, 3]));
         let hogged = take(&limits, &listener, hog, usize::MAX);
-        assert_eq!(
-            hogged.len(),
-            limits.connections_max - limits.connections_max / KEPT_BACK
-        );
+        let kept = limits.connections_max / KEPT_BACK + limits.connections_max / KEPT_FOR_LISTENERS;
+        assert_eq!(hogged.len(), limits.connections_max - kept);
         // Others still come in, with a few each, and are let in again once they have left.
         for _ in 0..3 {
             assert_eq!(take(&limits, &listener, other, usize::MAX).len(), limits.few);
         }
-        // Nor can the host's callers take what is kept back.
-        assert!(limits.permit(&listener, Side::Host).now_or_never().is_none());
-        drop(hogged);
+        // Nor can the host's callers take what is kept back for them.
+        let outside = flood(&limits, &listener);
+        assert_eq!(outside.len(), limits.share);
+        assert_eq!(take(&limits, &listener, other, usize::MAX).len(), limits.few);
+        drop((hogged, outside));
         assert!(limits.permit(&listener, Side::Host).now_or_never().is_some());
         assert!(limits.crowd.lock().is_empty());
+    }
+
+    /// As many connections from outside as there is room for.
+    fn flood(limits: &Limits, listener: &ListenerRoom) -> Vec<Permit> {
+        let one = || limits.permit(listener, Side::Host).now_or_never().flatten();
+        std::iter::from_fn(one).collect()
+    }
+
+    /// However few descriptors there are, and whatever it is that takes them.
+    #[test]
+    fn one_listener_leaves_every_other_its_share() {
+        for descriptors in [0, 1_024, 4_096, 20_000, 65_536] {
+            let limits = Limits::new(descriptors);
+            let (flooded, other, mesh) = (limits.listener(), limits.listener(), limits.listener());
+            let connections = flood(&limits, &flooded);
+            let requests: Vec<_> = std::iter::from_fn(|| limits.try_request(&flooded)).collect();
+            assert!(!connections.is_empty());
+            let taken = connections.len() + requests.len();
+            assert!(taken < limits.connections_max, "{descriptors}");
+            assert_eq!(flood(&limits, &other).len(), limits.share, "{descriptors}");
+            assert!(limits.try_process(&mesh).is_some(), "{descriptors}");
+            // A second one that is flooded takes nothing from a third.
+            let second = flood(&limits, &other);
+            assert!(limits.try_request(&mesh).is_some(), "{descriptors}");
+            drop((connections, requests, second));
+            assert!(flood(&limits, &mesh).len() > limits.share);
+        }
+    }
+
+    /// Who waits is let in as soon as one of its listener's own connections ends, while the flood goes on elsewhere.
+    #[tokio::test]
+    async fn a_share_that_is_free_again_is_used() {
+        let limits = Limits::new(0);
+        let (flooded, quiet) = (limits.listener(), limits.listener());
+        let _flood = flood(&limits, &flooded);
+        let mut own = flood(&limits, &quiet);
+        let mut waiting = std::pin::pin!(limits.permit(&quiet, Side::Host));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        own.pop();
+        assert!(waiting.await.is_some());
     }
 
     #[test]
     fn requests_of_one_listener_leave_room_for_others() {
         let limits = Limits::new(DESCRIPTORS_WANTED);
-        let (flooded, quiet) = (limits.requests(), limits.requests());
+        let (flooded, quiet) = (limits.listener(), limits.listener());
         let taken: Vec<_> = std::iter::from_fn(|| limits.try_request(&flooded)).collect();
         assert_eq!(taken.len(), LISTENER_REQUESTS_MAX);
         assert!(limits.try_request(&quiet).is_some());
@@ -253,6 +351,6 @@ mod tests {
                 .now_or_never()
                 .is_some()
         );
-        assert!(limits.try_process().is_some());
+        assert!(limits.try_process(&limits.listener()).is_some());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use super::access_log::AccessLog;
 use super::bind::{BACKLOG, Socket};
 use super::http::HttpListener;
 use super::judge::{Arrival, Judge, Side};
-use super::limits::{LISTENER_CONNECTIONS_MAX, Limits, Permit};
+use super::limits::{LISTENER_CONNECTIONS_MAX, Limits, ListenerRoom, Permit};
 use super::relay::reset;
 use super::routes::RouteSet;
 use super::table::{self, Protocol, Transport};
@@ -27,6 +27,9 @@ use super::{http, note, proxy_header, tcp, udp};
 
 /// For want of descriptors or memory, accepting pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How soon another idle client has to go, where the one before has not made room.
+const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The limits of the process and its tasks: every listener is started with them.
 #[derive(Clone)]
@@ -75,7 +78,7 @@ impl RunningListener {
             routes: receiver,
             stop: stop.clone(),
             tls: tls.transpose()?,
-            requests: shared.limits.requests(),
+            room: shared.limits.listener(),
         };
         let accepting = match &socket {
             Socket::Stream(listener) => shared
@@ -87,6 +90,7 @@ impl RunningListener {
                 side,
                 routes: accept.routes,
                 stop: accept.stop,
+                room: accept.room,
                 shared: accept.shared,
             })),
         };
@@ -135,21 +139,20 @@ struct Accept {
     routes: watch::Receiver<Arc<RouteSet>>,
     stop: CancellationToken,
     tls: Option<TlsDoor>,
-    requests: Arc<Semaphore>,
+    room: ListenerRoom,
 }
 
 impl Accept {
     async fn streams(self, listener: Arc<TcpListener>, protocol: Protocol) {
         let stop = self.stop.clone();
-        let ours = self.shared.limits.listener();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.accept(&listener, &ours, protocol) => {}
+            () = self.accept(&listener, protocol) => {}
         }
         // Those that the kernel has let in already are served too: closing now would cut them.
         for _ in 0..BACKLOG {
             let waiting = async {
-                let permit = self.shared.limits.permit(&ours, self.side).await?;
+                let permit = self.shared.limits.permit(&self.room, self.side).await?;
                 Some((permit, listener.accept().await.ok()?))
             };
             match waiting.now_or_never().flatten() {
@@ -159,9 +162,9 @@ impl Accept {
         }
     }
 
-    async fn accept(&self, listener: &TcpListener, ours: &Arc<Semaphore>, protocol: Protocol) {
+    async fn accept(&self, listener: &TcpListener, protocol: Protocol) {
         // The permit comes first: without room, connections wait in the kernel.
-        while let Some(permit) = self.permit(listener, ours).await {
+        while let Some(permit) = self.permit(listener).await {
             match listener.accept().await {
                 Ok((stream, peer)) => self.serve(stream, peer, permit, protocol),
                 Err(error) if is_of_one_client(&error) => {}
@@ -171,8 +174,8 @@ impl Accept {
     }
 
     /// Waits for room, and tells where there is none.
-    async fn permit(&self, listener: &TcpListener, ours: &Arc<Semaphore>) -> Option<Permit> {
-        let mut waiting = std::pin::pin!(self.shared.limits.permit(ours, self.side));
+    async fn permit(&self, listener: &TcpListener) -> Option<Permit> {
+        let mut waiting = std::pin::pin!(self.shared.limits.permit(&self.room, self.side));
         if let Some(permit) = waiting.as_mut().now_or_never() {
             return permit;
         }
@@ -185,7 +188,13 @@ impl Accept {
                  {connections_max} on this node"
             ));
         }
-        waiting.await
+        // Who has nothing under way goes for who may have.
+        loop {
+            self.shared.limits.idle_clients.make_room();
+            if let Ok(permit) = tokio::time::timeout(ROOM_INTERVAL, waiting.as_mut()).await {
+                return permit;
+            }
+        }
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, permit: Permit, protocol: Protocol) {
@@ -211,7 +220,7 @@ impl Accept {
             stop: self.stop.clone(),
             tasks: tasks.clone(),
             limits: self.shared.limits.clone(),
-            requests: Arc::clone(&self.requests),
+            room: self.room.clone(),
             tls: self.tls.clone(),
             certificates: Arc::clone(&self.shared.certificates),
             access_log: self.shared.access_log.clone(),

@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use frame::{DATA_MAX_BYTES, Opening, Origin, ShownTicket};
+pub use guests::account;
 pub use identity::{IDENTITY_MAX_BYTES, IdentityError, MeshIdentity};
 pub use own::Timing;
 pub use peer::{Peer, Refused};

@@ -24,7 +24,7 @@ use super::limits::{Limits, raise_descriptors};
 use super::predecessor::{self, Inherited};
 use super::service_sockets::ServiceSockets;
 use super::store::Store;
-use super::{note, privileges, protocol, socket};
+use super::{begin_notes, end_notes, note, privileges, protocol, socket};
 
 /// Tens of thousands of requests a second need no more, and each costs memory.
 const WORKER_THREADS: usize = 2;
@@ -63,19 +63,23 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let ran = Arguments::parse(args).and_then(|arguments| {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let prepared = Prepared::make(&arguments)?;
+        // Its privileges are gone by now, so that no thread can have them.
+        begin_notes();
         let runtime = runtime(cores)?;
         let ran = runtime.block_on(run(arguments, prepared));
         // What is still open at the deadline is cut.
         runtime.shutdown_background();
         ran
     });
-    match ran {
+    let code = match ran {
         Ok(()) => 0,
         Err(error) => {
             note(&format!("the proxy cannot run: {error}"));
             1
         }
-    }
+    };
+    end_notes();
+    code
 }
 
 fn runtime(cores: usize) -> io::Result<tokio::runtime::Runtime> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::buffers::Buffer;
 use super::mesh::DATA_MAX_BYTES;
@@ -16,10 +17,13 @@ use super::meters::{self, EndpointMeter};
 
 /// What is read at once: what one frame of the tunnel carries.
 const READ_BYTES: usize = DATA_MAX_BYTES;
+/// How long one direction may stand still once the other has broken. Whoever would have to take what is on its way may wait
+/// itself for somebody to take its own, and nobody is there any more who does.
+const STILL_MAX: Duration = Duration::from_secs(10);
 
 /// Copies both ways until both sides have ended. An error means that one side broke off: the caller resets both, so
 /// that neither takes it for a whole stream. A side that takes nothing more may have said something before: that is passed
-/// on first, as when a server answers early and hangs up.
+/// on first, as when a server answers early and hangs up, for as long as it moves.
 pub async fn relay<A, B>(one: &mut A, other: &mut B) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -36,15 +40,47 @@ where
 {
     let mut there = OneWay::counted_by(meter.map(|meter| &meter.received_bytes));
     let mut back = OneWay::counted_by(meter.map(|meter| &meter.sent_bytes));
+    let mut rest = Rest::default();
     poll_fn(|cx| {
         let is_there = there.poll(cx, one, other)?.is_ready();
         let is_back = back.poll(cx, other, one)?.is_ready();
-        match is_there && is_back {
-            true => Poll::Ready(there.broke.take().or(back.broke.take()).map_or(Ok(()), Err)),
-            false => Poll::Pending,
+        if !(is_there && is_back) {
+            ready!(rest.poll(cx, [&there, &back]));
         }
+        Poll::Ready(there.broke.take().or(back.broke.take()).map_or(Ok(()), Err))
     })
     .await
+}
+
+/// What one direction still has to pass on when the other has broken.
+#[derive(Default)]
+struct Rest {
+    /// How much both have passed on, and until when that has to be more.
+    still: Option<(u64, Pin<Box<Sleep>>)>,
+}
+
+impl Rest {
+    /// Ready when it is not waited for any more.
+    fn poll(&mut self, cx: &mut Context<'_>, ways: [&OneWay<'_>; 2]) -> Poll<()> {
+        let broke = ways.iter().filter_map(|way| way.broke.as_ref());
+        let kinds: Vec<io::ErrorKind> = broke.map(io::Error::kind).collect();
+        if kinds.is_empty() {
+            return Poll::Pending;
+        }
+        // Somebody who has taken nothing for too long has had all the time that there is.
+        if kinds.contains(&io::ErrorKind::TimedOut) {
+            return Poll::Ready(());
+        }
+        let passed = ways.iter().fold(0, |sum: u64, way| sum.wrapping_add(way.passed));
+        let (seen, until) = self
+            .still
+            .get_or_insert_with(|| (passed, Box::pin(sleep(STILL_MAX))));
+        if *seen != passed {
+            *seen = passed;
+            until.as_mut().reset(Instant::now() + STILL_MAX);
+        }
+        until.as_mut().poll(cx)
+    }
 }
 
 /// Closes with a reset: what is on its way is dropped, and the other side learns that there was more.
@@ -64,6 +100,8 @@ struct OneWay<'a> {
     end: usize,
     is_unflushed: bool,
     phase: Phase,
+    /// Bytes that were written.
+    passed: u64,
     /// Why nothing more could be written.
     broke: Option<io::Error>,
 }
@@ -120,8 +158,10 @@ impl<'a> OneWay<'a> {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.begin += count;
-        if let (Some(counted), Ok(count)) = (self.count, u64::try_from(count)) {
-            meters::add(counted, count);
+        let bytes = u64::try_from(count).unwrap_or(u64::MAX);
+        self.passed = self.passed.wrapping_add(bytes);
+        if let Some(counted) = self.count {
+            meters::add(counted, bytes);
         }
         self.is_unflushed = true;
         Poll::Ready(Ok(()))
@@ -190,5 +230,46 @@ mod tests {
         assert_eq!(&answer, b"no");
         assert!(relaying.await.unwrap().is_err());
         assert!(client.read_u8().await.is_err());
+    }
+
+    /// Somebody who has said much and takes nothing.
+    struct Gone(io::ErrorKind);
+
+    impl AsyncRead for Gone {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            room.put_slice(b"much");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Gone {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(self.0.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// It would wait for whoever has gone to take what it says, before it reads what that one has said.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_waits_for_one_who_has_gone_is_let_go() {
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::TimedOut] {
+            let (mut far, mut server) = tokio::io::duplex(8);
+            server.write_all(b"answer").await.unwrap();
+            let mut gone = Gone(kind);
+            let relayed = relay(&mut gone, &mut far);
+            let relayed = tokio::time::timeout(STILL_MAX * 2, relayed).await;
+            assert_eq!(relayed.expect("it waits for ever").unwrap_err().kind(), kind);
+        }
     }
 }

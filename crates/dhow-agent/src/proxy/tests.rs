@@ -7,6 +7,7 @@ mod http;
 pub(super) mod mesh;
 mod options;
 mod rules;
+mod stalled;
 mod streams;
 pub(super) mod support;
 mod tls;

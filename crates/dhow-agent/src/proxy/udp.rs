@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{BackendState, Lease};
 use super::connect;
 use super::judge::{Arrival, Side};
-use super::limits::UDP_SESSIONS_MAX;
+use super::limits::{ListenerRoom, ProcessPermit, UDP_SESSIONS_MAX};
 use super::listener::ListenerContext;
 use super::mesh::Origin;
 use super::meters::{self, Call};
@@ -43,6 +43,7 @@ pub struct UdpListener {
     pub side: Side,
     pub routes: watch::Receiver<Arc<RouteSet>>,
     pub stop: CancellationToken,
+    pub room: ListenerRoom,
     pub shared: ListenerContext,
 }
 
@@ -57,7 +58,7 @@ struct Session {
     ended: AtomicBool,
     end: CancellationToken,
     call: Call,
-    _permit: OwnedSemaphorePermit,
+    _permit: ProcessPermit,
 }
 
 /// How a session's datagrams reach the backend.
@@ -170,7 +171,7 @@ impl UdpListener {
         if lock(sessions).len() >= UDP_SESSIONS_MAX {
             return None;
         }
-        let permit = self.shared.limits.try_process()?;
+        let permit = self.shared.limits.try_process(&self.room)?;
         let route = self.routes.borrow().only().cloned()?;
         let call = Call::begin(&route.meter);
         let sticky = route.options.sticky.map(|_| StickyTo::Address(client.ip()));

@@ -112,16 +112,28 @@ fn few_orders_are_begun_at_once_and_no_more_than_an_account_may() {
     assert!(!budget.take(OrderBudget::AT_ONCE_MAX, 0));
     let mut begun = 0;
     for second in 0..3 * 3_600 {
-        while budget.take(0, second * 1_000) {
+        while budget.take(0, second) {
             begun += 1;
         }
     }
     assert!((270..=300).contains(&begun), "{begun}");
-    assert!(budget.take(0, u64::MAX));
-    // A clock that goes back gives nothing.
+    assert!(budget.take(0, i64::MAX));
+    // A clock that goes back gives nothing, and counts from where it is.
     let mut again = budget;
-    while again.take(0, u64::MAX) {}
-    assert!(!again.take(0, 0));
+    while again.take(0, i64::MAX) {}
+    assert!(!again.take(0, 0) && !again.take(0, 44));
+    assert!(again.take(0, 45) && !again.take(0, 45));
+}
+
+/// Whoever leads next is given what is left, in the words that State keeps.
+#[test]
+fn what_is_left_of_the_orders_is_kept_as_it_is() {
+    let mut budget = OrderBudget::new(0);
+    while budget.take(0, 7) {}
+    let kept = serde_json::to_string(&budget).unwrap();
+    assert_eq!(kept, r#"{"left":0,"filled_unix_secs":0}"#);
+    let mut next: OrderBudget = serde_json::from_str(&kept).unwrap();
+    assert!(!next.take(0, 44) && next.take(0, 45));
 }
 
 #[test]
@@ -174,6 +186,7 @@ fn names_and_tokens_are_told_from_those_of_people() {
         ACCOUNT,
         THUMBPRINT,
         ACCOUNT_FAILURE,
+        BUDGET,
         &failure_of("a.test"),
         &certificate_of("a.test"),
     ] {

@@ -38,15 +38,30 @@ pub const DIAL_BACK_TIMEOUT: Duration = Duration::from_millis(1_400);
 pub struct Tunnels(Arc<TunnelsState>);
 
 struct TunnelsState {
-    sessions: Mutex<BTreeMap<NodeId, Attached>>,
+    /// Workers whose sessions can be asked.
+    sessions: Mutex<BTreeMap<NodeId, mpsc::Sender<TunnelNumber>>>,
     awaited: Mutex<BTreeMap<TunnelNumber, Awaited>>,
+    /// How many places each worker has, whichever of its sessions was asked. A worker without one is not here.
+    places: Mutex<BTreeMap<NodeId, usize>>,
     room: Arc<Semaphore>,
 }
 
-/// A worker whose session can be asked.
-struct Attached {
-    questions: mpsc::Sender<TunnelNumber>,
-    room: Arc<Semaphore>,
+/// One of a worker's places, and one of all, for as long as a tunnel is open or asked for.
+struct TunnelPlace {
+    tunnels: Tunnels,
+    node: NodeId,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Drop for TunnelPlace {
+    fn drop(&mut self) {
+        let mut places = lock(&self.tunnels.0.places);
+        let left = places.get(&self.node).map_or(0, |own| own.saturating_sub(1));
+        match left {
+            0 => places.remove(&self.node),
+            left => places.insert(self.node, left),
+        };
+    }
 }
 
 /// Who waits for a worker to dial back.
@@ -67,20 +82,18 @@ impl Default for Tunnels {
         Self(Arc::new(TunnelsState {
             sessions: Mutex::default(),
             awaited: Mutex::default(),
+            places: Mutex::default(),
             room: Arc::new(Semaphore::new(TUNNELS_MAX)),
         }))
     }
 }
 
 impl Tunnels {
-    /// Questions for this worker go over this session from now on, and over no older one.
+    /// Questions for this worker go over this session from now on, and over no older one. What is open counts on, however
+    /// often a worker opens a new session.
     pub fn attach(&self, node: NodeId) -> Attachment {
         let (sender, questions) = mpsc::channel(PER_NODE_MAX);
-        let attached = Attached {
-            questions: sender,
-            room: Arc::new(Semaphore::new(PER_NODE_MAX)),
-        };
-        lock(&self.0.sessions).insert(node, attached);
+        lock(&self.0.sessions).insert(node, sender);
         Attachment {
             tunnels: self.clone(),
             node,
@@ -97,13 +110,11 @@ impl Tunnels {
             )
         };
         let full = || io::Error::new(io::ErrorKind::ResourceBusy, "too many tunnels are open");
-        let (questions, room) = {
-            let sessions = lock(&self.0.sessions);
-            let attached = sessions.get(&node).ok_or_else(no_session)?;
-            (attached.questions.clone(), Arc::clone(&attached.room))
-        };
-        let own = room.try_acquire_owned().map_err(|_| full())?;
-        let of_all = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| full())?;
+        let questions = lock(&self.0.sessions)
+            .get(&node)
+            .cloned()
+            .ok_or_else(no_session)?;
+        let place = self.place(node).ok_or_else(full)?;
         let number: TunnelNumber = rand::random();
         let (taker, taken) = oneshot::channel();
         lock(&self.0.awaited).insert(number, Awaited { node, taker });
@@ -115,8 +126,25 @@ impl Tunnels {
         let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not dial back");
         let came = tokio::time::timeout(DIAL_BACK_TIMEOUT, taken).await;
         let mut tunnel = came.map_err(|_| late())?.map_err(|_| late())?;
-        tunnel.permits = Some((own, of_all));
+        tunnel.place = Some(place);
         Ok(tunnel)
+    }
+
+    /// Room for one more tunnel of a worker; `None` where there is none.
+    fn place(&self, node: NodeId) -> Option<TunnelPlace> {
+        let of_all = Arc::clone(&self.0.room).try_acquire_owned().ok()?;
+        let mut places = lock(&self.0.places);
+        let own = places.get(&node).copied().unwrap_or(0);
+        if own >= PER_NODE_MAX {
+            return None;
+        }
+        places.insert(node, own + 1);
+        drop(places);
+        Some(TunnelPlace {
+            tunnels: self.clone(),
+            node,
+            _of_all: of_all,
+        })
     }
 
     /// Hands over the connection of a worker that has dialled back; `None` where nobody asked this worker for it. The guard
@@ -136,7 +164,7 @@ impl Tunnels {
             stream,
             is_cut: Box::pin(cut.clone().cancelled_owned()),
             _done: done.clone().drop_guard(),
-            permits: None,
+            place: None,
         };
         awaited.taker.send(tunnel).ok()?;
         Some((cut.drop_guard(), done))
@@ -170,9 +198,7 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         self.questions.close();
         let mut sessions = lock(&self.tunnels.0.sessions);
-        let is_own = sessions
-            .get(&self.node)
-            .is_some_and(|attached| attached.questions.is_closed());
+        let is_own = sessions.get(&self.node).is_some_and(mpsc::Sender::is_closed);
         if is_own {
             sessions.remove(&self.node);
         }
@@ -184,7 +210,7 @@ pub struct Tunnel {
     stream: Box<dyn ByteStream>,
     is_cut: BoxFuture<'static, ()>,
     _done: DropGuard,
-    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    place: Option<TunnelPlace>,
 }
 
 impl Tunnel {
@@ -296,9 +322,12 @@ mod tests {
         }
         let full = tunnels.ask(WORKER).await.err().unwrap();
         assert_eq!(full.kind(), io::ErrorKind::ResourceBusy);
-        // A newer session takes over; the end of the older one takes nothing from it.
+        // A newer session takes over, and has no more room for it; the end of the older one takes nothing from it.
         let mut newer = tunnels.attach(WORKER);
         drop(attachment);
+        let full = tunnels.ask(WORKER).await.err().unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::ResourceBusy);
+        open.pop();
         let (number, asking) = asked(&tunnels, &mut newer).await;
         let arrived = tunnels.arrive(WORKER, &number, Box::new(tokio::io::duplex(64).0));
         assert!(arrived.is_some() && asking.await.unwrap().is_ok());
@@ -306,5 +335,9 @@ mod tests {
         let gone = tunnels.ask(WORKER).await.err().unwrap();
         assert_eq!(gone.kind(), io::ErrorKind::NotConnected);
         assert!(lock(&tunnels.0.awaited).is_empty());
+        // Nothing is kept of workers that have gone.
+        drop(open);
+        assert!(lock(&tunnels.0.places).is_empty());
+        assert_eq!(tunnels.0.room.available_permits(), TUNNELS_MAX);
     }
 }

@@ -60,7 +60,7 @@ impl CertificateOrders {
 
     fn begin(&self) -> Turn {
         let kept = Kept::new(Arc::clone(&self.secrets));
-        Turn::new(kept, Arc::clone(&self.authority), self.clock.monotonic_ms())
+        Turn::new(kept, Arc::clone(&self.authority))
     }
 
     async fn look(&self, turn: &mut Turn) {
@@ -70,13 +70,25 @@ impl CertificateOrders {
         );
         turn.take_ended(&self.view.state(), now_unix_secs, self.random);
         // Written before anything else is begun: what is done is not done twice.
+        if !self.keep(turn).await {
+            return;
+        }
+        turn.choose_due(&self.view.state(), now_unix_secs, now_ms);
+        // Counted before it is begun: the next leader knows of it.
+        if self.keep(turn).await {
+            turn.begin_chosen(&self.view.state());
+        }
+    }
+
+    /// Writes what the state is to keep; whether all of it is written.
+    async fn keep(&self, turn: &mut Turn) -> bool {
         while let Some(command) = turn.unwritten.front().cloned() {
             if !self.write(command).await {
-                return;
+                return false;
             }
             turn.unwritten.pop_front();
         }
-        turn.begin_due(&self.view.state(), now_unix_secs, now_ms);
+        true
     }
 
     /// Whether there is nothing to try again.

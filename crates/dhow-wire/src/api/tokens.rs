@@ -63,7 +63,7 @@ pub struct WorkerTokenCreateRequest {
     /// labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_labels: Option<BTreeMap<String, BTreeSet<String>>>,
-    /// Its workers may carry any labels.
+    /// Its workers may carry any labels but `ingress`, which has to be named: it decides who is given keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_label: bool,
     /// The node ids that its workers may have, where they are free. Others are given theirs in turn.

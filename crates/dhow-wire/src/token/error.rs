@@ -29,7 +29,7 @@ pub enum TokenError {
     UsedUp { uses: u32 },
     #[error(
         "the bootstrap token does not allow the label {key}={value}: drop it from the worker's labels, or make \
-         a token that allows it"
+         a token that names it with `--label`"
     )]
     LabelNotAllowed { key: String, value: String },
     #[error("a bootstrap token cannot be made: {reason}")]

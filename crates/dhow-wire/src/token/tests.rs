@@ -244,6 +244,20 @@ fn labels_are_checked_where_the_token_names_them() {
     };
     let any = verify(&line()).unwrap();
     assert_eq!(any.check_labels(&labels(&[("zone", "a")])), Ok(()));
+    // By this one a node is given keys: a token that does not name it does not allow it.
+    let ingress = labels(&[("ingress", "true"), ("zone", "a")]);
+    let refused = any.check_labels(&ingress).unwrap_err();
+    assert!(refused.to_string().contains("ingress=true"), "{refused}");
+    let named = TokenClaims {
+        allowed_labels: Some(BTreeMap::from([
+            ("ingress".to_owned(), BTreeSet::from(["true".to_owned()])),
+            ("zone".to_owned(), BTreeSet::new()),
+        ])),
+        ..claims()
+    };
+    let named = WorkerBootstrapToken::issue(&key(), named).unwrap();
+    let named = verify(&named.reveal()).unwrap();
+    assert_eq!(named.check_labels(&ingress), Ok(()));
     let allowed = BTreeMap::from([
         (
             "zone".to_owned(),

@@ -56,7 +56,7 @@ enum Command {
         #[arg(long = "label", value_name = "KEY[=VALUE]", conflicts_with = "any_label")]
         labels: Vec<String>,
 
-        /// Its workers may carry any labels
+        /// Its workers may carry any labels but `ingress`, which has to be named
         #[arg(long)]
         any_label: bool,
 

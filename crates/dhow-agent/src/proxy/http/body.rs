@@ -13,12 +13,19 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::Connection;
 use super::access::AccessEntry;
 use super::exchange::AnswerBody;
+use super::pace::Pace;
 use super::pool::{Answered, TwoPlace};
 use super::pump::{self, Pumped};
 use crate::proxy::backend::Lease;
+use crate::proxy::idle_clients::UnderWay;
 use crate::proxy::meters::{self, EndpointMeter};
+
+/// The largest piece that a client of HTTP/2 is sent at a time: what it takes of one is not seen, so that the smaller they
+/// are, the slower it may be. As large as the frames that clients take if they do not say otherwise.
+const PIECE_MAX_BYTES: usize = 16 << 10;
 
 /// What is sent to a backend.
 pub enum RequestBody {
@@ -33,9 +40,48 @@ pub struct ClientBody {
     meter: Option<Arc<EndpointMeter>>,
     /// Taken from the body, and not sent.
     back: Bytes,
+    /// How long nothing need come of it, if that has a bound.
+    patience: Option<Duration>,
+    until: Option<Pin<Box<Sleep>>>,
+    /// The time runs.
+    is_waiting: bool,
+}
+
+/// Why a request's body breaks off.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("the client broke it off")]
+    Client(#[source] hyper::Error),
+    #[error("the client has sent nothing of it for too long")]
+    Stalled,
+}
+
+impl ClientBody {
+    /// Whether nothing has come for too long. It is asked where nothing is there.
+    fn is_stalled(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(patience) = self.patience else {
+            return false;
+        };
+        let deadline = Instant::now() + patience;
+        let until = self
+            .until
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if !std::mem::replace(&mut self.is_waiting, true) {
+            until.as_mut().reset(deadline);
+        }
+        until.as_mut().poll(cx).is_ready()
+    }
 }
 
 impl RequestBody {
+    /// How long a client may send nothing from here on; without a time for ever.
+    pub fn wait_for(&mut self, patience: Option<Duration>) {
+        match self {
+            Self::Empty => {}
+            Self::Client(client) => client.patience = patience,
+        }
+    }
+
     pub fn count_for(&mut self, meter: &Arc<EndpointMeter>) {
         match self {
             Self::Empty => {}
@@ -61,18 +107,21 @@ impl From<Incoming> for RequestBody {
             body,
             meter: None,
             back: Bytes::new(),
+            patience: None,
+            until: None,
+            is_waiting: false,
         })
     }
 }
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = RequestError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Client(client) if !client.back.is_empty() => {
@@ -84,7 +133,14 @@ impl Body for RequestBody {
                 if let Some(meter) = &client.meter {
                     count(&polled, &meter.received_bytes);
                 }
-                polled
+                if polled.is_pending() {
+                    return match client.is_stalled(cx) {
+                        true => Poll::Ready(Some(Err(RequestError::Stalled))),
+                        false => Poll::Pending,
+                    };
+                }
+                client.is_waiting = false;
+                polled.map_err(RequestError::Client)
             }
         }
     }
@@ -122,6 +178,12 @@ fn count<E>(polled: &Poll<Option<Result<Frame<Bytes>, E>>>, bytes: &AtomicU64) {
 /// What is sent to a client.
 pub struct ResponseBody {
     kind: BodyKind,
+    /// Whether a client of HTTP/2 takes it.
+    pub pace: Option<Arc<Pace>>,
+    /// What is left of a piece that is larger than such a client is sent.
+    rest: Bytes,
+    /// Its client is not idle until it has ended.
+    pub(super) under_way: Option<UnderWay<Connection>>,
     /// Noted when the body has ended.
     pub access: Option<Box<AccessEntry>>,
 }
@@ -145,6 +207,9 @@ impl ResponseBody {
     pub fn own(text: impl Into<Bytes>) -> Self {
         Self {
             kind: BodyKind::Own(Full::new(text.into())),
+            pace: None,
+            rest: Bytes::new(),
+            under_way: None,
             access: None,
         }
     }
@@ -152,7 +217,32 @@ impl ResponseBody {
     pub fn relayed(relayed: Relayed) -> Self {
         Self {
             kind: BodyKind::Relayed(relayed),
+            pace: None,
+            rest: Bytes::new(),
+            under_way: None,
             access: None,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            return Poll::Ready(Some(Ok(Frame::data(rest))));
+        }
+        match &mut self.kind {
+            BodyKind::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            BodyKind::Relayed(relayed) => relayed.poll(cx),
+        }
+    }
+
+    /// So much of a frame as a client of HTTP/2 is sent at a time.
+    fn piece_of(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        match frame.into_data() {
+            Ok(mut data) => {
+                self.rest = data.split_off(data.len().min(PIECE_MAX_BYTES));
+                Frame::data(data)
+            }
+            Err(frame) => frame,
         }
     }
 }
@@ -184,8 +274,10 @@ struct Idle {
 }
 
 impl Relayed {
-    /// `request` is what may still be to be sent.
-    pub fn new(answered: Answered, request: RequestBody, lease: Lease, idle: Option<Duration>) -> Self {
+    /// `request` is what may still be to be sent, at whatever times the client likes: the replica has begun to answer, and
+    /// knows what it waits for.
+    pub fn new(answered: Answered, mut request: RequestBody, lease: Lease, idle: Option<Duration>) -> Self {
+        request.wait_for(None);
         let idle = idle.map(|timeout| Idle {
             timeout,
             until: Box::pin(tokio::time::sleep(timeout)),
@@ -305,10 +397,11 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let polled = match &mut this.kind {
-            BodyKind::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            BodyKind::Relayed(relayed) => relayed.poll(cx),
-        };
+        let mut polled = this.poll(cx);
+        if let Some(pace) = &this.pace {
+            pace.asked(polled.is_ready());
+            polled = polled.map_ok(|frame| this.piece_of(frame));
+        }
         if let (Some(access), Poll::Ready(Some(Ok(frame)))) = (&mut this.access, &polled) {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
             access.bytes = access
@@ -319,10 +412,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
+        let is_end = match &self.kind {
             BodyKind::Own(body) => body.is_end_stream(),
             BodyKind::Relayed(relayed) => relayed.source.is_end(),
-        }
+        };
+        is_end && self.rest.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {

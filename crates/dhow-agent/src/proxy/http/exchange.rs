@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::body::RequestBody;
+use super::body::{RequestBody, RequestError};
 use super::chunks::{Chunks, Step};
 use super::head::{self, AnswerHead, AnswerLength, BadAnswer, RequestLength};
 use crate::proxy::reach::BackendStream;
@@ -59,6 +59,8 @@ pub enum ExchangeError {
     Unsent,
     #[error("the request's body is broken")]
     Body,
+    #[error("the request's body has stalled")]
+    Stalled,
     #[error("the replica went away")]
     Lost,
     /// What an HTTP/2 library finds bad it says in no way of ours.
@@ -68,6 +70,7 @@ pub enum ExchangeError {
 
 enum UploadError {
     Body,
+    Stalled,
     Write,
 }
 
@@ -151,6 +154,7 @@ impl BackendConnection {
         match self.poll_upload(cx, body) {
             Poll::Ready(Ok(())) | Poll::Pending => {}
             Poll::Ready(Err(UploadError::Body)) => return Poll::Ready(Err(ExchangeError::Body)),
+            Poll::Ready(Err(UploadError::Stalled)) => return Poll::Ready(Err(ExchangeError::Stalled)),
             Poll::Ready(Err(UploadError::Write)) if !self.upload.has_sent => {
                 return Poll::Ready(Err(ExchangeError::Unsent));
             }
@@ -265,7 +269,8 @@ impl Upload {
                     let Ok(data) = frame.into_data() else { continue };
                     self.take(data)?;
                 }
-                Some(Err(_)) => return Poll::Ready(Err(UploadError::Body)),
+                Some(Err(RequestError::Client(_))) => return Poll::Ready(Err(UploadError::Body)),
+                Some(Err(RequestError::Stalled)) => return Poll::Ready(Err(UploadError::Stalled)),
                 None => {
                     self.has_all = true;
                     match self.left {

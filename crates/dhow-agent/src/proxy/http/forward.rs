@@ -24,10 +24,12 @@ use super::body::{Relayed, RequestBody, ResponseBody};
 use super::exchange::ExchangeError;
 use super::head::BadAnswer;
 use super::headers::{self, Bad};
+use super::pace::Pace;
 use super::pool::{self, Answered, Link, Speaks};
 use super::{Connection, HttpListener};
 use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
+use crate::proxy::idle_clients::UnderWay;
 use crate::proxy::mesh::Origin;
 use crate::proxy::meters::Call;
 use crate::proxy::routes::{Route, StickyTo, Tried};
@@ -39,6 +41,9 @@ pub const BACKEND_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often a request that was sent is sent again. A request that kills whoever serves it must not go round
 /// all of them.
 const REPLAYS_MAX: u32 = 2;
+/// How long a client may send nothing of a body that it has announced, where its endpoint has no `idle_timeout`. However
+/// slow it is, it goes on as long as something comes.
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a client gets the proxy's own word instead of a backend's.
@@ -46,6 +51,8 @@ enum Failed {
     Bad(Bad),
     /// What the client sent as its body was broken, or broke off.
     Body,
+    /// The client has sent nothing of its body for too long.
+    Stalled,
     Connect(extended::Unserved),
     NoRoute {
         host: String,
@@ -101,11 +108,14 @@ pub(super) async fn answer(
 ) -> Result<Response<ResponseBody>, Infallible> {
     let version = request.version();
     connection.begun.fetch_add(1, Ordering::Relaxed);
+    let under_way = UnderWay::of(Arc::clone(&connection));
     let mut access = None;
     let answered = forward(&connection, request, &mut access).await;
     // Where a request is doubtful, so is where the next one begins.
-    let is_doubtful = matches!(answered, Err(Failed::Bad(_) | Failed::Body));
+    let is_doubtful = matches!(answered, Err(Failed::Bad(_) | Failed::Body | Failed::Stalled));
     let mut response = answered.unwrap_or_else(Failed::response);
+    response.body_mut().pace = Pace::current();
+    response.body_mut().under_way = Some(under_way);
     if is_doubtful && version <= Version::HTTP_11 {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -132,9 +142,9 @@ async fn forward(
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
-    let HttpListener { limits, requests, .. } = &connection.listener;
+    let HttpListener { limits, room, .. } = &connection.listener;
     let permit = match parts.version == Version::HTTP_2 {
-        true => Some(limits.try_request(requests).ok_or(Failed::Full)?),
+        true => Some(limits.try_request(room).ok_or(Failed::Full)?),
         false => None,
     };
     let extended = extended::take(&mut parts).map_err(Failed::Connect)?;
@@ -353,6 +363,12 @@ impl Outgoing {
             self.call = Some(Call::begin(&route.meter));
             self.body.count_for(&route.meter);
         }
+        // gRPC may be silent for as long as it likes: a call is also a stream of messages that come when there are some.
+        let idle = route.options.idle_timeout.map(TimeSpan::to_std);
+        self.body.wait_for(match self.target.speaks {
+            Speaks::One => Some(idle.unwrap_or(BODY_TIMEOUT)),
+            Speaks::Two => None,
+        });
     }
 
     async fn answered(
@@ -438,6 +454,7 @@ impl Outgoing {
                 Ok(())
             }
             ExchangeError::Body => Err(Failed::Body),
+            ExchangeError::Stalled => Err(Failed::Stalled),
             ExchangeError::Lost => Err(Failed::Lost),
             ExchangeError::Bad(why) => Err(Failed::Answer(*why)),
         }
@@ -476,6 +493,10 @@ impl Failed {
             Self::Body => (
                 StatusCode::BAD_REQUEST,
                 "the request's body is broken\n".to_owned(),
+            ),
+            Self::Stalled => (
+                StatusCode::REQUEST_TIMEOUT,
+                "nothing more of the request's body has come\n".to_owned(),
             ),
             Self::Connect(extended::Unserved::Connect) => (
                 StatusCode::METHOD_NOT_ALLOWED,

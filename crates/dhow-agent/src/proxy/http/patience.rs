@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 /// How long a client may take not a single byte. One that is only slow takes some; a player that is paused for longer
 /// asks again for the rest.
-const TAKE_TIMEOUT: Duration = Duration::from_secs(120);
+pub const TAKE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A connection to a client that is not waited for without end.
 pub struct Patient<S> {

@@ -33,7 +33,7 @@ use super::tickets::{HeldTicket, NoTicket};
 use super::wire::Wire;
 use crate::proxy::backend::Lease;
 use crate::proxy::connect;
-use crate::proxy::limits::Limits;
+use crate::proxy::limits::{Limits, ListenerRoom};
 use crate::proxy::relay::{relay, reset};
 use crate::proxy::table::Transport;
 
@@ -53,6 +53,7 @@ const DRAINS_MAX: usize = 1024;
 pub struct Far {
     own: Arc<Own>,
     limits: Limits,
+    room: ListenerRoom,
     tasks: TaskTracker,
     targets: RwLock<Arc<Targets>>,
     /// By the calling node.
@@ -86,6 +87,7 @@ impl Far {
     pub fn new(own: Arc<Own>, limits: Limits, tasks: TaskTracker) -> Self {
         Self {
             own,
+            room: limits.listener(),
             limits,
             tasks,
             targets: RwLock::default(),
@@ -239,8 +241,8 @@ impl Far {
 
     /// Serves one stream after the other.
     async fn attend(&self, mut connection: Connection, mut caller: Caller) {
-        // Descriptors are shared with this node's own callers.
-        let Some(_permit) = self.limits.try_process() else {
+        // Descriptors are shared with this node's own callers, who leave other nodes a share.
+        let Some(_permit) = self.limits.try_process(&self.room) else {
             return;
         };
         loop {

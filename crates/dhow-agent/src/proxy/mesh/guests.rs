@@ -89,7 +89,7 @@ impl Rooms {
 }
 
 /// A host has a whole /64 of IPv6 addresses to itself, and an IPv4 address may come in the clothes of IPv6.
-fn account(address: IpAddr) -> IpAddr {
+pub fn account(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

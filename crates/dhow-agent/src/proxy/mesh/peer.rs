@@ -51,6 +51,21 @@ pub enum Refused {
     Relay { node: u64, relay: u64, why: Why },
 }
 
+impl Refused {
+    /// Whether there is only no room at this moment: the node is there all the same.
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::There { why, .. } | Self::Relay { why, .. } => *why == Why::Busy,
+            Self::Busy { .. } => true,
+            Self::Unknown { .. }
+            | Self::Silent { .. }
+            | Self::NoIdentity
+            | Self::Io { .. }
+            | Self::OtherNode { .. } => false,
+        }
+    }
+}
+
 /// How a node is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Way {
@@ -170,10 +185,10 @@ impl Peer {
                 Why::NotMine | Why::NotAllowed | Why::Ticket | Why::NoRelay | Why::Other => false,
             },
             Refused::Silent { .. } | Refused::Busy { .. } => true,
+            Refused::Relay { .. } => refused.is_busy(),
             Refused::Unknown { .. }
             | Refused::NoIdentity
             | Refused::Io { .. }
-            | Refused::Relay { .. }
             | Refused::OtherNode { .. } => false,
         };
         let words = dhow_driver::driver::error_chain(refused);

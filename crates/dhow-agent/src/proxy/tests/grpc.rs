@@ -215,3 +215,28 @@ async fn what_is_no_grpc_is_asked_by_the_older_version() {
         assert_eq!(answer.server(), "a");
     }
 }
+
+/// A call is also a stream of messages, which come when there are some.
+#[tokio::test]
+async fn a_call_may_be_silent() {
+    let bench = Bench::new();
+    let routes = vec![route(vec![backend("a", echo().await)])];
+    let addr = bench.listen(Protocol::Http, routes).await;
+    let stream = TcpStream::connect(addr).await.unwrap();
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let (messages, frames) = mpsc::channel(4);
+    let request = Request::post("http://shop.test/echo.Echo/Say")
+        .header("content-type", "application/grpc+proto")
+        .header("te", "trailers");
+    let response = sender.send_request(request.body(body(frames)).unwrap());
+    let mut answers = response.await.unwrap().into_body();
+    tokio::time::pause();
+    for word in ["now", "then"] {
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        messages.send(Ok(Frame::data(Bytes::from(word)))).await.unwrap();
+        let frame = answers.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), word);
+    }
+}

@@ -10,16 +10,17 @@ use crate::proxy::limits::Limits;
 use crate::proxy::table::Protocol;
 
 const HTTP: Protocol = Protocol::Http;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_STREAM: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
 /// `GET http://x/` in the static table of HPACK.
-const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+pub(super) const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
 
 async fn serve() -> (Server, Bench, SocketAddr) {
     let server = Server::start("a").await;
@@ -152,13 +153,15 @@ async fn a_client_that_says_nothing_is_looked_after() {
 }
 
 /// A connection of HTTP/2 whose frames are made by hand.
-struct Two {
+pub(super) struct Two {
     stream: TcpStream,
 }
 
 impl Two {
-    async fn connect(addr: SocketAddr) -> Self {
+    pub async fn connect(addr: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(addr).await.unwrap();
+        // Else small frames wait in the kernel, by its own clock.
+        stream.set_nodelay(true).unwrap();
         stream
             .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .await
@@ -169,29 +172,36 @@ impl Two {
     }
 
     /// Whether the other side still takes it.
-    async fn send(&mut self, bytes: &[u8]) -> bool {
+    pub async fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
+    }
+
+    /// The next frame: its kind, its stream and what is in it; `None` once it is cut off.
+    pub async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).await.ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut rest = vec![0; length as usize];
+        self.stream.read_exact(&mut rest).await.ok()?;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        // A client that is there says so when it is asked.
+        if head[3] == PING && head[4] & ACK == 0 {
+            self.send(&frame(PING, ACK, 0, &rest)).await;
+        }
+        Some((head[3], stream, rest))
     }
 
     /// Reads until it is cut off; whether it was told why.
     async fn is_told_off(&mut self) -> bool {
         let mut told = false;
-        loop {
-            let mut head = [0; 9];
-            if self.stream.read_exact(&mut head).await.is_err() {
-                return told;
-            }
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-            let mut rest = vec![0; length as usize];
-            if self.stream.read_exact(&mut rest).await.is_err() {
-                return told;
-            }
-            told |= head[3] == GOAWAY;
+        while let Some((kind, _, _)) = self.next().await {
+            told |= kind == GOAWAY;
         }
+        told
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend([kind, flags]);
@@ -309,4 +319,34 @@ async fn requests_of_one_connection_take_no_more_than_there_is() {
     }
     assert!(ASKED - refused < limits.connections_max, "{refused} were refused");
     is_served(addr).await;
+}
+
+/// Those who wait with their first request, or for their next one, make room for those who have one.
+#[tokio::test]
+async fn clients_that_ask_for_nothing_keep_nobody_out() {
+    let server = Server::start("a").await;
+    let bench = Bench::with(Limits::new(0));
+    let backends = vec![backend("a", server.addr)];
+    let addr = bench.listen(HTTP, vec![route(backends)]).await;
+    let whole = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut crowd = Vec::new();
+    for begin in ["", "GET / HT", whole, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(begin.as_bytes()).await.unwrap();
+            crowd.push(stream);
+        }
+        let served = tokio::time::timeout(std::time::Duration::from_secs(30), is_served(addr));
+        assert!(served.await.is_ok(), "{begin:?}");
+    }
+    // Nobody goes who is being answered.
+    let mut busy = Client::connect(addr).await;
+    let asked = tokio::spawn(async move { busy.get("/gate").await });
+    server.arrived.notified().await;
+    for _ in 0..100 {
+        crowd.push(TcpStream::connect(addr).await.unwrap());
+    }
+    is_served(addr).await;
+    server.gate.add_permits(1);
+    assert_eq!(asked.await.unwrap().server(), "a");
 }

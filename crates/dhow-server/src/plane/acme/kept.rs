@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::acme::{self, Failures, Lifetime};
+use dhow_core::acme::{self, Failures, Lifetime, OrderBudget};
 use dhow_core::command::ClusterCommand;
 use dhow_core::state::State;
 use dhow_wire::EndpointCertificate;
@@ -45,6 +45,11 @@ impl Kept {
 
     pub fn failures(&self, state: &State, name: &str) -> Option<Failures> {
         serde_json::from_slice(&self.open(state, name)?).ok()
+    }
+
+    /// How many orders may still be begun, by all leaders' account of it.
+    pub fn budget(&self, state: &State) -> Option<OrderBudget> {
+        serde_json::from_slice(&self.open(state, acme::BUDGET)?).ok()
     }
 
     /// When the certificate of a host is good. It is read once for each of its versions.

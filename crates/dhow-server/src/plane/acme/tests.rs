@@ -360,6 +360,30 @@ async fn another_leader_goes_on_and_begins_anew_what_was_under_way() {
     assert_eq!(world.version(SHOP), 1);
 }
 
+/// However often the leader changes, or the daemon is started anew, the account asks no more often than it may.
+#[tokio::test]
+async fn another_leader_has_no_more_orders_than_are_left() {
+    let mut world = World::new().await;
+    let hosts: Vec<String> = (0..100).map(|number| format!("h{number}.test")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    world.deploy(&hosts).await;
+    let begin = world.clock.wall_unix_ms();
+    // Each leader is there for as long as it takes to begin some.
+    for _ in 0..8 {
+        world.pass(20).await;
+        world.begin().await;
+    }
+    world.pass(20).await;
+    let secs = (world.clock.wall_unix_ms() - begin) / 1_000;
+    let most = usize::try_from(40 + secs / 45).unwrap();
+    let ordered = world.authority.ordered().len();
+    assert!((40..=most).contains(&ordered), "{ordered} in {secs} s");
+    // A clock that is set forward is no reason to stop.
+    world.clock.step_wall(90_000);
+    world.pass(1).await;
+    assert!(world.authority.ordered().len() > ordered);
+}
+
 #[tokio::test]
 async fn what_ends_is_renewed_before_anything_new_is_ordered() {
     let mut world = World::new().await;

@@ -44,7 +44,10 @@ enum Brought {
 pub(super) struct Turn {
     kept: Kept,
     authority: Arc<dyn Authority>,
-    budget: OrderBudget,
+    /// As the state has it, until this leadership has counted an order itself.
+    budget: Option<OrderBudget>,
+    /// Hosts whose orders are counted, and begun once the count is kept.
+    chosen: Vec<String>,
     jobs: JoinSet<(Subject, Result<Brought, OrderError>)>,
     under_way: BTreeSet<Subject>,
     ended: Vec<(Subject, Result<Brought, OrderError>)>,
@@ -55,11 +58,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub fn new(kept: Kept, authority: Arc<dyn Authority>, now_ms: u64) -> Self {
+    pub fn new(kept: Kept, authority: Arc<dyn Authority>) -> Self {
         Self {
             kept,
             authority,
-            budget: OrderBudget::new(now_ms),
+            budget: None,
+            chosen: Vec::new(),
             jobs: JoinSet::new(),
             under_way: BTreeSet::new(),
             ended: Vec::new(),
@@ -145,17 +149,15 @@ impl Turn {
         Ok(commands)
     }
 
-    /// Begins what is due, and removes what nobody wants.
-    pub fn begin_due(&mut self, state: &State, now_unix_secs: i64, now_ms: u64) {
+    /// Chooses and counts what is due, begins what needs no count, and removes what nobody wants.
+    pub fn choose_due(&mut self, state: &State, now_unix_secs: i64, now_ms: u64) {
         let hosts = acme::hosts(state);
         self.remove_unwanted(state, &hosts, now_unix_secs);
         self.kept.trim(state);
         if hosts.is_empty() {
             return self.wanted_since_ms.clear();
         }
-        let account = self.kept.account(state);
-        let account = account.filter(|account| account.directory == self.authority.directory());
-        let Some(account) = account else {
+        let Some(account) = self.account(state) else {
             self.wanted_since_ms.clear();
             return self.begin_account(state, now_unix_secs);
         };
@@ -164,15 +166,43 @@ impl Turn {
             return self.unwritten.extend(told.ok());
         }
         self.wanted_since_ms.retain(|host, _| hosts.contains(host));
+        let kept = self.budget.or_else(|| self.kept.budget(state));
+        let mut budget = kept.unwrap_or_else(|| OrderBudget::new(now_unix_secs));
+        let before = self.chosen.len();
         for host in self.due(state, hosts, now_unix_secs, now_ms) {
-            if !self.budget.take(self.under_way.len(), now_ms) {
-                return;
+            if !budget.take(self.under_way.len(), now_unix_secs) {
+                break;
             }
+            self.under_way.insert(Subject::Host(host.clone()));
+            self.chosen.push(host);
+        }
+        if self.chosen.len() > before {
+            self.budget = Some(budget);
+            // What cannot be sealed cannot be ordered either: then the count is this leadership's alone.
+            self.unwritten
+                .extend(self.kept.set_json(acme::BUDGET, &budget).ok());
+        }
+    }
+
+    /// Begins the orders that are counted.
+    pub fn begin_chosen(&mut self, state: &State) {
+        let account = self.account(state);
+        for host in std::mem::take(&mut self.chosen) {
+            let Some(account) = &account else {
+                self.under_way.remove(&Subject::Host(host));
+                continue;
+            };
             tracing::info!(host, "a certificate is ordered");
             let order = self.authority.order(account.clone(), host.clone());
             let order = async move { order.await.map(Brought::Certificate) };
             self.begin(Subject::Host(host), order);
         }
+    }
+
+    /// The account at the server that is asked now.
+    fn account(&self, state: &State) -> Option<KeptAccount> {
+        let account = self.kept.account(state);
+        account.filter(|account| account.directory == self.authority.directory())
     }
 
     /// The hosts that are to be ordered now. Those that have a certificate, which ends, come before those that never had one,

@@ -145,6 +145,10 @@ impl Peer {
     /// There is no way to it.
     fn lost(&self, refused: &Refused) {
         self.say(refused);
+        // One that has no room lives, and what is open to it goes on.
+        if refused.is_busy() {
+            return;
+        }
         match refused {
             // A host that does not even answer: what was open is dead too.
             Refused::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut => self.silent(),
@@ -185,5 +189,30 @@ impl Peer {
     fn is_used(&self) -> bool {
         let since_ms = self.now_ms().saturating_sub(self.used_ms.load(Ordering::Relaxed));
         Duration::from_millis(since_ms) < IDLE_TIMEOUT || self.connections.count() > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::mesh::frame::Why;
+    use crate::proxy::mesh::own::{Own, Timing};
+
+    /// Its replicas would be passed over, and what is open to them would be cut, just when they have most to do.
+    #[test]
+    fn a_node_that_has_no_room_is_not_silent() {
+        let node = 7;
+        let peer = Peer::new(node, Arc::new(Own::new(Timing::default())));
+        let relay = |why| Refused::Relay { node, relay: 2, why };
+        for busy in [
+            relay(Why::Busy),
+            Refused::There { node, why: Why::Busy },
+            Refused::Busy { node },
+        ] {
+            peer.lost(&busy);
+            assert!(!peer.is_silent(), "{busy}");
+        }
+        peer.lost(&relay(Why::NoTunnel));
+        assert!(peer.is_silent());
     }
 }

@@ -69,6 +69,8 @@ impl Peer {
                     self.relay.store(place, Ordering::Relaxed);
                     return Ok(connection);
                 }
+                // The others cannot know better than one that has the node's tunnel, and only no room on it.
+                Err(_) if failed.is_busy() => {}
                 Err(refused) => failed = refused,
             }
         }
