@@ -112,3 +112,6 @@ pub const USAGE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long after a replica has come or gone: at most one measurement a second.
 pub const USAGE_SETTLES: Duration = Duration::from_secs(1);
+
+/// Until the files of a running replica are asked for again where the control plane did not give them.
+pub const FILES_RETRY: Duration = Duration::from_secs(2);

@@ -4,6 +4,7 @@
 //!
 //! It must never act on a replica that another runner has, and never end without having told what is left.
 
+mod files;
 mod start;
 mod stop;
 mod trial;
@@ -22,6 +23,7 @@ use tokio::sync::{Semaphore, mpsc, watch as channel};
 
 use crate::balance::{Balancer, NodePlace};
 use crate::drivers::Drivers;
+use crate::files::Files;
 use crate::last_words::LastWords;
 use crate::limits::MESSAGE_MAX_CHARS;
 use crate::ports::Ports;
@@ -44,6 +46,7 @@ pub struct Context {
     /// Bounds the starts and stops under way.
     pub work: Semaphore,
     pub volumes_dir: PathBuf,
+    pub files: Files,
     pub policy: Arc<Policy>,
 }
 
@@ -231,6 +234,12 @@ impl Runner {
             Some(next) if Some(next.id) == self.passed => Some(Arc::clone(&next.spec)),
             Some(_) | None => self.spec.clone(),
         }
+    }
+
+    /// The spec whose files it sees: of settings that it tries as well as of those that it has passed.
+    fn showing(&self) -> Option<Arc<ServiceSpec>> {
+        let next = self.next.as_ref().map(|next| Arc::clone(&next.spec));
+        next.or_else(|| self.spec.clone())
     }
 
     /// Has it written down what the replica is made from and goes by.

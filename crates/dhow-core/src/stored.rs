@@ -26,19 +26,22 @@ pub enum Form {
     Three,
     /// Of clusters with feature level 2, before nodes said where others reach their proxies.
     Four,
-    /// All that this version knows.
+    /// Of clusters with feature level 3.
     Five,
+    /// All that this version knows.
+    Six,
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Five;
+    pub const NEWEST: Self = Self::Six;
 
     /// The form that every server of a cluster at this level reads.
     pub fn of_level(feature_level: u32) -> Self {
         match feature_level {
             0 | 1 => Self::One,
             2 => Self::Four,
-            _ => Self::Five,
+            3 => Self::Five,
+            _ => Self::Six,
         }
     }
 
@@ -49,13 +52,21 @@ impl Form {
             Self::Three => 3,
             Self::Four => 4,
             Self::Five => 5,
+            Self::Six => 6,
         }
     }
 
     pub fn of_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two, Self::Three, Self::Four, Self::Five]
-            .into_iter()
-            .find(|form| form.number() == number)
+        [
+            Self::One,
+            Self::Two,
+            Self::Three,
+            Self::Four,
+            Self::Five,
+            Self::Six,
+        ]
+        .into_iter()
+        .find(|form| form.number() == number)
     }
 
     /// How many fields the struct has in this form, where it has grown since.
@@ -65,7 +76,8 @@ impl Form {
             Self::Two => FIELDS_OF_FORM_TWO,
             Self::Three => FIELDS_OF_FORM_THREE,
             Self::Four => FIELDS_OF_FORM_FOUR,
-            Self::Five => &[],
+            Self::Five => FIELDS_OF_FORM_FIVE,
+            Self::Six => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -76,7 +88,7 @@ impl Form {
         let rows: &[(&str, &str, usize)] = match self {
             Self::One => VARIANT_FIELDS_OF_FORM_ONE,
             Self::Two | Self::Three => VARIANT_FIELDS_OF_FORM_THREE,
-            Self::Four | Self::Five => &[],
+            Self::Four | Self::Five | Self::Six => &[],
         };
         let row = rows
             .iter()
@@ -89,7 +101,7 @@ impl Form {
     fn variants(self, name: &str) -> Option<usize> {
         let rows: &[(&str, usize)] = match self {
             Self::One => VARIANTS_OF_FORM_ONE,
-            Self::Two | Self::Three | Self::Four | Self::Five => &[],
+            Self::Two | Self::Three | Self::Four | Self::Five | Self::Six => &[],
         };
         let row = rows.iter().find(|(found, _)| *found == name);
         row.map(|(_, count)| *count)
@@ -104,6 +116,7 @@ const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
     ("Node", 12),
     ("NodeInfo", 7),
     ("Replica", 6),
+    ("Secret", 2),
     ("Service", 19),
     ("State", 20),
 ];
@@ -116,15 +129,33 @@ const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
     ("NodeIds", 3),
     ("NodeInfo", 8),
     ("Replica", 9),
+    ("Secret", 2),
     ("Service", 21),
     ("State", 23),
 ];
 
 /// The same for form 3.
-const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8), ("State", 23)];
+const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[
+    ("Deployment", 9),
+    ("NodeIds", 3),
+    ("NodeInfo", 8),
+    ("Replica", 9),
+    ("Secret", 2),
+    ("State", 23),
+];
 
 /// The same for form 4.
-const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8)];
+const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[
+    ("Deployment", 9),
+    ("NodeIds", 3),
+    ("NodeInfo", 8),
+    ("Replica", 9),
+    ("Secret", 2),
+];
+
+/// The same for form 5.
+const FIELDS_OF_FORM_FIVE: &[(&str, usize)] =
+    &[("Deployment", 9), ("NodeInfo", 9), ("Replica", 9), ("Secret", 2)];
 
 /// Cases with named fields that have grown since form 1: enum, case, number of fields.
 const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[

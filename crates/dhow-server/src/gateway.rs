@@ -10,6 +10,7 @@ mod admit;
 mod bucket;
 mod caller;
 mod coarse_timer;
+mod files;
 mod forwarded;
 mod given;
 mod heard;

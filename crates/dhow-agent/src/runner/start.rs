@@ -120,6 +120,7 @@ impl Runner {
         self.ports = self.context.ports.bind(spec).map_err(EnvironmentError::Ports)?;
         self.track(spec).await;
         let services = self.context.balancer.variables(&self.name, spec).await;
+        let files = self.files_for_start().await?;
         let start = environment::start_of(
             &self.name,
             spec,
@@ -130,6 +131,7 @@ impl Runner {
                 session: &*self.context.session,
                 policy: &self.context.policy,
                 services,
+                files,
             },
         );
         Ok(ReplicaStart {

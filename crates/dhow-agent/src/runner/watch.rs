@@ -9,6 +9,7 @@ use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::files::FilesDue;
 use super::trial::Trial;
 use super::{Runner, ended, message};
 use crate::balance::{CallsFrom, of_process};
@@ -25,6 +26,8 @@ enum Turn {
     /// What the trial has shown.
     Tried(Verdict),
     Steady,
+    /// Its files are as they should be and it knows, or why not.
+    Files(Result<(), String>),
 }
 
 impl Runner {
@@ -36,11 +39,16 @@ impl Runner {
         self.tell_callers_place().await;
         self.claim_again().await;
         let mut trial = self.trial(None);
+        // A daemon before this one may have been killed in the middle of it.
+        let mut due = self.files_due();
         if self.machine.healthy {
             self.admit().await;
         }
         loop {
-            match self.turn(&mut checks, trial.as_mut(), steady_at).await {
+            match self
+                .turn(&mut checks, trial.as_mut(), steady_at, due.as_ref())
+                .await
+            {
                 Turn::Ended(Ok(exit)) => return self.run_ended(&exit).await,
                 Turn::Ended(Err(error)) => {
                     // Its folder may have been taken away; what it is now will be seen by asking again.
@@ -56,6 +64,16 @@ impl Runner {
                         Wish::Undecided => {}
                     }
                     trial = self.trial(trial);
+                    due = self.files_due();
+                }
+                Turn::Files(Ok(())) => due = None,
+                Turn::Files(Err(why)) => {
+                    if let Some(trial) = &trial {
+                        self.fail_trial(trial, &why).await;
+                    } else {
+                        tracing::warn!(replica = %self.name, why, "does not see its newest files yet");
+                    }
+                    due = due.map(FilesDue::later);
                 }
                 Turn::Tried(Verdict::Healthy) => {
                     if let Some(passed) = trial.take() {
@@ -84,7 +102,13 @@ impl Runner {
         }
     }
 
-    async fn turn(&mut self, checks: &mut Checks, trial: Option<&mut Trial>, steady_at: Instant) -> Turn {
+    async fn turn(
+        &mut self,
+        checks: &mut Checks,
+        trial: Option<&mut Trial>,
+        steady_at: Instant,
+        due: Option<&FilesDue>,
+    ) -> Turn {
         let spec = self.deciding().unwrap_or_default();
         let (driver, name) = (&*self.driver, &self.name);
         let ports = ports::under(&self.ports, &spec);
@@ -96,7 +120,8 @@ impl Runner {
         };
         let (given, balancer) = (&self.ports, &*self.context.balancer);
         let tried = async {
-            let Some(trial) = trial else {
+            // What it is to try includes its files.
+            let Some(trial) = trial.filter(|_| due.is_none()) else {
                 return std::future::pending().await;
             };
             let spec = Arc::clone(&trial.spec);
@@ -108,6 +133,13 @@ impl Runner {
             };
             trial.next(&subject, balancer).await
         };
+        let context = &self.context;
+        let files = async {
+            match due {
+                Some(due) => due.settle(context, driver, name).await,
+                None => std::future::pending().await,
+            }
+        };
         // However long a job's attempt takes, one that fails in the end is one of its attempts.
         let knows_failures = self.machine.failures > 0 && !spec.runs_to_completion();
         tokio::select! {
@@ -117,6 +149,7 @@ impl Runner {
                 Ok(()) => Turn::Wished,
                 Err(_) => std::future::pending().await,
             },
+            settled = files => Turn::Files(settled),
             verdict = tried => Turn::Tried(verdict),
             verdict = checks.next(spec.health.as_ref(), &subject) => Turn::Judged(verdict),
             () = sleep_until(steady_at), if knows_failures => Turn::Steady,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Balancer, Drivers, Heartbeat, HeartbeatAnswer, Highest, KnownDirectory,
-    NoBalancer, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody, Returning, RolloutId, Session,
-    SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Balancer, Drivers, FileContents, FileKey, Heartbeat, HeartbeatAnswer,
+    Highest, KnownDirectory, NoBalancer, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
+    Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::assignment::{Assignment, assignment_since};
@@ -98,6 +98,7 @@ impl Plane {
             },
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: true,
             mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {
@@ -178,6 +179,7 @@ impl Plane {
             deployment: DeploymentName::new("shop").unwrap(),
             services: services.collect(),
             scaled: Default::default(),
+            configs: Default::default(),
         };
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
@@ -319,6 +321,26 @@ impl Session for Plane {
         })
     }
 
+    /// One at a time: whoever asks has to ask again.
+    fn files<'a>(&'a self, wanted: &'a [FileKey]) -> SessionFuture<'a, FileContents> {
+        Box::pin(async move {
+            self.check_reachable()?;
+            let state = self.state();
+            let found = wanted.iter().find_map(|key| match key {
+                FileKey::Config(hash) => {
+                    let mut deployments = state.deployments.values();
+                    let content = deployments.find_map(|deployment| deployment.contents.get(hash))?;
+                    Some((key.clone(), content.to_vec()))
+                }
+                FileKey::Secret { name, version } => {
+                    let sealed = state.secrets.get(name.as_str())?.sealed_at(*version)?;
+                    Some((key.clone(), sealed.to_vec()))
+                }
+            });
+            Ok(found.into_iter().collect())
+        })
+    }
+
     fn pace(&self) -> watch::Receiver<Pace> {
         watch::channel(Pace::default()).1
     }
@@ -394,6 +416,7 @@ impl Node {
             mesh: None,
             dir: dir.join("agent"),
             volumes_dir: dir.join("volumes"),
+            files_dir: dir.join("files"),
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer,
             session: Arc::clone(plane) as Arc<dyn Session>,

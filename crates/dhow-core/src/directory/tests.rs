@@ -50,6 +50,7 @@ impl World {
             },
             runs_replicas: true,
             tries_settings: false,
+            mounts_files: false,
             mesh_addr: Some(format!("10.0.0.{node}:3672").into()),
         };
         let info = Arc::new(info);

@@ -344,6 +344,7 @@ fn forget_service(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -
             state.deployments.remove(name);
         }
     }
+    super::files::sweep(state, name);
     Ok(())
 }
 

@@ -72,6 +72,7 @@ impl NodeShape {
             capacity: self.capacity,
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: true,
             mesh_addr: None,
         }
     }

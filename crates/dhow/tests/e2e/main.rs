@@ -11,6 +11,7 @@
 mod chaos;
 mod failures;
 mod faults;
+mod files;
 mod fuzz;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;

@@ -85,6 +85,7 @@ pub fn info() -> Arc<NodeInfo> {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
