@@ -182,10 +182,11 @@ mod tests {
         new.priority = 60;
         let told = differences(&old, &new);
         let (one, two) = (ContentHash::of(b"1").short(), ContentHash::of(b"2").short());
+        let config = format!("config app: {one} -> {two}");
         assert_eq!(
             told,
             [
-                &format!("config app: {one} -> {two}"),
+                config.as_str(),
                 "env DB_PASSWORD changes (hidden)",
                 "env LEVEL: info -> debug",
                 "env NEW is new",
