@@ -56,7 +56,10 @@ fn exercise(bars: &[Bar]) {
 /// Whether the fleet is without some of its servers or workers for good in this exercise, or all of it begins again.
 /// Those wait for graces to pass, so that they run beside the others.
 fn is_loss(bar: &Bar) -> bool {
-    matches!(bar, Bar::DeadFollower | Bar::Deaths | Bar::Reconnect | Bar::OneUse)
+    matches!(
+        bar,
+        Bar::DeadFollower | Bar::Deaths | Bar::Reconnect | Bar::OneUse
+    )
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, replicas, rollout, service, settings, sources};
+use super::{callers, cluster, completed, files, replicas, rollout, service, settings, sources};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -91,7 +91,14 @@ pub(super) fn deploy(
     let name = &new.spec.deployment;
     check_spec(new.spec)?;
     callers::check_level(state, new.spec)?;
+    files::check_level(state, new.spec)?;
     let known = state.deployment(name).cloned();
+    let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), new.spec)?;
+    let new = &NewRevision {
+        spec: &spec,
+        scaled: new.scaled.clone(),
+        ..*new
+    };
     if let Some(known) = &known {
         if known.phase == Phase::Removing {
             return Err(Refused::Removing(name.clone()));
@@ -127,11 +134,13 @@ pub(super) fn deploy(
         brings_back: new.brings_back,
     };
     deployment.history.insert(deployment.revision, Arc::new(record));
+    deployment.contents = contents.union(deployment.contents);
     trim_history(&mut deployment);
     // The first term of a cluster begins before its servers agree on what they note.
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
     turn_services(state, deployment, &new.scaled, sink);
+    files::sweep(state, name);
     let change = DeploymentChange::Deployed {
         revision,
         author: new.author,
@@ -158,8 +167,11 @@ fn record_conflicted(
 ) -> Result<Outcome, Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
+    files::check_level(state, spec)?;
     let name = &spec.deployment;
     let known = state.deployment(name).cloned();
+    let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), spec)?;
+    let spec = &spec;
     let is_new = known.is_none();
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     let kept = deployment.history.iter().find(|(_, record)| {
@@ -189,8 +201,10 @@ fn record_conflicted(
         deployment.revision = revision;
         deployment.phase = Phase::Reverted;
     }
+    deployment.contents = contents.union(deployment.contents);
     trim_history(&mut deployment);
     state.deployments.insert(name.clone(), Arc::new(deployment));
+    files::sweep(state, name);
     let change = DeploymentChange::Conflicted { revision, author };
     sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Deployed {
@@ -243,6 +257,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         from_manifests: false,
         source: None,
         completed: OrdMap::new(),
+        contents: OrdMap::new(),
     }
 }
 
@@ -290,18 +305,19 @@ pub(super) fn supersede(deployment: &mut Deployment) {
     }
 }
 
+/// Forgets the oldest revision that is neither the current nor the last good one. Whether there was one.
+pub(super) fn forget_oldest(deployment: &mut Deployment) -> bool {
+    let keep = [Some(deployment.revision), deployment.last_good];
+    let mut revisions = deployment.history.keys();
+    let oldest = revisions
+        .find(|revision| !keep.contains(&Some(**revision)))
+        .copied();
+    oldest.is_some_and(|oldest| deployment.history.remove(&oldest).is_some())
+}
+
 /// Forgets the oldest revisions, never the current and the last good one.
 pub(super) fn trim_history(deployment: &mut Deployment) {
-    while deployment.history.len() > State::HISTORY_MAX {
-        let keep = [Some(deployment.revision), deployment.last_good];
-        let oldest = deployment
-            .history
-            .keys()
-            .find(|revision| !keep.contains(&Some(**revision)))
-            .copied();
-        let Some(oldest) = oldest else { break };
-        deployment.history.remove(&oldest);
-    }
+    while deployment.history.len() > State::HISTORY_MAX && forget_oldest(deployment) {}
     // Nothing brings back a service that no kept revision has.
     let history = &deployment.history;
     crate::maps::retain(&mut deployment.completed, |service, _| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::scaled::{self, Scaled};
-use super::{replicas, settings};
+use super::{files, replicas, settings};
 use crate::amount::Amount;
 use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
@@ -256,6 +256,8 @@ fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bo
         || old.restart != new.restart
         || old.stop != new.stop
         || old.endpoints != new.endpoints
+        || old.configs != new.configs
+        || old.secrets != new.secrets
         || level >= 2 && (old.no_new_privileges != new.no_new_privileges || old.offline != new.offline)
 }
 
@@ -334,6 +336,9 @@ pub(super) fn prune(state: &mut State, id: ServiceId) {
         crate::maps::retain(&mut service.generations, |generation, _| {
             *generation == target || used.contains(generation)
         });
+        let deployment = service.key.deployment.clone();
+        files::sweep(state, &deployment);
+        files::forget_unused(state);
     }
 }
 

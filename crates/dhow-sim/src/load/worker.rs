@@ -161,6 +161,7 @@ fn info_of(place: usize) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: None,
     }
 }
