@@ -81,6 +81,13 @@ pub(super) struct NewRevision<'a> {
     pub scaled: Scaled,
 }
 
+/// Refuses what cannot be carried out, and what not all servers of the cluster know yet.
+fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
+    check_spec(spec)?;
+    callers::check_level(state, spec)?;
+    files::check_level(state, spec)
+}
+
 /// Makes a revision of the spec and turns the deployment's services towards it.
 pub(super) fn deploy(
     state: &mut State,
@@ -89,9 +96,7 @@ pub(super) fn deploy(
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let name = &new.spec.deployment;
-    check_spec(new.spec)?;
-    callers::check_level(state, new.spec)?;
-    files::check_level(state, new.spec)?;
+    check_asked(state, new.spec)?;
     let known = state.deployment(name).cloned();
     let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), new.spec)?;
     let new = &NewRevision {
@@ -114,10 +119,9 @@ pub(super) fn deploy(
         // A set is compared as a whole before anything of it is deployed.
         callers::check_ports(state, new.spec, &|other| other == name)?;
     }
-    let again = known.as_ref().is_some_and(|known| {
-        let same = known.current().is_some_and(|record| record.spec == *new.spec);
-        known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
-    });
+    let again = known
+        .as_ref()
+        .is_some_and(|known| is_after_failure(state, known, new));
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     scaled::note(state, &mut deployment);
     supersede(&mut deployment);
@@ -156,6 +160,12 @@ pub(super) fn deploy(
     })
 }
 
+/// Whether the revision before has failed, so that its services begin anew.
+fn is_after_failure(state: &State, known: &Deployment, new: &NewRevision<'_>) -> bool {
+    let same = known.current().is_some_and(|record| record.spec == *new.spec);
+    known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
+}
+
 /// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
 /// deployment, it is there with that revision alone, to be rolled back to or removed.
 fn record_conflicted(
@@ -165,9 +175,7 @@ fn record_conflicted(
     wall_unix_secs: i64,
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
-    check_spec(spec)?;
-    callers::check_level(state, spec)?;
-    files::check_level(state, spec)?;
+    check_asked(state, spec)?;
     let name = &spec.deployment;
     let known = state.deployment(name).cloned();
     let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), spec)?;

@@ -201,10 +201,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         ..ServiceSpec::default()
     };
     spec.endpoints = endpoint_of(shape).into_iter().collect();
-    if has_file(shape) {
-        spec.configs = vec![mount(shape, config(shape).0)];
-        spec.secrets = vec![mount(shape, format!("secret-{}", shape.file % 2))];
-    }
+    see_files(&mut spec, shape);
     spec.resources.cpu = (shape.cpu > 0).then_some(Cpu(shape.cpu * 400));
     spec.resources.memory = Some(ByteSize(64 << 20));
     spec.affinity = Affinity {
@@ -296,6 +293,13 @@ fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {
             .filter(|shape| has_file(shape))
             .map(config)
             .collect(),
+    }
+}
+
+fn see_files(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if has_file(shape) {
+        spec.configs = vec![mount(shape, config(shape).0)];
+        spec.secrets = vec![mount(shape, format!("secret-{}", shape.file % 2))];
     }
 }
 
@@ -419,13 +423,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             })));
         }
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
-        Op::SetSecret(name) => {
-            let set = ClusterCommand::SetSecret {
-                name: format!("secret-{name}").into(),
-                sealed: Arc::from(&b"sealed"[..]),
-            };
-            drop(lab.apply(Command::Cluster(set)));
-        }
+        Op::SetSecret(name) => set_secret(lab, *name),
         Op::ChangeLeader(id) => lab.change_leader(NodeId(*id)),
         Op::RememberPlan => memory.plans.push((lab.term, lab.plan.commands.clone())),
         Op::ApplyRememberedPlan => {
@@ -438,6 +436,14 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         Op::Run(ms) => lab.run(TimeSpan::from_millis(*ms)),
         Op::Heal => heal(lab),
     }
+}
+
+fn set_secret(lab: &mut Lab, name: u8) {
+    let set = ClusterCommand::SetSecret {
+        name: format!("secret-{name}").into(),
+        sealed: Arc::from(&b"sealed"[..]),
+    };
+    drop(lab.apply(Command::Cluster(set)));
 }
 
 fn drain_with(lab: &mut Lab, node: NodeId, deadline_ms: Option<u64>, ignore_system: bool) {

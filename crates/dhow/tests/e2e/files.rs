@@ -41,6 +41,58 @@ fn is_on_disk(dir: &Path, text: &str) -> bool {
     !found.unwrap().stdout.is_empty()
 }
 
+/// A container that is told of another `app.conf`, and of nothing else.
+fn told_web(layout: &Path) -> Service {
+    let app = json!({
+        "source": "app.conf", "target": "/etc/app/app.conf", "on_change": "signal", "signal": "SIGHUP",
+    });
+    let logo = json!({ "source": "logo", "mode": "0400", "uid": 1000 });
+    container(layout, TOLD)
+        .with("configs", json!([app, "banner", logo]))
+        .with("secrets", json!([{ "source": "key", "on_change": "none" }]))
+        .with("rollout", json!({ "min_healthy": "0s" }))
+}
+
+fn configs(app: &str) -> Value {
+    json!({ "app.conf": { "content": app }, "banner": { "content": "hello" }, "logo": { "file": "logo.bin" } })
+}
+
+/// The files are there with their modes, and cannot be changed from inside.
+fn sees_all(daemon: &Daemon) {
+    assert_eq!(inside(daemon, "cat /banner /run/secrets/key"), "hellos3cret-one");
+    assert_eq!(
+        inside(daemon, "stat -c %a:%u /logo; od -An -tx1 /logo")
+            .split_whitespace()
+            .collect::<Vec<_>>(),
+        ["400:1000", "ff", "00", "01", "02"]
+    );
+    inside(
+        daemon,
+        "! echo x > /etc/app/app.conf && ! echo x > /run/secrets/key",
+    );
+    assert!(inside(daemon, "grep /run/secrets /proc/mounts").contains("tmpfs"));
+}
+
+/// A secret that is set again is there without a word, and it is said who was told nothing.
+fn sees_another_secret(daemon: &Daemon) {
+    daemon
+        .dhow_with_stdin(&["secret", "set", "key"], b"s3cret-two")
+        .ends_with(0);
+    until("the new secret is seen", || {
+        (inside(daemon, "cat /run/secrets/key") == "s3cret-two").then_some(())
+    });
+    until("it is said who runs since before", || {
+        let status = daemon.dhow(&["status", "shop"]).stdout;
+        status
+            .contains("1 of 1 replicas run since before their files changed")
+            .then_some(())
+    });
+    daemon
+        .dhow(&["secret", "rm", "key"])
+        .ends_with(4)
+        .says(&["shop/web"]);
+}
+
 /// These values stand in no file of the test's folder, in no answer and in no process's arguments.
 fn is_nowhere(daemon: &Daemon, file: &str, values: &[&str]) {
     let backup = daemon.scratch.path.join("backup");
@@ -98,37 +150,12 @@ fn containers_see_configs_and_secrets_and_are_told_of_others() {
         .ends_with(0);
     daemon.file("logo.bin", "");
     std::fs::write(daemon.scratch.path.join("logo.bin"), [0xff, 0, 1, 2]).unwrap();
-    let web = |on_change: &str| {
-        let mut app = json!({ "source": "app.conf", "target": "/etc/app/app.conf", "on_change": on_change });
-        if on_change == "signal" {
-            app["signal"] = json!("SIGHUP");
-        }
-        container(&layout, TOLD)
-            .with(
-                "configs",
-                json!([app, "banner", { "source": "logo", "mode": "0400", "uid": 1000 }]),
-            )
-            .with("secrets", json!([{ "source": "key", "on_change": "none" }]))
-            .with("rollout", json!({ "min_healthy": "0s" }))
-    };
-    let configs = |app: &str| json!({ "app.conf": { "content": app }, "banner": { "content": "hello" }, "logo": { "file": "logo.bin" } });
     let deploy = |app: &str| {
-        let file = file(&daemon, &configs(app), &[("web", web("signal"))]);
+        let file = file(&daemon, &configs(app), &[("web", told_web(&layout))]);
         daemon.dhow(&["deploy", &file])
     };
     deploy("one").ends_with(0);
-    assert_eq!(inside(&daemon, "cat /banner /run/secrets/key"), "hellos3cret-one");
-    assert_eq!(
-        inside(&daemon, "stat -c %a:%u /logo; od -An -tx1 /logo")
-            .split_whitespace()
-            .collect::<Vec<_>>(),
-        ["400:1000", "ff", "00", "01", "02"]
-    );
-    inside(
-        &daemon,
-        "! echo x > /etc/app/app.conf && ! echo x > /run/secrets/key",
-    );
-    assert!(inside(&daemon, "grep /run/secrets /proc/mounts").contains("tmpfs"));
+    sees_all(&daemon);
     let pid = daemon.replicas()[0].pid;
     // Another content, under the same process.
     deploy("two").ends_with(0);
@@ -137,27 +164,11 @@ fn containers_see_configs_and_secrets_and_are_told_of_others() {
     // The daemon is killed, and another content comes after its return.
     daemon.kill9();
     daemon.restart();
-    let file = file(&daemon, &configs("three"), &[("web", web("signal"))]);
+    let file = file(&daemon, &configs("three"), &[("web", told_web(&layout))]);
     daemon.dhow(&["deploy", &file]).ends_with(0);
     said(&daemon, "told: three");
     assert_eq!(daemon.replicas()[0].pid, pid);
-    // A secret that is set again is there without a word, and it is said who was told nothing.
-    daemon
-        .dhow_with_stdin(&["secret", "set", "key"], b"s3cret-two")
-        .ends_with(0);
-    until("the new secret is seen", || {
-        (inside(&daemon, "cat /run/secrets/key") == "s3cret-two").then_some(())
-    });
-    until("it is said who runs since before", || {
-        let status = daemon.dhow(&["status", "shop"]).stdout;
-        status
-            .contains("1 of 1 replicas run since before their files changed")
-            .then_some(())
-    });
-    daemon
-        .dhow(&["secret", "rm", "key"])
-        .ends_with(4)
-        .says(&["shop/web"]);
+    sees_another_secret(&daemon);
     // Back to the first content.
     daemon
         .dhow(&["rollback", "shop", "--to", "1", "--wait"])
