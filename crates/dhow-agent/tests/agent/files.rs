@@ -88,11 +88,9 @@ async fn another_content_is_seen_and_told_by_one_after_the_other() {
     }
     assert_eq!(host.starts(), starts, "nothing was started again");
     plane.remove();
-    plane.until("gone", |state| state.deployments.is_empty()).await;
-    assert!(
-        !dir.path().join("files").exists(),
-        "what replicas saw goes with them"
-    );
+    let files = dir.path().join("files");
+    let is_gone = |state: &State| state.deployments.is_empty() && !files.exists();
+    plane.until("what replicas saw goes with them", is_gone).await;
     node.end().await;
 }
 
