@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dhow_core::ids::{NodeId, ReplicaName};
+use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
 use dhow_core::spec::Policy;
 use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::{self, Cause, Driver, DriverError, DriverResult, ExecSession, Stage};
@@ -76,6 +76,7 @@ pub enum AgentError {
 /// An agent that is ready to run.
 pub struct Agent {
     context: Arc<Context>,
+    orders: Arc<dyn Orders>,
     keeper: Keeper,
     meter: Meter,
     certificates: CertificateFeed,
@@ -175,6 +176,7 @@ impl Agent {
             balancer: Arc::clone(&context.balancer),
         };
         Ok(Self {
+            orders: Arc::clone(&options.orders),
             meter,
             certificates,
             context: Arc::clone(&context),
@@ -207,6 +209,21 @@ impl Agent {
             () = self.meter.run() => Ok(()),
             () = self.context.follow_directory() => Ok(()),
             () = self.certificates.run() => Ok(()),
+            () = follow_wants(self.context.balancer.wants(), self.orders) => Ok(()),
+        }
+    }
+}
+
+/// Has servers know which services this node wants to be told of.
+async fn follow_wants(wants: Option<watch::Receiver<BTreeSet<ServiceKey>>>, orders: Arc<dyn Orders>) {
+    let Some(mut wants) = wants else {
+        return std::future::pending().await;
+    };
+    loop {
+        let wanted = wants.borrow_and_update().clone();
+        orders.want(&wanted);
+        if wants.changed().await.is_err() {
+            return std::future::pending().await;
         }
     }
 }

@@ -14,6 +14,7 @@ mod node;
 mod process_caller;
 mod routes;
 mod variables;
+mod wants;
 mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use std::time::Duration;
 use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_core::usage::{EndpointFigures, RelayFigures};
+use tokio::sync::watch;
 
 use crate::proxy::{GivenCertificates, MeshIdentity, RefusedCertificate};
 use crate::session::KnownDirectory;
@@ -101,6 +103,11 @@ pub trait Balancer: Send + Sync + 'static {
         _told: Option<&'a Arc<KnownDirectory>>,
     ) -> BalancerFuture<'a, ()> {
         Box::pin(async {})
+    }
+
+    /// Follows which services of other deployments are wanted here; none where nobody asks for any.
+    fn wants(&self) -> Option<watch::Receiver<BTreeSet<ServiceKey>>> {
+        None
     }
 
     /// How a replica finds the services of its deployment. Call it once its service is open.

@@ -31,6 +31,7 @@ mod limits;
 mod listener;
 mod mesh;
 mod meters;
+mod plain_path;
 mod port_owner;
 mod predecessor;
 mod privileges;
@@ -49,6 +50,7 @@ mod table;
 mod tcp;
 mod tls;
 mod udp;
+mod wants;
 
 use std::io::Write;
 
@@ -58,6 +60,7 @@ pub use mesh::MeshIdentity;
 pub use process::main;
 pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
+pub(crate) use table::{ASLEEP_MAX, OnDemand, WantedService};
 pub use table::{
     Allowed, Backend, Caller, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
     NamedReplica, NamedService, Names, ProcessCaller, Protocol, RelayDuty, RelayedPeer, Route, Rule, Table,

@@ -4,7 +4,7 @@
 
 pub mod grpc;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
 use dhow_core::directory::{Directory, DirectoryChange};
-use dhow_core::ids::Revision;
+use dhow_core::ids::{Revision, ServiceKey};
 pub use dhow_core::mirror::{OpenRollout, ReportAnswer, ReportBody, RolloutId};
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::MeshPass;
@@ -60,6 +60,10 @@ pub trait Orders: Send + Sync + 'static {
     /// Follows what the node is told of services; none before the first word. What an assignment's replicas may call is
     /// there before the assignment is.
     fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>>;
+
+    /// The services of other deployments that the node wants to be told of from now on. Whoever tells of all that may be
+    /// called need not hear it.
+    fn want(&self, _services: &BTreeSet<ServiceKey>) {}
 }
 
 /// What the node knows of services, and who it is to the proxies of other nodes.

@@ -3,11 +3,16 @@
 //!
 //! [`DirectoryIndex`] derives it from State; servers send a node what changed since the last time, and the node's agent
 //! applies that. Whoever applies all changes one after the other has what the index gives as a whole.
+//! [`InterestBook`] says who has asked for services beside those of its own deployments.
 
 mod change;
+mod chosen;
 mod index;
+mod interest;
 mod mesh_way;
+mod told;
 mod touched;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +24,12 @@ use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
 use crate::spec::Endpoint;
 
 pub use change::{DirectoryChange, ListingChange};
-pub use index::{Concerned, DirectoryIndex, certificates_for, relays_through};
+pub use index::{Concerned, DirectoryIndex, certificates_for};
+pub use interest::{Absent, INTERESTS_MAX, Interest, InterestBook, WordOfInterest};
 pub use mesh_way::{MeshWay, RELAYS_MAX, REVERSE};
+pub use told::ToldListings;
 pub use touched::Touched;
+pub use ways::relays_through;
 
 /// Ready replicas of one service that a node is told of: enough to spread its own calls, and a service of 100,000
 /// replicas costs each node no more than one of 128.
@@ -32,6 +40,9 @@ pub const INGRESS_NODES_MAX: usize = 100;
 
 /// The label that makes a node of a larger cluster take requests from outside.
 pub const INGRESS_LABEL: &str = "ingress";
+
+/// The label that says which nodes are near each other: of a large service those of the own zone are called first.
+pub const ZONE_LABEL: &str = "zone";
 
 /// What one node knows of the cluster's services.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +59,10 @@ pub struct Directory {
     /// The secrets with the certificates of public endpoints, by name, with the version that counts: a node that takes
     /// requests from outside may ask for them. 0: there is no such secret.
     pub certificates: BTreeMap<Arc<str>, u64>,
+    /// Services of other deployments are told when they are asked for: what is not here may be there all the same.
+    pub by_interest: bool,
+    /// What of the node's interest there is not, or not for it.
+    pub absent: Absent,
 }
 
 /// One service of a directory.

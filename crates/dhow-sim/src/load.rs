@@ -9,6 +9,7 @@ mod api;
 mod bars;
 mod firewall;
 mod fleet;
+mod interests;
 mod latencies;
 mod order;
 mod proc_usage;

@@ -74,3 +74,8 @@ fn a_small_fleet_goes_through_losses() {
     let losses = Bar::ALL.into_iter().filter(is_loss);
     exercise(&before.into_iter().chain(losses).collect::<Vec<_>>());
 }
+
+#[test]
+fn nodes_hear_of_the_services_that_they_use_and_of_no_others() {
+    exercise(&[Bar::Join, Bar::Interest]);
+}

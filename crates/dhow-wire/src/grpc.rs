@@ -26,7 +26,7 @@ mod usage;
 
 pub use assembly::Assembly;
 pub use assignment::{SpecReader, to_parts};
-pub use directory::{DirectoryAssembly, MeshPass, to_directory_parts};
+pub use directory::{DirectoryAssembly, MeshPass, from_service_names, to_directory_parts, to_service_names};
 pub use holder_beat::{
     fit_acks, from_answer, from_beat, from_session, held_report_bytes, open_session_bytes, to_answer,
     to_beat, to_session,

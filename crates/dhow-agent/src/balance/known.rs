@@ -55,6 +55,10 @@ pub struct Known {
     told_to: Option<NodeId>,
     told: Option<Arc<KnownDirectory>>,
     local: BTreeMap<ServiceKey, Local>,
+    /// Services of other deployments that somebody here has asked for, as far as they are still told.
+    asked: BTreeSet<ServiceKey>,
+    /// The endpoints of those that are told no more.
+    asleep: BTreeMap<ServiceKey, Arc<[Endpoint]>>,
     /// Services that had a replica here when the daemon started and have not spoken since.
     kept: BTreeSet<ServiceKey>,
     /// Whether host programs were served then.
@@ -85,8 +89,12 @@ impl Known {
         }
         if self.told_to.is_some_and(|node| node != place.node) {
             self.told = None;
+            self.asleep.clear();
         }
         self.place = Some(place);
+        if let Some(told) = told {
+            self.put_to_sleep(told);
+        }
         self.told = told.cloned().or(self.told.take());
         self.told_to = Some(place.node);
         true
@@ -207,7 +215,10 @@ impl Known {
             .local
             .iter()
             .map(|(key, local)| (key, local.endpoints.as_slice()));
-        told.chain(local)
+        let asleep = self.asleep.iter().map(|(key, endpoints)| (key, &**endpoints));
+        asleep
+            .chain(told)
+            .chain(local)
             .filter(|(_, endpoints)| !endpoints.is_empty())
             .collect()
     }
@@ -396,6 +407,7 @@ impl Known {
             callers,
             processes,
             incomplete: self.told.is_none(),
+            on_demand: self.on_demand(),
         };
         let is_nothing = names.dns.is_none() && names.processes.is_empty() && names.callers.is_empty();
         (!is_nothing).then_some(names)
@@ -524,6 +536,7 @@ pub struct LoopbackPort {
 }
 
 mod mesh;
+mod on_demand;
 mod replicas;
 #[cfg(test)]
 mod tests;

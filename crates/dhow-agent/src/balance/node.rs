@@ -12,19 +12,22 @@ use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::error_chain;
 use dhow_wire::ServiceRange;
+use tokio::sync::watch;
 
 use super::book::AddressBook;
 use super::credentials::{give_certificates, give_identity};
 use super::door::WebPorts;
 use super::known::{LoopbackPort, NodePlace};
+use super::known_file::Remembered;
 use super::routes::{Routes, backend_id};
 use super::variables::variables;
+use super::wants::Wants;
 use super::{
     BackendAddress, Balancer, BalancerFuture, CallWay, CallsFrom, NoWay, figures, known_file, loopback,
 };
 use crate::proxy::{
     Dns, GivenCertificates, MeshIdentity, ProxyClient, ProxyConfig, ProxyError, RefusedCertificate,
-    RelayDuty, Table, Transport, Trusted, saved_table, taken_beside,
+    RelayDuty, Table, Transport, Trusted, saved_table,
 };
 use crate::session::KnownDirectory;
 
@@ -59,6 +62,10 @@ pub struct NodeBalancer {
     config: ProxyConfig,
     network_dir: PathBuf,
     wanted: Mutex<Wanted>,
+    /// What this node asks servers for.
+    wants: Wants,
+    /// Counts what servers have told.
+    heard: watch::Sender<u64>,
     /// One writer of the network's folder at a time.
     disk: tokio::sync::Mutex<()>,
     /// One table at a time goes to the proxy.
@@ -112,8 +119,14 @@ impl NodeBalancer {
             tracing::error!(%error, "the addresses of services cannot be read; they get new ones");
             AddressBook::default()
         });
+        let mut wanted = BTreeSet::new();
         match known_file::read(&network.dir) {
-            Ok(Some((node, told))) => known.remember(node, Arc::new(told)),
+            Ok(Some(remembered)) => {
+                known.remember(remembered.node, Arc::new(remembered.known));
+                known.remember_asleep(remembered.asleep);
+                known.want(&remembered.wanted);
+                wanted = remembered.wanted;
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::error!(%error, "what is known of services cannot be read; servers tell it anew")
@@ -131,6 +144,8 @@ impl NodeBalancer {
                 sure,
                 revision: 1,
             }),
+            wants: Wants::new(wanted),
+            heard: watch::Sender::new(0),
             disk: tokio::sync::Mutex::default(),
             served: tokio::sync::Mutex::default(),
         }
@@ -177,7 +192,9 @@ impl NodeBalancer {
 
     async fn take_told(&self, place: NodePlace, told: Option<&Arc<KnownDirectory>>) {
         let revision = {
+            let asked_for = self.wants.now();
             let mut wanted = self.wanted();
+            wanted.routes.known.want(&asked_for);
             if !wanted.routes.known.tell(place, told) {
                 return;
             }
@@ -185,11 +202,17 @@ impl NodeBalancer {
             wanted.revision
         };
         self.serve_or_say(revision).await;
+        self.heard.send_modify(|count| *count += 1);
         if let Some(told) = told {
             let _disk = self.disk.lock().await;
-            let (dir, told) = (self.network_dir.clone(), Arc::clone(told));
-            let written =
-                tokio::task::spawn_blocking(move || known_file::write(&dir, place.node, &told)).await;
+            let dir = self.network_dir.clone();
+            let remembered = Remembered {
+                node: place.node,
+                known: KnownDirectory::clone(told),
+                wanted: self.wants.now(),
+                asleep: self.wanted().routes.known.asleep().clone(),
+            };
+            let written = tokio::task::spawn_blocking(move || known_file::write(&dir, &remembered)).await;
             if let Ok(Err(error)) = written {
                 tracing::warn!(%error, "what is known of services is not on disk: a restart without servers begins with less");
             }
@@ -238,6 +261,8 @@ impl NodeBalancer {
             }
         };
         let applied = client.apply(table).await?;
+        // Once it has the table, which says what an earlier proxy was told.
+        self.wants.follow(client);
         let unbound = applied.listeners.into_iter();
         let unbound = unbound.filter_map(|(addr, bound)| Some((addr, bound.err()?)));
         let unbound: Vec<_> = unbound.collect();
@@ -276,6 +301,7 @@ impl NodeBalancer {
 
     /// Ends the proxy, also one that an earlier daemon left.
     async fn stop_proxy(&self, served: &mut Served) -> Result<(), ProxyError> {
+        self.wants.stop();
         let client = match served.client.take() {
             Some(client) => Some(client),
             // What this daemon has served, it has ended itself.
@@ -331,57 +357,6 @@ impl NodeBalancer {
         }
     }
 
-    async fn claim_next(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<(), String> {
-        if spec.endpoints.is_empty() {
-            self.unclaim(name).await;
-            return Ok(());
-        }
-        let (revision, claimed, own) = {
-            let mut wanted = self.wanted();
-            let before = wanted.routes.table(0);
-            wanted.routes.claim(name, spec)?;
-            if wanted.routes.claimed(name).is_empty() && wanted.routes.table(0) == before {
-                return Ok(());
-            }
-            wanted.revision += 1;
-            let own = wanted.routes.listened();
-            (wanted.revision, wanted.routes.claimed(name), own)
-        };
-        let unbound = match self.serve(revision).await {
-            Ok(unbound) => unbound.into_iter(),
-            Err(error) => {
-                self.unclaim(name).await;
-                return Err(format!("the balancer failed: {}", error_chain(&error)));
-            }
-        };
-        let mut unbound = unbound.filter(|(addr, _)| claimed.iter().any(|(_, own)| own == addr));
-        let why = match unbound.next() {
-            Some((_, why)) => Some(why),
-            None => taken_by_others(claimed, own).await,
-        };
-        match why {
-            None => Ok(()),
-            Some(why) => {
-                self.unclaim(name).await;
-                Err(why)
-            }
-        }
-    }
-
-    async fn unclaim(&self, name: &ReplicaName) {
-        let revision = {
-            let mut wanted = self.wanted();
-            let before = wanted.routes.table(0);
-            wanted.routes.unclaim(name);
-            if wanted.routes.table(0) == before {
-                return;
-            }
-            wanted.revision += 1;
-            wanted.revision
-        };
-        self.serve_or_say(revision).await;
-    }
-
     async fn drain(&self, name: &ReplicaName, drain_max: Duration) {
         let (revision, known) = self.change(|routes| routes.drain(name));
         if !known {
@@ -400,22 +375,6 @@ impl NodeBalancer {
         // The next table leaves it out; until then it stands there as draining.
         self.change(|routes| routes.remove(name));
     }
-}
-
-/// Who has one of the addresses that are not listened on yet because their port is, on another address.
-async fn taken_by_others(
-    claimed: BTreeSet<(Transport, SocketAddr)>,
-    own: BTreeSet<SocketAddr>,
-) -> Option<String> {
-    if claimed.iter().all(|(_, addr)| own.contains(addr)) {
-        return None;
-    }
-    let looked = tokio::task::spawn_blocking(move || {
-        let mut later = claimed.into_iter().filter(|(_, addr)| !own.contains(addr));
-        later.find_map(|(transport, addr)| taken_beside(addr, transport, &own))
-    });
-    // Who cannot look learns it when the port is opened.
-    looked.await.ok().flatten()
 }
 
 impl Balancer for NodeBalancer {
@@ -523,7 +482,7 @@ impl Balancer for NodeBalancer {
         to: &'a ServiceKey,
         endpoint: &'a str,
     ) -> BalancerFuture<'a, Result<CallWay, NoWay>> {
-        Box::pin(async move { self.wanted().routes.way(from, runtime, to, endpoint) })
+        Box::pin(self.find_way(from, runtime, to, endpoint))
     }
 
     fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
@@ -538,6 +497,10 @@ impl Balancer for NodeBalancer {
             let client = async { self.served.lock().await.client.clone() };
             figures::counted(client, |client| async move { client.relayed().await }).await
         })
+    }
+
+    fn wants(&self) -> Option<watch::Receiver<BTreeSet<ServiceKey>>> {
+        Some(self.wants.subscribe())
     }
 
     fn told<'a>(&'a self, place: NodePlace, told: Option<&'a Arc<KnownDirectory>>) -> BalancerFuture<'a, ()> {
@@ -580,3 +543,6 @@ impl Balancer for NodeBalancer {
         })
     }
 }
+
+mod claims;
+mod find_way;

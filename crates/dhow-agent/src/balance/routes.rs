@@ -307,6 +307,7 @@ impl Routes {
                 redirect: door.redirect,
                 ordered: door.ordered,
                 options: door.options,
+                asleep: false,
             });
         }
         listeners.into_values().collect()

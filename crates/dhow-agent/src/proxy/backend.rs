@@ -7,10 +7,11 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::http::pool::Pool;
+use super::limits::RequestPermit;
 use super::mesh::Peer;
 use super::meters::Call;
 
@@ -178,7 +179,7 @@ pub struct Lease {
     /// What it is part of, where that ends with it.
     pub call: Option<Call>,
     /// Its right to a descriptor, where the client's connection has none for it.
-    pub permit: Option<OwnedSemaphorePermit>,
+    pub permit: Option<RequestPermit>,
 }
 
 impl Drop for Lease {

@@ -28,7 +28,7 @@ use super::meters::Meters;
 use super::protocol::{Applied, ListenerStatus, Status};
 use super::routes::RouteSet;
 use super::service_sockets::{NamespaceId, ServiceSockets};
-use super::table::{self, Table, TableError, Transport};
+use super::table::{self, Table, TableError, Transport, WantedService};
 use super::tls::{GivenCertificates, RefusedCertificate};
 
 /// How long a listener of TCP is open while nobody is ready behind it: a replica that is just being replaced is back by
@@ -93,11 +93,11 @@ impl Balancer {
 
     /// With another rhythm of the signs of life between nodes.
     pub fn with_timing(limits: Limits, owner: u32, services: Option<ServiceSockets>, timing: Timing) -> Self {
-        let tasks = TaskTracker::new();
+        let (tasks, meters) = (TaskTracker::new(), Meters::default());
         let judge = Arc::new(Judge::new(owner));
         let mesh = Arc::new(Mesh::new(limits.clone(), tasks.clone(), timing));
         Self {
-            names: NameServer::new(tasks.clone()),
+            names: NameServer::new(tasks.clone(), Arc::clone(&meters.wants)),
             shared: ListenerContext {
                 limits,
                 tasks,
@@ -116,7 +116,7 @@ impl Balancer {
                 ended: false,
             }),
             backends: Backends::new(Arc::clone(&mesh)),
-            meters: Meters::default(),
+            meters,
             mesh,
         }
     }
@@ -256,6 +256,9 @@ impl Balancer {
         table: &Table,
         mut inherited: BTreeMap<ListenerKey, OwnedFd>,
     ) {
+        self.meters
+            .wants
+            .learn(table.names.as_ref(), std::time::Instant::now());
         let missing = self.names.learn(table.names.as_ref());
         for (transport, addr) in missing {
             let side = Side::Services;
@@ -369,6 +372,18 @@ impl Balancer {
         self.mesh.relayed()
     }
 
+    /// What is wanted of other deployments, once that is something else than at this count, or after a while all the same.
+    pub async fn wants(&self, seen: u64, wait: Duration) -> (u64, Vec<WantedService>) {
+        let wants = &self.meters.wants;
+        // Who waits in vain learns what was given up meanwhile.
+        let _ = tokio::time::timeout(wait, wants.changed(seen)).await;
+        let number = wants.number();
+        (
+            number,
+            wants.wanted(&self.meters.figures(), std::time::Instant::now()),
+        )
+    }
+
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.
     pub async fn wait_drained(&self, ids: &[String], deadline: Instant) -> Vec<String> {
         self.backends.wait_drained(ids, deadline).await
@@ -429,6 +444,7 @@ impl Balancer {
         close(std::mem::take(&mut inner.listeners)).await;
         inner.quiet.clear();
         self.names.end();
+        self.meters.wants.end();
         self.kept.end().await;
         self.shared.tasks.close();
     }

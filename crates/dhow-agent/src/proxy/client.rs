@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::error::ProxyError;
 use super::mesh::MeshIdentity;
 use super::protocol::{self, Applied, Reply, Request, Status};
-use super::table::Table;
+use super::table::{Table, WantedService};
 use super::tls::{GivenCertificates, RefusedCertificate};
 use super::{bind, privileges, socket};
 use supervisor::Supervisor;
@@ -154,6 +154,16 @@ impl ProxyClient {
     pub async fn relayed(&self) -> Result<RelayFigures, ProxyError> {
         match self.call(Request::Relayed, ANSWER_TIMEOUT).await? {
             Reply::Relayed(relayed) => Ok(relayed),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Which services of other deployments are wanted, with a count: once that is another one, or after the wait.
+    pub async fn wants(&self, seen: u64, wait: Duration) -> Result<(u64, Vec<WantedService>), ProxyError> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let limit = wait.saturating_add(ANSWER_TIMEOUT);
+        match self.call(Request::Wants { seen, wait_ms }, limit).await? {
+            Reply::Wants { number, services } => Ok((number, services)),
             other => Err(unexpected(other)),
         }
     }

@@ -26,6 +26,8 @@ use super::tls::GivenCertificates;
 const CONNECTIONS_MAX: usize = 32;
 /// How long anybody may wait for backends to drain in one request.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(3600);
+/// The same for something else to be wanted of other deployments.
+const WANTS_WAIT_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the control connections of a proxy share.
@@ -109,6 +111,11 @@ impl Control {
                 Request::Relayed => {
                     let relayed = self.balancer.relayed();
                     protocol::send(&mut stream, Reply::Relayed(relayed)).await?;
+                }
+                Request::Wants { seen, wait_ms } => {
+                    let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
+                    let (number, services) = self.balancer.wants(seen, wait).await;
+                    protocol::send(&mut stream, Reply::Wants { number, services }).await?;
                 }
                 Request::WaitDrained { ids, timeout_ms } => {
                     let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::op::ResponseCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
@@ -22,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bind::Socket;
-use super::table::{Names, Transport};
+use super::table::{Names, Transport, WantedService};
+use super::wants::Wants;
 use packet::{Read, encoded, read};
-use upstream::{Asking, Upstream};
+use upstream::{AskerPlace, Asking, Upstream};
 use zone::{Answer, Zone};
 
 const PORT: u16 = 53;
@@ -38,6 +39,12 @@ const STREAMS_OF_ONE_MAX: usize = 16;
 const STREAM_IDLE: Duration = Duration::from_secs(10);
 /// Questions on one TCP connection, one after the other.
 const STREAM_QUESTIONS_MAX: usize = 1000;
+/// How long servers may take to say whether there is a service that nobody here has asked for before: less than the
+/// five seconds for which resolvers wait, so that they hear why there is no answer.
+const AWAIT_MAX: Duration = Duration::from_secs(2);
+/// Questions that wait for servers at once, and those of one container.
+const AWAITED_MAX: usize = 512;
+const AWAITED_BY_ONE_MAX: usize = 64;
 /// For want of descriptors or memory, reading pauses instead of spinning.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -46,6 +53,9 @@ pub struct NameServer {
     tasks: TaskTracker,
     answering: watch::Sender<Arc<Answering>>,
     running: Mutex<Running>,
+    /// Told of names that nobody here has asked for before.
+    wants: Arc<Wants>,
+    awaited: Arc<Asking>,
 }
 
 /// The sockets that are listened on.
@@ -62,6 +72,59 @@ struct Answering {
     upstream: Arc<Upstream>,
 }
 
+/// Where questions are taken: what they are answered from, and who is told of names that are not known yet.
+#[derive(Clone)]
+struct Desk {
+    answering: watch::Receiver<Arc<Answering>>,
+    wants: Arc<Wants>,
+    awaited: Arc<Asking>,
+}
+
+impl Desk {
+    /// What can be said to a question without waiting for anybody. Whoever finds something that is told of on demand keeps
+    /// it known here.
+    fn at_once(&self, now: &Answering, question: &[u8], asker: IpAddr, way: Way) -> AtOnce {
+        let (at_once, found) = now.at_once(question, asker, way);
+        if let Some(found) = found {
+            self.wants.found(&found, asker, std::time::Instant::now());
+        }
+        at_once
+    }
+
+    /// Whether one more question can wait for servers now.
+    fn place(&self, asker: IpAddr) -> Option<AskerPlace> {
+        self.awaited.place(asker, AWAITED_MAX, AWAITED_BY_ONE_MAX)
+    }
+
+    /// Has the node ask for a service, and answers once servers have said what there is of it.
+    async fn awaited(
+        mut self,
+        request: &packet::Request,
+        wanted: &WantedService,
+        asker: IpAddr,
+        way: Way,
+    ) -> Vec<u8> {
+        let failed = || encoded(&request.failed(ResponseCode::ServFail), request.room(way));
+        if !self.wants.want(wanted, Some(asker), std::time::Instant::now()) {
+            return failed();
+        }
+        let said = timeout(AWAIT_MAX, async {
+            loop {
+                let now = self.answering.borrow_and_update().clone();
+                match now.zone.answer(request, asker) {
+                    Answer::Here(answer, _) => return Some(encoded(&answer, request.room(way))),
+                    Answer::Elsewhere => return None,
+                    Answer::Wanted(_) => {}
+                }
+                if self.answering.changed().await.is_err() {
+                    return None;
+                }
+            }
+        });
+        said.await.ok().flatten().unwrap_or_else(failed)
+    }
+}
+
 /// How a question came.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -70,7 +133,7 @@ enum Way {
 }
 
 impl NameServer {
-    pub fn new(tasks: TaskTracker) -> Self {
+    pub fn new(tasks: TaskTracker, wants: Arc<Wants>) -> Self {
         let answering = Answering {
             zone: Zone::default(),
             upstream: Arc::new(Upstream::new(Vec::new())),
@@ -79,6 +142,8 @@ impl NameServer {
             tasks,
             answering: watch::Sender::new(Arc::new(answering)),
             running: Mutex::default(),
+            wants,
+            awaited: Arc::default(),
         }
     }
 
@@ -120,16 +185,24 @@ impl NameServer {
         let (stop, answering) = (running.stop.clone(), self.answering.subscribe());
         match &socket {
             Socket::Datagram(datagrams) => {
-                let serving = datagrams_served(datagrams.clone(), answering, self.tasks.clone());
+                let serving = datagrams_served(datagrams.clone(), self.desk(answering), self.tasks.clone());
                 let serving = until(stop, serving);
                 self.tasks.spawn(serving);
                 running.sockets.push((Transport::Datagram, socket));
             }
             Socket::Stream(listener) => {
-                let serving = streams_served(listener.clone(), answering, self.tasks.clone());
+                let serving = streams_served(listener.clone(), self.desk(answering), self.tasks.clone());
                 self.tasks.spawn(until(stop, serving));
                 running.sockets.push((Transport::Stream, socket));
             }
+        }
+    }
+
+    fn desk(&self, answering: watch::Receiver<Arc<Answering>>) -> Desk {
+        Desk {
+            answering,
+            wants: Arc::clone(&self.wants),
+            awaited: Arc::clone(&self.awaited),
         }
     }
 
@@ -164,11 +237,7 @@ async fn until(stop: CancellationToken, serving: impl Future<Output = ()>) {
     }
 }
 
-async fn datagrams_served(
-    socket: Arc<UdpSocket>,
-    answering: watch::Receiver<Arc<Answering>>,
-    tasks: TaskTracker,
-) {
+async fn datagrams_served(socket: Arc<UdpSocket>, desk: Desk, tasks: TaskTracker) {
     let mut datagram = Vec::with_capacity(DATAGRAM_MAX_BYTES);
     loop {
         datagram.clear();
@@ -177,8 +246,8 @@ async fn datagrams_served(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let now = answering.borrow().clone();
-        match now.at_once(&datagram, asker.ip(), Way::Datagram) {
+        let now = desk.answering.borrow().clone();
+        match desk.at_once(&now, &datagram, asker.ip(), Way::Datagram) {
             AtOnce::Answer(answer) => {
                 // One that does not fit into the kernel's queue is asked for again.
                 let _ = socket.try_send_to(&answer, asker);
@@ -196,16 +265,25 @@ async fn datagrams_served(
                     let _ = socket.try_send_to(&answer, asker);
                 });
             }
+            AtOnce::Await(request, wanted) => {
+                let (socket, desk) = (socket.clone(), desk.clone());
+                let Some(place) = desk.place(asker.ip()) else {
+                    let refused = request.failed(ResponseCode::ServFail);
+                    let _ = socket.try_send_to(&encoded(&refused, request.room(Way::Datagram)), asker);
+                    continue;
+                };
+                tasks.spawn(async move {
+                    let answer = desk.awaited(&request, &wanted, asker.ip(), Way::Datagram).await;
+                    drop(place);
+                    let _ = socket.try_send_to(&answer, asker);
+                });
+            }
             AtOnce::Nothing => {}
         }
     }
 }
 
-async fn streams_served(
-    listener: Arc<TcpListener>,
-    answering: watch::Receiver<Arc<Answering>>,
-    tasks: TaskTracker,
-) {
+async fn streams_served(listener: Arc<TcpListener>, desk: Desk, tasks: TaskTracker) {
     let room = Arc::new(Semaphore::new(STREAMS_MAX));
     let crowd = Arc::new(Asking::default());
     while let Ok(permit) = room.clone().acquire_owned().await {
@@ -216,30 +294,30 @@ async fn streams_served(
         let Some(place) = crowd.place(asker.ip(), STREAMS_MAX, STREAMS_OF_ONE_MAX) else {
             continue;
         };
-        let answering = answering.clone();
+        let desk = desk.clone();
         tasks.spawn(async move {
             // How it ended is the asker's affair.
-            let _ = converse(stream, asker.ip(), answering).await;
+            let _ = converse(stream, asker.ip(), desk).await;
             drop((permit, place));
         });
     }
 }
 
-async fn converse(
-    mut stream: TcpStream,
-    asker: IpAddr,
-    answering: watch::Receiver<Arc<Answering>>,
-) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, asker: IpAddr, desk: Desk) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     for _ in 0..STREAM_QUESTIONS_MAX {
         let question = timeout(STREAM_IDLE, read_framed(&mut stream))
             .await
             .map_err(late)??;
-        let now = answering.borrow().clone();
-        let answer = match now.at_once(&question, asker, Way::Stream) {
+        let now = desk.answering.borrow().clone();
+        let answer = match desk.at_once(&now, &question, asker, Way::Stream) {
             AtOnce::Answer(answer) => answer,
             AtOnce::Ask(request) => match now.upstream.place(asker) {
                 Some(_place) => now.upstream.answer(&request, Way::Stream).await,
+                None => encoded(&request.failed(ResponseCode::ServFail), request.room(Way::Stream)),
+            },
+            AtOnce::Await(request, wanted) => match desk.place(asker) {
+                Some(_place) => desk.clone().awaited(&request, &wanted, asker, Way::Stream).await,
                 None => encoded(&request.failed(ResponseCode::ServFail), request.room(Way::Stream)),
             },
             AtOnce::Nothing => return Ok(()),
@@ -271,25 +349,29 @@ async fn write_framed(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> 
 enum AtOnce {
     Answer(Vec<u8>),
     Ask(packet::Request),
+    /// Servers are asked whether there is such a service.
+    Await(packet::Request, WantedService),
     /// It is no question, or not even that can be seen.
     Nothing,
 }
 
 impl Answering {
-    fn at_once(&self, packet: &[u8], asker: IpAddr, way: Way) -> AtOnce {
+    /// With the service that was found, or found not to be there, where it is told of on demand.
+    fn at_once(&self, packet: &[u8], asker: IpAddr, way: Way) -> (AtOnce, Option<WantedService>) {
         let request = match read(packet) {
             Read::Request(request) => request,
-            Read::Broken(answer) => return AtOnce::Answer(answer),
-            Read::Nothing => return AtOnce::Nothing,
+            Read::Broken(answer) => return (AtOnce::Answer(answer), None),
+            Read::Nothing => return (AtOnce::Nothing, None),
         };
-        let answer: Message = match self.zone.answer(&request, asker) {
-            Answer::Here(answer) => answer,
+        let (answer, found) = match self.zone.answer(&request, asker) {
+            Answer::Here(answer, found) => (answer, found),
+            Answer::Wanted(wanted) => return (AtOnce::Await(request, wanted), None),
             Answer::Elsewhere => match self.upstream.cached(&request) {
-                Some(answer) => answer,
-                None => return AtOnce::Ask(request),
+                Some(answer) => (answer, None),
+                None => return (AtOnce::Ask(request), None),
             },
         };
-        AtOnce::Answer(encoded(&answer, request.room(way)))
+        (AtOnce::Answer(encoded(&answer, request.room(way))), found)
     }
 }
 

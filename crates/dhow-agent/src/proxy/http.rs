@@ -10,6 +10,7 @@ mod forward;
 mod head;
 mod headers;
 mod joined_writes;
+mod patience;
 pub mod pool;
 mod pump;
 mod sticky;
@@ -26,16 +27,18 @@ use hyper::http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
 use self::joined_writes::JoinedWrites;
+use self::patience::Patient;
 use super::access_log::AccessLog;
+use super::connect;
 use super::judge::Arrival;
 use super::limits::{Limits, Permit};
 use super::mesh::Origin;
@@ -70,6 +73,8 @@ pub struct HttpListener {
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     pub limits: Limits,
+    /// Room for requests that come over HTTP/2.
+    pub requests: Arc<Semaphore>,
     /// Requests come over TLS.
     pub tls: Option<TlsDoor>,
     /// Those of all listeners: plain requests for a host are sent to HTTPS once it has one.
@@ -162,7 +167,7 @@ pub async fn serve(listener: HttpListener, stream: TcpStream, arrival: Arrival, 
             return;
         }
     }
-    let _ = stream.set_nodelay(true);
+    connect::set_up(&stream);
     let ip = arrival.peer.ip().to_canonical().to_string();
     let Ok(peer) = HeaderValue::try_from(ip) else {
         return;
@@ -220,7 +225,7 @@ async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     version: Version,
 ) {
-    let io = TokioIo::new(stream);
+    let io = TokioIo::new(Patient::new(stream));
     let shared = connection.clone();
     let service = service_fn(move |request| forward::answer(shared.clone(), request));
     // How a client's connection ended is the client's affair: there is nobody to tell.
@@ -290,22 +295,28 @@ enum Version {
 /// HTTP/2 begins with words that no HTTP/1 request can begin with.
 async fn sniff(stream: &TcpStream) -> io::Result<Version> {
     const PREFACE: &[u8] = b"PRI ";
-    /// A client that sends less than four bytes and pauses is rare, and may wait this long.
+    /// A client that sends less than four bytes and pauses is rare, and may wait this long; one that goes on with it, longer
+    /// each time.
     const PAUSE: Duration = Duration::from_millis(5);
+    const PAUSE_MAX: Duration = Duration::from_millis(320);
     let mut start = [0u8; PREFACE.len()];
+    let mut pause = PAUSE;
     loop {
+        let has_said_all = stream.ready(Interest::READABLE).await?.is_read_closed();
         let count = stream.peek(&mut start).await?;
         let seen = start.get(..count).unwrap_or_default();
-        if seen.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if !PREFACE.starts_with(seen) {
+        if !seen.is_empty() && !PREFACE.starts_with(seen) {
             return Ok(Version::One);
         }
         if seen.len() == PREFACE.len() {
             return Ok(Version::Two);
         }
-        tokio::time::sleep(PAUSE).await;
+        // What is there stays there, so that the end behind it is not seen by looking.
+        if seen.is_empty() || has_said_all {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -333,4 +344,40 @@ fn http2_builder() -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What a client speaks that sends these bytes and no more.
+    async fn sniffed(begin: &[u8], closes: bool) -> Option<io::Result<Version>> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(begin).await.unwrap();
+        if closes {
+            client.shutdown().await.unwrap();
+        }
+        let (stream, _) = listener.accept().await.unwrap();
+        tokio::time::timeout(HEADER_TIMEOUT, sniff(&stream)).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_said_all_is_not_waited_for() {
+        for begin in [&b""[..], b"P", b"PRI"] {
+            assert!(matches!(sniffed(begin, true).await, Some(Err(_))), "{begin:?}");
+        }
+        assert!(sniffed(b"PRI", false).await.is_none());
+        assert!(matches!(sniffed(b"PRI *", true).await, Some(Ok(Version::Two))));
+        // A client that has closed its side still wants the answer.
+        for closes in [true, false] {
+            assert!(matches!(
+                sniffed(b"POST / HTTP/1.1", closes).await,
+                Some(Ok(Version::One))
+            ));
+        }
+    }
 }

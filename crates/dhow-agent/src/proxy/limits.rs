@@ -13,6 +13,8 @@ use super::judge::Side;
 
 /// Client connections of one listener, so that one service cannot take all.
 pub const LISTENER_CONNECTIONS_MAX: usize = 16_384;
+/// Requests of HTTP/2 at once at one listener, for the same reason: a connection may carry hundreds of them.
+const LISTENER_REQUESTS_MAX: usize = LISTENER_CONNECTIONS_MAX;
 /// Sessions of one UDP listener: a descriptor each.
 pub const UDP_SESSIONS_MAX: usize = 4096;
 /// Kept back for listeners, control connections, logs.
@@ -62,6 +64,12 @@ pub struct Permit {
     _counted: Option<Counted>,
 }
 
+/// The right of one request of HTTP/2 to a connection to its replica.
+pub struct RequestPermit {
+    _process: OwnedSemaphorePermit,
+    _listener: OwnedSemaphorePermit,
+}
+
 impl Limits {
     pub fn new(descriptors_max: u64) -> Self {
         let usable = descriptors_max.saturating_sub(RESERVED_DESCRIPTORS) / DESCRIPTORS_PER_CONNECTION;
@@ -81,6 +89,20 @@ impl Limits {
 
     pub fn listener(&self) -> Arc<Semaphore> {
         Arc::new(Semaphore::new(LISTENER_CONNECTIONS_MAX))
+    }
+
+    /// What the requests of one listener share that come over HTTP/2.
+    pub fn requests(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(LISTENER_REQUESTS_MAX))
+    }
+
+    /// Room for a request, at once or not at all: its client's connection has others.
+    pub fn try_request(&self, requests: &Arc<Semaphore>) -> Option<RequestPermit> {
+        let listener = requests.clone().try_acquire_owned().ok()?;
+        Some(RequestPermit {
+            _process: self.try_process()?,
+            _listener: listener,
+        })
     }
 
     /// Waits for room. `None` never happens while the process runs: nobody closes these.
@@ -208,6 +230,17 @@ mod tests {
         drop(hogged);
         assert!(limits.permit(&listener, Side::Host).now_or_never().is_some());
         assert!(limits.crowd.lock().is_empty());
+    }
+
+    #[test]
+    fn requests_of_one_listener_leave_room_for_others() {
+        let limits = Limits::new(DESCRIPTORS_WANTED);
+        let (flooded, quiet) = (limits.requests(), limits.requests());
+        let taken: Vec<_> = std::iter::from_fn(|| limits.try_request(&flooded)).collect();
+        assert_eq!(taken.len(), LISTENER_REQUESTS_MAX);
+        assert!(limits.try_request(&quiet).is_some());
+        drop(taken);
+        assert!(limits.try_request(&flooded).is_some());
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl RunningListener {
             routes: receiver,
             stop: stop.clone(),
             tls: tls.transpose()?,
+            requests: shared.limits.requests(),
         };
         let accepting = match &socket {
             Socket::Stream(listener) => shared
@@ -134,6 +135,7 @@ struct Accept {
     routes: watch::Receiver<Arc<RouteSet>>,
     stop: CancellationToken,
     tls: Option<TlsDoor>,
+    requests: Arc<Semaphore>,
 }
 
 impl Accept {
@@ -209,6 +211,7 @@ impl Accept {
             stop: self.stop.clone(),
             tasks: tasks.clone(),
             limits: self.shared.limits.clone(),
+            requests: Arc::clone(&self.requests),
             tls: self.tls.clone(),
             certificates: Arc::clone(&self.shared.certificates),
             access_log: self.shared.access_log.clone(),

@@ -1,11 +1,13 @@
 //! What passes each endpoint: counted by relaxed atomics where it passes, and read when the daemon asks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dhow_core::usage::{EndpointFigures, LATENCY_BOUNDS_US};
+
+use super::wants::Wants;
 
 /// The counts of one endpoint. Every route to it has the same ones, whichever address it is called at.
 #[derive(Default)]
@@ -18,9 +20,22 @@ pub struct EndpointMeter {
     pub sent_bytes: AtomicU64,
     latency: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
     latency_sum_us: AtomicU64,
+    /// Its service was given up: a call says that it is wanted.
+    asleep: AtomicBool,
+    wake: Option<(String, Arc<Wants>)>,
 }
 
 impl EndpointMeter {
+    pub fn set_asleep(&self, is_asleep: bool) {
+        self.asleep.store(is_asleep, Ordering::Relaxed);
+    }
+
+    fn wake(&self) {
+        if let Some((id, wants)) = self.wake.as_ref().filter(|_| self.asleep.load(Ordering::Relaxed)) {
+            wants.called(id);
+        }
+    }
+
     /// Somebody who may not call was turned away.
     pub fn refuse(&self) {
         add(&self.refused, 1);
@@ -56,6 +71,7 @@ impl Call {
     pub fn begin(meter: &Arc<EndpointMeter>) -> Self {
         add(&meter.requests, 1);
         add(&meter.open, 1);
+        meter.wake();
         Self {
             meter: Arc::clone(meter),
             begun: Instant::now(),
@@ -86,11 +102,22 @@ impl Drop for Call {
 
 /// The meters of all endpoints that the last table names, by the id of their routes.
 #[derive(Default)]
-pub struct Meters(Mutex<BTreeMap<String, Arc<EndpointMeter>>>);
+pub struct Meters {
+    meters: Mutex<BTreeMap<String, Arc<EndpointMeter>>>,
+    /// Told of calls to what was given up.
+    pub wants: Arc<Wants>,
+}
 
 impl Meters {
     pub fn of(&self, id: &str) -> Arc<EndpointMeter> {
-        Arc::clone(self.lock().entry(id.to_owned()).or_default())
+        let mut meters = self.lock();
+        let meter = meters.entry(id.to_owned()).or_insert_with(|| {
+            Arc::new(EndpointMeter {
+                wake: Some((id.to_owned(), Arc::clone(&self.wants))),
+                ..EndpointMeter::default()
+            })
+        });
+        Arc::clone(meter)
     }
 
     /// Forgets those of endpoints that are there no more.
@@ -109,7 +136,7 @@ impl Meters {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<EndpointMeter>>> {
         // Nothing that runs under the lock leaves the map half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use super::backend::BackendState;
 use super::mesh::MeshIdentity;
 use super::service_sockets::NamespaceId;
-use super::table::{Table, Transport};
+use super::table::{Table, Transport, WantedService};
 use super::tls::{GivenCertificates, RefusedCertificate};
 
 pub const CONTROL_VERSION: u32 = 1;
@@ -53,6 +53,12 @@ pub enum Request {
     Figures,
     /// What was passed on for nodes that nobody can dial. The same.
     Relayed,
+    /// Which services of other deployments are wanted, once that is something else than at this count, or after this time.
+    /// Proxies of earlier versions do not know it.
+    Wants {
+        seen: u64,
+        wait_ms: u64,
+    },
     WaitDrained {
         ids: Vec<String>,
         timeout_ms: u64,
@@ -72,11 +78,21 @@ pub enum Reply {
     Status(Status),
     Figures(Vec<EndpointFigures>),
     Relayed(RelayFigures),
-    Certified { refused: Vec<RefusedCertificate> },
-    Drained { ids: Vec<String> },
+    Wants {
+        number: u64,
+        services: Vec<WantedService>,
+    },
+    Certified {
+        refused: Vec<RefusedCertificate>,
+    },
+    Drained {
+        ids: Vec<String>,
+    },
     HandOver(Box<HandOver>),
     Done,
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
 }
 
 /// Who answers.

@@ -9,6 +9,7 @@ use dhow_core::spec::EndpointOptions;
 
 use super::backend::{BackendState, Lease};
 use super::meters::{EndpointMeter, Meters};
+use super::plain_path;
 use super::table::{self, Peer, Rule, normal_host};
 
 /// How many usable backends one choice compares. Among this many the least busy one is as good as the least
@@ -48,10 +49,12 @@ impl RouteSet {
         let mut set = Self::default();
         for route in routes {
             let backends = route.backends.iter();
+            let meter = meters.of(&route.id);
+            meter.set_asleep(route.asleep);
             let made = Arc::new(Route {
                 id: route.id.clone(),
                 who: route.who.clone(),
-                meter: meters.of(&route.id),
+                meter,
                 redirect: route.redirect,
                 ordered: route.ordered.clone(),
                 certificate: route.certificate.clone(),
@@ -75,11 +78,25 @@ impl RouteSet {
 
     /// A route that names the host wins over one that names all hosts below another, and that over one that takes all;
     /// then the longest path wins.
+    ///
+    /// A path that a replica may read as one of another route is taken by none: what is not for everybody there would be
+    /// had by writing it differently.
     pub fn find(&self, host: &str, path: &str) -> Option<Arc<Route>> {
+        let found = self.taking(host, path)?;
+        let is_sure = match plain_path::plain(path) {
+            Some(plain) => self
+                .taking(host, &plain)
+                .is_some_and(|other| Arc::ptr_eq(found, other)),
+            None => true,
+        };
+        is_sure.then(|| Arc::clone(found))
+    }
+
+    fn taking(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
         let takes = |route: &&Arc<Route>| route.takes(path);
         let mut named = self.of_host(host);
         let named = named.find_map(|routes| routes.iter().find(takes));
-        named.or_else(|| self.any_host.iter().find(takes)).cloned()
+        named.or_else(|| self.any_host.iter().find(takes))
     }
 
     /// The routes that name a host, then those that name all hosts beside it.

@@ -3,6 +3,7 @@
 
 mod mesh;
 mod names;
+mod on_demand;
 mod rule;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use mesh::{Mesh, MeshPeer, REMOVED_MAX, RelayDuty, RelayedPeer, TICKET_MAX_BYTES, TicketKey};
 pub use names::{Caller, Dns, NamedEndpoint, NamedReplica, NamedService, Names, ProcessCaller};
+pub use on_demand::{ASLEEP_MAX, OnDemand, WantedService};
 pub use rule::{Allowed, EndpointRule, Expose, Peer, Rule};
 
 /// The form of a table. A higher one is refused rather than misread; form 1 has listeners alone, open to everybody.
@@ -79,7 +81,7 @@ impl Listener {
             Protocol::Http | Protocol::Udp => true,
             Protocol::Tcp => {
                 let mut backends = self.routes.iter().flat_map(|route| &route.backends);
-                backends.any(|backend| !backend.draining)
+                self.routes.iter().any(|route| route.asleep) || backends.any(|backend| !backend.draining)
             }
         }
     }
@@ -137,6 +139,9 @@ pub struct Route {
     pub ordered: Option<String>,
     #[serde(default, skip_serializing_if = "EndpointOptions::is_plain")]
     pub options: EndpointOptions,
+    /// Nobody has said for a while who is behind it: a call brings the service back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asleep: bool,
 }
 
 /// A replica behind a route: one address of a replica of this node, or a replica of another node. It has `addr` or

@@ -17,14 +17,15 @@ mod routes;
 mod seeker;
 mod servers;
 mod standing;
+mod wanting;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
-use dhow_core::ids::Revision;
+use dhow_core::ids::{Revision, ServiceKey};
 use dhow_core::spec::ContentHash;
 use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
@@ -33,6 +34,7 @@ use dhow_wire::grpc::proto::{self, FilesRequest, RenewRequest, SecretsRequest, S
 use dhow_wire::grpc::{Refusal, from_open_rollout, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::{
@@ -139,20 +141,25 @@ impl GrpcSession {
         &self,
         call: impl AsyncFnOnce(&link::Open) -> Result<tonic::Response<T>, Status>,
     ) -> Result<T, SessionError> {
-        let mut number = None;
+        let mut made = None;
         let answered = tokio::time::timeout(CALL_TIMEOUT, async {
             let open = self.shared.opened().await?;
-            number = Some(open.number);
+            made = Some((Arc::clone(&open), Instant::now()));
             Some(call(&open).await)
         });
-        match answered.await {
+        let answered = answered.await;
+        if let (Ok(_), Some((open, _))) = (&answered, &made) {
+            open.patience.answered();
+        }
+        match answered {
             Ok(Some(Ok(answer))) => Ok(answer.into_inner()),
-            Ok(Some(Err(status))) => Err(self.failed(number, &status)),
+            Ok(Some(Err(status))) => Err(self.failed(made.map(|(open, _)| open.number), &status)),
             Ok(None) => Err(SessionError::Unavailable("the session has ended".into())),
             Err(_) => {
-                // One that does not answer in time is left, where there is one.
-                if let Some(number) = number {
-                    self.shared.leave(number, None);
+                if let Some((open, at)) = made
+                    && open.patience.is_over(at)
+                {
+                    self.shared.leave(open.number, None);
                 }
                 let told = self.shared.standing.borrow().to_string();
                 Err(SessionError::Unavailable(told))
@@ -317,6 +324,14 @@ impl Orders for GrpcSession {
 
     fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
         self.shared.directory.subscribe()
+    }
+
+    fn want(&self, services: &BTreeSet<ServiceKey>) {
+        self.shared.wanted.send_if_modified(|wanted| {
+            let is_news = wanted != services;
+            wanted.clone_from(services);
+            is_news
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{Directory, Listing, ReadyReplica};
+use super::{Absent, Directory, Listing, ReadyReplica};
 use crate::ids::{NodeId, ServiceKey};
 use crate::spec::Endpoint;
 
@@ -25,6 +25,10 @@ pub struct DirectoryChange {
     pub forgotten: Vec<NodeId>,
     /// All of them; none: as before.
     pub certificates: Option<BTreeMap<Arc<str>, u64>>,
+    /// None: as before.
+    pub by_interest: Option<bool>,
+    /// All of it; none: as before.
+    pub absent: Option<Absent>,
 }
 
 /// What changed of one service.
@@ -52,10 +56,27 @@ impl DirectoryChange {
             removed,
             forgotten,
             certificates,
+            by_interest,
+            absent,
         } = self;
         let lists_are_empty = removed.is_empty() && forgotten.is_empty();
-        let is_as_before = is_ingress.is_none() && certificates.is_none();
+        let is_as_before =
+            is_ingress.is_none() && certificates.is_none() && by_interest.is_none() && absent.is_none();
         !whole && services.is_empty() && nodes.is_empty() && is_as_before && lists_are_empty
+    }
+
+    /// Says which nodes were removed, or need not be known as such any more.
+    pub(super) fn tell_removed(&mut self, now: &OrdSet<NodeId>, last: &OrdSet<NodeId>) {
+        // Mostly the very same set, which the index shares.
+        if now.ptr_eq(last) {
+            return;
+        }
+        let less = |more: &OrdSet<NodeId>, less: &OrdSet<NodeId>| {
+            let more = more.iter().filter(|node| !less.contains(*node));
+            more.copied().collect()
+        };
+        self.removed = less(now, last);
+        self.forgotten = less(last, now);
     }
 }
 
@@ -75,11 +96,15 @@ impl Directory {
                 removed: self.removed.iter().copied().collect(),
                 forgotten: Vec::new(),
                 certificates: Some(self.certificates.clone()),
+                by_interest: Some(self.by_interest),
+                absent: Some(self.absent.clone()),
             };
         };
         let mut change = DirectoryChange {
             is_ingress: (self.is_ingress != last.is_ingress).then_some(self.is_ingress),
             certificates: (self.certificates != last.certificates).then(|| self.certificates.clone()),
+            by_interest: (self.by_interest != last.by_interest).then_some(self.by_interest),
+            absent: (self.absent != last.absent).then(|| self.absent.clone()),
             ..DirectoryChange::default()
         };
         for (key, listing) in &self.services {
@@ -102,17 +127,7 @@ impl Directory {
         for node in last.nodes.keys().filter(|node| !self.nodes.contains_key(*node)) {
             change.nodes.insert(*node, None);
         }
-        // Mostly the very same set, which the index shares.
-        if !self.removed.ptr_eq(&last.removed) {
-            let less = |more: &OrdSet<NodeId>, less: &OrdSet<NodeId>| {
-                more.iter()
-                    .filter(|node| !less.contains(*node))
-                    .copied()
-                    .collect()
-            };
-            change.removed = less(&self.removed, &last.removed);
-            change.forgotten = less(&last.removed, &self.removed);
-        }
+        change.tell_removed(&self.removed, &last.removed);
         change
     }
 
@@ -154,6 +169,10 @@ impl Directory {
         if let Some(certificates) = change.certificates {
             self.certificates = certificates;
         }
+        self.by_interest = change.by_interest.unwrap_or(self.by_interest);
+        if let Some(absent) = change.absent {
+            self.absent = absent;
+        }
     }
 }
 
@@ -161,7 +180,7 @@ fn same_endpoints(one: &Arc<[Endpoint]>, other: &Arc<[Endpoint]>) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-fn listing_change(last: Option<&Arc<Listing>>, now: &Arc<Listing>) -> Option<ListingChange> {
+pub(super) fn listing_change(last: Option<&Arc<Listing>>, now: &Arc<Listing>) -> Option<ListingChange> {
     let Some(last) = last.filter(|last| same_endpoints(&last.endpoints, &now.endpoints)) else {
         return Some(ListingChange::Set(Arc::clone(now)));
     };

@@ -3,25 +3,46 @@
 //! It is brought up to date by what `step` touched: the cost of a change is that of its service and of the nodes that
 //! it concerns, never that of all services or all nodes.
 
+mod scope;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
 
-use super::mesh_way::{self, REVERSE};
-use super::{Directory, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, READY_MAX, ReadyReplica, Touched};
+use super::change::listing_change;
+use super::ways::Ways;
+use super::{INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL};
 use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
-use crate::spec::{Endpoint, Expose};
-use crate::state::{Node, NodeRole, Service, State, Wanted};
+use crate::spec::{Endpoint, Expose, Runtime};
+use crate::state::{Node, Service, State, Wanted};
+
+pub(super) use scope::{Offer, certificates_in};
 
 /// A service with endpoints.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Listed {
     key: ServiceKey,
     listing: Arc<Listing>,
     /// The nodes that have a replica of it, ready or not.
     nodes: OrdSet<NodeId>,
+    /// What the last change of the listing was.
+    delta: Option<Arc<Delta>>,
+}
+
+/// What came and went between two listings: made once for all nodes that have the first one.
+#[derive(Debug)]
+pub(super) struct Delta {
+    pub from: Arc<Listing>,
+    pub change: ListingChange,
+}
+
+impl PartialEq for Listed {
+    /// How a listing came about does not count.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.listing, &self.nodes) == (&other.key, &other.listing, &other.nodes)
+    }
 }
 
 /// Whom a change concerns.
@@ -29,7 +50,14 @@ struct Listed {
 pub struct Concerned {
     /// Every node.
     pub all: bool,
+    /// By what they run, and as those that take requests from outside.
     pub nodes: BTreeSet<NodeId>,
+    /// Those who have asked for one of these.
+    pub services: BTreeSet<ServiceKey>,
+    /// Those who have asked for any service of these, which came, went or have other services.
+    pub deployments: BTreeSet<DeploymentName>,
+    /// Those who want all that they may call.
+    pub is_open: bool,
 }
 
 /// Listings by service. A server keeps one beside its state; a copy costs next to nothing.
@@ -40,14 +68,20 @@ pub struct DirectoryIndex {
     callers: OrdMap<DeploymentName, OrdMap<ServiceId, OrdSet<NodeId>>>,
     /// The deployment of each service in `callers`.
     known: OrdMap<ServiceId, DeploymentName>,
-    /// Told to every node: those that are public, or open to the whole cluster.
+    /// Told to every node that asks for them: those that are public, or open to the whole cluster.
     open: OrdSet<ServiceId>,
+    /// Told to every node that takes requests from outside.
+    public: OrdSet<ServiceId>,
+    /// Those that run as programs of their hosts: these ask nobody for names, so that their nodes are told of all that is
+    /// open.
+    programs: OrdSet<ServiceId>,
     /// Services of other deployments that an endpoint names, and whose nodes are told of it therefore.
     named: OrdMap<ServiceKey, OrdSet<ServiceId>>,
-    mesh: OrdMap<NodeId, Arc<str>>,
-    /// Nodes that nobody can dial, and the servers that can pass on for them.
-    reversed: OrdSet<NodeId>,
-    relays: OrdSet<NodeId>,
+    pub(super) ways: Ways,
+    /// By the label that says so.
+    pub(super) zones: OrdMap<NodeId, Arc<str>>,
+    /// Those with the label that makes a node of a large cluster take requests from outside.
+    ingress: OrdSet<NodeId>,
     /// Told to every node that runs something or takes requests.
     removed: OrdSet<NodeId>,
     is_large: bool,
@@ -60,10 +94,10 @@ impl DirectoryIndex {
         for id in state.services.keys() {
             index.renew(state, *id);
         }
-        index.mesh = mesh_of(state);
-        let reversed = index.mesh.iter().filter(|(_, addr)| is_reverse(addr));
-        index.reversed = reversed.map(|(node, _)| *node).collect();
-        index.relays = relays_of(state);
+        for (id, node) in &state.nodes {
+            index.note_labels(*id, Some(node));
+        }
+        index.ways = Ways::of(state);
         index.removed = removed_of(state);
         index.is_large = is_large(state);
         index
@@ -83,28 +117,25 @@ impl DirectoryIndex {
         for node in &touched.nodes {
             self.take_node(state, *node, &mut services, &mut concerned);
         }
-        self.take_relays(state, touched, &mut concerned);
+        self.ways.take_relays(state, &touched.nodes, &mut concerned);
         if std::mem::replace(&mut self.is_large, is_large(state)) != self.is_large {
             concerned.all = true;
         }
         concerned.all |= touched.everybody | self.take_removed(state, touched);
-        let mut deployments = touched.deployments.clone();
-        self.add_callers(&deployments, &mut concerned);
+        concerned.deployments.extend(touched.deployments.iter().cloned());
         for id in services {
-            let before = self.audience(id);
-            if !self.renew(state, id) {
-                continue;
-            }
-            let after = self.audience(id);
-            for audience in [before, after].into_iter().flatten() {
-                concerned.all |= audience.everybody;
-                deployments.extend(audience.deployments);
-                concerned.nodes.extend(audience.nodes);
+            let mut before = Concerned::default();
+            self.add_audience(id, &mut before);
+            if self.renew(state, id) {
+                concerned.merge(before);
+                self.add_audience(id, &mut concerned);
             }
         }
-        self.add_callers(&deployments, &mut concerned);
-        // Whoever takes requests from outside is told of public services, and may be any node.
-        concerned.all |= touched.secrets.iter().any(|name| self.shows(name));
+        self.add_callers(&touched.deployments, &mut concerned);
+        if touched.secrets.iter().any(|name| self.shows(name)) {
+            self.add_ingress(&mut concerned);
+        }
+        self.add_programs(&mut concerned);
         concerned
     }
 
@@ -119,36 +150,10 @@ impl DirectoryIndex {
         is_news
     }
 
-    /// A server that goes or comes changes whom others reach such nodes through; the first of these nodes makes servers pass
-    /// on, and the last one ends it.
-    fn take_relays(&mut self, state: &State, touched: &Touched, concerned: &mut Concerned) {
-        let is_server = |id: &NodeId| {
-            let is_one = state
-                .node(*id)
-                .is_some_and(|node| node.info.role != NodeRole::Worker);
-            is_one || self.relays.contains(id)
-        };
-        if touched.nodes.iter().any(is_server) {
-            let relays = relays_of(state);
-            concerned.all |= self.relays != relays && !self.reversed.is_empty();
-            self.relays = relays;
-        }
-        let was_needed = !self.reversed.is_empty();
-        for id in &touched.nodes {
-            match self.mesh.get(id).is_some_and(|addr| is_reverse(addr)) {
-                true => self.reversed.insert(*id),
-                false => self.reversed.remove(id),
-            };
-        }
-        if was_needed == self.reversed.is_empty() {
-            concerned.nodes.extend(self.relays.iter().copied());
-        }
-    }
-
     /// Whether a public endpoint has its certificate from this secret.
     fn shows(&self, secret: &str) -> bool {
-        let open = self.open.iter().filter_map(|id| self.services.get(id));
-        let mut named = open.flat_map(|listed| certificates_of(&listed.listing.endpoints));
+        let public = self.public.iter().filter_map(|id| self.services.get(id));
+        let mut named = public.flat_map(|listed| certificates_of(&listed.listing.endpoints));
         named.any(|name| name == secret)
     }
 
@@ -174,18 +179,51 @@ impl DirectoryIndex {
         if let Some(node) = node {
             services.extend(node.replica_keys().map(|key| key.service));
         }
-        if self.mesh.get(&id) != mesh.as_ref() {
-            let named = self.services.values().filter(|listed| listed.nodes.contains(&id));
-            for listed in named {
-                let others = named_by(&listed.key, &listed.listing.endpoints).into_iter();
-                let told: Vec<_> = others.map(|key| key.deployment).collect();
-                self.add_callers(told.iter().chain([&listed.key.deployment]), concerned);
-                concerned.all |= is_open(&listed.listing.endpoints);
-            }
-            match mesh {
-                Some(mesh) => self.mesh.insert(id, mesh),
-                None => self.mesh.remove(&id),
-            };
+        let is_elsewhere = self.ways.said_by(id) != mesh.as_ref();
+        if !(self.note_labels(id, node) | is_elsewhere) {
+            return;
+        }
+        // Whoever calls a node through it has to hear where it is.
+        concerned.all |= is_elsewhere && self.ways.passes_on(id);
+        let named = self
+            .services
+            .iter()
+            .filter(|(_, listed)| listed.nodes.contains(&id));
+        let named: Vec<ServiceId> = named.map(|(service, _)| *service).collect();
+        for service in named {
+            self.add_audience(service, concerned);
+        }
+        if is_elsewhere {
+            self.ways.say(id, mesh);
+        }
+    }
+
+    /// Notes what a node's labels say; whether its zone is another one.
+    fn note_labels(&mut self, id: NodeId, node: Option<&Arc<Node>>) -> bool {
+        let labels = node.map(|node| node.labels()).unwrap_or_default();
+        match labels.get(INGRESS_LABEL).is_some_and(|value| value == "true") {
+            true => self.ingress.insert(id),
+            false => self.ingress.remove(&id),
+        };
+        let zone = labels.get(ZONE_LABEL).map(String::as_str);
+        if self.zones.get(&id).map(|zone| &**zone) == zone {
+            return false;
+        }
+        match zone {
+            Some(zone) => self.zones.insert(id, zone.into()),
+            None => self.zones.remove(&id),
+        };
+        true
+    }
+
+    /// Notes whether its replicas are programs of their hosts, and whether that is news: their nodes are told of more.
+    fn note_runtime(&mut self, id: ServiceId, service: &Service) -> bool {
+        let is_program = service
+            .spec()
+            .is_some_and(|spec| spec.runtime() == Runtime::Process);
+        match is_program {
+            true => self.programs.insert(id).is_none(),
+            false => self.programs.remove(&id).is_some(),
         }
     }
 
@@ -197,11 +235,12 @@ impl DirectoryIndex {
         let nodes: OrdSet<NodeId> = state.replicas_of(id).map(|(_, replica)| replica.node).collect();
         let deployment = &service.key.deployment;
         let callers = self.callers.entry(deployment.clone()).or_default();
-        let moved = callers.get(&id) != Some(&nodes);
+        let mut moved = callers.get(&id) != Some(&nodes);
         if moved {
             callers.insert(id, nodes.clone());
             self.known.insert(id, deployment.clone());
         }
+        moved |= self.note_runtime(id, service);
         let endpoints = service.spec().map(|spec| spec.endpoints.as_slice());
         let Some(endpoints) = endpoints.filter(|endpoints| !endpoints.is_empty()) else {
             return self.unlist(id) || moved;
@@ -221,20 +260,37 @@ impl DirectoryIndex {
                 ready,
             }),
         };
+        let delta = known.and_then(|known| {
+            let from = Arc::clone(&known.listing);
+            let change = listing_change(Some(&from), &listing)?;
+            Some(Arc::new(Delta { from, change }))
+        });
         self.unlist(id);
-        self.list(id, &service.key, listing, nodes);
+        let key = service.key.clone();
+        self.list(
+            id,
+            Listed {
+                key,
+                listing,
+                nodes,
+                delta,
+            },
+        );
         true
     }
 
-    fn list(&mut self, id: ServiceId, key: &ServiceKey, listing: Arc<Listing>, nodes: OrdSet<NodeId>) {
+    fn list(&mut self, id: ServiceId, listed: Listed) {
+        let Listed { key, listing, .. } = &listed;
         if is_open(&listing.endpoints) {
             self.open.insert(id);
+        }
+        if listing.endpoints.iter().any(Endpoint::is_public) {
+            self.public.insert(id);
         }
         for named in named_by(key, &listing.endpoints) {
             self.named.entry(named).or_default().insert(id);
         }
-        let key = key.clone();
-        self.services.insert(id, Listed { key, listing, nodes });
+        self.services.insert(id, listed);
     }
 
     /// Whether it was listed.
@@ -243,6 +299,7 @@ impl DirectoryIndex {
             return false;
         };
         self.open.remove(&id);
+        self.public.remove(&id);
         for named in named_by(&listed.key, &listed.listing.endpoints) {
             let is_empty = self.named.get_mut(&named).is_some_and(|ids| {
                 ids.remove(&id);
@@ -266,134 +323,59 @@ impl DirectoryIndex {
         if is_empty {
             self.callers.remove(&deployment);
         }
+        self.programs.remove(&id);
         self.unlist(id);
         true
     }
 
-    /// Who is told of a service.
-    fn audience(&self, id: ServiceId) -> Option<Audience> {
-        let deployment = self.known.get(&id)?;
-        let listing = self.services.get(&id).map(|listed| &listed.listing);
-        let allowed = listing.map(|listing| listing.endpoints.iter());
-        let allowed = allowed.into_iter().flatten().flat_map(|endpoint| &endpoint.allow);
-        let others = allowed.flatten().filter_map(|allowed| allowed.deployment.clone());
+    /// Adds those who are told of a service.
+    fn add_audience(&self, id: ServiceId, to: &mut Concerned) {
+        let Some(deployment) = self.known.get(&id) else {
+            return;
+        };
+        self.add_callers([deployment], to);
+        // One that its deployment has no more is told to those who still run it.
         let nodes = self.callers.get(deployment).and_then(|callers| callers.get(&id));
-        Some(Audience {
-            everybody: self.open.contains(&id),
-            deployments: others.chain([deployment.clone()]).collect(),
-            nodes: nodes.into_iter().flatten().copied().collect(),
-        })
-    }
-
-    /// What a node is told. The state says what the node runs; it may be newer than the index, which then has the newest
-    /// listings that it was given.
-    pub fn directory(&self, state: &State, id: NodeId) -> Directory {
-        let Some(node) = state.node(id) else {
-            return Directory::default();
-        };
-        let mut directory = Directory {
-            is_ingress: takes_requests(state, node),
-            ..Directory::default()
-        };
-        let runs: BTreeSet<ServiceId> = node.replica_keys().map(|key| key.service).collect();
-        let mut told: BTreeSet<ServiceId> = BTreeSet::new();
-        let mut deployments: BTreeSet<&DeploymentName> = BTreeSet::new();
-        for service in runs.iter().filter_map(|id| state.service(*id)) {
-            deployments.insert(&service.key.deployment);
-            told.extend(self.named.get(&service.key).into_iter().flatten());
-        }
-        for deployment in deployments.iter().filter_map(|name| state.deployment(name)) {
-            told.extend(deployment.services.values());
-        }
-        // One that its deployment has no more is there until its last replica has gone.
-        told.extend(&runs);
-        self.tell_place(id, &mut directory);
-        if !runs.is_empty() || directory.is_ingress {
-            told.extend(&self.open);
-        }
-        if !runs.is_empty() || directory.is_ingress || !directory.nodes.is_empty() {
-            directory.removed = self.removed.clone();
-        }
-        for id in told {
-            self.tell(state, node, id, &mut directory);
-        }
-        if directory.is_ingress {
-            let listings = directory.services.values();
-            let named = listings.flat_map(|listing| certificates_of(&listing.endpoints));
-            directory.certificates = named.map(|name| (name.into(), version_of(state, name))).collect();
-        }
-        directory
-    }
-
-    fn tell(&self, state: &State, node: &Node, id: ServiceId, to: &mut Directory) {
-        let (key, listing) = match self.services.get(&id) {
-            Some(listed) => (listed.key.clone(), Arc::clone(&listed.listing)),
-            // Too new for the index: its names are needed before its replicas start.
-            None => {
-                let Some((key, listing)) = state.service(id).and_then(|service| fresh(state, service)) else {
-                    return;
-                };
-                (key, Arc::new(listing))
-            }
-        };
-        let listing = match listing.ready.len() > READY_MAX {
-            true => Arc::new(chosen(&listing, node.id)),
-            false => listing,
-        };
-        for ready in listing.ready.iter().filter(|ready| ready.node != node.id) {
-            self.tell_way(ready.node, to);
-        }
-        to.services.insert(key, listing);
-    }
-
-    /// How a node is reached, and those through whom it is.
-    fn tell_way(&self, node: NodeId, to: &mut Directory) {
-        let Some(addr) = self.mesh.get(&node).filter(|_| !to.nodes.contains_key(&node)) else {
+        to.nodes.extend(nodes.into_iter().flatten().copied());
+        let Some(listed) = self.services.get(&id) else {
             return;
         };
-        if !is_reverse(addr) {
-            to.nodes.insert(node, addr.clone());
-            return;
+        to.services.insert(listed.key.clone());
+        to.is_open |= self.open.contains(&id);
+        for named in named_by(&listed.key, &listed.listing.endpoints) {
+            let callers = self.callers.get(&named.deployment).into_iter();
+            to.nodes
+                .extend(callers.flat_map(OrdMap::values).flatten().copied());
         }
-        let relays = mesh_way::relays_for(node, self.relays.iter().copied());
-        for relay in &relays {
-            if let Some(addr) = self.mesh.get(relay) {
-                to.nodes.entry(*relay).or_insert_with(|| addr.clone());
-            }
-        }
-        if let Some(through) = mesh_way::through(relays) {
-            to.nodes.insert(node, through);
+        if self.public.contains(&id) {
+            self.add_ingress(to);
         }
     }
 
-    /// What a node does for those that nobody can dial, or who does it for this one.
-    fn tell_place(&self, node: NodeId, to: &mut Directory) {
-        if self.reversed.contains(&node) {
-            self.tell_way(node, to);
-        } else if self.relays.contains(&node) && !self.reversed.is_empty() {
-            to.nodes.insert(node, mesh_way::relay());
+    fn add_ingress(&self, to: &mut Concerned) {
+        match self.is_large {
+            true => to.nodes.extend(self.ingress.iter().copied()),
+            false => to.all = true,
+        }
+    }
+
+    fn add_programs(&self, to: &mut Concerned) {
+        if to.is_open && !to.all {
+            let programs = self.programs.iter();
+            let callers = programs.filter_map(|id| self.callers.get(self.known.get(id)?)?.get(id));
+            to.nodes.extend(callers.flatten().copied());
         }
     }
 }
 
-/// Who is told of a service.
-struct Audience {
-    everybody: bool,
-    /// Their nodes.
-    deployments: BTreeSet<DeploymentName>,
-    nodes: BTreeSet<NodeId>,
-}
-
-fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
-    let endpoints = &service.spec()?.endpoints;
-    if endpoints.is_empty() {
-        return None;
+impl Concerned {
+    fn merge(&mut self, other: Self) {
+        self.all |= other.all;
+        self.nodes.extend(other.nodes);
+        self.services.extend(other.services);
+        self.deployments.extend(other.deployments);
+        self.is_open |= other.is_open;
     }
-    let listing = Listing {
-        endpoints: endpoints.as_slice().into(),
-        ready: ready_of(state, service),
-    };
-    Some((service.key.clone(), listing))
 }
 
 fn ready_of(state: &State, service: &Service) -> BTreeSet<ReadyReplica> {
@@ -413,41 +395,7 @@ fn ready_of(state: &State, service: &Service) -> BTreeSet<ReadyReplica> {
         .collect()
 }
 
-/// The replicas of a large service that one node calls: those that it has itself, then others such that each node has its
-/// own choice, which moves little when replicas come and go.
-pub(super) fn chosen(listing: &Listing, node: NodeId) -> Listing {
-    let rank = |ready: &ReadyReplica| {
-        let is_here = ready.node == node;
-        let mut hash = mixed(node.0);
-        for part in [
-            ready.node.0,
-            u64::from(ready.index),
-            u64::from(ready.generation.0),
-        ] {
-            hash = mixed(hash ^ part);
-        }
-        for byte in ready.role.as_str().bytes() {
-            hash = mixed(hash ^ u64::from(byte));
-        }
-        (!is_here, hash)
-    };
-    let mut ranked: Vec<&ReadyReplica> = listing.ready.iter().collect();
-    ranked.sort_by_cached_key(|ready| rank(ready));
-    Listing {
-        endpoints: Arc::clone(&listing.endpoints),
-        ready: ranked.into_iter().take(READY_MAX).cloned().collect(),
-    }
-}
-
-/// Spreads a number over all of its bits; the same on every machine.
-fn mixed(number: u64) -> u64 {
-    let mut n = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-/// Whether every node is told of it.
+/// Whether every node that runs something may call it.
 fn is_open(endpoints: &[Endpoint]) -> bool {
     endpoints.iter().any(|endpoint| match endpoint.expose {
         Expose::Public => true,
@@ -466,10 +414,6 @@ fn certificates_of(endpoints: &[Endpoint]) -> impl Iterator<Item = &str> {
     })
 }
 
-fn version_of(state: &State, secret: &str) -> u64 {
-    state.secrets.get(secret).map_or(0, |secret| secret.version)
-}
-
 /// The secrets with certificates that a node may have: all of public endpoints, if it takes requests from outside.
 pub fn certificates_for<'a>(state: &'a State, node: &Node) -> BTreeSet<&'a str> {
     if !takes_requests(state, node) {
@@ -484,47 +428,6 @@ fn named_by(key: &ServiceKey, endpoints: &[Endpoint]) -> Vec<ServiceKey> {
     let allowed = endpoints.iter().flat_map(|endpoint| &endpoint.allow).flatten();
     let keys = allowed.map(|allowed| allowed.key(&key.deployment));
     keys.filter(|named| named.deployment != key.deployment).collect()
-}
-
-fn mesh_of(state: &State) -> OrdMap<NodeId, Arc<str>> {
-    let nodes = state.nodes.iter();
-    nodes
-        .filter_map(|(id, node)| Some((*id, node.info.mesh_addr.clone()?)))
-        .collect()
-}
-
-fn is_reverse(addr: &str) -> bool {
-    addr == REVERSE
-}
-
-/// The servers through whom a node is called that nobody can dial, the first before the others; none for other nodes.
-pub fn relays_through(state: &State, id: NodeId) -> Vec<NodeId> {
-    let addr = state.node(id).and_then(|node| node.info.mesh_addr.as_deref());
-    match addr.is_some_and(is_reverse) {
-        true => mesh_way::relays_for(id, relays_of(state)),
-        false => Vec::new(),
-    }
-}
-
-/// The servers that can pass on: those that are heard; all of them where none is, which then is no news about any.
-fn relays_of(state: &State) -> OrdSet<NodeId> {
-    let servers = state.nodes.iter().filter(|(_, node)| {
-        let is_reached = node
-            .info
-            .mesh_addr
-            .as_deref()
-            .is_some_and(|addr| !is_reverse(addr));
-        node.info.role == NodeRole::Server && is_reached
-    });
-    let heard: OrdSet<NodeId> = servers
-        .clone()
-        .filter(|(_, node)| node.is_ready())
-        .map(|(id, _)| *id)
-        .collect();
-    match heard.is_empty() {
-        true => servers.map(|(id, _)| *id).collect(),
-        false => heard,
-    }
 }
 
 fn removed_of(state: &State) -> OrdSet<NodeId> {

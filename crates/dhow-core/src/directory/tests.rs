@@ -113,7 +113,7 @@ impl World {
 
     /// The services that a node is told of, with the nodes of their ready replicas.
     fn seen(&self, node: u64) -> Vec<(String, Vec<u64>)> {
-        let directory = self.index.directory(&self.state, NodeId(node));
+        let directory = self.index.directory(&self.state, NodeId(node), &Interest::All);
         let services = directory.services.iter();
         services
             .map(|(key, listing)| {
@@ -180,7 +180,7 @@ fn a_node_is_told_of_its_deployments_and_of_what_is_open_to_it() {
         &format!(r#"{{"dns":{}}}"#, on("4", r#","expose":"cluster""#)),
     );
     assert_eq!(world.seen(3).len(), 3);
-    let directory = world.index.directory(&world.state, NodeId(3));
+    let directory = world.index.directory(&world.state, NodeId(3), &Interest::All);
     let nodes: Vec<_> = directory
         .nodes
         .iter()
@@ -245,14 +245,14 @@ fn removed_nodes_and_other_cas_are_told_to_everybody() {
     let mut world = labelled(3);
     world.deploy("shop", &format!(r#"{{"web":{}}}"#, on("1", "")));
     let removed = |world: &World, node| {
-        let directory = world.index.directory(&world.state, NodeId(node));
+        let directory = world.index.directory(&world.state, NodeId(node), &Interest::All);
         directory.removed.iter().map(|id| id.0).collect::<Vec<_>>()
     };
-    let before = world.index.directory(&world.state, NodeId(1));
+    let before = world.index.directory(&world.state, NodeId(1), &Interest::All);
     world.apply(Command::Node(NodeCommand::Remove { node: NodeId(3) }));
     assert!(world.concerned.all);
     assert_eq!((removed(&world, 1), removed(&world, 2)), (vec![3], vec![3]));
-    let now = world.index.directory(&world.state, NodeId(1));
+    let now = world.index.directory(&world.state, NodeId(1), &Interest::All);
     let change = now.since(Some(&before));
     assert_eq!(
         (&change.removed[..], change.is_empty()),
@@ -265,7 +265,7 @@ fn removed_nodes_and_other_cas_are_told_to_everybody() {
     world.register(3, &[("n", "3")]);
     assert!(world.concerned.all);
     assert_eq!(removed(&world, 1), [0; 0]);
-    let back = world.index.directory(&world.state, NodeId(1));
+    let back = world.index.directory(&world.state, NodeId(1), &Interest::All);
     followed.apply(back.since(Some(&now)));
     assert_eq!(followed, back);
     world.apply(Command::Cluster(ClusterCommand::RotateWorkerCa {
@@ -287,7 +287,8 @@ fn of_a_large_service_each_node_is_told_its_own_choice() {
         endpoints: Arc::from([]),
         ready: (0..1_000).map(|n| ready(u64::from(n % 250), n)).collect(),
     };
-    let chosen = |node: u64| index::chosen(&listing, NodeId(node)).ready;
+    let mut zones = imbl::OrdMap::new();
+    let chosen = |node: u64| chosen::chosen(&listing, NodeId(node), &zones).ready;
     for node in [3, 4] {
         assert_eq!(chosen(node).len(), READY_MAX);
         let own = chosen(node).iter().filter(|ready| ready.node.0 == node).count();
@@ -298,8 +299,65 @@ fn of_a_large_service_each_node_is_told_its_own_choice() {
     let gone = chosen(3).iter().next().unwrap().clone();
     let mut less = listing.clone();
     less.ready.remove(&gone);
-    let left = index::chosen(&less, NodeId(3)).ready;
+    let left = chosen::chosen(&less, NodeId(3), &zones).ready;
     assert_eq!(chosen(3).difference(&left).count(), 1);
+    // A zone of 20 nodes has 80 replicas: they come before all others.
+    for node in 0..20 {
+        zones.insert(NodeId(node), Arc::from("a"));
+    }
+    let near = chosen::chosen(&listing, NodeId(3), &zones).ready;
+    assert_eq!(near.iter().filter(|ready| ready.node.0 < 20).count(), 80);
+    let far = chosen::chosen(&listing, NodeId(200), &zones).ready;
+    assert!(far.iter().filter(|ready| ready.node.0 < 20).count() < 40);
+}
+
+#[test]
+fn what_is_open_is_told_to_those_who_ask() {
+    let mut world = labelled(101);
+    world.deploy(
+        "open",
+        &format!(r#"{{"dns":{}}}"#, on("4", r#","expose":"cluster""#)),
+    );
+    world.deploy(
+        "shop",
+        &format!(r#"{{"web":{},"db":{}}}"#, on("1", ""), on("2", "")),
+    );
+    let key = |deployment: &str, service: &str| ServiceKey {
+        deployment: DeploymentName::new(deployment).unwrap(),
+        service: ServiceName::new(service).unwrap(),
+    };
+    let seen = |world: &World, node, interest: &Interest| {
+        let directory = world.index.directory(&world.state, NodeId(node), interest);
+        let services: Vec<_> = directory.services.keys().map(ToString::to_string).collect();
+        (services, directory.absent)
+    };
+    let nothing = Interest::default();
+    let own = ["shop/db".to_owned(), "shop/web".to_owned()];
+    assert_eq!(seen(&world, 1, &nothing), (own.to_vec(), Absent::default()));
+    let asked = Interest::In([key("open", "dns"), key("open", "x"), key("com", "example")].into());
+    let (services, absent) = seen(&world, 1, &asked);
+    assert_eq!(services[0], "open/dns");
+    assert_eq!(absent.services, [key("open", "x")].into());
+    assert_eq!(absent.deployments, [key("com", "example").deployment].into());
+    assert!(absent.has(&key("com", "other")) && !absent.has(&key("open", "dns")));
+    // Neither what is not open nor anything at all for a node that runs nothing.
+    let asked = Interest::In([key("shop", "db")].into());
+    assert_eq!(seen(&world, 4, &asked).1.services, [key("shop", "db")].into());
+    let asked = Interest::In([key("open", "dns")].into());
+    assert_eq!(seen(&world, 9, &asked).0, [""; 0]);
+    // A change concerns those who asked, by name, and nobody else.
+    let replica = *world.state.replicas.keys().next().unwrap();
+    world.report(replica, ReplicaEvent::BecameUnhealthy { message: "no".into() });
+    let Concerned {
+        all,
+        nodes,
+        services,
+        is_open,
+        ..
+    } = world.concerned.clone();
+    assert!(!all && is_open);
+    assert_eq!(nodes, [NodeId(4)].into(), "it runs it");
+    assert_eq!(services, [key("open", "dns")].into());
 }
 
 /// Three servers that run nothing, a worker that can be dialled (10) and one that cannot (11).
@@ -316,7 +374,7 @@ fn behind_nat() -> World {
 }
 
 fn ways(world: &World, node: u64) -> Vec<(u64, Option<MeshWay>)> {
-    let directory = world.index.directory(&world.state, NodeId(node));
+    let directory = world.index.directory(&world.state, NodeId(node), &Interest::All);
     let nodes = directory.nodes.iter();
     nodes.map(|(node, text)| (node.0, MeshWay::read(text))).collect()
 }
@@ -358,4 +416,61 @@ fn a_node_that_nobody_can_dial_is_called_through_two_servers() {
     assert_eq!(ways(&world, others[0].0), []);
     let web = MeshWay::At(([10, 0, 0, 10], 3672).into());
     assert_eq!(ways(&world, 11), [(10, Some(web))], "what it calls itself");
+}
+
+/// A node that is told what changes.
+#[derive(Default)]
+struct Follower {
+    told: ToldListings,
+    has: Directory,
+}
+
+impl Follower {
+    /// Takes in what there is to hear: then it has everything, and it was woken for it.
+    fn hear(&mut self, world: &World, node: NodeId) {
+        let change = self.told.look(&world.index, &world.state, node, &Interest::All);
+        let is_woken = world.concerned.all || world.concerned.nodes.contains(&node);
+        assert!(
+            change.whole || change.is_empty() || is_woken,
+            "node {node}: {change:?}"
+        );
+        self.has.apply(change);
+        let whole = world.index.directory(&world.state, node, &Interest::All);
+        assert_eq!(self.has, whole, "node {node}");
+    }
+}
+
+#[test]
+fn who_hears_of_changes_knows_the_ways_to_nodes_that_nobody_can_dial() {
+    let mut world = behind_nat();
+    let mut followers: BTreeMap<u64, Follower> = BTreeMap::new();
+    let mut hear = |world: &World| {
+        for node in [1, 2, 3, 10, 11] {
+            followers.entry(node).or_default().hear(world, NodeId(node));
+        }
+    };
+    hear(&world);
+    let services = format!(r#"{{"db":{},"web":{}}}"#, on("11", ""), on("10", ""));
+    world.deploy("shop", &services);
+    // Nobody was asked while it was deployed: all hear of it at once.
+    world.concerned.all = true;
+    hear(&world);
+    let replica = *world.state.replicas.keys().next().unwrap();
+    for event in [
+        ReplicaEvent::BecameUnhealthy { message: "no".into() },
+        ReplicaEvent::BecameHealthy,
+    ] {
+        world.report(replica, event);
+        hear(&world);
+    }
+    let relays = relays_through(&world.state, NodeId(11));
+    let moved = format!("10.0.1.{}:3672", relays[0]);
+    world.register_as(relays[0].0, &[("n", "none")], NodeRole::Server, &moved);
+    hear(&world);
+    world.apply(Command::Node(NodeCommand::Lost { node: relays[0] }));
+    hear(&world);
+    world.register_as(11, &[("n", "11")], NodeRole::Worker, "10.0.0.11:3672");
+    hear(&world);
+    world.register_as(10, &[("n", "10")], NodeRole::Worker, REVERSE);
+    hear(&world);
 }

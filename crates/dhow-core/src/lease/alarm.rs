@@ -30,6 +30,12 @@ pub enum LeaseAlarm {
     )]
     HolderDeaf { holder: NodeId, sessions: usize },
     #[error(
+        "{broke} of {sessions} nodes lost their sessions at about the same time, on several servers: more likely the \
+         servers or the network have too much to do than they have lost their lives. They have time to come back; check \
+         the servers' load"
+    )]
+    CrowdBroke { broke: usize, sessions: usize },
+    #[error(
         "node {node} has followed this cluster in term {followed}, above term {term} of this server: the state here is \
          older than what the node has acted on, and it takes no orders of it. Was a server begun from a copy of old \
          files? `dhow cluster backup`, then `dhow cluster restore` on all servers, begins above every term"

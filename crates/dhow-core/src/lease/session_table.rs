@@ -4,15 +4,19 @@
 //! ignores older ids, so that none of that changes anything. The death or silence of a holder is never evidence against
 //! its nodes before they have had the time to come back elsewhere.
 
+mod crowd;
+mod holder;
 mod orphans;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::adaptive_ttl::AdaptiveTtlConfig;
 use super::alarm::LeaseAlarm;
 use super::holder_beat::{FreshServer, HolderBeat, HolderBeatAnswer, LastSign, SessionId};
 use super::table::LeaseTable;
 use crate::ids::{NodeId, Term};
+use crowd::Crowd;
+use holder::{Break, Holder, SILENCE_MS};
 use orphans::Orphans;
 
 /// How long after the last word of its holder a node may be without a session before that is evidence. A holder that
@@ -36,10 +40,6 @@ const DEAF_MS: u64 = 5_000;
 /// The silence of one node says nothing of its holder.
 const DEAF_NODES_MIN: usize = 2;
 
-/// A server waits at least three seconds for the answer to a ping: a session that breaks sooner after its last sign was
-/// broken off by the other side, whose host lives and is heard.
-const SILENCE_MS: u64 = 2_500;
-
 /// What the passing of time brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionsTicked {
@@ -56,57 +56,6 @@ struct Session {
     holder: Option<NodeId>,
 }
 
-/// A server that has sessions.
-#[derive(Clone, Debug)]
-struct Holder {
-    boot: u64,
-    seq: u64,
-    beat_ms: u64,
-    /// Since when it has not been silent: what it says of the time before is its own fault as well as a node's.
-    steady_since_ms: u64,
-    /// Since when it has said that it serves all.
-    fresh_since_ms: Option<u64>,
-    /// How much of the log it has said to have.
-    applied_index: Option<u64>,
-    /// Whether it has named all its sessions to this leader.
-    is_whole: bool,
-    /// Whether it is silent, so that the leases of its nodes were prolonged.
-    is_silent: bool,
-    nodes: BTreeSet<NodeId>,
-    /// Sessions that broke within the last grace, the last one of each node, in the order in which holders told it.
-    broke: VecDeque<Break>,
-    /// So many of its sessions break that it must be the holder that is ill: until when its breaks are no evidence.
-    ill_until_ms: Option<u64>,
-    /// When it last heard any node but its own; none where it has not said.
-    hears_ms: Option<u64>,
-    /// Whether it hears nobody, so that the leases of its nodes were prolonged.
-    is_deaf: bool,
-}
-
-impl Holder {
-    /// The nodes that it has, or has missed lately, but for its own: that one is on the same machine.
-    fn others(&self, own: NodeId) -> BTreeSet<NodeId> {
-        let missed = self.broke.iter().filter(|broke| broke.is_silence());
-        let all = self.nodes.iter().copied().chain(missed.map(|broke| broke.node));
-        all.filter(|node| *node != own).collect()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Break {
-    told_ms: u64,
-    last_sign_ms: u64,
-    node: NodeId,
-    session: SessionId,
-}
-
-impl Break {
-    /// Whether its holder missed the node, and was not told by the node's host that the connection ended.
-    fn is_silence(&self) -> bool {
-        self.told_ms.saturating_sub(self.last_sign_ms) >= SILENCE_MS
-    }
-}
-
 /// All sessions, and the leases that they renew.
 #[derive(Clone, Debug)]
 pub struct SessionTable {
@@ -119,6 +68,7 @@ pub struct SessionTable {
     sessions: BTreeMap<NodeId, Session>,
     holders: BTreeMap<NodeId, Holder>,
     orphans: Orphans,
+    crowd: Crowd,
 }
 
 impl SessionTable {
@@ -132,6 +82,7 @@ impl SessionTable {
             sessions: BTreeMap::new(),
             holders: BTreeMap::new(),
             orphans: Orphans::default(),
+            crowd: Crowd::default(),
         }
     }
 
@@ -141,6 +92,7 @@ impl SessionTable {
         self.leases.after_election(now_ms, nodes.iter().copied());
         let due_ms = now_ms.saturating_add(ORPHAN_MS);
         self.orphans = Orphans::default();
+        self.crowd = Crowd::default();
         for node in nodes {
             self.orphans.add(node, None, due_ms);
         }
@@ -293,21 +245,9 @@ impl SessionTable {
                 self.orphan(node, before.beat_ms, now_ms);
             }
         }
-        self.holders.entry(from).or_insert(Holder {
-            boot,
-            seq: 0,
-            beat_ms: now_ms,
-            steady_since_ms: now_ms,
-            fresh_since_ms: None,
-            applied_index: None,
-            is_whole: false,
-            is_silent: false,
-            nodes: BTreeSet::new(),
-            broke: VecDeque::new(),
-            ill_until_ms: None,
-            hears_ms: None,
-            is_deaf: false,
-        })
+        self.holders
+            .entry(from)
+            .or_insert_with(|| Holder::new(boot, now_ms))
     }
 
     /// A node was heard in a session; whether that is the node's newest one.
@@ -327,11 +267,37 @@ impl SessionTable {
         true
     }
 
-    /// A session broke by no wish of its holder: evidence against its node, unless too many break there.
+    /// A session broke by no wish of its holder: evidence against its node, unless too many break there or everywhere.
     fn broke(&mut self, from: NodeId, sign: &LastSign, last_sign_ms: u64, now_ms: u64) -> Option<LeaseAlarm> {
         if !self.leave(from, sign) {
             return None;
         }
+        let alarm = self.judge_break(from, sign, last_sign_ms, now_ms);
+        let (broken, sessions) = ((sign.node, sign.session), self.sessions.len());
+        let times_ms = (now_ms, self.grace_ms);
+        let Some(crowd) = self.crowd.broke(broken, last_sign_ms, times_ms, sessions) else {
+            return alarm;
+        };
+        for (node, missed) in crowd.new {
+            let known = self.sessions.get(&node);
+            if known.is_some_and(|known| known.id == missed.session && known.holder.is_none()) {
+                self.orphan(node, missed.last_sign_ms, now_ms);
+            }
+        }
+        let broke = crowd.broke;
+        alarm.or(crowd
+            .is_news
+            .then_some(LeaseAlarm::CrowdBroke { broke, sessions }))
+    }
+
+    /// What a break says by what else is known of its holder.
+    fn judge_break(
+        &mut self,
+        from: NodeId,
+        sign: &LastSign,
+        last_sign_ms: u64,
+        now_ms: u64,
+    ) -> Option<LeaseAlarm> {
         let grace_ms = self.grace_ms;
         let holder = self.holders.get_mut(&from)?;
         if last_sign_ms < holder.steady_since_ms {
@@ -437,6 +403,7 @@ impl SessionTable {
 
     /// The node's newest session is this one, there.
     fn hold(&mut self, node: NodeId, id: SessionId, holder: NodeId) {
+        self.crowd.came_back(node);
         let session = Session {
             id,
             holder: Some(holder),
@@ -468,6 +435,7 @@ impl SessionTable {
     /// Forgets a node that was removed from the cluster.
     pub fn remove(&mut self, node: NodeId) {
         self.leases.remove(node);
+        self.crowd.came_back(node);
         let session = self.sessions.remove(&node);
         if let Some(holder) = session
             .and_then(|session| session.holder)

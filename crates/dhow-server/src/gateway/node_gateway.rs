@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use axum::Router;
+use dhow_core::directory::{Interest, WordOfInterest};
 use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
     FilesReply, FilesRequest, HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply,
-    RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest, ServerAddress, SessionEvent,
-    SessionRequest, StatusAck, StatusReport,
+    RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest, ServerAddress, ServiceName,
+    SessionEvent, SessionRequest, StatusAck, StatusReport, WantReply, WantRequest,
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
-    from_node_info,
+    from_node_info, from_service_names,
 };
 use futures_util::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
@@ -261,6 +262,10 @@ impl GatewayState {
         let node = caller.node();
         let is_worker = matches!(caller.identity, Identity::Worker(_));
         check_told(is_worker, &mut request)?;
+        let interest = match request.by_interest {
+            true => interest_in(&request.wanted)?,
+            false => Interest::All,
+        };
         let asked = OpenSession {
             node_id: node.0,
             is_worker,
@@ -293,6 +298,8 @@ impl GatewayState {
         let asked = Asked {
             last: request.last_revision.map(Revision),
             takes_directory: request.takes_directory,
+            interest,
+            opening: request.opening,
             feature_level,
         };
         let takes_tunnels = is_worker && request.takes_tunnels;
@@ -378,6 +385,29 @@ impl GatewayState {
         }
     }
 
+    /// A node says which services it wants to be told of: what there is of them comes over its session, which is here.
+    fn want(&self, request: &Request<WantRequest>) -> Result<WantReply, Refusal> {
+        let caller = self.caller(request)?;
+        let request = request.get_ref();
+        caller.check_named(request.node_id)?;
+        self.hear_caller(&caller, Kind::Call)?;
+        let interest = interest_in(&request.services)?;
+        let word = WordOfInterest {
+            opening: request.opening,
+            number: request.number,
+        };
+        match self
+            .options
+            .view
+            .directories()
+            .want(caller.node(), word, interest)
+        {
+            true => Ok(WantReply {}),
+            // Its session is about to end or to open: the node says it again with the next one.
+            false => Err(Refusal::Busy),
+        }
+    }
+
     async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
         let caller = self.caller(&request)?;
         let (state, node) = self.state_for_values(&caller).await?;
@@ -408,6 +438,13 @@ impl GatewayState {
         let (state, node) = self.state_for_values(&caller).await?;
         files::answer(&self.options.secrets, &state, node, request.get_ref())
     }
+}
+
+fn interest_in(wanted: &[ServiceName]) -> Result<Interest, Refusal> {
+    let wanted = from_service_names(wanted);
+    wanted
+        .map(Interest::In)
+        .map_err(|error| Refusal::Malformed(error.to_string()))
 }
 
 /// Refuses a node that says too much of itself: a holder passes the openings of many nodes on to the leader in one
@@ -479,5 +516,9 @@ impl Nodes for NodeGateway {
 
     async fn files(&self, request: Request<FilesRequest>) -> Result<Response<FilesReply>, Status> {
         Ok(Response::new(self.inner.tell_files(request).await?))
+    }
+
+    async fn want(&self, request: Request<WantRequest>) -> Result<Response<WantReply>, Status> {
+        Ok(Response::new(self.inner.want(&request)?))
     }
 }

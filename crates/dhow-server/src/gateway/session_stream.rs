@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dhow_core::assignment::assignment_since;
+use dhow_core::directory::Interest;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::{Drain, State};
 use dhow_wire::grpc::proto::session_event::Event;
@@ -21,11 +22,14 @@ use crate::clock::Clock;
 use crate::net::tunnels::{Attachment, TunnelNumber};
 
 /// What a node asks for with its session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// What it has.
     pub last: Option<Revision>,
     pub takes_directory: bool,
+    /// Which services beside its own it is to be told of, until it says something else for this opening.
+    pub interest: Interest,
+    pub opening: u64,
     /// What the servers knew when it said what it is.
     pub feature_level: u32,
 }
@@ -41,8 +45,8 @@ pub(super) struct SessionStream {
     term: Option<u64>,
     terms: watch::Receiver<Option<u64>>,
     changes: watch::Receiver<Revision>,
-    /// What it has been told of services, where it asks for that, and the wake-up for it.
-    directory: Option<(ToldDirectory, watch::Receiver<Revision>)>,
+    /// What it has been told of services, where it asks for that.
+    directory: Option<ToldDirectory>,
     /// What the node is asked to dial back for, where it does that.
     dials: Option<Attachment>,
     /// The last wake-up was for the directory alone.
@@ -66,8 +70,8 @@ impl SessionStream {
     ) -> Self {
         let takes_directory = asked.takes_directory && inner.options.carries_assignments;
         let directory = takes_directory.then(|| {
-            let changes = inner.options.view.directories().changes(node);
-            (ToldDirectory::default(), changes)
+            let directories = inner.options.view.directories();
+            ToldDirectory::new(directories.follow(node, asked.opening, asked.interest))
         });
         Self {
             directory,
@@ -164,18 +168,12 @@ impl SessionStream {
             .directory
             .as_mut()
             .filter(|_| state.node(self.node).is_some());
-        let Some((told, changes)) = directory else {
+        let Some(told) = directory else {
             return;
         };
-        changes.borrow_and_update();
         let options = &self.inner.options;
         let now = options.clock.wall_unix_ms() / 1_000;
-        let looked = told.look(
-            state,
-            self.node,
-            options.view.directories(),
-            (options.tickets.as_ref(), now),
-        );
+        let looked = told.look(state, self.node, (options.tickets.as_ref(), now));
         match looked {
             Ok(parts) => self.waiting.extend(parts.into_iter().map(Event::Directory)),
             Err(error) => {
@@ -258,15 +256,13 @@ async fn next_dial(dials: &mut Option<Attachment>) -> TunnelNumber {
 }
 
 /// Ends when the node has to be told something of services: what concerns it has changed, or its ticket is half over.
-async fn directory_due(
-    directory: &mut Option<(ToldDirectory, watch::Receiver<Revision>)>,
-    clock: &dyn Clock,
-) {
-    let Some((told, changes)) = directory else {
+async fn directory_due(directory: &mut Option<ToldDirectory>, clock: &dyn Clock) {
+    let Some(told) = directory else {
         return std::future::pending().await;
     };
+    let renew_at = told.renew_at_unix_secs();
     let renewal = async {
-        let Some(at) = told.renew_at_unix_secs() else {
+        let Some(at) = renew_at else {
             return std::future::pending().await;
         };
         let wait_ms = at.saturating_mul(1_000).saturating_sub(clock.wall_unix_ms());
@@ -275,7 +271,7 @@ async fn directory_due(
         clock.sleep_until_monotonic(until_ms).await;
     };
     tokio::select! {
-        changed = changes.changed() => if changed.is_err() {
+        is_news = told.follower.changed() => if !is_news {
             // The session ends by another word.
             std::future::pending().await
         },

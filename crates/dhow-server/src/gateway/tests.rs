@@ -96,6 +96,14 @@ impl Door {
         acknowledged.map(tonic::Response::into_inner).map_err(refusal)
     }
 
+    async fn want(&self, peer: Option<Peer>, request: proto::WantRequest) -> Result<(), Refusal> {
+        self.gateway
+            .want(from(peer, request))
+            .await
+            .map(drop)
+            .map_err(refusal)
+    }
+
     fn info_of(&self, node: u64) -> Arc<NodeInfo> {
         Arc::clone(&self.server.state().node(NodeId(node)).unwrap().info)
     }
@@ -467,6 +475,57 @@ async fn what_an_older_level_could_not_keep_is_said_again_once_it_is_raised() {
     let mut events = door.session(member(7), request()).await.unwrap();
     greeted(&mut events).await;
     assert_eq!(door.info_of(7).mesh_addr.as_deref(), Some("10.0.0.7:3672"));
+}
+
+#[tokio::test]
+async fn a_node_says_what_it_wants_to_be_told_of() {
+    let door = Door::open(&[7]).await;
+    let wanted = |deployment: &str| proto::WantRequest {
+        node_id: 7,
+        services: vec![proto::ServiceName {
+            deployment: deployment.into(),
+            service: "db".into(),
+        }],
+        opening: 5,
+        number: 1,
+    };
+    let want = |who, request| door.want(who, request);
+    assert_eq!(
+        want(member(7), wanted("shop")).await,
+        Err(Refusal::Busy),
+        "it has no session"
+    );
+    let request = SessionRequest {
+        takes_directory: true,
+        by_interest: true,
+        wanted: wanted("shop").services,
+        opening: 5,
+        ..hello(7)
+    };
+    let mut events = door.session(member(7), request).await.unwrap();
+    let absent = async |events: &mut Events| loop {
+        if let Some(Event::Directory(told)) = next(events).await
+            && let Some(absent) = told.absent
+        {
+            return absent.deployments;
+        }
+    };
+    assert_eq!(absent(&mut events).await, ["shop"]);
+    assert_eq!(want(member(7), wanted("blog")).await, Ok(()));
+    assert_eq!(absent(&mut events).await, ["blog"]);
+    let of_another = proto::WantRequest {
+        opening: 4,
+        ..wanted("shop")
+    };
+    assert_eq!(
+        want(member(7), of_another).await,
+        Err(Refusal::Busy),
+        "it belongs to a session before"
+    );
+    let unreadable = want(member(7), wanted("No Name")).await;
+    assert!(matches!(unreadable, Err(Refusal::Malformed(_))), "{unreadable:?}");
+    let another = want(member(8), wanted("shop")).await;
+    assert!(matches!(another, Err(Refusal::Identity(_))), "{another:?}");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ mod volatile_log;
 mod wakeups;
 
 pub(crate) use cluster_timer::ClusterTimer;
-pub use directory::Directories;
+pub use directory::{Directories, DirectoryFollower};
 pub(crate) use error::refused_code;
 pub use error::{InboxError, RuntimeFailure, WriteError};
 pub use event::{BadEventId, Event, EventId, EventKind, EventRecord, EventRecorder};

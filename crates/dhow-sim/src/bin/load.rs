@@ -24,7 +24,7 @@ struct Args {
     processes: usize,
     /// What to measure, in this order, after the joining: steady, deploy, slow-readers, churn, failover,
     /// paused-follower, slow-follower, follower-without-leader, follower-without-workers, dead-follower, deaths, reconnect,
-    /// one-use; without any, everything
+    /// one-use; without any, all of these. Or by itself: interest
     bars: Vec<String>,
     /// Workers that join at the same moment
     #[arg(long, default_value_t = 500)]
@@ -77,8 +77,7 @@ fn have_workers() -> anyhow::Result<ExitCode> {
 fn begin(args: Args) -> anyhow::Result<ExitCode> {
     let mut bars = vec![Bar::Join];
     for word in &args.bars {
-        let bar = Bar::ALL.into_iter().find(|bar| bar.word() == word);
-        bars.push(bar.ok_or_else(|| anyhow::anyhow!("there is no bar {word:?}; see --help"))?);
+        bars.push(Bar::named(word).ok_or_else(|| anyhow::anyhow!("there is no bar {word:?}; see --help"))?);
     }
     if args.bars.is_empty() {
         bars = Bar::ALL.to_vec();

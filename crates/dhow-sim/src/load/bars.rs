@@ -6,6 +6,7 @@ mod deaths;
 mod deploy;
 mod failover;
 mod ill_follower;
+mod interest;
 mod join;
 mod one_use;
 mod reconnect;
@@ -54,9 +55,13 @@ pub enum Bar {
     Reconnect,
     /// A hundred want to join with a token for one.
     OneUse,
+    /// One replica in a hundred changes every second, and those who use its service hear of it. By itself: its workers follow
+    /// their directories.
+    Interest,
 }
 
 impl Bar {
+    /// Those that are measured one after the other where nothing is named.
     pub const ALL: [Self; 14] = [
         Self::Join,
         Self::Steady,
@@ -74,6 +79,12 @@ impl Bar {
         Self::OneUse,
     ];
 
+    /// The one of this name.
+    pub fn named(word: &str) -> Option<Self> {
+        let all = Self::ALL.into_iter().chain([Self::Interest]);
+        all.into_iter().find(|bar| bar.word() == word)
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Join => "join",
@@ -90,6 +101,7 @@ impl Bar {
             Self::Deaths => "deaths",
             Self::Reconnect => "reconnect",
             Self::OneUse => "one-use",
+            Self::Interest => "interest",
         }
     }
 
@@ -99,8 +111,10 @@ impl Bar {
         self.begin(stage).await?;
         let (terms, after) = (stage.term().await? - terms, stage.fleet.look().await?);
         let told = format!(
-            "{terms} elections, {} sessions ended, {} moved, {} attempts reached nobody",
+            "{terms} elections, {} sessions ended, {} of them in silence, {} calls without an answer, {} moved, {} attempts reached nobody",
             after.ended() - before.ended(),
+            after.unheard - before.unheard,
+            after.unanswered - before.unanswered,
             after.moved - before.moved,
             after.unreached - before.unreached
         );
@@ -134,6 +148,7 @@ impl Bar {
             Self::Deaths => deaths::measure(stage).await,
             Self::Reconnect => reconnect::measure(stage).await,
             Self::OneUse => one_use::measure(stage).await,
+            Self::Interest => interest::measure(stage).await,
         }
     }
 }

@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use super::latencies::Quantiles;
 use super::order::Order;
-use super::talk::{Answer, Ask, Look, Setup, Timing};
+use super::proc_usage::ProcUsage;
+use super::talk::{Answer, Ask, Look, Setup, Timing, ToldCounts, Views};
 
 /// How often the script looks: what it measures is that much too long at most.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -68,7 +69,9 @@ impl Squad {
             | Answer::Gave(_)
             | Answer::Look(_)
             | Answer::Samples(_)
-            | Answer::Held(_)) => Ok(answer),
+            | Answer::Held(_)
+            | Answer::Told(_)
+            | Answer::Views(_)) => Ok(answer),
         }
     }
 }
@@ -163,6 +166,42 @@ impl Fleet {
             all.extend(samples);
         }
         Ok(Quantiles::of(all))
+    }
+
+    /// Has each worker change one of its replicas that often.
+    pub async fn change_every(&mut self, every: Option<Duration>) -> anyhow::Result<()> {
+        let every_ms = every.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+        self.ask(&Ask::ChangeEvery(every_ms)).await.map(drop)
+    }
+
+    /// What was counted of what workers were told.
+    pub async fn told(&mut self) -> anyhow::Result<ToldCounts> {
+        let mut sum = ToldCounts::default();
+        for answer in self.ask(&Ask::Told).await? {
+            let Answer::Told(told) = answer else {
+                bail!("{answer:?} is not what was told");
+            };
+            sum = sum.and(told);
+        }
+        Ok(sum)
+    }
+
+    /// What workers know of services.
+    pub async fn views(&mut self) -> anyhow::Result<Views> {
+        let mut all = Views::default();
+        for answer in self.ask(&Ask::Views).await? {
+            let Answer::Views(views) = answer else {
+                bail!("{answer:?} are no views");
+            };
+            all = all.and(*views);
+        }
+        Ok(all)
+    }
+
+    /// The processor time of the processes that have the workers.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        let pids = self.squads.iter().filter_map(|squad| squad.child.id());
+        pids.map(|pid| Ok(ProcUsage::of(pid)?.cpu)).sum()
     }
 
     /// Replicas that run more than once on workers that count.

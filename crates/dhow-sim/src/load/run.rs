@@ -7,7 +7,7 @@ use super::bars::Bar;
 use super::fleet::Fleet;
 use super::report::Report;
 use super::servers::Servers;
-use super::talk::Setup;
+use super::talk::{Interests, Setup};
 
 /// What a run is made with.
 #[derive(Clone, Debug)]
@@ -36,6 +36,16 @@ pub struct Options {
     pub firewall: bool,
 }
 
+impl Options {
+    pub(super) fn is_about_interest(&self) -> bool {
+        self.bars.contains(&Bar::Interest)
+    }
+
+    pub(super) fn interests(&self) -> Interests {
+        Interests::of(self.workers)
+    }
+}
+
 /// Everything that a bar needs.
 pub struct Stage {
     pub options: Options,
@@ -58,10 +68,11 @@ impl Stage {
     ) -> anyhow::Result<Fleet> {
         let setup = Setup {
             servers: servers.worker_addrs(),
-            token: servers.worker_token(uses)?,
+            token: servers.worker_token(uses, options.is_about_interest())?,
             places: 0..count,
             at_once: options.at_once,
             one_address: options.one_address,
+            interests: options.is_about_interest().then(|| options.interests()),
         };
         Fleet::start(&options.generator, setup, options.processes).await
     }

@@ -1,11 +1,12 @@
 //! What the script and one worker know of each other.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use super::order::Order;
+use super::worker::View;
 
 /// What stands for no server.
 const NOWHERE: usize = usize::MAX;
@@ -28,6 +29,8 @@ pub struct Seat {
     pub stopped: AtomicU32,
     /// A hash of the name of each replica that is here.
     held: Mutex<Vec<u64>>,
+    /// What it knows of services.
+    view: Mutex<View>,
 }
 
 impl Seat {
@@ -41,6 +44,7 @@ impl Seat {
             started: AtomicU32::new(0),
             stopped: AtomicU32::new(0),
             held: Mutex::default(),
+            view: Mutex::default(),
         }
     }
 
@@ -67,6 +71,10 @@ impl Seat {
 
     pub fn set_server(&self, server: Option<usize>) {
         self.server.store(server.unwrap_or(NOWHERE), Ordering::Relaxed);
+    }
+
+    pub fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn hold(&self, replicas: Vec<u64>) {

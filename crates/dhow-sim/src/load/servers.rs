@@ -263,14 +263,15 @@ impl Servers {
     }
 
     /// A token for so many workers.
-    pub fn worker_token(&self, uses: usize) -> anyhow::Result<String> {
+    pub fn worker_token(&self, uses: usize, any_label: bool) -> anyhow::Result<String> {
         let running = self.servers.iter().find(|server| server.child.is_some());
         let data_dir = &running.context("no server runs")?.dir;
         output(
             self.dhow()
                 .env("DHOW_DATA_DIR", data_dir)
                 .args(["token", "create-worker", "--ttl", "1h", "--uses"])
-                .arg(uses.to_string()),
+                .arg(uses.to_string())
+                .args(any_label.then_some("--any-label")),
         )
     }
 

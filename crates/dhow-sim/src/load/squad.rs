@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -12,9 +13,9 @@ use tokio::task::JoinSet;
 
 use super::order::Order;
 use super::seat::Seat;
-use super::talk::{Answer, Ask, Look, Setup};
+use super::talk::{Answer, Ask, Look, Setup, Timing, ToldCounts, Views};
 use super::tally::Tally;
-use super::worker::{Invitation, Surroundings, Worker};
+use super::worker::{Invitation, Surroundings, Telling, Worker};
 
 /// The workers that this process has, for the script that asks over its pipes. They end with it.
 struct Squad {
@@ -47,6 +48,7 @@ impl Squad {
             invitation: Invitation::new(&setup.token)?,
             doorway: Semaphore::new(setup.at_once.max(1)),
             one_address: setup.one_address,
+            telling: setup.interests.map(Telling::new),
         });
         Ok(Self {
             around,
@@ -65,8 +67,20 @@ impl Squad {
             }
             Ask::GiveAt { server, count, order } => Answer::Gave(self.give_at(server, count, order)),
             Ask::Look => Answer::Look(Box::new(self.look())),
+            Ask::Take(Timing::Telling) => Answer::Samples(match &self.around.telling {
+                Some(telling) => telling.latencies.take(),
+                None => Vec::new(),
+            }),
             Ask::Take(timing) => Answer::Samples(self.around.tally.timed(timing).take()),
             Ask::Held => Answer::Held(self.held()),
+            Ask::ChangeEvery(every_ms) => {
+                if let Some(telling) = &self.around.telling {
+                    telling.every.send_replace(every_ms.map(Duration::from_millis));
+                }
+                Answer::Done
+            }
+            Ask::Told => Answer::Told(self.told()),
+            Ask::Views => Answer::Views(Box::new(self.views())),
         }
     }
 
@@ -111,6 +125,28 @@ impl Squad {
             look.stopped += u64::from(seat.stopped.load(Ordering::Relaxed));
         }
         look
+    }
+
+    fn told(&self) -> ToldCounts {
+        let Some(telling) = &self.around.telling else {
+            return ToldCounts::default();
+        };
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ToldCounts {
+            changes: read(&telling.changes),
+            messages: read(&telling.messages),
+            heard: read(&telling.heard),
+            to_idle: read(&telling.to_idle),
+            uninvited: read(&telling.uninvited),
+        }
+    }
+
+    fn views(&self) -> Views {
+        let mut views = Views::default();
+        for seat in &self.seats {
+            seat.view().add_to(&mut views);
+        }
+        views
     }
 
     fn held(&self) -> Vec<u64> {

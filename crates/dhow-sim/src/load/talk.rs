@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::order::Order;
 
+pub use super::interests::{GROUP_SERVICES, GROUP_WORKERS, Interests, ToldCounts, Views};
+
 /// The first line that a process reads: its workers, and where they go.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Setup {
@@ -19,6 +21,8 @@ pub struct Setup {
     pub at_once: usize,
     /// All call from one address, as behind a router that translates addresses.
     pub one_address: bool,
+    /// Workers follow their directories, and use these services.
+    pub interests: Option<Interests>,
 }
 
 /// What the script asks a process for, after its setup. Each is answered with one line.
@@ -40,6 +44,12 @@ pub enum Ask {
     Take(Timing),
     /// The replicas that run on workers that count. Answered with [`Answer::Held`].
     Held,
+    /// Each worker changes one of its replicas that often, in milliseconds. Answered with [`Answer::Done`].
+    ChangeEvery(Option<u64>),
+    /// Answered with [`Answer::Told`].
+    Told,
+    /// Answered with [`Answer::Views`].
+    Views,
 }
 
 /// What is answered to an [`Ask`].
@@ -53,6 +63,8 @@ pub enum Answer {
     Samples(Vec<u32>),
     /// A hash of each one's name.
     Held(Vec<u64>),
+    Told(ToldCounts),
+    Views(Box<Views>),
     /// It could not be done.
     Failed(String),
 }
@@ -68,6 +80,8 @@ pub enum Timing {
     Reporting,
     /// From the assignment of a replica to the acknowledgement that it runs.
     Delivering,
+    /// From the change of a replica to a worker that uses its service and hears of it.
+    Telling,
 }
 
 /// One look at all workers, of one process or of all: every figure comes from the same pass over them.
@@ -85,6 +99,10 @@ pub struct Look {
     pub ended_at: Vec<u64>,
     /// Sessions that a server sent to another one, where they belong.
     pub moved: u64,
+    /// Calls that no answer came to in time.
+    pub unanswered: u64,
+    /// Servers that were left because nothing was heard of them.
+    pub unheard: u64,
     /// Assignments below one that the same worker had before.
     pub behind: u64,
     pub unreached: u64,
@@ -119,6 +137,8 @@ impl Look {
         self.stopped += other.stopped;
         add_each(&mut self.ended_at, &other.ended_at);
         self.moved += other.moved;
+        self.unanswered += other.unanswered;
+        self.unheard += other.unheard;
         self.behind += other.behind;
         self.unreached += other.unreached;
         self.joins_refused += other.joins_refused;

@@ -22,6 +22,10 @@ pub struct Tally {
     ended_at: Vec<AtomicU64>,
     /// Sessions that a server sent to another one, where they belong.
     pub moved: AtomicU64,
+    /// Calls that no answer came to in time.
+    pub unanswered: AtomicU64,
+    /// Servers that were left because nothing was heard of them.
+    pub unheard: AtomicU64,
     /// Assignments below one that the same worker had before: there is never one.
     pub behind: AtomicU64,
     pub heartbeats: AtomicU64,
@@ -67,7 +71,7 @@ impl Tally {
             Timing::Reopening => &self.reopening,
             Timing::Beating => &self.beating,
             Timing::Reporting => &self.reporting,
-            Timing::Delivering => &self.delivering,
+            Timing::Delivering | Timing::Telling => &self.delivering,
         }
     }
 
@@ -77,6 +81,8 @@ impl Tally {
         Look {
             ended_at: self.ended_at.iter().map(told).collect(),
             moved: told(&self.moved),
+            unanswered: told(&self.unanswered),
+            unheard: told(&self.unheard),
             behind: told(&self.behind),
             unreached: told(&self.unreached),
             joins_refused: told(&self.joins_refused),

@@ -5,6 +5,7 @@ mod gate;
 mod identity;
 mod search;
 mod session;
+mod told;
 mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,6 +26,7 @@ use search::Search;
 use session::{Ended, Session};
 
 pub use identity::Invitation;
+pub use told::{Telling, View};
 pub use wire::{SUBNET_WORKERS, address_of};
 
 /// What all workers share.
@@ -37,6 +39,8 @@ pub struct Surroundings {
     /// All call from the first one's address.
     pub one_address: bool,
     pub tally: Tally,
+    /// Where workers follow their directories.
+    pub telling: Option<Telling>,
 }
 
 impl Surroundings {
@@ -148,13 +152,16 @@ impl Worker {
 }
 
 /// What a worker says of itself: a machine of 64 cores.
-fn info_of(place: usize) -> NodeInfo {
+fn info_of(place: usize, around: &Surroundings) -> NodeInfo {
+    let interests = around.telling.as_ref().map(|telling| telling.interests);
+    let group = interests.and_then(|interests| interests.group_of(place));
+    let label = group.map(|group| ("group".to_owned(), group.to_string()));
     NodeInfo {
         role: NodeRole::Worker,
         api_addr: Some(format!("{}:3669", address_of(place)).into()),
         os: "linux".into(),
         arch: "x86_64".into(),
-        labels: Arc::default(),
+        labels: Arc::new(label.into_iter().collect()),
         capacity: Amount {
             cpu_milli: 64_000,
             memory_bytes: 256 << 30,
@@ -162,6 +169,6 @@ fn info_of(place: usize) -> NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
-        mesh_addr: None,
+        mesh_addr: interests.map(|_| format!("{}:3672", address_of(place)).into()),
     }
 }

@@ -1,9 +1,9 @@
 //! A node's directory as the parts in which it travels, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::directory::{DirectoryChange, Listing, ListingChange, ReadyReplica};
+use dhow_core::directory::{Absent, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, RoleName, ServiceKey, ServiceName};
 use dhow_core::spec::Endpoint;
 
@@ -46,6 +46,11 @@ pub fn to_directory_parts(
             proto::DirectoryCertificates {
                 versions: versions.collect(),
             }
+        }),
+        by_interest: change.by_interest,
+        absent: change.absent.as_ref().map(|absent| proto::DirectoryAbsent {
+            services: to_service_names(&absent.services),
+            deployments: absent.deployments.iter().map(ToString::to_string).collect(),
         }),
         ..proto::Directory::default()
     };
@@ -124,6 +129,10 @@ impl DirectoryAssembly {
             let versions = told.versions.into_iter().take(ITEMS_MAX);
             change.certificates = Some(versions.map(|(name, version)| (name.into(), version)).collect());
         }
+        change.by_interest = part.by_interest.or(change.by_interest);
+        if let Some(absent) = part.absent {
+            change.absent = Some(from_absent(absent)?);
+        }
         pass.ticket = part.ticket.map(Arc::from).or(pass.ticket);
         if let Some(key) = part.ticket_key {
             let key = <[u8; 32]>::try_from(key).map_err(|_| Malformed::Missing("ticket_key"))?;
@@ -158,6 +167,40 @@ impl DirectoryAssembly {
         self.items = 0;
         Ok(Some((change, pass)))
     }
+}
+
+/// Services by their names.
+pub fn to_service_names<'a>(keys: impl IntoIterator<Item = &'a ServiceKey>) -> Vec<proto::ServiceName> {
+    let names = keys.into_iter().map(|key| proto::ServiceName {
+        deployment: key.deployment.to_string(),
+        service: key.service.to_string(),
+    });
+    names.collect()
+}
+
+/// What a node wants to be told of, or is told that there is not: no more than it may ask for.
+pub fn from_service_names(names: &[proto::ServiceName]) -> Result<BTreeSet<ServiceKey>, Malformed> {
+    let found = names.len();
+    if found > INTERESTS_MAX {
+        let (what, max) = ("wanted services", INTERESTS_MAX);
+        return Err(Malformed::TooMany { what, found, max });
+    }
+    let keys = names.iter().map(|name| {
+        Ok(ServiceKey {
+            deployment: DeploymentName::new(&name.deployment).map_err(name_of("deployment"))?,
+            service: ServiceName::new(&name.service).map_err(name_of("service"))?,
+        })
+    });
+    keys.collect()
+}
+
+fn from_absent(told: proto::DirectoryAbsent) -> Result<Absent, Malformed> {
+    let deployments = told.deployments.iter().take(INTERESTS_MAX);
+    let deployments = deployments.map(|name| DeploymentName::new(name).map_err(name_of("deployment")));
+    Ok(Absent {
+        services: from_service_names(&told.services)?,
+        deployments: deployments.collect::<Result<_, _>>()?,
+    })
 }
 
 fn from_service(told: proto::DirectoryService) -> Result<(ServiceKey, ListingChange), Malformed> {
@@ -265,6 +308,11 @@ mod tests {
             removed: vec![NodeId(8), NodeId(9)],
             forgotten: vec![NodeId(7)],
             certificates: Some([("shop-tls".into(), 2)].into()),
+            by_interest: Some(true),
+            absent: Some(Absent {
+                services: [key("x")].into(),
+                deployments: [DeploymentName::new("com").unwrap()].into(),
+            }),
         };
         let pass = MeshPass {
             ticket: Some("t".into()),
@@ -302,5 +350,12 @@ mod tests {
             ..proto::Directory::default()
         };
         assert!(DirectoryAssembly::default().push(key).is_err());
+        let wanted = to_service_names(&[super::tests::key("db")]);
+        assert_eq!(
+            from_service_names(&wanted).unwrap(),
+            [super::tests::key("db")].into()
+        );
+        let many = vec![wanted[0].clone(); INTERESTS_MAX + 1];
+        assert!(from_service_names(&many).is_err(), "more than a node may ask for");
     }
 }

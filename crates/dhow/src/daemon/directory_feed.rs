@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dhow_agent::KnownDirectory;
+use dhow_core::directory::Interest;
 use dhow_core::ids::NodeId;
 use dhow_core::state::State;
 use dhow_server::clock::Clock;
@@ -94,13 +95,13 @@ impl Source {
 }
 
 async fn follow(source: Arc<Source>) {
-    let mut changes = source.view.directories().changes(source.node);
+    let directories = source.view.directories();
+    let mut changes = directories.follow(source.node, 0, Interest::All);
     loop {
-        changes.borrow_and_update();
         let state = source.view.state();
         source.refresh(&state);
         tokio::select! {
-            changed = changes.changed() => if changed.is_err() {
+            is_news = changes.changed() => if !is_news {
                 return;
             },
             () = tokio::time::sleep(LOOK_EVERY) => {}

@@ -3,6 +3,7 @@
 //! bridge subnet on every node.
 
 mod nat;
+mod on_demand;
 mod resolver;
 
 use std::os::unix::fs::DirBuilderExt;
@@ -320,6 +321,7 @@ fn workers_reach_each_others_services_and_a_removed_one_is_shut_out() {
         .map(|worker| worker.node_id.unwrap())
         .collect();
     stage.label(workers[0], "data");
+    on_demand::services_of_others_are_found(&mut stage, &layout, workers[1]);
     stage.server().deploy("shop", &shop(&layout)).ends_with(0);
     stage.all_find_all(&workers);
     keys_are_the_proxies_own(&stage);

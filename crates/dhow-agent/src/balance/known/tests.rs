@@ -69,7 +69,7 @@ fn told() -> Arc<KnownDirectory> {
             .into(),
             is_ingress: true,
             removed: [NodeId(9)].into_iter().collect(),
-            certificates: BTreeMap::new(),
+            ..Directory::default()
         },
         pass: MeshPass::default(),
     })
@@ -321,4 +321,107 @@ fn what_a_node_is_to_others_stands_in_its_own_entry() {
     };
     assert!(routes.known.tell(place, Some(&Arc::new(told))));
     assert!(!routes.is_empty());
+}
+
+/// This node, where others can dial it.
+fn dialled() -> NodePlace {
+    NodePlace {
+        node: OWN,
+        mesh: Some(SocketAddr::from(([10, 0, 0, 1], 3672))),
+    }
+}
+
+fn of_another_deployment() -> ServiceKey {
+    ServiceKey {
+        deployment: DeploymentName::new("open").unwrap(),
+        ..key("dns")
+    }
+}
+
+#[test]
+fn what_was_given_up_keeps_its_address_until_servers_say_that_it_is_gone() {
+    let mut routes = routes(true, Runtime::Container);
+    let (place, other) = (dialled(), of_another_deployment());
+    let tell = |routes: &mut Routes, wanted: bool, is_told: bool, is_absent: bool| {
+        let wanted: BTreeSet<ServiceKey> = wanted.then(|| other.clone()).into_iter().collect();
+        let mut next = KnownDirectory::clone(&told());
+        next.directory.by_interest = true;
+        if is_told {
+            let listing = Listing {
+                endpoints: endpoints(PG).into(),
+                ready: [name("dns", NodeId(2)).1].into(),
+            };
+            next.directory.services.insert(other.clone(), Arc::new(listing));
+        }
+        if is_absent {
+            next.directory.absent.deployments.insert(other.deployment.clone());
+        }
+        routes.known.want(&wanted);
+        routes.known.tell(place, Some(&Arc::new(next)));
+        let services = routes.known.numbered();
+        routes.known.book.keep(&services, 1 << 16, 0);
+        let table = routes.table(1);
+        table.check().unwrap();
+        let names = table.names.unwrap();
+        let found = names.services.iter().find(|found| found.deployment == "open");
+        let found = found.map(|found| (found.address, found.endpoints[0].backends.len()));
+        let on_demand = names.on_demand.clone().unwrap();
+        assert_eq!(on_demand.own, ["shop"]);
+        let asleep = names
+            .listeners()
+            .iter()
+            .filter(|listener| listener.routes[0].asleep)
+            .count();
+        (
+            found,
+            on_demand.asked.len(),
+            asleep,
+            on_demand.absent_deployments.len(),
+        )
+    };
+    assert_eq!(
+        tell(&mut routes, true, false, false),
+        (None, 0, 0, 0),
+        "it is asked for"
+    );
+    let (found, asked, asleep, _) = tell(&mut routes, true, true, false);
+    let (address, backends) = found.unwrap();
+    assert_eq!((backends, asked, asleep), (1, 1, 0));
+    let given_up = tell(&mut routes, false, false, false);
+    assert_eq!(given_up, (Some((address, 0)), 0, 1, 0), "it is asleep");
+    let back = tell(&mut routes, true, true, false);
+    assert_eq!(back, (Some((address, 1)), 1, 0, 0));
+    tell(&mut routes, false, false, false);
+    assert_eq!(
+        tell(&mut routes, true, false, true),
+        (None, 0, 0, 1),
+        "there is none"
+    );
+}
+
+#[test]
+fn what_everybody_was_told_goes_on_answering_where_servers_begin_to_tell_on_demand() {
+    let mut routes = routes(true, Runtime::Container);
+    let (place, other) = (dialled(), of_another_deployment());
+    let mut all = KnownDirectory::clone(&told());
+    let listing = Listing {
+        endpoints: endpoints(PG).into(),
+        ready: [name("dns", NodeId(2)).1].into(),
+    };
+    all.directory.services.insert(other.clone(), Arc::new(listing));
+    routes.known.tell(place, Some(&Arc::new(all)));
+    let mut asked_for = KnownDirectory::clone(&told());
+    asked_for.directory.by_interest = true;
+    routes.known.tell(place, Some(&Arc::new(asked_for.clone())));
+    assert_eq!(routes.known.asleep().keys().collect::<Vec<_>>(), [&other]);
+    // A daemon that is started later goes on with it.
+    let kept = routes.known.asleep().clone();
+    let mut next = self::routes(true, Runtime::Container);
+    next.known.remember(OWN, Arc::new(asked_for.clone()));
+    next.known.remember_asleep(kept);
+    next.known.tell(place, Some(&Arc::new(asked_for)));
+    assert!(next.known.numbered().contains(&other));
+    // An older server tells of everything that there is.
+    next.known.tell(place, Some(&told()));
+    assert!(next.known.asleep().is_empty() && !next.known.numbered().contains(&other));
 }

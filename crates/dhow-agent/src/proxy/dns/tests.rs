@@ -3,14 +3,14 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use hickory_proto::op::{Edns, OpCode, Query};
+use hickory_proto::op::{Edns, Message, OpCode, Query};
 use hickory_proto::rr::rdata::{A, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use proptest::prelude::*;
 
 use super::*;
 use crate::proxy::table::{
-    Backend, Caller, Dns, Expose, NamedEndpoint, NamedReplica, NamedService, Protocol,
+    Backend, Caller, Dns, Expose, NamedEndpoint, NamedReplica, NamedService, OnDemand, Protocol,
 };
 
 const SHOP_WEB: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 88, 0, 2));
@@ -84,13 +84,17 @@ fn question(name: &str, kind: RecordType) -> Message {
 
 /// What is answered at once.
 fn asked_as(answering: &Answering, asker: IpAddr, question: &Message) -> Message {
-    match answering.at_once(&question.to_vec().unwrap(), asker, Way::Datagram) {
+    match answering
+        .at_once(&question.to_vec().unwrap(), asker, Way::Datagram)
+        .0
+    {
         AtOnce::Answer(answer) => {
             let answer = Message::from_vec(&answer).unwrap();
             assert_eq!(answer.metadata.id, question.metadata.id);
             answer
         }
         AtOnce::Ask(_) => panic!("{:?} is passed on", question.queries),
+        AtOnce::Await(_, wanted) => panic!("{wanted:?} is asked for"),
         AtOnce::Nothing => panic!("{:?} is dropped", question.queries),
     }
 }
@@ -135,7 +139,7 @@ fn a_bare_name_is_that_of_the_askers_own_deployment() {
     // Whoever is not known, and names that the deployment does not have: the host's servers may know them.
     for (asker, name) in [(NOBODY, "db."), (SHOP_WEB, "cache."), (SHOP_WEB, "db.shop.")] {
         let bytes = question(name, RecordType::A).to_vec().unwrap();
-        let at_once = answering.at_once(&bytes, asker, Way::Datagram);
+        let at_once = answering.at_once(&bytes, asker, Way::Datagram).0;
         assert!(matches!(at_once, AtOnce::Ask(_)), "{name}");
     }
 }
@@ -266,7 +270,9 @@ fn other_questions_are_refused() {
     // An answer is no question: two servers would answer each other for ever.
     let mut response = question("db.shop.dhow.", RecordType::A);
     response.metadata.message_type = hickory_proto::op::MessageType::Response;
-    let at_once = answering.at_once(&response.to_vec().unwrap(), SHOP_WEB, Way::Datagram);
+    let at_once = answering
+        .at_once(&response.to_vec().unwrap(), SHOP_WEB, Way::Datagram)
+        .0;
     assert!(matches!(at_once, AtOnce::Nothing));
 }
 
@@ -296,7 +302,7 @@ proptest! {
             *found = byte;
         }
         packet.truncate(packet.len().saturating_sub(cut));
-        if let AtOnce::Answer(answer) = answering.at_once(&packet, SHOP_WEB, Way::Stream) {
+        if let AtOnce::Answer(answer) = answering.at_once(&packet, SHOP_WEB, Way::Stream).0 {
             prop_assert!(answer.len() >= packet::HEAD_BYTES);
         }
     }
@@ -379,8 +385,12 @@ struct Server {
 
 /// A name server with sockets of the loopback's.
 async fn server(upstream: Vec<SocketAddr>) -> Server {
-    let server = NameServer::new(TaskTracker::new());
-    let missing = server.learn(Some(&names(upstream)));
+    server_of(&names(upstream)).await
+}
+
+async fn server_of(names: &Names) -> Server {
+    let server = NameServer::new(TaskTracker::new(), Arc::default());
+    let missing = server.learn(Some(names));
     let addr = SocketAddr::from(([10, 87, 0, 1], 53));
     assert_eq!(missing, [(Transport::Datagram, addr), (Transport::Stream, addr)]);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -497,4 +507,109 @@ async fn one_container_that_keeps_streams_open_leaves_room_to_others() {
     }
     assert!(ask(&mut from(2).await).await.is_err(), "one more is closed");
     assert!(ask(&mut from(3).await).await.is_ok(), "another one is served");
+}
+
+fn wanted(deployment: &str, service: &str) -> WantedService {
+    WantedService {
+        deployment: deployment.into(),
+        service: service.into(),
+    }
+}
+
+/// Names of a node that is told of other deployments' services on demand.
+fn on_demand() -> Names {
+    Names {
+        on_demand: Some(OnDemand {
+            own: vec!["shop".into(), "blog".into()],
+            absent: vec![wanted("open", "x")],
+            absent_deployments: vec!["com".into()],
+            ..OnDemand::default()
+        }),
+        ..names(Vec::new())
+    }
+}
+
+#[test]
+fn names_that_nobody_has_asked_for_yet_are_asked_for_unless_it_is_known_that_there_are_none() {
+    let answering = answering(&on_demand());
+    resolves(&answering, SHOP_WEB, "db.shop.dhow.", &["10.87.1.1"]);
+    for name in [
+        "cache.shop.dhow.",
+        "x.open.dhow.",
+        "example.com.dhow.",
+        "www.example.com.dhow.",
+        "com.dhow.",
+        "Not_A_Name.open.dhow.",
+    ] {
+        let answer = asked_as(&answering, SHOP_WEB, &question(name, RecordType::A));
+        assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain, "{name}");
+    }
+    for name in [
+        "dns.open.dhow.",
+        "DNS.Open.dhow.",
+        "all.dns.open.dhow.",
+        "_x._tcp.dns.open.dhow.",
+    ] {
+        let packet = question(name, RecordType::A).to_vec().unwrap();
+        match answering.at_once(&packet, SHOP_WEB, Way::Datagram).0 {
+            AtOnce::Await(_, found) => assert_eq!(found, wanted("open", "dns"), "{name}"),
+            _ => panic!("{name} is answered"),
+        }
+    }
+}
+
+#[test]
+fn what_others_have_is_kept_for_whoever_uses_it() {
+    let mut names = on_demand();
+    names.services.push(service("open", "dns", 7));
+    let answering = answering(&names);
+    let found = |asker, name: &str| {
+        let packet = question(name, RecordType::A).to_vec().unwrap();
+        answering.at_once(&packet, asker, Way::Datagram).1
+    };
+    assert_eq!(
+        found(SHOP_WEB, "db.shop.dhow."),
+        None,
+        "it is of the same deployment"
+    );
+    assert_eq!(found(SHOP_WEB, "nothing.blog.dhow."), None);
+    assert_eq!(found(NOBODY, "db.shop.dhow."), Some(wanted("shop", "db")));
+    for name in ["dns.open.dhow.", "all.dns.open.dhow."] {
+        assert_eq!(found(SHOP_WEB, name), Some(wanted("open", "dns")), "{name}");
+    }
+    assert_eq!(found(SHOP_WEB, "x.open.dhow."), Some(wanted("open", "x")));
+    assert_eq!(
+        found(SHOP_WEB, "example.com.dhow."),
+        Some(wanted("com", "example"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_waits_until_servers_have_said_what_there_is() {
+    let server = server_of(&on_demand()).await;
+    let number = server.names.wants.number();
+    let learnt = async {
+        assert_eq!(server.names.wants.changed(number).await, number + 1);
+        let asked = server.names.wants.wanted(&[], Instant::now());
+        assert_eq!(asked, [wanted("open", "dns")]);
+        let mut names = on_demand();
+        names.services.push(service("open", "dns", 7));
+        server.names.learn(Some(&names));
+    };
+    let message = question("dns.open.dhow.", RecordType::A);
+    let (answer, ()) = tokio::join!(server.ask(&message), learnt);
+    assert_eq!(addresses(&answer), ["10.87.7.1"]);
+    // There is none of this name, and for that one nobody answers in time.
+    let learnt = async {
+        server.names.wants.changed(number + 1).await;
+        let mut names = on_demand();
+        let on_demand = names.on_demand.as_mut().unwrap();
+        on_demand.absent.push(wanted("open", "y"));
+        server.names.learn(Some(&names));
+    };
+    let message = question("y.open.dhow.", RecordType::A);
+    let (answer, ()) = tokio::join!(server.ask(&message), learnt);
+    assert_eq!(answer.metadata.response_code, ResponseCode::NXDomain);
+    let answer = server.ask(&question("z.open.dhow.", RecordType::A)).await;
+    assert_eq!(answer.metadata.response_code, ResponseCode::ServFail);
 }

@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::{A, SOA, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::packet::Request;
-use crate::proxy::table::{Dns, NamedService, Names, Transport};
+use crate::proxy::table::{Dns, NamedService, Names, Transport, WantedService};
 
 /// A service that is called by a node's old address is met for this long at most.
 const TTL_SECS: u32 = 5;
@@ -28,6 +28,15 @@ pub struct Zone {
     askers: HashMap<Ipv4Addr, String>,
     host: Option<Ipv4Addr>,
     incomplete: bool,
+    /// None where all that may be called is here.
+    on_demand: Option<OnDemandNames>,
+}
+
+/// What is known of services that are told of on demand.
+struct OnDemandNames {
+    own: HashSet<String>,
+    absent: HashSet<WantedService>,
+    absent_deployments: HashSet<String>,
 }
 
 struct Service {
@@ -41,9 +50,12 @@ struct Service {
 
 /// What the zone says to a question.
 pub enum Answer {
-    Here(Message),
+    /// With the service of another deployment than the asker's that it is about, where it is told of on demand.
+    Here(Message, Option<WantedService>),
     /// It is no name of the cluster.
     Elsewhere,
+    /// Whether there is this service, servers have to be asked.
+    Wanted(WantedService),
 }
 
 /// What stands at a name.
@@ -56,6 +68,8 @@ enum Found {
     Nothing,
     /// It may be there: nobody has said yet what this deployment has.
     Unknown,
+    /// It may be there: nobody here has asked for it yet.
+    Wanted(WantedService),
 }
 
 impl Zone {
@@ -63,6 +77,11 @@ impl Zone {
         let mut zone = Self {
             host: Some(dns.host),
             incomplete: names.incomplete,
+            on_demand: names.on_demand.as_ref().map(|known| OnDemandNames {
+                own: known.own.iter().cloned().collect(),
+                absent: known.absent.iter().cloned().collect(),
+                absent_deployments: known.absent_deployments.iter().cloned().collect(),
+            }),
             ..Self::default()
         };
         for service in &names.services {
@@ -86,8 +105,12 @@ impl Zone {
             return Answer::Elsewhere;
         };
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let mut used = None;
         let found = match labels.as_slice() {
-            [rest @ .., TOP] => self.find(rest),
+            [rest @ .., TOP] => {
+                used = self.used(rest, asker);
+                self.find(rest)
+            }
             [rest @ .., service] if matches!(rest, [] | [_, "_tcp" | "_udp"]) => {
                 match self.in_own_deployment(rest, service, asker) {
                     Some(found) => found,
@@ -96,6 +119,7 @@ impl Zone {
             }
             [endpoint, protocol @ ("_tcp" | "_udp"), service, deployment] => {
                 // Resolvers ask for a name with so many dots as it stands first; no public name has an endpoint of ours.
+                used = self.used(&[service, deployment], asker);
                 let service = self.service(deployment, service);
                 match service.map(|service| service.find(&[endpoint, protocol])) {
                     Some(found @ Found::Port(..)) => found,
@@ -104,14 +128,37 @@ impl Zone {
             }
             _ => return Answer::Elsewhere,
         };
-        Answer::Here(self.message(request, name, found))
+        match found {
+            Found::Wanted(wanted) => Answer::Wanted(wanted),
+            found => Answer::Here(self.message(request, name, found), used),
+        }
+    }
+
+    /// The service that a name below the top is about, where it is told of on demand: one of another deployment than the
+    /// asker's, which is here, or known not to be.
+    fn used(&self, labels: &[&str], asker: IpAddr) -> Option<WantedService> {
+        let (known, [.., service, deployment]) = (self.on_demand.as_ref()?, labels) else {
+            return None;
+        };
+        let is_own = self.deployment_of(asker).is_some_and(|own| own == *deployment);
+        let wanted = WantedService {
+            deployment: (*deployment).to_owned(),
+            service: (*service).to_owned(),
+        };
+        let is_absent = || known.absent.contains(&wanted) || known.absent_deployments.contains(*deployment);
+        let is_known = self.service(deployment, service).is_some() || is_absent();
+        (!is_own && is_known && wanted.can_be()).then_some(wanted)
+    }
+
+    fn deployment_of(&self, asker: IpAddr) -> Option<&String> {
+        match asker.to_canonical() {
+            IpAddr::V4(asker) => self.askers.get(&asker),
+            IpAddr::V6(_) => None,
+        }
     }
 
     fn in_own_deployment(&self, rest: &[&str], service: &str, asker: IpAddr) -> Option<Found> {
-        let IpAddr::V4(asker) = asker.to_canonical() else {
-            return None;
-        };
-        let deployment = self.askers.get(&asker)?;
+        let deployment = self.deployment_of(asker)?;
         Some(self.service(deployment, service)?.find(rest))
     }
 
@@ -128,19 +175,40 @@ impl Zone {
                 .map_or(Found::Nothing, |host| Found::Addresses(vec![host])),
             [deployment] if self.deployments.contains(*deployment) => Found::Above,
             [rest @ .., deployment] => match rest {
-                [rest @ .., service] if self.deployments.contains(*deployment) => {
-                    let service = self.service(deployment, service);
-                    service.map_or(Found::Nothing, |service| service.find(rest))
-                }
-                _ if self.incomplete => Found::Unknown,
-                _ => Found::Nothing,
+                [rest @ .., service] => match self.service(deployment, service) {
+                    Some(service) => service.find(rest),
+                    None => self.missing(deployment, Some(service)),
+                },
+                [] => self.missing(deployment, None),
             },
+        }
+    }
+
+    /// What is to be said of a service, or of a deployment, that the table does not have.
+    fn missing(&self, deployment: &str, service: Option<&str>) -> Found {
+        if let Some(known) = &self.on_demand {
+            let wanted = service.map(|service| WantedService {
+                deployment: deployment.to_owned(),
+                service: service.to_owned(),
+            });
+            let is_known = known.own.contains(deployment) || known.absent_deployments.contains(deployment);
+            return match wanted {
+                // Only names that a service can have are asked for.
+                Some(wanted) if !is_known && !known.absent.contains(&wanted) && wanted.can_be() => {
+                    Found::Wanted(wanted)
+                }
+                Some(_) | None => Found::Nothing,
+            };
+        }
+        match self.incomplete && !self.deployments.contains(deployment) {
+            true => Found::Unknown,
+            false => Found::Nothing,
         }
     }
 
     fn message(&self, request: &Request, name: &Name, found: Found) -> Message {
         let code = match found {
-            Found::Unknown => ResponseCode::ServFail,
+            Found::Unknown | Found::Wanted(_) => ResponseCode::ServFail,
             Found::Nothing => ResponseCode::NXDomain,
             Found::Addresses(_) | Found::Port(..) | Found::Above => ResponseCode::NoError,
         };
@@ -161,7 +229,12 @@ impl Zone {
                     message.add_additional(address(&target, found));
                 }
             }
-            Found::Addresses(_) | Found::Port(..) | Found::Above | Found::Nothing | Found::Unknown => {}
+            Found::Addresses(_)
+            | Found::Port(..)
+            | Found::Above
+            | Found::Nothing
+            | Found::Unknown
+            | Found::Wanted(_) => {}
         }
         if message.answers.is_empty() && code != ResponseCode::ServFail {
             // Says for how long the absence may be remembered.

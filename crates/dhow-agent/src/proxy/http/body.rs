@@ -11,12 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::http2;
 use tokio::time::{Instant, Sleep};
 
 use super::access::AccessEntry;
 use super::exchange::AnswerBody;
-use super::pool::Answered;
+use super::pool::{Answered, TwoPlace};
 use super::pump::{self, Pumped};
 use crate::proxy::backend::Lease;
 use crate::proxy::meters::{self, EndpointMeter};
@@ -173,7 +172,7 @@ enum Source {
     /// With what keeps its connection, which carries others all the while.
     Two(
         Incoming,
-        #[expect(dead_code, reason = "held until the end")] http2::SendRequest<RequestBody>,
+        #[expect(dead_code, reason = "held until the end")] TwoPlace,
     ),
     Over,
 }
@@ -197,7 +196,7 @@ impl Relayed {
                 let size = answer.size_hint();
                 Source::Pumped(pump::spawn(answer, request), size)
             }
-            Answered::Two(incoming, sender) => Source::Two(incoming, sender),
+            Answered::Two(incoming, place) => Source::Two(incoming, place),
         };
         let mut relayed = Self {
             source,

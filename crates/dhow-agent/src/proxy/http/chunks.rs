@@ -156,9 +156,13 @@ const SIZE: State = State::Size { value: 0, digits: 0 };
 
 fn trailers(lines: &[u8]) -> Result<HeaderMap, BadChunk> {
     let mut room = [httparse::EMPTY_HEADER; TRAILERS_MAX];
-    let Ok(httparse::Status::Complete((_, found))) = httparse::parse_headers(lines, &mut room) else {
+    let Ok(httparse::Status::Complete((count, found))) = httparse::parse_headers(lines, &mut room) else {
         return Err(BadChunk);
     };
+    // A line that ends without a carriage return may be the last one for another reader.
+    if count != lines.len() {
+        return Err(BadChunk);
+    }
     let mut trailers = HeaderMap::new();
     for header in found {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| BadChunk)?;
@@ -172,10 +176,10 @@ fn trailers(lines: &[u8]) -> Result<HeaderMap, BadChunk> {
 mod tests {
     use super::*;
 
-    /// The body, its trailers and what follows, read with a pause after every so many bytes.
     /// The body, its trailers, and what follows.
     type Whole = (Vec<u8>, HeaderMap, Vec<u8>);
 
+    /// Reads with a pause after every so many bytes.
     fn read(text: &[u8], stride: usize) -> Result<Option<Whole>, BadChunk> {
         let (mut chunks, mut data, mut trailers) = (Chunks::new(), Vec::new(), HeaderMap::new());
         let mut at = 0;
@@ -231,6 +235,7 @@ mod tests {
             b"1\r\nx\n0\r\n\r\n",
             b"00000000000000001\r\nx",
             b"0\r\nbad trailer\r\n\r\n",
+            b"0\r\nx: y\n\nz: y\r\n\r\n",
             &long,
             &endless,
         ] {

@@ -61,8 +61,9 @@ pub enum ExchangeError {
     Body,
     #[error("the replica went away")]
     Lost,
+    /// What an HTTP/2 library finds bad it says in no way of ours.
     #[error("the replica's answer is not understood")]
-    Bad,
+    Bad(Option<BadAnswer>),
 }
 
 enum UploadError {
@@ -167,7 +168,7 @@ impl BackendConnection {
         loop {
             if !self.ahead.is_empty() {
                 let read = head::read(&self.ahead, method);
-                match read.map_err(|_: BadAnswer| ExchangeError::Bad)? {
+                match read.map_err(|why| ExchangeError::Bad(Some(why)))? {
                     Some((answer, count)) => {
                         self.ahead.advance(count);
                         let status = answer.response.status();

@@ -19,12 +19,13 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::Instant;
 
-use super::Connection;
 use super::access::AccessEntry;
 use super::body::{Relayed, RequestBody, ResponseBody};
 use super::exchange::ExchangeError;
+use super::head::BadAnswer;
 use super::headers::{self, Bad};
 use super::pool::{self, Answered, Link, Speaks};
+use super::{Connection, HttpListener};
 use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
@@ -56,6 +57,8 @@ enum Failed {
     /// This node has as much under way as it can.
     Full,
     Lost,
+    /// The replica has answered, and not in a way that can be passed on.
+    Answer(Option<BadAnswer>),
     /// The replica took longer than its endpoint lets it.
     Late,
 }
@@ -129,8 +132,9 @@ async fn forward(
 ) -> Result<Response<ResponseBody>, Failed> {
     let client = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
+    let HttpListener { limits, requests, .. } = &connection.listener;
     let permit = match parts.version == Version::HTTP_2 {
-        true => Some(connection.listener.limits.try_process().ok_or(Failed::Full)?),
+        true => Some(limits.try_request(requests).ok_or(Failed::Full)?),
         false => None,
     };
     let extended = extended::take(&mut parts).map_err(Failed::Connect)?;
@@ -155,6 +159,7 @@ async fn forward(
     let from = headers::From {
         peer: &connection.peer,
         scheme: &connection.scheme,
+        at: connection.arrival.local,
         is_believed: connection.is_believed(&route),
     };
     let speaks = headers::speaks(&parts);
@@ -258,15 +263,15 @@ fn relay(
 ) -> Result<Response<ResponseBody>, Failed> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         // A backend that changes without being asked speaks what nobody here understands.
-        let upgrade = upgrade.ok_or(Failed::Lost)?;
+        let upgrade = upgrade.ok_or(Failed::Answer(None))?;
         let protocol = response.headers().get(header::UPGRADE).cloned();
         let is_known = |protocol: &HeaderValue| protocol.to_str().is_ok_and(headers::may_change_to);
         if protocol.as_ref().is_some_and(|protocol| !is_known(protocol)) {
-            return Err(Failed::Lost);
+            return Err(Failed::Answer(None));
         }
         let (mut parts, answered) = response.into_parts();
         let Answered::One(answer) = answered else {
-            return Err(Failed::Lost);
+            return Err(Failed::Answer(None));
         };
         tunnel::spawn(
             connection.clone(),
@@ -287,7 +292,7 @@ fn relay(
     }
     // To the client it would be the beginning of a WebSocket.
     if upgrade.is_some_and(|upgrade| upgrade.is_extended) && response.status().is_success() {
-        return Err(Failed::Lost);
+        return Err(Failed::Answer(None));
     }
     let (mut parts, body) = response.into_parts();
     headers::to_client(&mut parts.headers, None);
@@ -330,7 +335,11 @@ impl Outgoing {
                 Ok((response, lease, self.body))
             }
             Err(failed) => {
-                if let (Some(call), Failed::NoBackend | Failed::Lost | Failed::Late) = (&call, &failed) {
+                let is_ours = matches!(
+                    failed,
+                    Failed::NoBackend | Failed::Lost | Failed::Answer(_) | Failed::Late
+                );
+                if let Some(call) = call.filter(|_| is_ours) {
                     call.failed();
                 }
                 Err(failed)
@@ -429,18 +438,35 @@ impl Outgoing {
                 Ok(())
             }
             ExchangeError::Body => Err(Failed::Body),
-            ExchangeError::Lost | ExchangeError::Bad => Err(Failed::Lost),
+            ExchangeError::Lost => Err(Failed::Lost),
+            ExchangeError::Bad(why) => Err(Failed::Answer(*why)),
         }
     }
 }
 
 impl Failed {
     fn response(self) -> Response<ResponseBody> {
-        let (status, text) = match self {
+        let (status, text) = self.words();
+        let mut response = Response::new(ResponseBody::own(text));
+        *response.status_mut() = status;
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, plain);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    }
+
+    fn words(self) -> (StatusCode, String) {
+        match self {
             Self::Bad(Bad::NoHost) => (StatusCode::BAD_REQUEST, "the request names no host\n".to_owned()),
             Self::Bad(Bad::TwoHosts) => (
                 StatusCode::BAD_REQUEST,
                 "the request names two hosts\n".to_owned(),
+            ),
+            Self::Bad(Bad::OddHost) => (
+                StatusCode::BAD_REQUEST,
+                "the request's host is no name and no address\n".to_owned(),
             ),
             Self::Bad(Bad::NoPath) => (StatusCode::BAD_REQUEST, "the request names no path\n".to_owned()),
             Self::Bad(Bad::Coding) => (
@@ -479,18 +505,15 @@ impl Failed {
                 StatusCode::BAD_GATEWAY,
                 "the replica went away before it had answered\n".to_owned(),
             ),
+            Self::Answer(Some(why)) => (StatusCode::BAD_GATEWAY, format!("{why}\n")),
+            Self::Answer(None) => (
+                StatusCode::BAD_GATEWAY,
+                "the replica has answered something that nobody asked for\n".to_owned(),
+            ),
             Self::Late => (
                 StatusCode::GATEWAY_TIMEOUT,
                 "the replica did not answer in time\n".to_owned(),
             ),
-        };
-        let mut response = Response::new(ResponseBody::own(text));
-        *response.status_mut() = status;
-        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, plain);
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
-        response
     }
 }

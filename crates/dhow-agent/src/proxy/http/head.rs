@@ -55,6 +55,10 @@ pub fn write(parts: &Parts, length: RequestLength, out: &mut Vec<u8>) {
     let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     out.extend_from_slice(parts.method.as_str().as_bytes());
     out.push(b' ');
+    // A target may have a query and no path, as `http://host?query`.
+    if path.starts_with('?') {
+        out.push(b'/');
+    }
     out.extend_from_slice(path.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let mut said_length = false;
@@ -141,8 +145,13 @@ fn length(
     version: Version,
     headers: &mut HeaderMap,
 ) -> Result<AnswerLength, BadAnswer> {
-    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if method == Method::HEAD || has_none || status.is_informational() {
+    if status == StatusCode::NO_CONTENT || status.is_informational() {
+        // There is nothing whose length it could be, and some clients break off where they are told one.
+        headers.remove(header::CONTENT_LENGTH);
+        return Ok(AnswerLength::Empty);
+    }
+    if method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
+        said_length(headers)?;
         return Ok(AnswerLength::Empty);
     }
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -156,9 +165,15 @@ fn length(
             false => Ok(AnswerLength::Chunked),
         };
     }
+    let said = said_length(headers)?;
+    Ok(said.map_or(AnswerLength::UntilClose, AnswerLength::Exact))
+}
+
+/// The length that headers say, where they say one. It may be said again and is passed on once.
+fn said_length(headers: &mut HeaderMap) -> Result<Option<u64>, BadAnswer> {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else {
-        return Ok(AnswerLength::UntilClose);
+        return Ok(None);
     };
     if lengths.any(|other| other != first) {
         return Err(BadAnswer::Length);
@@ -172,7 +187,7 @@ fn length(
         .ok_or(BadAnswer::Length)?;
     let first = first.clone();
     headers.insert(header::CONTENT_LENGTH, first);
-    Ok(AnswerLength::Exact(bytes))
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -276,6 +291,49 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(HEADER_MAX_BYTES));
         for text in [many, long] {
             assert_eq!(parse(&text, &Method::GET).unwrap_err(), BadAnswer::Long);
+        }
+    }
+
+    #[test]
+    fn the_length_of_what_does_not_come_is_said_once_or_not_at_all() {
+        let (get, head) = (Method::GET, Method::HEAD);
+        let twice = "content-length: 7\r\nContent-Length: 7";
+        for (method, status, expected) in [
+            (&head, "200", vec!["7"]),
+            (&get, "304", vec!["7"]),
+            (&get, "204", vec![]),
+            (&get, "103", vec![]),
+        ] {
+            let text = format!("HTTP/1.1 {status} x\r\n{twice}\r\n\r\n");
+            let (answer, _) = parse(&text, method).unwrap().unwrap();
+            let said: Vec<_> = answer
+                .response
+                .headers()
+                .get_all("content-length")
+                .iter()
+                .collect();
+            assert_eq!(said, expected, "{status}");
+            assert_eq!((answer.length, answer.is_kept), (AnswerLength::Empty, true));
+        }
+        let two = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\ncontent-length: 8\r\n\r\n";
+        assert_eq!(parse(two, &head).unwrap_err(), BadAnswer::Length);
+    }
+
+    #[test]
+    fn a_target_without_a_path_gets_one() {
+        for (target, line) in [
+            ("http://h?b=c", "GET /?b=c HTTP/1.1\r\n"),
+            ("http://h", "GET / HTTP/1.1\r\n"),
+            ("*", "GET * HTTP/1.1\r\n"),
+        ] {
+            let parts = Request::get(target).body(()).unwrap().into_parts().0;
+            let mut out = Vec::new();
+            write(&parts, RequestLength::Empty, &mut out);
+            assert!(
+                out.starts_with(line.as_bytes()),
+                "{target}: {}",
+                out.escape_ascii()
+            );
         }
     }
 

@@ -1,6 +1,8 @@
 //! Headers on their way through: what belongs to one connection stays there, and the backend learns who
 //! asked.
 
+use std::net::{Ipv6Addr, SocketAddr};
+
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{PathAndQuery, Scheme};
@@ -15,17 +17,13 @@ const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix
 
 /// What proxies say to whoever is behind them.
 fn is_of_proxies(name: &str) -> bool {
-    matches!(
-        name,
-        "forwarded"
-            | "x-forwarded-for"
-            | "x-forwarded-proto"
-            | "x-forwarded-host"
-            | "x-forwarded-prefix"
-            | "x-forwarded-port"
-            | "x-forwarded-server"
-            | "x-real-ip"
-    )
+    matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+/// What no proxy says, and many programs take for the same: they are given headers as variables, in which a hyphen is an
+/// underscore.
+fn is_mistaken_for_proxies(name: &str) -> bool {
+    name.contains('_') && is_of_proxies(&name.replace('_', "-"))
 }
 
 const GRPC: &str = "application/grpc";
@@ -53,6 +51,8 @@ fn is_of_one_hop(name: &str) -> bool {
 pub enum Bad {
     NoHost,
     TwoHosts,
+    /// What stands there would mean something else to whoever makes a link of it.
+    OddHost,
     NoPath,
     /// Its body is in a form that would be lost on the way.
     Coding,
@@ -62,12 +62,23 @@ pub enum Bad {
 pub struct From<'a> {
     pub peer: &'a HeaderValue,
     pub scheme: &'a Scheme,
+    /// Where it came in.
+    pub at: SocketAddr,
     /// What it says of whom it speaks for counts.
     pub is_believed: bool,
 }
 
-/// The host that a request is for, with its port if it gave one.
+/// The host that a request is for, with its port if it gave one: a name or an address, and nothing else. Routes are found
+/// by what stands before the port, and replicas make links of all of it.
 pub fn host(parts: &Parts) -> Result<HeaderValue, Bad> {
+    let said = said_host(parts)?;
+    match said.to_str().is_ok_and(is_host) {
+        true => Ok(said),
+        false => Err(Bad::OddHost),
+    }
+}
+
+fn said_host(parts: &Parts) -> Result<HeaderValue, Bad> {
     // The target's own host wins over the header, as the RFC has it.
     if let Some(authority) = parts.uri.authority() {
         let host = authority.as_str().rsplit('@').next().unwrap_or_default();
@@ -81,6 +92,27 @@ pub fn host(parts: &Parts) -> Result<HeaderValue, Bad> {
         (None, _) if parts.version < Version::HTTP_11 => Ok(HeaderValue::from_static("")),
         (None, _) => Err(Bad::NoHost),
     }
+}
+
+/// Whether this is a name or an address, with a port or without. None at all is what HTTP/1.0 says.
+fn is_host(host: &str) -> bool {
+    let name = without_port(host);
+    let port = host.get(name.len()..).unwrap_or_default();
+    let is_port = port
+        .trim_start_matches(':')
+        .bytes()
+        .all(|byte| byte.is_ascii_digit());
+    let inside = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    is_port
+        && match inside {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => name.bytes().all(is_of_names),
+        }
+}
+
+/// Underscores stand in names that people give to hosts, though DNS has none for these.
+fn is_of_names(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
 /// A host without its port; an IPv6 address keeps its brackets.
@@ -129,15 +161,18 @@ pub fn to_backend(
     // It was this proxy that the client waited for; the body follows by itself. Whoever is not believed says nothing of
     // whom it speaks for.
     strip(&mut parts.headers, |name| {
-        is_of_one_hop(name) || name == "expect" || (!from.is_believed && is_of_proxies(name))
+        is_of_one_hop(name)
+            || name == "expect"
+            || is_mistaken_for_proxies(name)
+            || (!from.is_believed && is_of_proxies(name))
     });
     if let Some(upgrade) = upgrade {
         keep_upgrade(&mut parts.headers, upgrade);
     }
     forwarded(&mut parts.headers, &host, from);
-    if !host.is_empty() {
-        parts.headers.insert(header::HOST, host);
-    }
+    parts
+        .headers
+        .insert(header::HOST, host_for_backend(host, from.at));
     if from_two {
         join_cookies(&mut parts.headers);
     }
@@ -147,6 +182,14 @@ pub fn to_backend(
     }
     parts.version = Version::HTTP_11;
     Ok(())
+}
+
+/// HTTP/1.1 has a host always, and most servers refuse a request without: who names none means where it came in.
+fn host_for_backend(host: HeaderValue, at: SocketAddr) -> HeaderValue {
+    match host.is_empty() {
+        true => HeaderValue::try_from(at.to_string()).unwrap_or(host),
+        false => host,
+    }
 }
 
 /// Which version of HTTP a request needs: gRPC is nothing without HTTP/2 all the way, everything else is sent as
@@ -275,7 +318,23 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use super::*;
+
+    const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+    /// Makes a request ready for a backend, from a client that is believed or is not.
+    fn pass_on(parts: &mut Parts, is_believed: bool) {
+        let peer = HeaderValue::from_static("192.0.2.1");
+        let from = From {
+            peer: &peer,
+            scheme: &Scheme::HTTP,
+            at: AT,
+            is_believed,
+        };
+        to_backend(parts, HeaderValue::from_static("h"), &from, None).unwrap();
+    }
 
     fn asking(headers: &[(&str, &str)]) -> Parts {
         let mut request = hyper::Request::builder().header("connection", "Upgrade, HTTP2-Settings");
@@ -283,6 +342,81 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn who_names_no_host_means_where_it_came_in() {
+        let peer = HeaderValue::from_static("192.0.2.1");
+        let from = From {
+            peer: &peer,
+            scheme: &Scheme::HTTP,
+            at: AT,
+            is_believed: false,
+        };
+        let mut parts = asking(&[]);
+        parts.version = Version::HTTP_10;
+        let said = host(&parts).unwrap();
+        to_backend(&mut parts, said, &from, None).unwrap();
+        assert_eq!(parts.headers["host"], "127.0.0.1:8080");
+        assert!(!parts.headers.contains_key("x-forwarded-host"));
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for fine in [
+            "",
+            "shop.test",
+            "shop.test:8080",
+            "shop.test:",
+            "my_shop",
+            "192.0.2.1:80",
+            "[::1]",
+            "[2001:db8::1]:443",
+        ] {
+            assert_eq!(
+                host(&asking(&[("host", fine)])),
+                Ok(fine.parse().unwrap()),
+                "{fine}"
+            );
+        }
+        for odd in [
+            "shop.test:80@evil.test",
+            "shop.test:@evil.test",
+            "evil.test/.shop.test",
+            "x@evil.test",
+            "shop.test:80:80",
+            "shop.test, evil.test",
+            "shop test",
+            "<b>",
+            "[shop.test]",
+            "[::1",
+            "::1",
+        ] {
+            assert_eq!(host(&asking(&[("host", odd)])), Err(Bad::OddHost), "{odd}");
+        }
+        let mut parts = asking(&[("host", "evil.test")]);
+        parts.uri = "http://user:secret@shop.test:80/".parse().unwrap();
+        assert_eq!(host(&parts), Ok("shop.test:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn who_is_not_believed_speaks_for_nobody() {
+        for (name, is_gone, is_gone_of_believed) in [
+            ("forwarded", true, false),
+            ("x-real-ip", true, false),
+            ("x-forwarded-ssl", true, false),
+            ("x_real_ip", true, true),
+            ("x_forwarded_for", true, true),
+            ("x-forwarded_proto", true, true),
+            ("x-forwarded", false, false),
+            ("x_api_key", false, false),
+        ] {
+            for (is_believed, is_gone) in [(false, is_gone), (true, is_gone_of_believed)] {
+                let mut parts = asking(&[(name, "192.0.2.9")]);
+                pass_on(&mut parts, is_believed);
+                assert_eq!(!parts.headers.contains_key(name), is_gone, "{name} {is_believed}");
+            }
+        }
     }
 
     #[test]
@@ -310,16 +444,7 @@ mod tests {
         let twice = asking(&[("upgrade", "websocket"), ("upgrade", "h2c")]);
         assert_eq!(upgrade(&twice).unwrap(), "websocket");
         let mut parts = asking(&[("upgrade", "h2c"), ("http2-settings", "AAMAAABk")]);
-        let (host, peer) = (
-            HeaderValue::from_static("h"),
-            HeaderValue::from_static("192.0.2.1"),
-        );
-        let from = From {
-            peer: &peer,
-            scheme: &Scheme::HTTP,
-            is_believed: false,
-        };
-        to_backend(&mut parts, host, &from, None).unwrap();
+        pass_on(&mut parts, false);
         for gone in ["upgrade", "http2-settings", "connection"] {
             assert!(!parts.headers.contains_key(gone), "{gone}");
         }

@@ -1,7 +1,7 @@
 //! Connections to one backend: idle ones kept for reuse, and how a new one is made.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -10,6 +10,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::RequestBody;
 use super::exchange::{AnswerBody, BackendConnection, ExchangeError};
@@ -28,10 +29,13 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an idle connection carries a request that cannot be sent again. Servers let go of theirs after two seconds and
 /// more, and one that does so just then would cost the request.
 pub const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
-/// What one response of HTTP/2 may have on its way, and all of one connection together: clients that read slowly make
-/// the backend wait.
+/// What one response of HTTP/2 may have on its way: a client that reads slowly makes the backend wait.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// Requests at once on one connection of HTTP/2: every server is asked to let so many in, and what it does not let in
+/// would wait for those that are. One more opens a further connection.
+const TWO_STREAMS_MAX: u32 = 100;
+/// As much as all of its responses may have on their way, 25 MiB: those that nobody reads leave the others theirs.
+const CONNECTION_WINDOW_BYTES: u32 = TWO_STREAMS_MAX * STREAM_WINDOW_BYTES;
 
 /// The idle connections to one backend.
 #[derive(Default)]
@@ -40,13 +44,51 @@ pub struct Pool {
     idle: Mutex<Vec<Idle>>,
     /// Connections that were made before this moment carry no further request.
     retired: Mutex<Option<Instant>>,
-    /// The one connection of HTTP/2, for requests that need it.
-    two: Mutex<Option<http2::SendRequest<RequestBody>>>,
+    /// Connections of HTTP/2, for requests that need it: one, unless that one is full.
+    two: Mutex<Vec<Two>>,
 }
 
 struct Idle {
     connection: Box<BackendConnection>,
     since: Instant,
+}
+
+/// A connection of HTTP/2 and the room on it.
+struct Two {
+    sender: http2::SendRequest<RequestBody>,
+    room: Arc<Semaphore>,
+}
+
+/// A place for one request on a connection of HTTP/2, which stays open for as long as this is kept.
+pub struct TwoPlace {
+    sender: http2::SendRequest<RequestBody>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Two {
+    fn new(sender: http2::SendRequest<RequestBody>) -> Self {
+        let room = usize::try_from(TWO_STREAMS_MAX).unwrap_or(Semaphore::MAX_PERMITS);
+        Self {
+            sender,
+            room: Arc::new(Semaphore::new(room)),
+        }
+    }
+
+    /// `None` where it is closed or full.
+    fn place(&self) -> Option<TwoPlace> {
+        if self.sender.is_closed() {
+            return None;
+        }
+        let room = Arc::clone(&self.room).try_acquire_owned().ok()?;
+        Some(TwoPlace {
+            sender: self.sender.clone(),
+            _room: room,
+        })
+    }
+
+    fn is_unused(&self) -> bool {
+        u32::try_from(self.room.available_permits()).is_ok_and(|free| free == TWO_STREAMS_MAX)
+    }
 }
 
 impl Pool {
@@ -79,17 +121,20 @@ impl Pool {
         }
     }
 
-    fn take_two(&self) -> Option<http2::SendRequest<RequestBody>> {
-        let two = self.lock_two();
-        two.as_ref().filter(|sender| !sender.is_closed()).cloned()
+    fn take_two(&self) -> Option<TwoPlace> {
+        self.lock_two().iter().find_map(Two::place)
     }
 
-    fn put_two(&self, sender: &http2::SendRequest<RequestBody>) {
-        *self.lock_two() = Some(sender.clone());
+    /// Keeps a new connection, with a place on it.
+    fn put_two(&self, sender: http2::SendRequest<RequestBody>) -> Option<TwoPlace> {
+        let two = Two::new(sender);
+        let place = two.place();
+        self.lock_two().push(two);
+        place
     }
 
-    fn lock_two(&self) -> MutexGuard<'_, Option<http2::SendRequest<RequestBody>>> {
-        // It is replaced as a whole.
+    fn lock_two(&self) -> MutexGuard<'_, Vec<Two>> {
+        // Nothing that runs under the lock leaves the list half changed.
         self.two.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,7 +142,7 @@ impl Pool {
     pub fn clear(&self) {
         let idle = std::mem::take(&mut *self.lock());
         idle.into_iter().for_each(|idle| idle.connection.let_go());
-        *self.lock_two() = None;
+        self.lock_two().clear();
     }
 
     /// Lets go of what is idle, and of what is in use once it is done: whoever is at the other end finishes and goes.
@@ -112,7 +157,19 @@ impl Pool {
         let is_over = |idle: &mut Idle| idle.since.elapsed() >= IDLE_TIMEOUT || !idle.connection.is_quiet();
         let over: Vec<Idle> = self.lock().extract_if(.., is_over).collect();
         over.into_iter().for_each(|idle| idle.connection.let_go());
-        self.lock_two().take_if(|sender| sender.is_closed());
+        self.sweep_two();
+    }
+
+    /// Of the connections of HTTP/2 that carry nothing, one is kept.
+    fn sweep_two(&self) {
+        let mut has_spare = false;
+        self.lock_two().retain(|two| {
+            let is_unused = two.is_unused();
+            let is_spare = is_unused && has_spare;
+            let is_kept = !two.sender.is_closed() && !is_spare;
+            has_spare |= is_kept && is_unused;
+            is_kept
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -124,15 +181,14 @@ impl Pool {
 /// What a request is sent on.
 pub enum Link {
     One(Box<BackendConnection>),
-    /// A backend's one connection of HTTP/2, which carries any number of requests at once.
-    Two(http2::SendRequest<RequestBody>),
+    Two(TwoPlace),
 }
 
 /// An answer as it comes from a backend.
 pub enum Answered {
     One(AnswerBody),
     /// With what keeps its connection until its end.
-    Two(Incoming, http2::SendRequest<RequestBody>),
+    Two(Incoming, TwoPlace),
 }
 
 impl Link {
@@ -152,11 +208,11 @@ impl Link {
                 }
             },
             Speaks::Two => match backend.pool.take_two() {
-                Some(sender) => Ok((Self::Two(sender), true)),
+                Some(place) => Ok((Self::Two(place), true)),
                 None => {
-                    let sender = open_two(backend, origin).await?;
-                    backend.pool.put_two(&sender);
-                    Ok((Self::Two(sender), false))
+                    let opened = backend.pool.put_two(open_two(backend, origin).await?);
+                    let place = opened.ok_or(io::ErrorKind::ConnectionReset)?;
+                    Ok((Self::Two(place), false))
                 }
             },
         }
@@ -173,11 +229,11 @@ impl Link {
                 let (response, answer) = connection.exchange(parts, body).await?;
                 Ok(response.map(|()| Answered::One(answer)))
             }
-            Self::Two(mut sender) => {
+            Self::Two(mut place) => {
                 let taken = std::mem::replace(body, RequestBody::Empty);
                 let request = Request::from_parts(parts.clone(), taken);
-                match sender.try_send_request(request).await {
-                    Ok(response) => Ok(response.map(|incoming| Answered::Two(incoming, sender))),
+                match place.sender.try_send_request(request).await {
+                    Ok(response) => Ok(response.map(|incoming| Answered::Two(incoming, place))),
                     Err(error) => Err(failure_of_two(error, body)),
                 }
             }
@@ -197,7 +253,7 @@ fn failure_of_two(mut error: TrySendError<Request<RequestBody>>, body: &mut Requ
     } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_io {
         ExchangeError::Lost
     } else {
-        ExchangeError::Bad
+        ExchangeError::Bad(None)
     }
 }
 

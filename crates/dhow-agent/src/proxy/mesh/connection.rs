@@ -77,9 +77,12 @@ impl Connection {
         (self.socket, self.registered)
     }
 
-    /// Whether it is open and between two streams, and the other side has said nothing.
+    /// Whether it is open and between two streams, and the other side has said nothing: what it has said may be on the
+    /// socket, read ahead, or opened by TLS together with what came before it.
     pub fn is_idle(&self) -> bool {
-        self.is_between_frames() && !self.tls.get_ref().0.is_ahead() && is_quiet(&self.socket)
+        let (wire, tls) = self.tls.get_ref();
+        // TLS wants nothing more to read where it holds something that nobody has taken, or was told of the end.
+        self.is_between_frames() && tls.wants_read() && !wire.is_ahead() && is_quiet(&self.socket)
     }
 
     pub fn is_between_frames(&self) -> bool {
@@ -201,3 +204,6 @@ impl Connection {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ mod slowed;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use dhow_core::usage::RelayFigures;
@@ -39,6 +39,8 @@ use slowed::Slowed;
 /// something is on its way.
 const PER_NODE_MAX: usize = 1_024;
 const CALLS_MAX: usize = 8_192;
+/// Of both, one calling node has at most half: whoever fills its own leaves the called nodes to others.
+const CALLER_PART: usize = 2;
 /// From a call to the connection that answers it: below the time in which a caller gives a node up.
 const ARRIVE_TIMEOUT: Duration = Duration::from_millis(700);
 /// How soon a proxy that was replaced, or killed, offers itself again.
@@ -57,7 +59,32 @@ pub struct Relay {
     /// By the number of the call.
     awaited: Mutex<BTreeMap<u64, Awaited>>,
     room: Mutex<Option<Arc<Semaphore>>>,
+    /// The rooms of nodes that have a tunnel, and of whatever is open.
+    rooms: Mutex<BTreeMap<RoomOf, Weak<Semaphore>>>,
     figures: Arc<Counts>,
+}
+
+/// Whose connections have a room of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RoomOf {
+    /// Those to a node that is called.
+    Called(u64),
+    /// Those of a node that calls.
+    Caller(u64),
+    Both {
+        called: u64,
+        caller: u64,
+    },
+}
+
+impl RoomOf {
+    fn max(self) -> usize {
+        match self {
+            Self::Called(_) => PER_NODE_MAX,
+            Self::Caller(_) => CALLS_MAX / CALLER_PART,
+            Self::Both { .. } => PER_NODE_MAX / CALLER_PART,
+        }
+    }
 }
 
 /// A node that has offered itself.
@@ -94,7 +121,7 @@ struct Counts {
 pub struct Tied {
     arrived: Arrived,
     limit: Arc<Limit>,
-    _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    _room: Vec<OwnedSemaphorePermit>,
 }
 
 impl Relay {
@@ -129,17 +156,12 @@ impl Relay {
         }
         let (sender, mut calls) = mpsc::channel(PER_NODE_MAX);
         let number = self.figures.next.fetch_add(1, Ordering::Relaxed);
-        {
-            let mut offers = lock(&self.offers);
-            // What it has open counts on.
-            let room = offers.remove(&node).map(|before| before.room);
-            let offer = Offer {
-                calls: sender,
-                room: room.unwrap_or_else(|| Arc::new(Semaphore::new(PER_NODE_MAX))),
-                number,
-            };
-            offers.insert(node, offer);
-        }
+        let offer = Offer {
+            calls: sender,
+            room: self.room_of(RoomOf::Called(node)),
+            number,
+        };
+        lock(&self.offers).insert(node, offer);
         self.offered.notify_waiters();
         // However it ends, the next one of the node has a place of its own.
         let _ = self.attend(&mut connection, &mut calls, timing).await;
@@ -210,9 +232,9 @@ impl Relay {
         }
     }
 
-    /// Has a node arrive for a call.
-    pub async fn call(&self, node: u64) -> Result<Tied, Why> {
-        let tied = self.try_call(node).await;
+    /// Has a node arrive for a call of another.
+    pub async fn call(&self, node: u64, caller: u64) -> Result<Tied, Why> {
+        let tied = self.try_call(node, caller).await;
         let count = match &tied {
             Ok(_) => &self.figures.calls,
             Err(_) => &self.figures.refused,
@@ -221,11 +243,18 @@ impl Relay {
         tied
     }
 
-    async fn try_call(&self, node: u64) -> Result<Tied, Why> {
+    async fn try_call(&self, node: u64, caller: u64) -> Result<Tied, Why> {
         let limit = lock(&self.duty).clone().ok_or(Why::NoRelay)?;
         let offer = self.offer_of(node).await.ok_or(Why::NoTunnel)?;
-        let own = offer.room.try_acquire_owned().map_err(|_| Why::Busy)?;
-        let of_all = self.room().try_acquire_owned().map_err(|_| Why::Busy)?;
+        let rooms = [
+            offer.room,
+            self.room(),
+            self.room_of(RoomOf::Caller(caller)),
+            self.room_of(RoomOf::Both { called: node, caller }),
+        ];
+        let taken = rooms.into_iter().map(Semaphore::try_acquire_owned);
+        let room: Result<Vec<_>, _> = taken.collect();
+        let room = room.map_err(|_| Why::Busy)?;
         let number: u64 = rand::random();
         let (taker, taken) = oneshot::channel();
         lock(&self.awaited).insert(number, Awaited { node, taker });
@@ -236,7 +265,7 @@ impl Relay {
         Ok(Tied {
             arrived,
             limit,
-            _room: (own, of_all),
+            _room: room,
         })
     }
 
@@ -271,6 +300,18 @@ impl Relay {
                 let _ = rustix::net::sockopt::set_socket_linger(&**socket, Some(Duration::ZERO));
             }
         }
+    }
+
+    /// What is open counts on, however often a node offers itself anew.
+    fn room_of(&self, whose: RoomOf) -> Arc<Semaphore> {
+        let mut rooms = lock(&self.rooms);
+        if let Some(room) = rooms.get(&whose).and_then(Weak::upgrade) {
+            return room;
+        }
+        rooms.retain(|_, room| room.strong_count() > 0);
+        let room = Arc::new(Semaphore::new(whose.max()));
+        rooms.insert(whose, Arc::downgrade(&room));
+        room
     }
 
     fn room(&self) -> Arc<Semaphore> {
@@ -310,4 +351,45 @@ impl Drop for Closed<'_> {
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that runs under these locks leaves what they hold half changed.
     held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many connections come in at one node, the called one is there for the rest.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_calls_leaves_half_to_others() {
+        let relay = Relay::default();
+        relay.set_duty(Some(RelayDuty { bytes_per_second: 1 }));
+        let (calls, _asked) = mpsc::channel(PER_NODE_MAX);
+        let room = relay.room_of(RoomOf::Called(7));
+        let offer = Offer {
+            calls,
+            room: Arc::clone(&room),
+            number: 0,
+        };
+        lock(&relay.offers).insert(7, offer);
+        let own = relay.room_of(RoomOf::Both { called: 7, caller: 1 });
+        let open: Vec<_> = std::iter::from_fn(|| own.clone().try_acquire_owned().ok()).collect();
+        assert_eq!(open.len(), PER_NODE_MAX / 2);
+        assert_eq!(relay.try_call(7, 1).await.err(), Some(Why::Busy));
+        // This one is asked for, and does not arrive.
+        assert_eq!(relay.try_call(7, 2).await.err(), Some(Why::NoTunnel));
+        assert_eq!(room.available_permits(), PER_NODE_MAX);
+    }
+
+    #[test]
+    fn what_a_node_has_open_counts_when_it_offers_itself_anew() {
+        let relay = Relay::default();
+        let room = |node| relay.room_of(RoomOf::Called(node));
+        let open = room(7).try_acquire_owned().unwrap();
+        // Its tunnel has ended and another one comes.
+        assert_eq!(room(7).available_permits(), PER_NODE_MAX - 1);
+        assert_eq!(room(8).available_permits(), PER_NODE_MAX);
+        drop(open);
+        // Nothing is kept of nodes that have gone.
+        drop(room(9));
+        assert_eq!(lock(&relay.rooms).len(), 1);
+    }
 }

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use dhow_core::spec::EndpointOptions;
 use serde::{Deserialize, Serialize};
 
+use super::on_demand::OnDemand;
 use super::rule::{EndpointRule, Expose, Rule};
 use super::{Allowed, Backend, Listener, Protocol, Route, TableError, at_most, text};
 
@@ -39,6 +40,9 @@ pub struct Names {
     /// theirs are then answered with a failure, not with "there is no such name".
     #[serde(default)]
     pub incomplete: bool,
+    /// `None`: every service that may be called is here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<OnDemand>,
 }
 
 /// The name server of this node's containers.
@@ -122,7 +126,17 @@ impl Names {
 
     /// The listeners of the proxy's own namespace.
     pub fn listeners(&self) -> Vec<Listener> {
-        self.services.iter().flat_map(NamedService::listeners).collect()
+        let asleep = self
+            .on_demand
+            .as_ref()
+            .map(OnDemand::sleeping)
+            .unwrap_or_default();
+        let services = self.services.iter();
+        let listeners = services.flat_map(|service| {
+            let is_asleep = asleep.contains(&(service.deployment.as_str(), service.service.as_str()));
+            service.listeners(is_asleep)
+        });
+        listeners.collect()
     }
 
     pub(super) fn check(&self) -> Result<(), TableError> {
@@ -154,6 +168,7 @@ impl Names {
             addresses.take(service.address)?;
             service.check(&mut addresses)?;
         }
+        self.on_demand.as_ref().map_or(Ok(()), OnDemand::check)?;
         self.check_callers()
     }
 
@@ -197,11 +212,13 @@ impl NamedService {
     }
 
     /// One for each port of its address, and the same for each replica that has an address of its own.
-    fn listeners(&self) -> Vec<Listener> {
+    fn listeners(&self, is_asleep: bool) -> Vec<Listener> {
         let mut listeners = self.listeners_at(self.address, None);
         for replica in &self.replicas {
             listeners.extend(self.listeners_at(replica.address, Some(&replica.name)));
         }
+        let routes = listeners.iter_mut().flat_map(|listener| &mut listener.routes);
+        routes.for_each(|route| route.asleep = is_asleep);
         listeners
     }
 

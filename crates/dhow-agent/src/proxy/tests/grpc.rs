@@ -2,6 +2,9 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, StreamBody};
@@ -24,6 +27,11 @@ fn body(
     StreamBody::new(futures_util::stream::poll_fn(move |cx| frames.poll_recv(cx)))
 }
 
+/// As many calls at once as a server lets in that lets in no more than it is asked to.
+const CALLS_AT_ONCE: u32 = 100;
+/// Longer than anything here takes, so that what hangs is told.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Speaks HTTP/2 and nothing else; sends every message back as it comes, and a trailer at the end.
 async fn echo() -> SocketAddr {
     let listener = TcpListener::bind(LOCAL).await.unwrap();
@@ -32,7 +40,8 @@ async fn echo() -> SocketAddr {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             tokio::spawn(async move {
-                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                builder.max_concurrent_streams(CALLS_AT_ONCE);
                 let served = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
                 let _ = served.await;
             });
@@ -97,6 +106,95 @@ async fn messages_pass_both_ways_and_trailers_end_them() {
     }
     let backend = bench.backend("a").await;
     assert_eq!((backend.total, backend.in_flight), (2, 0));
+}
+
+type Messages = futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
+type Calls = hyper::client::conn::http2::SendRequest<StreamBody<Messages>>;
+
+/// A client that lets so many bytes of one answer be on their way.
+async fn client(addr: SocketAddr, window_bytes: u32) -> Calls {
+    let stream = TcpStream::connect(addr).await.unwrap();
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(window_bytes);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// Begins a call that goes on for as long as the sender is kept.
+async fn call(
+    calls: &mut Calls,
+    path: &str,
+) -> (mpsc::Sender<Result<Frame<Bytes>, Infallible>>, Response<Incoming>) {
+    let (messages, mut frames) = mpsc::channel(4);
+    let frames: Messages = Box::pin(futures_util::stream::poll_fn(move |cx| frames.poll_recv(cx)));
+    let request = Request::post(format!("http://shop.test{path}"))
+        .header("content-type", "application/grpc")
+        .body(StreamBody::new(frames))
+        .unwrap();
+    let answered = tokio::time::timeout(PATIENCE, calls.send_request(request)).await;
+    (messages, answered.expect("it is served").unwrap())
+}
+
+#[tokio::test]
+async fn calls_that_go_on_keep_nobody_else_out() {
+    let bench = Bench::new();
+    let routes = vec![route(vec![backend("a", echo().await)])];
+    let addr = bench.listen(Protocol::Http, routes).await;
+    let mut calls = client(addr, 1 << 16).await;
+    let mut open = Vec::new();
+    for _ in 0..=CALLS_AT_ONCE {
+        open.push(call(&mut calls, "/echo.Echo/Watch").await);
+    }
+    assert_eq!(bench.backend("a").await.in_flight, CALLS_AT_ONCE + 1);
+}
+
+/// Sends without end what is asked for below `/flood`, and counts it; answers everything else at once.
+async fn flooding(sent: Arc<AtomicUsize>) -> SocketAddr {
+    const PIECE: &[u8] = &[7; 16 << 10];
+    let listener = TcpListener::bind(LOCAL).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let sent = Arc::clone(&sent);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (sent, floods) = (Arc::clone(&sent), request.uri().path() == "/flood");
+                let pieces = std::iter::from_fn(move || {
+                    sent.fetch_add(PIECE.len(), Ordering::Relaxed);
+                    Some(Ok::<_, Infallible>(Frame::data(Bytes::from_static(PIECE))))
+                });
+                let pieces = pieces.take(if floods { usize::MAX } else { 0 });
+                let body = StreamBody::new(futures_util::stream::iter(pieces));
+                std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+            });
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn answers_of_one_connection_that_nobody_reads_leave_room_for_others() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let bench = Bench::new();
+    let routes = vec![route(vec![backend("a", flooding(Arc::clone(&sent)).await)])];
+    let addr = bench.listen(Protocol::Http, routes).await;
+    let mut stalled = client(addr, 1 << 10).await;
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        unread.push(call(&mut stalled, "/flood").await);
+    }
+    // More than four of them have on their way.
+    while sent.load(Ordering::Relaxed) < 1 << 20 {
+        tokio::task::yield_now().await;
+    }
+    let mut calls = client(addr, 1 << 16).await;
+    let (_messages, answer) = call(&mut calls, "/flood").await;
+    let mut answer = answer.into_body();
+    let first = tokio::time::timeout(PATIENCE, answer.frame()).await;
+    assert!(first.expect("it has room").unwrap().unwrap().is_data());
 }
 
 #[tokio::test]

@@ -112,6 +112,45 @@ async fn a_client_that_never_ends_its_headers_is_let_go() {
     }
 }
 
+/// Whether the kernel is to look whether the other end of a connection of this host still lives, when nothing is said.
+fn is_looked_after(own: SocketAddr, other: SocketAddr) -> bool {
+    const KEEP_ALIVE: &str = "02:";
+    let name = |addr: SocketAddr| match addr {
+        SocketAddr::V4(addr) => {
+            let ip = u32::from_ne_bytes(addr.ip().octets());
+            format!("{ip:08X}:{:04X}", addr.port())
+        }
+        SocketAddr::V6(addr) => panic!("{addr} is not in this table"),
+    };
+    let (own, other) = (name(own), name(other));
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    sockets.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields[1..3] == [&own, &other] && fields[5].starts_with(KEEP_ALIVE)
+    })
+}
+
+/// Else whoever goes without a word would keep its place for ever, and a WebSocket its replica's as well.
+#[tokio::test]
+async fn a_client_that_says_nothing_is_looked_after() {
+    let (_server, _bench, addr) = serve().await;
+    let mut client = TcpStream::connect(addr).await.unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(client.read(&mut [0; 4096]).await.unwrap() > 0);
+    let own = client.local_addr().unwrap();
+    // Until the kernel has no acknowledgement to wait for any more.
+    let looked_after = async {
+        while !is_looked_after(addr, own) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(20), looked_after).await;
+    assert!(waited.is_ok(), "nobody looks whether it lives");
+}
+
 /// A connection of HTTP/2 whose frames are made by hand.
 struct Two {
     stream: TcpStream,

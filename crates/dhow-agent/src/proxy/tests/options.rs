@@ -81,6 +81,40 @@ async fn who_calls_from_elsewhere_is_refused() {
 }
 
 #[tokio::test]
+async fn who_is_refused_a_path_is_refused_it_in_other_words() {
+    let server = Server::start("a").await;
+    let bench = Bench::new();
+    let inside = EndpointOptions {
+        allow_from: vec!["192.0.2.0/24".parse().unwrap()],
+        ..EndpointOptions::default()
+    };
+    let routes = vec![
+        asking(EndpointOptions::default(), None, &[("a", &server)]),
+        Route {
+            id: "shop/web/admin".into(),
+            ..asking(inside, Some("/admin"), &[("a", &server)])
+        },
+    ];
+    let addr = bench.listen(HTTP, routes).await;
+    let mut client = Client::connect(addr).await;
+    assert_eq!(client.get("/admin/x").await.status, StatusCode::FORBIDDEN);
+    for path in [
+        "//admin",
+        "/shop/../admin",
+        "/%61dmin",
+        "/shop%2f..%2fadmin",
+        "/admin;x/y",
+    ] {
+        assert_eq!(client.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    // Whatever stays what it is passes as it is written.
+    for path in ["//shop/%2e/./x", "/administrator%2fx", "/shop;admin"] {
+        let answer = client.get(path).await;
+        assert!(answer.text.starts_with(&format!("a {path} ")), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn a_client_stays_with_its_replica() {
     let servers = [
         Server::start("a").await,

@@ -1,26 +1,28 @@
 //! The task that keeps the session: it finds a server, opens the session, reads its stream, moves where the server wants it,
 //! and begins again when it ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dhow_core::assignment::Assignment;
-use dhow_core::ids::Term;
+use dhow_core::ids::{ServiceKey, Term};
 use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::{self, Move, Opened, SessionEvent, SessionRequest};
-use dhow_wire::grpc::{Assembly, DirectoryAssembly, Refusal, to_node_info};
+use dhow_wire::grpc::{Assembly, DirectoryAssembly, Refusal, to_node_info, to_service_names};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
-use super::heard::Heard;
+use super::heard::{Heard, Patience};
 use super::mailbox::{Beginning, Mailbox};
 use super::options::GrpcOptions;
 use super::routes::Endpoint;
 use super::seeker::Seeker;
 use super::standing::SessionStanding;
+use super::wanting::Wanting;
 use super::wire::{Client, Driver, connect};
 use crate::highest::Highest;
 use crate::limits::{MOVE_TIMEOUT, OPEN_TIMEOUT};
@@ -40,6 +42,8 @@ pub(super) struct SessionState {
     pub highest: watch::Sender<Highest>,
     /// What the node says of itself.
     pub info: watch::Sender<NodeInfo>,
+    /// The services of other deployments that the node wants to be told of.
+    pub wanted: watch::Sender<BTreeSet<ServiceKey>>,
     /// What the next heartbeat tells of the node.
     pub usage: watch::Sender<Option<NodeUsage>>,
     /// The session that is to be left, and why.
@@ -52,6 +56,7 @@ pub(super) struct Open {
     pub client: Client,
     /// Counts from 1.
     pub number: u64,
+    pub patience: Patience,
 }
 
 impl SessionState {
@@ -66,6 +71,7 @@ impl SessionState {
             drains: watch::Sender::new(false),
             directory: watch::Sender::new(None),
             highest: watch::Sender::default(),
+            wanted: watch::Sender::default(),
             usage: watch::Sender::new(None),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
@@ -153,6 +159,8 @@ struct Session {
     opened: Opened,
     events: Streaming<SessionEvent>,
     beginning: Beginning,
+    /// What the server was told with the opening that the node wants.
+    wanting: Wanting,
 }
 
 /// What became of an open session.
@@ -228,6 +236,7 @@ impl Link {
         let (mut client, driver, heard) = connected.map_err(Ended::before)?;
         let beginning = shared.mailbox.beginning();
         let highest = shared.highest.borrow().clone();
+        let wanting = Wanting::begin(shared.wanted.borrow().clone());
         let request = Request::new(SessionRequest {
             node_id: shared.options.node.0,
             last_revision: beginning.last.map(|last| last.0),
@@ -237,6 +246,9 @@ impl Link {
             highest_cluster: highest.cluster.clone().unwrap_or_default(),
             takes_directory: true,
             takes_tunnels: shared.options.dial_back.is_some(),
+            by_interest: true,
+            wanted: to_service_names(&wanting.told),
+            opening: wanting.opening,
         });
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = client.session(request).await?.into_inner();
@@ -264,6 +276,7 @@ impl Link {
                 opened,
                 events,
                 beginning,
+                wanting,
             })),
             Some(Event::Ended(ended)) => Err(ended_by_server(false, &ended)),
             Some(
@@ -307,8 +320,12 @@ impl Link {
             address: address.clone(),
             cluster_id: opened.cluster_id.clone(),
         });
-        let client = session.client.clone();
-        shared.open.send_replace(Some(Arc::new(Open { client, number })));
+        let open = Open {
+            client: session.client.clone(),
+            number,
+            patience: Patience::new(session.heard.clone()),
+        };
+        shared.open.send_replace(Some(Arc::new(open)));
         number
     }
 
@@ -323,6 +340,9 @@ impl Link {
         let origin = Origin::of(&session.opened);
         let mut parts = Parts::default();
         let mut has_tried_to_move = false;
+        let wanting = session.wanting.clone();
+        let wanting = wanting.keep_told(Arc::clone(&self.shared), session.client.clone());
+        tokio::pin!(wanting);
         loop {
             let event = tokio::select! {
                 biased;
@@ -332,6 +352,7 @@ impl Link {
                         None => Ended::open("it does not answer"),
                     });
                 }
+                never = &mut wanting => match never {},
                 event = session.events.message() => event,
                 () = session.heard.silent() => return Left::Ended(Ended::open("it was not heard for too long")),
             };

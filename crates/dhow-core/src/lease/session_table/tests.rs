@@ -277,6 +277,90 @@ fn a_holder_whose_sessions_all_break_is_ill() {
     assert_eq!(lost, [(2_000 + ORPHAN_MS + 10_500, NodeId(100))]);
 }
 
+/// 3,000 nodes on two servers, of which the first so many lose their sessions; who was given up, and when first. With them
+/// the alarm that there was.
+fn lost_of_thousands(broken: u64, come_back: bool) -> (usize, Option<u64>, Option<LeaseAlarm>) {
+    let nodes = 1_000..4_000;
+    let mut table = led(nodes.clone());
+    let (mut a, mut b) = (HeldSessions::new(7), HeldSessions::new(8));
+    beat(&mut table, A, &mut a, 500);
+    beat(&mut table, B, &mut b, 500);
+    let mut ids = Vec::new();
+    for id in nodes {
+        let (holder, held) = match id % 2 {
+            0 => (A, &mut a),
+            _ => (B, &mut b),
+        };
+        ids.push((NodeId(id), open(&mut table, holder, held, NodeId(id), 1_000)));
+    }
+    beat(&mut table, A, &mut a, 1_500);
+    beat(&mut table, B, &mut b, 1_500);
+    // Forty in a second, as overload begins.
+    let mut alarms = None;
+    let (mut next, mut lost) = (0, Vec::new());
+    for now_ms in (2_000..200_000).step_by(500) {
+        for _ in 0..20 {
+            if next < broken as usize {
+                let (node, id) = ids[next];
+                match node.0 % 2 {
+                    0 => a.broke(node, id, now_ms, now_ms),
+                    _ => b.broke(node, id, now_ms, now_ms),
+                }
+                next += 1;
+            }
+        }
+        if come_back && now_ms == 40_000 {
+            for (node, _) in ids.iter().take(broken as usize) {
+                open(&mut table, A, &mut a, *node, now_ms);
+            }
+        }
+        for (holder, held) in [(A, &mut a), (B, &mut b)] {
+            for (node, _) in ids.iter().skip(broken as usize) {
+                held.heard(*node, now_ms);
+            }
+            if come_back && now_ms > 40_000 && holder == A {
+                ids.iter()
+                    .take(broken as usize)
+                    .for_each(|(node, _)| held.heard(*node, now_ms));
+            }
+            let told = held.next_beat(now_ms);
+            let (answer, alarm) = table.beat(holder, &told, now_ms);
+            alarms = alarms.or(alarm);
+            held.answered(&answer, now_ms);
+        }
+        let ticked = table.advance(now_ms, now_ms, |_| true);
+        lost.extend(ticked.expired.into_iter().map(|node| (now_ms, node)));
+    }
+    (lost.len(), lost.first().map(|(now_ms, _)| *now_ms), alarms)
+}
+
+#[test]
+fn a_crowd_that_breaks_everywhere_has_time_to_come_back() {
+    let (lost, _, alarm) = lost_of_thousands(500, true);
+    assert!(
+        matches!(
+            alarm,
+            Some(LeaseAlarm::CrowdBroke {
+                broke: 301,
+                sessions: 3_000
+            })
+        ),
+        "{alarm:?}"
+    );
+    assert_eq!(lost, 0);
+    // Who does not come back is given up all the same, a minute later.
+    let (lost, first_ms, _) = lost_of_thousands(500, false);
+    assert_eq!(lost, 500);
+    assert!(first_ms > Some(2_000 + ORPHAN_MS), "{first_ms:?}");
+}
+
+#[test]
+fn a_twentieth_that_dies_is_no_crowd() {
+    let (lost, first_ms, alarm) = lost_of_thousands(150, false);
+    assert_eq!((lost, alarm), (150, None));
+    assert_eq!(first_ms, Some(2_000 + 10_500));
+}
+
 #[test]
 fn one_node_that_comes_and_goes_makes_no_holder_ill() {
     let (mut table, mut held, restless) = (led(100..110), HeldSessions::new(7), NodeId(100));

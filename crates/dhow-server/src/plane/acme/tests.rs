@@ -361,6 +361,23 @@ async fn another_leader_goes_on_and_begins_anew_what_was_under_way() {
 }
 
 #[tokio::test]
+async fn what_ends_is_renewed_before_anything_new_is_ordered() {
+    let mut world = World::new().await;
+    world.deploy(&["shop.test"]).await;
+    world.until("it is ordered", has(SHOP)).await;
+    world.authority.gate.forget_permits(1_000);
+    world
+        .deploy(&["a.test", "b.test", "c.test", "d.test", "shop.test"])
+        .await;
+    world.clock.step_wall(60 * DAY_SECS * 1_000);
+    // To a new leader all of them are due at the same time.
+    world.begin().await;
+    world.pass(10).await;
+    let ordered = world.authority.ordered();
+    assert_eq!(ordered[1..], ["shop.test", "a.test", "b.test", "c.test"]);
+}
+
+#[tokio::test]
 async fn an_account_that_is_refused_or_forgotten_is_made_again() {
     let world = World::new().await;
     let limited = OrderError {

@@ -164,23 +164,43 @@ impl Turn {
             return self.unwritten.extend(told.ok());
         }
         self.wanted_since_ms.retain(|host, _| hosts.contains(host));
-        for host in hosts {
-            let since_ms = *self.wanted_since_ms.entry(host.clone()).or_insert(now_ms);
-            let is_settled = now_ms.saturating_sub(since_ms) >= SETTLE_MS;
-            let subject = Subject::Host(host.clone());
-            let lifetime = self.kept.lifetime(state, &host);
-            let failures = self.kept.failures(state, &acme::failure_of(&host));
-            let is_due = acme::is_due(lifetime, failures.as_ref(), now_unix_secs);
-            if !is_settled || !is_due || self.under_way.contains(&subject) {
-                continue;
-            }
+        for host in self.due(state, hosts, now_unix_secs, now_ms) {
             if !self.budget.take(self.under_way.len(), now_ms) {
                 return;
             }
             tracing::info!(host, "a certificate is ordered");
-            let order = self.authority.order(account.clone(), host);
-            self.begin(subject, async move { order.await.map(Brought::Certificate) });
+            let order = self.authority.order(account.clone(), host.clone());
+            let order = async move { order.await.map(Brought::Certificate) };
+            self.begin(Subject::Host(host), order);
         }
+    }
+
+    /// The hosts that are to be ordered now. Those that have a certificate, which ends, come before those that never had one,
+    /// and among these the ones that have failed least: however many hosts are named that lead nowhere, others are renewed.
+    fn due(
+        &mut self,
+        state: &State,
+        hosts: BTreeSet<String>,
+        now_unix_secs: i64,
+        now_ms: u64,
+    ) -> impl Iterator<Item = String> + use<> {
+        let mut due = Vec::new();
+        for host in hosts {
+            let since_ms = *self.wanted_since_ms.entry(host.clone()).or_insert(now_ms);
+            let is_settled = now_ms.saturating_sub(since_ms) >= SETTLE_MS;
+            let lifetime = self.kept.lifetime(state, &host);
+            let failures = self.kept.failures(state, &acme::failure_of(&host));
+            let is_due = acme::is_due(lifetime, failures.as_ref(), now_unix_secs);
+            if is_settled && is_due && !self.under_way.contains(&Subject::Host(host.clone())) {
+                due.push((
+                    lifetime.is_none(),
+                    failures.map_or(0, |failures| failures.count),
+                    host,
+                ));
+            }
+        }
+        due.sort();
+        due.into_iter().map(|(_, _, host)| host)
     }
 
     fn begin_account(&mut self, state: &State, now_unix_secs: i64) {

@@ -1,15 +1,21 @@
 //! The directory of services beside the state: a task brings its index up to date after entries were applied, and wakes
-//! the nodes that a change concerns. Changes are taken together: what happens within 50 ms goes as one, and where many
-//! nodes were woken just now, within half a second.
+//! the nodes that a change concerns, by what they run or because they have asked for it. Changes are taken together: what
+//! happens within 50 ms goes as one, and where many nodes were woken just now, within half a second or a whole one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dhow_core::directory::{Concerned, Directory, DirectoryIndex, Touched};
+use dhow_core::directory::{
+    Concerned, Directory, DirectoryChange, DirectoryIndex, Interest, InterestBook, ToldListings, Touched,
+    WordOfInterest,
+};
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::state::State;
 use tokio::sync::{Notify, watch};
 
-use super::limits::{DIRECTORY_LOAD_MS, DIRECTORY_QUIET_NODES_MAX};
+use super::limits::{
+    DIRECTORY_LOAD_MS, DIRECTORY_LOAD_NODES_MAX, DIRECTORY_QUIET_NODES_MAX, DIRECTORY_STORM_MS,
+};
 use super::shutdown::ShutdownToken;
 use super::wakeups::NodeWakeups;
 use crate::clock::Clock;
@@ -45,18 +51,83 @@ impl TouchedSince {
 pub struct Directories {
     index: watch::Receiver<Arc<DirectoryIndex>>,
     wakeups: NodeWakeups,
+    interests: Interests,
+}
+
+/// What the nodes with a session here have asked for; clones are the same. At most one place per node.
+#[derive(Clone, Debug, Default)]
+struct Interests {
+    book: Arc<Mutex<InterestBook>>,
+    sessions: Arc<AtomicU64>,
+}
+
+impl Interests {
+    fn book(&self) -> MutexGuard<'_, InterestBook> {
+        // Every change is whole before the lock is given back, unless memory is out.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Directories {
-    /// What a node is told, by this state and the newest index.
+    /// All that a node is told that reads its own state, by this state and the newest index.
     pub fn of(&self, state: &State, node: NodeId) -> Directory {
         let index = self.index.borrow().clone();
-        index.directory(state, node)
+        index.directory(state, node, &Interest::All)
     }
 
-    /// Waits for changes that concern one node; look at its directory after calling this and before waiting.
-    pub fn changes(&self, node: NodeId) -> watch::Receiver<Revision> {
-        self.wakeups.subscribe(node)
+    /// A node begins to follow its directory with this opening, and wants this.
+    pub fn follow(&self, node: NodeId, opening: u64, interest: Interest) -> DirectoryFollower {
+        let changes = self.wakeups.subscribe(node);
+        let session = self.interests.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        self.interests.book().begin(node, session, opening, interest);
+        DirectoryFollower {
+            directories: self.clone(),
+            node,
+            session,
+            changes,
+            told: ToldListings::default(),
+        }
+    }
+
+    /// A node that follows its directory here wants this from now on; false where it does not, or not with this opening.
+    pub fn want(&self, node: NodeId, word: WordOfInterest, interest: Interest) -> bool {
+        let is_here = self.interests.book().set(node, word, interest);
+        if is_here {
+            let revision = Revision(0);
+            self.wakeups.wake(&[(node, revision)].into());
+        }
+        is_here
+    }
+}
+
+/// One node's directory, followed by whoever tells it.
+#[derive(Debug)]
+pub struct DirectoryFollower {
+    directories: Directories,
+    node: NodeId,
+    session: u64,
+    changes: watch::Receiver<Revision>,
+    told: ToldListings,
+}
+
+impl DirectoryFollower {
+    /// What the node has to hear now; it counts as told.
+    pub fn look(&mut self, state: &State) -> DirectoryChange {
+        self.changes.borrow_and_update();
+        let interest = self.directories.interests.book().of(self.node);
+        let index = self.directories.index.borrow().clone();
+        self.told.look(&index, state, self.node, &interest)
+    }
+
+    /// Waits until something concerns the node that happened after the last look; false at the end.
+    pub async fn changed(&mut self) -> bool {
+        self.changes.changed().await.is_ok()
+    }
+}
+
+impl Drop for DirectoryFollower {
+    fn drop(&mut self) {
+        self.directories.interests.book().end(self.node, self.session);
     }
 }
 
@@ -67,6 +138,7 @@ pub(super) struct DirectoryTask {
     clock: Arc<dyn Clock>,
     index: watch::Sender<Arc<DirectoryIndex>>,
     wakeups: NodeWakeups,
+    interests: Interests,
     /// How long changes are gathered before nodes are told.
     quiet_ms: u64,
 }
@@ -79,7 +151,7 @@ impl DirectoryTask {
         quiet_ms: u64,
     ) -> (Self, Directories) {
         let (sender, index) = watch::channel(Arc::default());
-        let wakeups = NodeWakeups::default();
+        let (wakeups, interests) = (NodeWakeups::default(), Interests::default());
         // What the state has from before, where it has anything.
         let is_empty = {
             let state = states.borrow();
@@ -91,6 +163,7 @@ impl DirectoryTask {
         let directories = Directories {
             index,
             wakeups: wakeups.clone(),
+            interests: interests.clone(),
         };
         let task = Self {
             touched,
@@ -98,6 +171,7 @@ impl DirectoryTask {
             clock,
             index: sender,
             wakeups,
+            interests,
             quiet_ms,
         };
         (task, directories)
@@ -124,9 +198,14 @@ impl DirectoryTask {
             let Some(woken) = self.refresh().await else {
                 return;
             };
-            if woken > DIRECTORY_QUIET_NODES_MAX {
-                busy_until_ms = self.clock.monotonic_ms().saturating_add(DIRECTORY_LOAD_MS);
-            }
+            let pause_ms = if woken <= DIRECTORY_QUIET_NODES_MAX {
+                0
+            } else if woken <= DIRECTORY_LOAD_NODES_MAX {
+                DIRECTORY_LOAD_MS
+            } else {
+                DIRECTORY_STORM_MS
+            };
+            busy_until_ms = self.clock.monotonic_ms().saturating_add(pause_ms);
         }
     }
 
@@ -143,9 +222,11 @@ impl DirectoryTask {
             let concerned = index.refresh(&state, &touched);
             (index, concerned)
         });
-        let (index, concerned) = refreshed.await.ok()?;
+        let (index, mut concerned) = refreshed.await.ok()?;
         self.index.send_replace(Arc::new(index));
-        let Concerned { all, nodes } = concerned;
+        // After the index is there: who asks from now on finds it.
+        self.interests.book().add_to(&mut concerned);
+        let Concerned { all, nodes, .. } = concerned;
         Some(match all {
             true => self.wakeups.wake_all(revision),
             false => {

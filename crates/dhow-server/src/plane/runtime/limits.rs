@@ -31,6 +31,12 @@ pub const PLAN_CHUNK_BYTES: usize = 512 * 1024;
 /// How long the reducer waits after an applied batch before it plans, so that a burst is planned once.
 pub const PLAN_DEBOUNCE_MS: u64 = 10;
 
+/// Replicas that a plan looks at in a millisecond, on a slow machine.
+pub const PLANNED_PER_MS: u64 = 250;
+
+/// The longest wait after a plan for the time that it takes.
+pub const PLAN_REST_MAX_MS: u64 = 1_000;
+
 /// The longest wait between plans whose commands were all refused as stale: 10 ms doubled seven times.
 pub const PLAN_STALE_WAIT_MAX_MS: u64 = 1_280;
 
@@ -112,8 +118,13 @@ pub const FLUSH_DEADLINE_MS: u64 = 1_000;
 /// Changes of the directory that are taken together. What happens in a moment of a rollout goes as one; the nodes that
 /// hear of it a twentieth of a second later lose nothing, because a replica that is asked in vain refuses before a byte.
 pub const DIRECTORY_QUIET_MS: u64 = 50;
-/// The same after more nodes than [`DIRECTORY_QUIET_NODES_MAX`] were woken: 10,000 nodes twice a second are 20,000 small
-/// messages, at some 20 microseconds each less than half a core.
+/// The same after more nodes than [`DIRECTORY_QUIET_NODES_MAX`] were woken.
 pub const DIRECTORY_LOAD_MS: u64 = 500;
 /// 200 nodes at the quiet pace are 4,000 messages a second.
 pub const DIRECTORY_QUIET_NODES_MAX: usize = 200;
+/// The same after more nodes than [`DIRECTORY_LOAD_NODES_MAX`] were woken: three servers with 3,333 nodes each send 10,000
+/// small messages a second, at some 40 microseconds each less than half a core, and a node hears of a change within two
+/// seconds.
+pub const DIRECTORY_STORM_MS: u64 = 1_000;
+/// 2,000 nodes every half second are 4,000 messages a second too.
+pub const DIRECTORY_LOAD_NODES_MAX: usize = 2_000;

@@ -9,6 +9,7 @@ use dhow_core::mirror::{ReportBody, digest_of};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, RestartRule, step};
 use tokio::time::Instant;
 
+use super::told::hash_of_name;
 use crate::load::squad::hash_of;
 
 /// As the agent has it.
@@ -132,6 +133,28 @@ impl Books {
             }
         }
         is_new
+    }
+
+    /// Changes one of its replicas: one that is not healthy becomes so, else another one ceases to be, unless all are to get
+    /// well. Gives which one, by a hash of its name, and whether it is ready now.
+    pub fn change(&mut self, may_fall_ill: bool) -> Option<(u64, bool)> {
+        let is_well = |machine: &Machine| machine.healthy;
+        let ill = self.replicas.iter().find(|(_, machine)| !is_well(machine));
+        let (name, is_ready) = match ill {
+            Some((name, _)) => (name.clone(), true),
+            None if may_fall_ill => {
+                let nth = rand::random_range(0..self.replicas.len().max(1));
+                (self.replicas.keys().nth(nth)?.clone(), false)
+            }
+            None => return None,
+        };
+        let message = "made up".into();
+        let event = match is_ready {
+            true => ReplicaEvent::BecameHealthy,
+            false => ReplicaEvent::BecameUnhealthy { message },
+        };
+        self.happen(&name, event, &RestartRule::default());
+        Some((hash_of_name(&name), is_ready))
     }
 
     fn stop_others(&mut self, service: &ServiceKey, wanted: &BTreeMap<ReplicaName, RestartRule>) -> u32 {

@@ -61,7 +61,7 @@ impl Identity {
             let request = RegisterRequest {
                 token: invitation.token.reveal(),
                 desired_node_id: None,
-                info: Some(to_node_info(&info_of(place))),
+                info: Some(to_node_info(&info_of(place, around))),
                 csr_pem: Some(csr_pem.clone()),
             };
             let status = match timeout(CALL_TIMEOUT, connection.client.register(request)).await {

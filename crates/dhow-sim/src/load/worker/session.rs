@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use dhow_agent::limits::UNANSWERED_MAX;
 use dhow_core::ids::{NodeId, Term};
 use dhow_core::lease::report_delay_ms;
 use dhow_wire::grpc::proto::session_event::Event;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{Heartbeat, SessionEvent, SessionRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{Heartbeat, SessionEvent, SessionRequest, StatusAck, StatusReport, WantRequest};
 use dhow_wire::grpc::{Assembly, LeaderHint, Refusal, to_body, to_node_info};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,7 +20,7 @@ use tonic::{Status, Streaming};
 use super::books::Books;
 use super::identity::Identity;
 use super::wire::{Client, Connection, connect};
-use super::{Surroundings, info_of};
+use super::{Surroundings, info_of, told};
 use crate::load::order::Order;
 use crate::load::seat::Seat;
 use crate::load::tally::Tally;
@@ -66,6 +67,10 @@ pub struct Session<'a> {
     /// When changes may be reported next.
     report_at: Instant,
     failures: u32,
+    /// Calls since the last one that was answered.
+    unanswered: u32,
+    /// When it changes one of its replicas next.
+    change_at: Instant,
 }
 
 impl<'a> Session<'a> {
@@ -83,12 +88,16 @@ impl<'a> Session<'a> {
             node_id: identity.node.0,
             last_revision: books.revision.map(|revision| revision.0),
             instance: seat.place as u64,
-            info: Some(to_node_info(&info_of(seat.place))),
+            info: Some(to_node_info(&info_of(seat.place, around))),
             highest_term: books.highest.map_or(0, |(term, _)| term.0),
             highest_cluster: books.cluster.clone(),
-            takes_directory: false,
+            takes_directory: around.telling.is_some(),
             takes_tunnels: false,
+            by_interest: true,
+            wanted: Vec::new(),
+            opening: rand::random(),
         };
+        let opening = request.opening;
         let opened = timeout(OPEN_TIMEOUT, async {
             let mut events = connection.client.session(request).await?.into_inner();
             let first = events.message().await?;
@@ -109,9 +118,7 @@ impl<'a> Session<'a> {
                 | Event::Move(_)
                 | Event::DialBack(_),
             )
-            | None => {
-                return Err(Ended::Unreached);
-            }
+            | None => return Err(Ended::Unreached),
         };
         around.tally.opening.add(began.elapsed());
         books.begin(opened.cluster_id);
@@ -132,11 +139,52 @@ impl<'a> Session<'a> {
             report: None,
             report_at: Instant::now(),
             failures: 0,
-        })
+            unanswered: 0,
+            change_at: Instant::now(),
+        }
+        .wanting(opening))
+    }
+
+    /// Says which services it wants to be told of, where it follows its directory.
+    fn wanting(self, opening: u64) -> Self {
+        let services = self.around.telling.iter();
+        let services: Vec<_> = services
+            .flat_map(|telling| told::wanted(&telling.interests, self.seat.place))
+            .collect();
+        if !services.is_empty() {
+            let request = WantRequest {
+                node_id: self.node,
+                services,
+                opening,
+                number: 1,
+            };
+            let mut client = self.connection.client.clone();
+            // One that is not answered is said again with the next session.
+            tokio::spawn(async move { client.want(request).await });
+        }
+        self
+    }
+
+    /// Changes one of its replicas, where its time has come.
+    fn change(&mut self) {
+        let Some(telling) = &self.around.telling else {
+            return;
+        };
+        let every = *telling.every.borrow();
+        if let Some((replica, is_ready)) = self.books.change(every.is_some()) {
+            telling.change(replica, is_ready);
+        }
+        let every = every.unwrap_or(Duration::from_secs(1));
+        self.change_at = Instant::now() + every;
     }
 
     /// Serves until it ends or its worker is told to go.
     pub async fn serve(mut self, orders: &mut watch::Receiver<Order>) -> Ended {
+        let mut every = self
+            .around
+            .telling
+            .as_ref()
+            .map(|telling| telling.every.subscribe());
         loop {
             let order = *orders.borrow_and_update();
             match order {
@@ -153,11 +201,23 @@ impl<'a> Session<'a> {
             let (reads, waits) = (order != Order::ReadNothing, self.waits_to_report());
             let ended = tokio::select! {
                 _ = orders.changed() => None,
+                every = every_changed(&mut every) => {
+                    let spread = rand::random_range(0.0..1.0);
+                    self.change_at = Instant::now() + every.unwrap_or_default().mul_f64(spread);
+                    None
+                }
+                () = sleep_until(self.change_at), if every.is_some() => {
+                    self.change();
+                    None
+                }
                 event = self.events.message(), if reads => self.take_event(event),
                 answer = answered(&mut self.report) => self.take_report(answer),
                 answer = answered(&mut self.beat) => self.take_beat(answer),
                 () = sleep_until(self.report_at), if waits => None,
-                () = self.connection.heard.silent() => Some(Ended::Over),
+                () = self.connection.heard.silent() => {
+                    Tally::count(&self.around.tally.unheard);
+                    Some(Ended::Over)
+                }
                 () = sleep_until(self.beat_at) => {
                     self.send_beat();
                     None
@@ -228,7 +288,13 @@ impl<'a> Session<'a> {
                 self.seat.hold(self.books.held());
                 None
             }
-            Ok(Some(Event::Opened(_) | Event::Directory(_) | Event::Drain(_) | Event::DialBack(_))) => None,
+            Ok(Some(Event::Directory(told))) => {
+                if let Some(telling) = &self.around.telling {
+                    self.seat.view().take(&told, self.seat.place, telling);
+                }
+                None
+            }
+            Ok(Some(Event::Opened(_) | Event::Drain(_) | Event::DialBack(_))) => None,
             // Unlike an agent it leaves before it has a session there.
             Ok(Some(Event::Move(to))) => Some(Ended::Moved(LeaderHint {
                 node: NodeId(to.server_id),
@@ -245,9 +311,10 @@ impl<'a> Session<'a> {
         self.report = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status),
+            Err(status) => return self.failed(status, took),
         };
         self.failures = 0;
+        self.unanswered = 0;
         self.around.tally.reporting.add(took);
         self.ttl_secs = ack.next_ttl_secs;
         match (ack.durable_seq, ack.replay_from) {
@@ -269,8 +336,9 @@ impl<'a> Session<'a> {
         self.beat = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status),
+            Err(status) => return self.failed(status, took),
         };
+        self.unanswered = 0;
         self.around.tally.beating.add(took);
         if ack.next_ttl_secs != self.ttl_secs {
             self.ttl_secs = ack.next_ttl_secs;
@@ -285,20 +353,47 @@ impl<'a> Session<'a> {
     }
 
     /// A call was not answered well; tells whether the session is of no use any more.
-    fn failed(&mut self, status: Option<Status>) -> Option<Ended> {
+    fn failed(&mut self, status: Option<Status>, took: Duration) -> Option<Ended> {
         let Some(status) = status else {
-            return Some(Ended::Over);
+            return self.unanswered(took);
         };
+        self.unanswered = 0;
         let refusal = Refusal::from_status(&status);
         if matches!(refusal, Some(Refusal::Busy | Refusal::TooOften)) {
             Tally::count(&self.around.tally.reports_refused);
-            let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10));
-            self.failures += 1;
-            self.report_at = Instant::now() + pause.min(RETRY_MAX);
+            self.report_later();
             return None;
         }
         Some(over(refusal))
     }
+
+    /// As the agent does it: a server that is heard has too much to do, and is left only when it never answers.
+    fn unanswered(&mut self, took: Duration) -> Option<Ended> {
+        Tally::count(&self.around.tally.unanswered);
+        self.unanswered += 1;
+        let is_heard = self.connection.heard.is_heard_since(Instant::now() - took);
+        if !is_heard || self.unanswered >= UNANSWERED_MAX {
+            return Some(Ended::Over);
+        }
+        self.report_later();
+        None
+    }
+
+    fn report_later(&mut self) {
+        let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        self.report_at = Instant::now() + pause.min(RETRY_MAX);
+    }
+}
+
+/// Waits until replicas are to change at another pace; never where there is no pace.
+async fn every_changed(every: &mut Option<watch::Receiver<Option<Duration>>>) -> Option<Duration> {
+    if let Some(every) = every
+        && every.changed().await.is_ok()
+    {
+        return *every.borrow_and_update();
+    }
+    std::future::pending().await
 }
 
 fn delay(node: u64, ttl_secs: u32, beats: u64) -> Duration {

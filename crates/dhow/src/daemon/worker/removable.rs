@@ -1,7 +1,7 @@
 //! The session of a worker that may be removed from its cluster: then nothing here is anybody's any more, and the agent
 //! is told so in the only way it knows, by an assignment without replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use dhow_agent::{
     ReportAnswer, ReportBody, Session, SessionFuture,
 };
 use dhow_core::assignment::Assignment;
-use dhow_core::ids::Revision;
+use dhow_core::ids::{Revision, ServiceKey};
 use dhow_core::usage::NodeUsage;
 use tokio::sync::watch;
 
@@ -116,5 +116,9 @@ impl Orders for RemovableSession {
 
     fn directory(&self) -> watch::Receiver<Option<Arc<KnownDirectory>>> {
         self.session.directory()
+    }
+
+    fn want(&self, services: &BTreeSet<ServiceKey>) {
+        self.session.want(services);
     }
 }

@@ -36,7 +36,7 @@ impl Far {
         let node = frame::read_number(Kind::Through, body).map_err(bad)?;
         let tied = match self.is_removed(caller.node) || self.is_removed(node) {
             true => Err(Why::NotAllowed),
-            false => self.own.relay.call(node).await,
+            false => self.own.relay.call(node, caller.node).await,
         };
         if let Err(why @ (Why::NotAllowed | Why::NoRelay)) = &tied {
             let words = || format!("it wants a connection to node {node}: {why}");

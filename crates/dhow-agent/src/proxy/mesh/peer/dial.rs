@@ -78,7 +78,7 @@ impl Peer {
     /// This very node passes on for it.
     async fn call_here(&self, relay: u64) -> Result<Dialled, Refused> {
         let node = self.node;
-        let tied = self.own.relay.call(node).await;
+        let tied = self.own.relay.call(node, relay).await;
         let tied = tied.map_err(|why| Refused::Relay { node, relay, why })?;
         let socket = tied.socket();
         let registered = self.connections.add(&socket).ok_or(Refused::Busy { node })?;

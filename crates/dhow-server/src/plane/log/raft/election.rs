@@ -26,6 +26,7 @@ pub async fn run(engine: Arc<Engine>) {
 
 async fn watch(engine: &Engine) {
     let heartbeat = engine.shared.timings.heartbeat();
+    let mut server = engine.raft.server_metrics();
     // How often in a row this node has stood and nobody came to lead.
     let mut in_vain = 0;
     // The term in which it stood last.
@@ -33,6 +34,14 @@ async fn watch(engine: &Engine) {
     loop {
         if engine.shared.leadership().leader.is_some() {
             in_vain = 0;
+        }
+        // Who leads wants nothing until it leads no more.
+        if server.borrow().state == ServerState::Leader {
+            in_vain = 0;
+            if server.changed().await.is_err() {
+                return;
+            }
+            continue;
         }
         // Others than this task begin elections too: a new cluster, and a leader that lets go.
         let standing = standing_in(engine);

@@ -22,7 +22,7 @@ pub async fn run(engine: Arc<Engine>, events: mpsc::Sender<LogEvent>) {
         metrics: engine.raft.metrics(),
         answered: None,
         has_log: false,
-        pause: engine.shared.timings.heartbeat() / 2,
+        pause: engine.shared.timings.heartbeat(),
     };
     loop {
         if watch.metrics.borrow().running_state.is_err() {
@@ -39,6 +39,7 @@ pub async fn run(engine: Arc<Engine>, events: mpsc::Sender<LogEvent>) {
         }
         // The whole report changes with every entry: it is followed only until a new leader is sure.
         let waits_for_answer = server.borrow_and_update().state == ServerState::Leader && !now.is_here;
+        let rest = watch.rest(&engine, now);
         let changed = tokio::select! {
             () = cancel.cancelled() => return,
             changed = server.changed() => changed,
@@ -46,7 +47,7 @@ pub async fn run(engine: Arc<Engine>, events: mpsc::Sender<LogEvent>) {
                 watch.metrics.mark_changed();
                 changed
             }
-            () = tokio::time::sleep(watch.pause) => Ok(()),
+            () = tokio::time::sleep(rest) => Ok(()),
         };
         if changed.is_err() {
             return tell_failure(&engine, &events).await;
@@ -60,11 +61,24 @@ struct Watch {
     answered: Option<Instant>,
     /// Whether there was a log at the last look: the first entry is what makes a node a member.
     has_log: bool,
-    /// The longest wait between two looks.
+    /// The longest wait between two looks of a leader.
     pause: Duration,
 }
 
 impl Watch {
+    /// How long nothing can change that nobody tells of: a leader's certainty, a follower's that its leader is there,
+    /// and whether there is a log.
+    fn rest(&self, engine: &Engine, now: Leadership) -> Duration {
+        let is_followed = self.has_log && now.leader.is_some() && !now.is_here;
+        match is_followed {
+            true => {
+                let rest = engine.shared.lease().saturating_sub(engine.shared.silence());
+                rest.max(self.pause)
+            }
+            false => self.pause,
+        }
+    }
+
     fn look(&mut self, engine: &Engine) -> Leadership {
         let has_changed = self.metrics.has_changed().unwrap_or(true);
         let metrics = self.metrics.borrow_and_update();

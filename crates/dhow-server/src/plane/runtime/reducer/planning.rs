@@ -9,7 +9,7 @@ use dhow_core::time::ClusterTime;
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, Sleep};
-use crate::plane::runtime::limits::PLAN_STALE_WAIT_MAX_MS;
+use crate::plane::runtime::limits::{PLAN_REST_MAX_MS, PLAN_STALE_WAIT_MAX_MS, PLANNED_PER_MS};
 use crate::plane::runtime::options::PlanFn;
 
 /// The reducer's planner: the plan that runs, when the next one is due, and the cache between them.
@@ -19,6 +19,8 @@ pub(super) struct Planning {
     debounce_ms: u64,
     cache: PlanCache,
     running: Option<JoinHandle<(PlanCache, Plan)>>,
+    /// How long the next plan waits after the one that runs.
+    rest_ms: u64,
     due: Option<Due>,
     /// Parts of the last plan that are on their way.
     parts: usize,
@@ -54,6 +56,7 @@ impl Planning {
             debounce_ms,
             cache: PlanCache::default(),
             running: None,
+            rest_ms: 0,
             due: None,
             parts: 0,
             has_effect: false,
@@ -95,6 +98,7 @@ impl Planning {
             return match ended {
                 Ok((cache, plan)) => {
                     self.cache = cache;
+                    self.rest();
                     PlanTurn::Planned(plan)
                 }
                 Err(error) => PlanTurn::Panicked {
@@ -113,11 +117,26 @@ impl Planning {
         std::future::pending().await
     }
 
+    /// Where there are tens of thousands of replicas, the next plan waits for about as long as this one took: planning has
+    /// half of a processor at the most, and the reports that it waits for have the rest.
+    fn rest(&mut self) {
+        if self.rest_ms <= self.debounce_ms {
+            return;
+        }
+        let soonest_ms = self.clock.monotonic_ms().saturating_add(self.rest_ms);
+        self.not_before_ms = self.not_before_ms.max(soonest_ms);
+        if let Some(due) = self.due.take() {
+            self.schedule(due.at_ms);
+        }
+    }
+
     /// Begins a plan on a snapshot.
     pub fn start(&mut self, state: Arc<State>, now: ClusterTime) {
         let planner = Arc::clone(&self.planner);
         let mut cache = std::mem::take(&mut self.cache);
         self.has_effect = false;
+        let replicas = u64::try_from(state.replicas.len()).unwrap_or(u64::MAX);
+        self.rest_ms = (replicas / PLANNED_PER_MS).min(PLAN_REST_MAX_MS);
         self.running = Some(tokio::task::spawn_blocking(move || {
             let plan = planner(&state, &mut cache, now);
             (cache, plan)

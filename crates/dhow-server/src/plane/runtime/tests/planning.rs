@@ -91,6 +91,38 @@ async fn a_burst_is_planned_once_it_is_over_and_never_twice_at_a_time() {
 }
 
 #[tokio::test]
+async fn after_a_plan_of_thousands_there_is_time_for_other_work() {
+    let plans = watch::Sender::new(Vec::new());
+    let seen = plans.clone();
+    let server = Server::start_volatile(|options| {
+        options.plan_debounce_ms = 10;
+        options.planner = Arc::new(move |_, _, now: ClusterTime| {
+            seen.send_modify(|times: &mut Vec<u64>| times.push(now.0));
+            Plan {
+                wake: Some(ClusterTime(1_000_000)),
+                ..Plan::default()
+            }
+        });
+    });
+    let mut times = plans.subscribe();
+    server.write(register(1)).await.unwrap();
+    server.write(deploy(5_000)).await.unwrap();
+    server.place("web", NodeId(1)).await;
+    assert_eq!(server.state().replicas.len(), 5_000);
+    server.clock.advance(10);
+    times.wait_for(|times| times.len() == 1).await.unwrap();
+    // The wish of the plan, which is over, and the tick.
+    server.clock.wait_for_sleepers(2).await;
+    for number in 0..2 {
+        server.write(set_secret(number)).await.unwrap();
+        server.clock.advance(10);
+    }
+    times.wait_for(|times| times.len() == 2).await.unwrap();
+    assert_eq!(*times.borrow(), [BEGAN_MS + 10, BEGAN_MS + 30]);
+    assert!(server.stop().await.is_clean());
+}
+
+#[tokio::test]
 async fn a_plan_is_made_at_the_tick_and_when_it_asked_to_be_woken() {
     let plans = watch::Sender::new(Vec::new());
     let seen = plans.clone();
