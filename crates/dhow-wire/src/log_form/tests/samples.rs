@@ -515,6 +515,11 @@ pub fn state() -> State {
 /// Contents, a secret with an earlier value, and a replica that was told nothing of either.
 fn add_files(state: &mut State) {
     step(state, &entry_with_files(), &mut ()).unwrap();
+    let good = PlanCommand::MarkStable {
+        deployment: spec_with_files().deployment.clone(),
+        revision: DeploymentRevision(1),
+    };
+    step(state, &entry(Command::Plan(good)), &mut ()).unwrap();
     let again = ClusterCommand::SetSecret {
         name: "db-password".into(),
         sealed: Arc::from([4, 5].as_slice()),
