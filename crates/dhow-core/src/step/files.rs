@@ -364,15 +364,20 @@ pub(super) fn check_unused(state: &State, name: &str) -> Result<(), Refused> {
     if state.feature_level < SINCE_LEVEL || acme::is_own(name) {
         return Ok(());
     }
-    let users: BTreeSet<String> = state
-        .services
-        .values()
-        .filter(|service| {
-            let mut infos = service.generations.values();
-            infos.any(|info| specs(info).any(|spec| spec.names_secret(name)))
-        })
-        .map(|service| service.key.to_string())
-        .collect();
+    let running = state.services.values().filter(|service| {
+        let mut infos = service.generations.values();
+        infos.any(|info| specs(info).any(|spec| spec.names_secret(name)))
+    });
+    let mut users: BTreeSet<String> = running.map(|service| service.key.to_string()).collect();
+    // What is put back by itself needs its secrets, also where nothing of it runs any more.
+    for deployment in state.deployments.values() {
+        let good = deployment
+            .last_good
+            .and_then(|good| deployment.history.get(&good));
+        let services = good.into_iter().flat_map(|record| &record.spec.services);
+        let named = services.filter(|(_, spec)| spec.names_secret(name));
+        users.extend(named.map(|(service, _)| format!("{}/{service}", deployment.name)));
+    }
     if users.is_empty() {
         return Ok(());
     }
