@@ -49,7 +49,7 @@ fn config(decoder: &mut Decoder, node: &Node, reading: &Reading<'_>) -> Option<C
         .filter(|name| fields.has(name))
         .count();
     let content = fields.optional("content", |decoder, node| {
-        loose_text(decoder, node).map(|text| ConfigSpec::Content(text.into()))
+        loose_text(decoder, node).map(|text| ConfigSpec::of_bytes(text.into_bytes()))
     });
     let base64 = fields.optional("content_base64", |decoder, node| {
         text(decoder, node).map(|text| ConfigSpec::ContentBase64(text.into()))
@@ -173,4 +173,28 @@ fn on_change(decoder: &mut Decoder, node: &Node) -> Option<OnChange> {
         ("replace", "restart"),
     ];
     choice(decoder, node, &allowed, &synonyms)
+}
+
+#[cfg(test)]
+mod tests {
+    use dhow_core::spec::ContentHash;
+
+    use crate::{Sender, parse_deployment, parse_deployment_under, write_deployment};
+
+    #[test]
+    fn a_content_that_json_would_swell_is_sent_as_base64_and_is_the_same() {
+        let content = "\u{1}".repeat(1024);
+        let text = format!(
+            "version: v1\ndeployment: shop\nconfigs: {{ bell: {{ content: \"{}\" }} }}\nservices: {{ web: {{ image: \"a:1\", configs: [bell] }} }}\n",
+            r"\x01".repeat(1024)
+        );
+        let spec = parse_deployment(&text, "shop.yaml", &|_| None).unwrap();
+        let sent = write_deployment(&spec).unwrap().to_string();
+        assert!(sent.len() < 3 * content.len(), "{} bytes", sent.len());
+        let read = parse_deployment_under(&sent, "body", Sender::Caller, &|_| Vec::new()).unwrap();
+        assert_eq!(
+            read.configs["bell"].hash(),
+            Some(ContentHash::of(content.as_bytes()))
+        );
+    }
 }
