@@ -151,7 +151,7 @@ fn present_status(service: &Service, key: &ReplicaKey, replica: &Replica) -> Rep
         pid: machine.pid,
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
-        message: trouble(replica).or_else(|| files::note(service, key, replica).map(str::to_owned)),
+        message: trouble(replica).or_else(|| files::note(service, key, replica).map(|note| note.to_string())),
         ..blank(service, key.slot, machine.state.into())
     }
 }
