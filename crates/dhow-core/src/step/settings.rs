@@ -180,7 +180,7 @@ pub(super) fn adopt(
         files::sweep(state, &deployment);
     }
     sink.tell(state, Change::Service(id, ServiceChange::SettingsAdopted));
-    service::touch_nodes(state, id, sink);
+    service::touch_nodes(state, id, service::Heard::Current, sink);
     Ok(())
 }
 
