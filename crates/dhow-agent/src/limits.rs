@@ -63,9 +63,9 @@ pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 /// two seconds that an election takes, and below any lease.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Calls in a row that a server may leave unanswered while it is heard: one that has too much to do answers again in less
-/// than this, and one that never does is left.
-pub const UNANSWERED_MAX: u32 = 4;
+/// Calls in a row that a server may leave unanswered, 24 seconds together: one that has too much to do answers again in less,
+/// one that hangs is known by its silence, and one that never answers and is not silent is left.
+pub const UNANSWERED_MAX: u32 = 3;
 
 /// How long a connection may take to be made, and a server to open a session on it: a new leader may keep a node
 /// waiting for three seconds until it knows everything.

@@ -34,7 +34,6 @@ use dhow_wire::grpc::proto::{self, FilesRequest, RenewRequest, SecretsRequest, S
 use dhow_wire::grpc::{Refusal, from_open_rollout, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::{
@@ -144,20 +143,20 @@ impl GrpcSession {
         let mut made = None;
         let answered = tokio::time::timeout(CALL_TIMEOUT, async {
             let open = self.shared.opened().await?;
-            made = Some((Arc::clone(&open), Instant::now()));
+            made = Some(Arc::clone(&open));
             Some(call(&open).await)
         });
         let answered = answered.await;
-        if let (Ok(_), Some((open, _))) = (&answered, &made) {
+        if let (Ok(_), Some(open)) = (&answered, &made) {
             open.patience.answered();
         }
         match answered {
             Ok(Some(Ok(answer))) => Ok(answer.into_inner()),
-            Ok(Some(Err(status))) => Err(self.failed(made.map(|(open, _)| open.number), &status)),
+            Ok(Some(Err(status))) => Err(self.failed(made.map(|open| open.number), &status)),
             Ok(None) => Err(SessionError::Unavailable("the session has ended".into())),
             Err(_) => {
-                if let Some((open, at)) = made
-                    && open.patience.is_over(at)
+                if let Some(open) = made
+                    && open.patience.is_over()
                 {
                     self.shared.leave(open.number, None);
                 }

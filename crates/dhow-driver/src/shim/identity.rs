@@ -34,7 +34,7 @@ impl ProcessId {
         };
         let fd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
-            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(errno) if means_gone(errno) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
         // Looked up after opening: if the start time is right now, the descriptor means the right process.
@@ -45,6 +45,13 @@ impl ProcessId {
     pub fn lives(self) -> bool {
         Stat::read(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_zombie())
     }
+}
+
+/// Whether no process has the number: nobody has it, or a thread of another process, or one that is ending at this moment,
+/// which newer kernels call ENOENT and older ones EINVAL.
+fn means_gone(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(errno, Errno::SRCH | Errno::NOENT | Errno::INVAL)
 }
 
 /// Kills the process that has this number now, if it is the one that is meant. `is_meant` is asked once the number can
@@ -225,6 +232,21 @@ mod tests {
             .unwrap()
             .is_none()
         );
+    }
+
+    #[test]
+    fn a_number_that_a_thread_has_by_now_is_no_process() {
+        let (said, thread) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            said.send(nix::unistd::gettid()).unwrap();
+            let _ = ended.recv();
+        });
+        let pid = thread.recv().unwrap().as_raw().cast_unsigned();
+        let gone = ProcessId { pid, start_ticks: 1 };
+        assert!(gone.open().unwrap().is_none());
+        drop(end);
+        other.join().unwrap();
     }
 
     #[test]

@@ -323,7 +323,7 @@ impl Link {
         let open = Open {
             client: session.client.clone(),
             number,
-            patience: Patience::new(session.heard.clone()),
+            patience: Patience::default(),
         };
         shared.open.send_replace(Some(Arc::new(open)));
         number

@@ -39,11 +39,6 @@ impl Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Whether anything came after this moment.
-    pub fn is_heard_since(&self, since: Instant) -> bool {
-        self.at() > since
-    }
-
     /// Waits until nothing was heard for as long as the agent waits.
     pub async fn silent(&self) {
         loop {

@@ -311,7 +311,7 @@ impl<'a> Session<'a> {
         self.report = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status, took),
+            Err(status) => return self.failed(status),
         };
         self.failures = 0;
         self.unanswered = 0;
@@ -336,7 +336,7 @@ impl<'a> Session<'a> {
         self.beat = None;
         let ack = match answer {
             Ok(ack) => ack,
-            Err(status) => return self.failed(status, took),
+            Err(status) => return self.failed(status),
         };
         self.unanswered = 0;
         self.around.tally.beating.add(took);
@@ -353,9 +353,9 @@ impl<'a> Session<'a> {
     }
 
     /// A call was not answered well; tells whether the session is of no use any more.
-    fn failed(&mut self, status: Option<Status>, took: Duration) -> Option<Ended> {
+    fn failed(&mut self, status: Option<Status>) -> Option<Ended> {
         let Some(status) = status else {
-            return self.unanswered(took);
+            return self.unanswered();
         };
         self.unanswered = 0;
         let refusal = Refusal::from_status(&status);
@@ -367,12 +367,11 @@ impl<'a> Session<'a> {
         Some(over(refusal))
     }
 
-    /// As the agent does it: a server that is heard has too much to do, and is left only when it never answers.
-    fn unanswered(&mut self, took: Duration) -> Option<Ended> {
+    /// As the agent does it: a server that has too much to do is left only when it never answers.
+    fn unanswered(&mut self) -> Option<Ended> {
         Tally::count(&self.around.tally.unanswered);
         self.unanswered += 1;
-        let is_heard = self.connection.heard.is_heard_since(Instant::now() - took);
-        if !is_heard || self.unanswered >= UNANSWERED_MAX {
+        if self.unanswered >= UNANSWERED_MAX {
             return Some(Ended::Over);
         }
         self.report_later();

@@ -236,7 +236,12 @@ pub fn marked(folder: &Path) -> Vec<Process> {
 /// A process as a person would look for it.
 pub fn told(pid: u32) -> String {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    format!("{pid}: {}", String::from_utf8_lossy(&command).replace('\0', " "))
+    let command = String::from_utf8_lossy(&command).replace('\0', " ");
+    // Forks of the zygote have its command line and a name of their own.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let named: Vec<&str> = stat.split(' ').take(4).collect();
+    let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    format!("{} in {waits}: {command}", named.join(" "))
 }
 
 /// The daemon's own processes of a folder that were started with this verb.
