@@ -137,7 +137,7 @@ fn containers_see_configs_and_secrets_and_are_told_of_others() {
     if !is_root() {
         return skip(WHAT, "containers need root");
     }
-    let mut daemon = Daemon::start("files");
+    let mut daemon = Daemon::start("files-told");
     let layout = match busybox_layout(&daemon.scratch.path) {
         Ok(layout) => layout,
         Err(why) => {
