@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::balance::{Balancer, NodePlace};
 use crate::certificates::CertificateFeed;
 use crate::drivers::{Drivers, Found};
+use crate::files::Files;
 use crate::highest::HighestFile;
 use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
 use crate::last_words::LastWords;
@@ -48,6 +49,8 @@ pub struct AgentOptions {
     /// Where the ledger is kept.
     pub dir: PathBuf,
     pub volumes_dir: PathBuf,
+    /// Where configs that containers see are written.
+    pub files_dir: PathBuf,
     pub drivers: Drivers,
     pub balancer: Arc<dyn Balancer>,
     /// The way to the control plane.
@@ -111,11 +114,23 @@ async fn remembered(dir: PathBuf) -> Result<Memory, AgentError> {
     memory.map_err(AgentError::Ledger)
 }
 
+/// The files of replicas, without those of replicas that are gone.
+async fn swept(dir: PathBuf, found: &[Found]) -> Result<Files, AgentError> {
+    let here: Vec<ReplicaName> = found.iter().map(|found| found.name.clone()).collect();
+    let files = tokio::task::spawn_blocking(move || {
+        let files = Files::new(&dir);
+        files.sweep(&here);
+        files
+    });
+    files.await.map_err(|_| AgentError::LedgerLost)
+}
+
 impl Agent {
     /// Reads the ledger and looks at the host; starts nothing.
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
         let memory = remembered(options.dir).await?;
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
+        let files = swept(options.files_dir, &found).await?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (asks, asks_receiver) = mpsc::channel(ASKS_MAX);
@@ -136,6 +151,7 @@ impl Agent {
             happenings: sender,
             work: Semaphore::new(cores.saturating_mul(WORK_PER_CORE)),
             volumes_dir: options.volumes_dir,
+            files,
             policy: Arc::new(options.policy),
         });
         let handle = AgentHandle {

@@ -11,6 +11,7 @@ use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::spec::{Policy, ServiceSpec, Storage};
 use dhow_driver::driver::{LogLimits, PortBinding, ReplicaStart};
 
+use crate::files::{FilesError, Placed};
 use crate::session::{Session, SessionError};
 
 /// How a value names a secret.
@@ -27,6 +28,8 @@ pub enum EnvironmentError {
     Secrets(#[source] SessionError),
     #[error("there is no secret `{0}`: set it with `dhow secret set {0}`")]
     NoSecret(String),
+    #[error(transparent)]
+    Files(#[from] FilesError),
     #[error("its volume {path} cannot be made")]
     Volume {
         path: PathBuf,
@@ -47,6 +50,8 @@ pub struct Here<'a> {
     pub policy: &'a Policy,
     /// Where it finds the services of its deployment.
     pub services: BTreeMap<String, String>,
+    /// The configs and secrets that it sees as files.
+    pub files: Placed,
 }
 
 /// Resolves everything that a start needs.
@@ -62,10 +67,12 @@ pub async fn start_of(
         session,
         policy,
         services,
+        files,
     } = here;
     let mut env = services;
     env.extend(own_variables(name, node));
-    env.extend(spec.env.clone());
+    env.extend(files.env);
+    env.extend(spec.env.iter().map(|(key, value)| (key.clone(), plain(value))));
     let secret_env = secrets_of(&spec.env, session).await?;
     for key in secret_env.keys() {
         env.remove(key);
@@ -81,10 +88,19 @@ pub async fn start_of(
         secret_env,
         ports,
         volumes,
+        files: files.binds,
         bind_folders: policy.host_binds.clone(),
         log: LogLimits::default(),
         on_address: None,
     })
+}
+
+/// Text that begins as the name of a secret does has one `$` more in a spec.
+fn plain(value: &str) -> String {
+    match value.starts_with("$$S:") {
+        true => value[1..].to_owned(),
+        false => value.to_owned(),
+    }
 }
 
 /// Who a replica is, for programs that want to know. The service's own variables win.

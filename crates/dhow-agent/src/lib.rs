@@ -9,6 +9,7 @@ mod balance;
 mod certificates;
 mod drivers;
 mod environment;
+mod files;
 mod health;
 mod highest;
 mod keeper;
@@ -33,6 +34,7 @@ pub use balance::{
     NodeNetwork, NodePlace, WebPorts,
 };
 pub use drivers::Drivers;
+pub use files::{FileContents, FileKey};
 pub use highest::Highest;
 pub use keeper::core::{CoreAction, CoreInput, CoreOptions, FoundReplica, KeeperCore, RunnerBeginning};
 pub use net_check::probe_main as net_probe;

@@ -128,3 +128,10 @@ pub const USAGE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long after a replica has come or gone: at most one measurement a second.
 pub const USAGE_SETTLES: Duration = Duration::from_secs(1);
+
+/// Until the files of a running replica are asked for again where the control plane did not give them.
+pub const FILES_RETRY: Duration = Duration::from_secs(2);
+
+/// Contents of files in one question: a server takes 1,024, and more than a few are in no answer anyway where they are
+/// large.
+pub const FILES_ASKED_MAX: usize = 256;

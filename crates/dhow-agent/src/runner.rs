@@ -5,6 +5,7 @@
 //! It must never act on a replica that another runner has, and never end without having told what is left.
 
 pub mod core;
+mod files;
 mod start;
 mod stop;
 mod trial;
@@ -20,9 +21,10 @@ use dhow_core::spec::{Policy, TimeSpan};
 use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 
-use self::core::{LeftBehind, RunnerCore, RunnerTask};
+use self::core::{AssignedChange, LeftBehind, RunnerCore, RunnerTask};
 use crate::balance::{Balancer, NodePlace};
 use crate::drivers::Drivers;
+use crate::files::Files;
 use crate::last_words::LastWords;
 use crate::ledger::Tracked;
 use crate::limits::MESSAGE_MAX_CHARS;
@@ -46,6 +48,7 @@ pub struct Context {
     /// Bounds the starts and stops under way.
     pub work: Semaphore,
     pub volumes_dir: PathBuf,
+    pub files: Files,
     pub policy: Arc<Policy>,
 }
 
@@ -132,7 +135,7 @@ impl Runner {
     }
 
     /// Takes what is wished now, and does what a change of it asks for.
-    async fn take_wish(&mut self) {
+    async fn take_wish(&mut self) -> AssignedChange {
         let wish = self.wish.borrow_and_update().clone();
         let change = self.core.take_wish(wish);
         if change.is_tracked {
@@ -148,6 +151,7 @@ impl Runner {
         if change.gives_up_trial {
             self.unclaim().await;
         }
+        change
     }
 
     fn name(&self) -> &ReplicaName {

@@ -18,6 +18,7 @@ use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::MeshPass;
 use tokio::sync::watch;
 
+use crate::files::{FileContents, FileKey};
 use crate::highest::Highest;
 
 pub type SessionFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionError>> + Send + 'a>>;
@@ -35,6 +36,9 @@ pub trait Session: Send + Sync + 'static {
 
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
+
+    /// Contents of files that replicas of this node see: as many as one answer holds, at least one.
+    fn files<'a>(&'a self, wanted: &'a [FileKey]) -> SessionFuture<'a, FileContents>;
 
     /// How often the control plane wants to hear of the node.
     fn pace(&self) -> watch::Receiver<Pace>;

@@ -72,6 +72,9 @@ pub fn text(spec: &DeploymentSpec, plan: &DeploymentPlan) -> String {
             text += &format!(", after {}", change.after.join(", "));
         }
         text += "\n";
+        for difference in &change.differences {
+            text += &format!("  {:width$}    {difference}\n", "");
+        }
         for waiting in &change.waiting {
             text += &format!(
                 "  {:width$}  {} not placed: {}\n",

@@ -72,6 +72,7 @@ fn nodes(state: &mut State, count: u64) {
             },
             runs_replicas: true,
             tries_settings: false,
+            mounts_files: false,
             mesh_addr: None,
         };
         apply(
@@ -103,6 +104,7 @@ fn deploy(state: &mut State, number: u64, spec: ServiceSpec) {
         deployment,
         services,
         scaled: Default::default(),
+        configs: Default::default(),
     });
     let command = DeploymentCommand::Deploy {
         spec,

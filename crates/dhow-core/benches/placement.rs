@@ -64,6 +64,7 @@ fn cluster(nodes: u64) -> NodeTable {
             used: Amount::ZERO,
             replicas: 0,
             occupant: Occupant::Nobody,
+            mounts_files: true,
         });
     }
     table

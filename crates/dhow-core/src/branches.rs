@@ -52,7 +52,7 @@ pub fn lost(losing: &State, winning: &State) -> Lost {
         records.retain(|record| is_lost(record, known, fork));
         lost.revisions
             .extend(records.into_iter().map(|record| LostRevision {
-                spec: Arc::clone(&record.spec),
+                spec: deployment.written(&record.spec),
                 author: Arc::clone(&record.author),
                 wall_unix_secs: record.wall_unix_secs,
             }));
@@ -122,7 +122,7 @@ fn scaled(
     if is_lost(record, Some(known), fork) {
         return None;
     }
-    let mut spec = record.spec.as_ref().clone();
+    let mut spec = deployment.written(&record.spec).as_ref().clone();
     let mut scaled_at: Option<ClusterTime> = None;
     for (name, wanted) in &mut spec.services {
         let own = losing.service_named(&deployment.name, name)?;

@@ -49,6 +49,36 @@ pub enum Command {
     Agent(AgentCommand),
 }
 
+impl Command {
+    /// The feature level without which a server of an older version would lose a part of it.
+    pub fn needed_level(&self) -> u32 {
+        let level = |spec: &DeploymentSpec| match spec.has_files() {
+            true => crate::step::FILES_LEVEL,
+            false => 0,
+        };
+        match self {
+            Self::Deployment(
+                DeploymentCommand::Deploy { spec, .. } | DeploymentCommand::RecordConflicted { spec, .. },
+            ) => level(spec),
+            Self::Deployment(DeploymentCommand::ApplyManifests { specs, .. }) => specs
+                .iter()
+                .map(|ManifestSpec(spec)| level(spec))
+                .max()
+                .unwrap_or(0),
+            Self::Deployment(
+                DeploymentCommand::Remove { .. }
+                | DeploymentCommand::Scale { .. }
+                | DeploymentCommand::Restart { .. }
+                | DeploymentCommand::Rollback { .. },
+            )
+            | Self::Cluster(_)
+            | Self::Node(_)
+            | Self::Plan(_)
+            | Self::Agent(_) => 0,
+        }
+    }
+}
+
 /// A command about the cluster as a whole: its terms, tokens, secrets, sources and feature level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ClusterCommand {

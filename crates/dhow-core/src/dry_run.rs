@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::command::{Command, DeploymentCommand, Entry, PlanCommand, Refused};
 use crate::ids::{NodeId, ReplicaKey, ReplicaName, ServiceId, ServiceName};
 use crate::plan::{PlanCache, Waiting, plan_next};
-use crate::spec::{DeploymentSpec, RType, ServiceSpec};
+use crate::spec::{DeploymentSpec, RType, ServiceSpec, differences};
 use crate::state::State;
 use crate::step::step;
 
@@ -41,6 +41,8 @@ pub struct ServiceProspect {
     pub after: Vec<ServiceName>,
     /// What would not be placed, and why.
     pub waiting: Vec<Waiting>,
+    /// What differs from what it has now, in words; nothing of what may be a password.
+    pub differences: Vec<String>,
 }
 
 /// What a deployment would do, as `dhow plan` shows it.
@@ -156,7 +158,12 @@ fn changes(
     report: &crate::plan::PlanReport,
 ) -> Vec<ServiceProspect> {
     let mut changes: BTreeMap<ServiceName, ServiceProspect> = BTreeMap::new();
-    for (name, wanted) in &spec.services {
+    // As it would be kept: each file says which content it shows.
+    let asked = after
+        .deployment(&spec.deployment)
+        .and_then(|known| known.current());
+    let asked = asked.map_or(spec, |record| record.spec.as_ref());
+    for (name, wanted) in &asked.services {
         let known = before
             .service_named(&spec.deployment, name)
             .filter(|service| !service.removing);
@@ -179,6 +186,7 @@ fn changes(
                 .map(|dependency| dependency.service.clone())
                 .collect(),
             waiting: waiting.map(|report| report.waiting.clone()).unwrap_or_default(),
+            differences: old.map(|old| differences(old, wanted)).unwrap_or_default(),
         };
         changes.insert(name.clone(), entry);
     }
@@ -200,6 +208,7 @@ fn changes(
                 rtype: service.rtype(),
                 after: Vec::new(),
                 waiting: Vec::new(),
+                differences: Vec::new(),
             },
         );
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::amount::Amount;
 use crate::ids::{NodeId, ReplicaKey, ServiceId, Slot};
-use crate::spec::NodeMode;
+use crate::spec::{ContentHash, NodeMode};
 use crate::state::{AssignedReplica, Node, NodeRole, Replica, Service, State, Wanted};
 
 /// A broken invariant, with the place.
@@ -26,6 +26,7 @@ pub fn check(state: &State) -> Vec<Violation> {
     check_nodes(state, &mut found);
     check_services(state, &mut found);
     check_deployments(state, &mut found);
+    check_contents(state, &mut found);
     check_requests(state, &mut found);
     found.0
 }
@@ -162,6 +163,33 @@ fn check_tenants(state: &State, node: &Node, found: &mut Found) {
     let alone = taken.mode != NodeMode::Exclusive || tenants.len() <= 1;
     found.expect(alone, || {
         format!("node {} is for one replica and has {tenants:?}", node.id)
+    });
+}
+
+/// A deployment has what its revisions and generations name, and nothing else, within its bounds.
+fn check_contents(state: &State, found: &mut Found) {
+    let mut total = 0_u64;
+    for (name, deployment) in &state.deployments {
+        let named = crate::step::named_contents(state, deployment);
+        let kept: std::collections::BTreeSet<_> = deployment.contents.keys().copied().collect();
+        found.expect(named == kept, || {
+            format!("{name} names {named:?} and keeps {kept:?}")
+        });
+        total += deployment
+            .contents
+            .values()
+            .map(|content| content.len() as u64)
+            .sum::<u64>();
+        let wrong = deployment
+            .contents
+            .iter()
+            .find(|(hash, content)| **hash != ContentHash::of(content));
+        found.expect(wrong.is_none(), || {
+            format!("{name} has a content under another's name")
+        });
+    }
+    found.expect(total <= State::CONFIG_BYTES_MAX, || {
+        format!("configs have {total} bytes")
     });
 }
 

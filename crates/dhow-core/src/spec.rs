@@ -4,8 +4,10 @@
 
 pub mod check;
 mod command;
+mod difference;
 mod endpoint;
 mod endpoint_options;
+mod files;
 mod health;
 mod ip_range;
 pub mod json_text;
@@ -24,8 +26,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use command::{CommandSpec, ImageSpec, PullPolicy, Resources, Runtime};
+pub use difference::differences;
 pub use endpoint::{Allowed, Endpoint, Expose, Protocol, SHARED_HTTP_PORT, SHARED_HTTPS_PORT, Takes, Tls};
 pub use endpoint_options::{EndpointOptions, ProxyProtocol, Sticky};
+pub use files::{
+    ConfigSpec, ContentHash, FileKind, FileMode, FileMount, OnChange, PlacedFile, SECRETS_FOLDER,
+};
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
@@ -56,4 +62,7 @@ pub struct DeploymentSpec {
     /// it is noted when the next revision takes its place.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scaled: BTreeMap<ServiceName, BTreeMap<RoleName, u32>>,
+    /// Files that its services may mount, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub configs: BTreeMap<String, ConfigSpec>,
 }

@@ -34,7 +34,9 @@ pub use failed_on::FailedOn;
 pub use hash::StateHash;
 pub use node::{Drain, DrainRules, InternalTokenMark, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use node_ids::NodeIds;
-pub use registry::{ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token};
+pub use registry::{
+    EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
+};
 pub use replica::{Replica, Wanted};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
@@ -100,11 +102,18 @@ pub struct State {
 
 impl State {
     /// The level of this version.
-    pub const FEATURE_LEVEL: u32 = 3;
+    pub const FEATURE_LEVEL: u32 = 4;
     /// A retried write comes within minutes; at 100 writes a second this remembers the last 100 seconds.
     pub const REQUESTS_MAX: usize = 10_000;
     /// Revisions of one deployment that are kept. The last good one is kept beyond.
     pub const HISTORY_MAX: usize = 20;
+    /// Configs of all deployments together: every server has them in memory and sends them with its snapshots, of which a
+    /// static cluster takes 256 MiB.
+    pub const CONFIG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+    /// Configs of all kept revisions of one deployment: eight that share nothing.
+    pub const CONFIG_BYTES_OF_ONE_MAX: u64 = 8 * 1024 * 1024;
+    /// Values of a secret before the present one: the last good one, and some that were set in vain since.
+    pub const EARLIER_SECRETS_MAX: usize = 4;
     /// Ended replicas that a service remembers for `ps --all`.
     pub const ENDED_MAX: usize = 16;
     /// Failures on nodes that a service remembers: more than two of a slot count for nothing, so this is room for

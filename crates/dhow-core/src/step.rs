@@ -9,6 +9,7 @@ mod cluster;
 mod completed;
 mod deployment;
 mod epoch;
+mod files;
 mod node;
 mod plan;
 mod replicas;
@@ -28,6 +29,7 @@ use crate::command::{
 use crate::state::{RequestRecord, State};
 
 pub use deployment::rollback_target;
+pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {

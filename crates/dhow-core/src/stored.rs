@@ -26,19 +26,41 @@ pub enum Form {
     Three,
     /// Of clusters with feature level 2, before nodes said where others reach their proxies.
     Four,
-    /// All that this version knows.
+    /// Of clusters with feature level 3, before deployments had contents.
     Five,
+    /// All that this version knows.
+    Six,
+}
+
+/// How much of the types that have grown since one form has. What is not named here is as in the next form.
+struct Lengths {
+    /// Structs by name, with the number of their fields.
+    fields: &'static [(&'static str, usize)],
+    /// Cases with named fields: enum, case, number of fields.
+    variant_fields: &'static [(&'static str, &'static str, usize)],
+    /// Enums, with the number of their cases.
+    variants: &'static [(&'static str, usize)],
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Five;
+    pub const NEWEST: Self = Self::Six;
+
+    const ALL: [Self; 6] = [
+        Self::One,
+        Self::Two,
+        Self::Three,
+        Self::Four,
+        Self::Five,
+        Self::Six,
+    ];
 
     /// The form that every server of a cluster at this level reads.
     pub fn of_level(feature_level: u32) -> Self {
         match feature_level {
             0 | 1 => Self::One,
             2 => Self::Four,
-            _ => Self::Five,
+            3 => Self::Five,
+            _ => Self::Six,
         }
     }
 
@@ -49,106 +71,114 @@ impl Form {
             Self::Three => 3,
             Self::Four => 4,
             Self::Five => 5,
+            Self::Six => 6,
         }
     }
 
     pub fn of_number(number: u8) -> Option<Self> {
-        [Self::One, Self::Two, Self::Three, Self::Four, Self::Five]
-            .into_iter()
-            .find(|form| form.number() == number)
+        Self::ALL.into_iter().find(|form| form.number() == number)
     }
 
     /// How many fields the struct has in this form, where it has grown since.
     fn fields(self, name: &str) -> Option<usize> {
-        let rows: &[(&str, usize)] = match self {
-            Self::One => FIELDS_OF_FORM_ONE,
-            Self::Two => FIELDS_OF_FORM_TWO,
-            Self::Three => FIELDS_OF_FORM_THREE,
-            Self::Four => FIELDS_OF_FORM_FOUR,
-            Self::Five => &[],
-        };
-        let row = rows.iter().find(|(found, _)| *found == name);
-        row.map(|(_, count)| *count)
+        let mut rows = self.lengths_from_here().flat_map(|lengths| lengths.fields);
+        rows.find_map(|(found, count)| (*found == name).then_some(*count))
     }
 
     /// The same for a case of an enum that has named fields.
     fn variant_fields(self, name: &str, variant: &str) -> Option<usize> {
-        let rows: &[(&str, &str, usize)] = match self {
-            Self::One => VARIANT_FIELDS_OF_FORM_ONE,
-            Self::Two | Self::Three => VARIANT_FIELDS_OF_FORM_THREE,
-            Self::Four | Self::Five => &[],
-        };
-        let row = rows
-            .iter()
-            .find(|(found, case, _)| *found == name && *case == variant);
-        row.map(|(_, _, count)| *count)
+        let mut rows = self
+            .lengths_from_here()
+            .flat_map(|lengths| lengths.variant_fields);
+        rows.find_map(|(found, case, count)| (*found == name && *case == variant).then_some(*count))
     }
 
     /// How many cases the enum has in this form, where it has grown since. Cases that came to an enum after form 2
     /// cannot stand in what forms 2 and 3 have written, so that they are not told apart.
     fn variants(self, name: &str) -> Option<usize> {
-        let rows: &[(&str, usize)] = match self {
-            Self::One => VARIANTS_OF_FORM_ONE,
-            Self::Two | Self::Three | Self::Four | Self::Five => &[],
-        };
-        let row = rows.iter().find(|(found, _)| *found == name);
-        row.map(|(_, count)| *count)
+        let mut rows = self.lengths_from_here().flat_map(|lengths| lengths.variants);
+        rows.find_map(|(found, count)| (*found == name).then_some(*count))
+    }
+
+    /// What this form and those after it have of types that have grown.
+    fn lengths_from_here(self) -> impl Iterator<Item = &'static Lengths> {
+        Self::ALL
+            .into_iter()
+            .filter(move |form| *form >= self)
+            .filter_map(Self::lengths)
+    }
+
+    fn lengths(self) -> Option<&'static Lengths> {
+        match self {
+            Self::One => Some(&FORM_ONE),
+            Self::Two => Some(&FORM_TWO),
+            Self::Three => Some(&FORM_THREE),
+            Self::Four => Some(&FORM_FOUR),
+            Self::Five => Some(&FORM_FIVE),
+            Self::Six => None,
+        }
     }
 }
 
-/// Structs that have grown since form 1, by name, with the number of fields that they had. Names of types are
-/// unique among all that is stored.
-const FIELDS_OF_FORM_ONE: &[(&str, usize)] = &[
-    ("Deployment", 7),
-    ("GenerationInfo", 3),
-    ("Node", 12),
-    ("NodeInfo", 7),
-    ("Replica", 6),
-    ("Service", 19),
-    ("State", 20),
-];
+// Names of types are unique among all that is stored.
 
-/// The same for form 2. Structs that have not grown since stand here with what they have.
-const FIELDS_OF_FORM_TWO: &[(&str, usize)] = &[
-    ("Deployment", 9),
-    ("GenerationInfo", 4),
-    ("Node", 14),
-    ("NodeIds", 3),
-    ("NodeInfo", 8),
-    ("Replica", 9),
-    ("Service", 21),
-    ("State", 23),
-];
+const FORM_ONE: Lengths = Lengths {
+    fields: &[
+        ("Deployment", 7),
+        ("GenerationInfo", 3),
+        ("Node", 12),
+        ("NodeInfo", 7),
+        ("Replica", 6),
+        ("Service", 19),
+        ("State", 20),
+    ],
+    variant_fields: &[
+        ("ClusterCommand", "TermBegan", 1),
+        ("ClusterCommand", "UseToken", 5),
+        ("DeploymentCommand", "ApplyManifests", 3),
+    ],
+    variants: &[
+        ("ClusterCommand", 10),
+        ("NodeCommand", 6),
+        ("PlanCommand", 10),
+        ("ReplicaEvent", 11),
+        ("Stale", 8),
+        ("StopReason", 7),
+    ],
+};
 
-/// The same for form 3.
-const FIELDS_OF_FORM_THREE: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8), ("State", 23)];
+const FORM_TWO: Lengths = Lengths {
+    fields: &[
+        ("Deployment", 9),
+        ("GenerationInfo", 4),
+        ("Node", 14),
+        ("Replica", 9),
+        ("Service", 21),
+    ],
+    variant_fields: &[],
+    variants: &[],
+};
 
-/// The same for form 4.
-const FIELDS_OF_FORM_FOUR: &[(&str, usize)] = &[("NodeIds", 3), ("NodeInfo", 8)];
+const FORM_THREE: Lengths = Lengths {
+    fields: &[("State", 23)],
+    variant_fields: &[
+        ("ClusterCommand", "Bootstrap", 2),
+        ("ClusterCommand", "RaiseFeatureLevel", 1),
+    ],
+    variants: &[],
+};
 
-/// Cases with named fields that have grown since form 1: enum, case, number of fields.
-const VARIANT_FIELDS_OF_FORM_ONE: &[(&str, &str, usize)] = &[
-    ("ClusterCommand", "Bootstrap", 2),
-    ("ClusterCommand", "TermBegan", 1),
-    ("ClusterCommand", "UseToken", 5),
-    ("DeploymentCommand", "ApplyManifests", 3),
-];
+const FORM_FOUR: Lengths = Lengths {
+    fields: &[("NodeIds", 3), ("NodeInfo", 8)],
+    variant_fields: &[],
+    variants: &[],
+};
 
-/// The same for forms 2 and 3.
-const VARIANT_FIELDS_OF_FORM_THREE: &[(&str, &str, usize)] = &[
-    ("ClusterCommand", "Bootstrap", 2),
-    ("ClusterCommand", "RaiseFeatureLevel", 1),
-];
-
-/// Enums that have grown since form 1, with the number of cases that they had.
-const VARIANTS_OF_FORM_ONE: &[(&str, usize)] = &[
-    ("ClusterCommand", 10),
-    ("NodeCommand", 6),
-    ("PlanCommand", 10),
-    ("ReplicaEvent", 11),
-    ("Stale", 8),
-    ("StopReason", 7),
-];
+const FORM_FIVE: Lengths = Lengths {
+    fields: &[("Deployment", 9), ("NodeInfo", 9), ("Replica", 9), ("Secret", 2)],
+    variant_fields: &[],
+    variants: &[],
+};
 
 impl State {
     /// The form in which this state is stored and hashed.

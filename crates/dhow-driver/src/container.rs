@@ -53,7 +53,7 @@ use crate::cgroup::{CgroupHost, Usage};
 use crate::driver::{
     Capabilities, Cause, Connection, Driver, DriverResult, ExecRequest, ExecSession, Exit, LogSource,
     Pending, Preparation, Prepared, ProgressSink, ReplicaStart, ReplicaStatus, Running, Stage, StopRequest,
-    error_chain,
+    StopSignal, error_chain,
 };
 use crate::image::{Digest, Images, Rootfs};
 use crate::shim::replica_dirs::dir_name;
@@ -343,6 +343,13 @@ impl Driver for ContainerDriver {
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
         Stage::Stop.of(name, self.stop_replica(name, how))
+    }
+
+    fn signal<'a>(&'a self, name: &'a ReplicaName, signal: StopSignal) -> Pending<'a, DriverResult<()>> {
+        Box::pin(async move {
+            let sent = self.inner.dirs.signal(name, signal.signal(), SignalTarget::Main);
+            sent.map_err(|cause| cause.at(Stage::Stop, name))
+        })
     }
 
     fn exec<'a>(

@@ -27,7 +27,7 @@ pub use error::{Cause, DriverError, Stage, error_chain};
 pub use exec::{ExecChunk, ExecOutput, ExecRequest, ExecSession, OUTPUT_CHUNKS_MAX};
 pub use prepare::{Preparation, Prepared, Progress, ProgressSink};
 pub use signal::StopSignal;
-pub use start::{OnAddress, PortBinding, ReplicaStart, StartRecord};
+pub use start::{FileBind, OnAddress, PortBinding, ReplicaStart, StartRecord};
 pub use status::{Exit, ExitKind, ReplicaStatus, Running, StopRequest, UnknownExit};
 
 pub use crate::cgroup::Usage;
@@ -66,6 +66,9 @@ pub trait Driver: Send + Sync {
     /// Asks it to end; after the grace makes it and all its processes end. Returns how it ended; for one
     /// that had ended before, that.
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>>;
+
+    /// Sends a signal to the first process of one that runs, which in a container passes it on.
+    fn signal<'a>(&'a self, name: &'a ReplicaName, signal: StopSignal) -> Pending<'a, DriverResult<()>>;
 
     /// Runs a command beside the workload: same user, environment, folder, namespaces and limits.
     fn exec<'a>(

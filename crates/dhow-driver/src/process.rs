@@ -24,7 +24,7 @@ use crate::cgroup::{CgroupError, CgroupHost, Group, Limits, Usage};
 use crate::driver::{
     Capabilities, Cause, Connection, Driver, DriverResult, ExecRequest, ExecSession, Exit, LogSource,
     Pending, Preparation, Prepared, Progress, ProgressSink, ReplicaStart, ReplicaStatus, Running, Stage,
-    StartRecord, StopRequest,
+    StartRecord, StopRequest, StopSignal,
 };
 use crate::shim::protocol::{ShimSpec, Workload};
 use crate::shim::replica_dirs::{dir_name, parse_dir_name};
@@ -54,6 +54,13 @@ struct Ready {
     group: Option<Group>,
     spec: ShimSpec,
     notices: Vec<String>,
+}
+
+/// Whose files a host program's are: the ids of the user that it runs as, none where that is the daemon's own. Asks the
+/// host's user database: blocks.
+pub fn owner_of(user: Option<&str>) -> Result<Option<(u32, u32)>, Cause> {
+    let resolved = user::resolve(user)?;
+    Ok(resolved.ids.map(|ids| (ids.uid, ids.gid)))
 }
 
 impl ProcessDriver {
@@ -266,6 +273,13 @@ impl Driver for ProcessDriver {
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, how: StopRequest) -> Pending<'a, DriverResult<Exit>> {
         Stage::Stop.of(name, self.stop_replica(name, how))
+    }
+
+    fn signal<'a>(&'a self, name: &'a ReplicaName, signal: StopSignal) -> Pending<'a, DriverResult<()>> {
+        Box::pin(async move {
+            let sent = self.dirs.signal(name, signal.signal(), SignalTarget::Main);
+            sent.map_err(|cause| cause.at(Stage::Stop, name))
+        })
     }
 
     fn exec<'a>(

@@ -7,7 +7,7 @@ use dhow_core::ids::ReplicaName;
 use crate::driver::{
     Capabilities, Cause, Connection, Driver, DriverError, DriverResult, Enforcement, ExecRequest,
     ExecSession, Exit, LimitSupport, LogSource, Pending, Preparation, Prepared, ProgressSink, ReplicaStart,
-    ReplicaStatus, Running, Stage, StopRequest, Usage,
+    ReplicaStatus, Running, Stage, StopRequest, StopSignal, Usage,
 };
 
 /// A driver that this host lacks: it has no replicas, and refuses each start with the reason.
@@ -78,6 +78,10 @@ impl Driver for UnavailableDriver {
     }
 
     fn stop<'a>(&'a self, name: &'a ReplicaName, _: StopRequest) -> Pending<'a, DriverResult<Exit>> {
+        Box::pin(async { Err(Self::missing(name, Stage::Stop)) })
+    }
+
+    fn signal<'a>(&'a self, name: &'a ReplicaName, _: StopSignal) -> Pending<'a, DriverResult<()>> {
         Box::pin(async { Err(Self::missing(name, Stage::Stop)) })
     }
 

@@ -11,6 +11,7 @@ mod bucket;
 mod caller;
 mod carrier;
 mod coarse_timer;
+mod files;
 mod given;
 mod heard;
 mod holder;

@@ -423,6 +423,7 @@ fn info() -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: None,
     }
 }

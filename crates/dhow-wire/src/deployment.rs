@@ -1,11 +1,13 @@
 //! The deployment file: from text to a checked spec, or to everything that is wrong with it.
 //!
 //! Called by the commands that take a file and by the API, whose bodies are the same language. Reading is
-//! strict; `$E:NAME` is resolved here, from the environment that the caller passes in, and `$S:name` is left for
-//! the node. It never opens a file and never resolves a secret.
+//! strict; `$E:NAME` and `${NAME}` are resolved here, from the environment that the caller passes in, and `$S:name` is left for
+//! the node. It opens no file by itself and never resolves a secret.
 
 mod endpoint;
 mod env;
+mod env_file;
+mod files;
 mod health;
 mod host;
 mod names;
@@ -14,9 +16,12 @@ mod rollout;
 mod scale;
 mod service;
 mod storage;
+mod surroundings;
+mod variables;
 mod workload;
 
 pub(crate) use endpoint::ranges;
+pub use surroundings::{Client, FileProblem, Sender};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,27 +34,53 @@ use crate::document::{
     Decoder, Fields, Finding, Findings, Node, Source, Value, choice, findings_of, loose_text, parse,
 };
 
+use surroundings::Surroundings;
+
 /// What the readers of one file share.
 pub(crate) struct Reading<'e> {
-    env: &'e dyn Fn(&str) -> Option<String>,
+    around: &'e Surroundings<'e>,
     /// Rules that need to know what was written rather than what it means.
     found: Vec<SpecFinding>,
 }
 
-/// Reads a deployment file. `env` gives the client's environment for `$E:NAME`.
+/// Reads a deployment file that stands alone. `env` gives the client's environment.
 pub fn parse_deployment(
     text: &str,
     file_name: &str,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<DeploymentSpec, Findings> {
-    parse_deployment_under(text, file_name, env, &|_| Vec::new())
+    let file = |_: &str| -> Result<Vec<u8>, FileProblem> {
+        Err(FileProblem {
+            message: "no file stands beside this one".into(),
+            hint: "write the `content` itself".into(),
+        })
+    };
+    parse_deployment_beside(text, file_name, &Client { env, file: &file })
 }
 
-/// The same under rules of the caller's own, whose findings stand with the others.
+/// The same with the files that stand beside it.
+pub fn parse_deployment_beside(
+    text: &str,
+    file_name: &str,
+    client: &Client<'_>,
+) -> Result<DeploymentSpec, Findings> {
+    read(text, file_name, &Surroundings::Client(client), &|_| Vec::new())
+}
+
+/// Reads what somebody has sent, under rules of the reader's own, whose findings stand with the others.
 pub fn parse_deployment_under(
     text: &str,
     file_name: &str,
-    env: &dyn Fn(&str) -> Option<String>,
+    sender: Sender,
+    rules: &dyn Fn(&DeploymentSpec) -> Vec<SpecFinding>,
+) -> Result<DeploymentSpec, Findings> {
+    read(text, file_name, &Surroundings::Sent(sender), rules)
+}
+
+fn read(
+    text: &str,
+    file_name: &str,
+    around: &Surroundings<'_>,
     rules: &dyn Fn(&DeploymentSpec) -> Vec<SpecFinding>,
 ) -> Result<DeploymentSpec, Findings> {
     let source = Source::new(file_name, text);
@@ -57,7 +88,7 @@ pub fn parse_deployment_under(
     let Some(document) = parse(&source, &mut findings) else {
         return Err(findings);
     };
-    let Some(root) = document.root else {
+    let Some(mut root) = document.root else {
         findings.add(
             Finding::at(&source, source.span_at(0), "the file is empty")
                 .with_hint("a deployment has `version: v1`, `deployment: <name>` and `services:`"),
@@ -65,8 +96,9 @@ pub fn parse_deployment_under(
         return Err(findings);
     };
     let mut decoder = Decoder::new(source, findings);
+    variables::fill(&mut decoder, &mut root, around);
     let mut reading = Reading {
-        env,
+        around,
         found: Vec::new(),
     };
     let Some(spec) = read_deployment(&mut decoder, &root, &mut reading) else {
@@ -84,6 +116,7 @@ pub fn parse_deployment_under(
 /// reader fills in by itself is left out: a server of an older version may not know it.
 pub fn write_deployment(spec: &DeploymentSpec) -> Result<serde_json::Value, serde_json::Error> {
     let mut file = serde_json::to_value(spec)?;
+    variables::escape(&mut file);
     let services = file
         .get_mut("services")
         .and_then(serde_json::Value::as_object_mut);
@@ -121,9 +154,8 @@ fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>
         ("networks", "services reach each other without one: remove it"),
         (
             "secrets",
-            "secrets are kept by `dhow secret set`; `env` refers to them as `$S:name`",
+            "secrets are kept by `dhow secret set`; a service names them in its own `secrets` or in `env` as `$S:name`",
         ),
-        ("configs", "mount a file with a service's `storage`"),
     ]);
     let version = fields.required("version", "version: v1", |decoder, node| {
         choice(
@@ -142,12 +174,14 @@ fn read_deployment(decoder: &mut Decoder, root: &Node, reading: &mut Reading<'_>
         "services: { web: { image: nginx:1.27 } }",
         |decoder, node| read_services(decoder, node, reading),
     );
+    let configs = fields.optional("configs", |decoder, node| files::configs(decoder, node, reading));
     fields.close();
     Some(DeploymentSpec {
         version: version.unwrap_or_default(),
         deployment: deployment.unwrap_or_else(DeploymentName::fallback),
         services: services.unwrap_or_default(),
         scaled: Default::default(),
+        configs: configs.unwrap_or_default(),
     })
 }
 

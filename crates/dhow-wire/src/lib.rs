@@ -38,7 +38,10 @@ pub use config::{
     MeshSetting, NetworkConfig, NodeResources, RaftPeer, RegistryConfig, ServiceRange, Setting, SourceConfig,
     StaticPeer, WorkerTierRole, load_config, parse_config, source_name_problem,
 };
-pub use deployment::{parse_deployment, parse_deployment_under, write_deployment};
+pub use deployment::{
+    Client, FileProblem, Sender, parse_deployment, parse_deployment_beside, parse_deployment_under,
+    write_deployment,
+};
 pub use document::{Finding, Findings};
 pub use endpoint_certificate::{CertificateProblem, EndpointCertificate};
 pub use manifest::{ManifestError, ReceivedSet, VerifiedSet};

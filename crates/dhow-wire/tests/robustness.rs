@@ -5,7 +5,7 @@
     reason = "a test ends where something is not as it should be"
 )]
 
-use dhow_wire::{parse_config, parse_deployment, write_deployment};
+use dhow_wire::{Sender, parse_config, parse_deployment, parse_deployment_under, write_deployment};
 
 /// A small generator of its own, so that a seed means the same files for ever.
 struct Seeded(u64);
@@ -177,7 +177,7 @@ fn mutated_files_never_panic() {
 
 fn read_back(spec: &dhow_core::spec::DeploymentSpec) -> dhow_core::spec::DeploymentSpec {
     let json = write_deployment(spec).unwrap().to_string();
-    match parse_deployment(&json, "written.json", &|_| None) {
+    match parse_deployment_under(&json, "written.json", Sender::Caller, &|_| Vec::new()) {
         Ok(spec) => spec,
         Err(findings) => panic!("what was written is refused:\n{findings}\n{json}"),
     }

@@ -289,6 +289,7 @@ async fn open_agent(config: &DaemonConfig, plane: &Plane, host: &HostParts) -> a
         mesh: config.mesh_addr().map(mesh_listener::of),
         dir: config.data_dir.join("agent"),
         volumes_dir: config.data_dir.join("volumes"),
+        files_dir: config.data_dir.join("files"),
         drivers: host.drivers.clone(),
         balancer: host.balancer.clone(),
         session: Arc::clone(&plane.session),

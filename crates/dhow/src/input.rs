@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use dhow_cli::deploy::STDIN;
-use dhow_wire::Findings;
+use dhow_core::spec::check::limits::CONFIG_BYTES_MAX;
 use dhow_wire::document::{INPUT_MAX_BYTES, text_of};
+use dhow_wire::{FileProblem, Findings};
 
 /// A file's text with the name that findings use.
 #[derive(Debug)]
@@ -28,6 +29,72 @@ pub fn read(path: &Path) -> Result<Input, Findings> {
     };
     let text = text_of(&bytes, &name)?.to_owned();
     Ok(Input { name, text })
+}
+
+/// Reads files that a deployment file names, in its own folder or below it.
+pub struct Beside {
+    folder: PathBuf,
+}
+
+impl Beside {
+    /// Beside this file; the standard input stands in the folder of the moment.
+    pub fn of(file: &Path) -> Self {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Self {
+            folder: folder.unwrap_or(Path::new(".")).to_owned(),
+        }
+    }
+
+    /// The bytes of a regular file that does not lead out of the folder.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, FileProblem> {
+        const INSIDE: &str = "copy it beside the deployment file: only what is there goes with it";
+        let wrong = |message: String, hint: &str| FileProblem {
+            message,
+            hint: hint.to_owned(),
+        };
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if path.is_empty() || !Path::new(path).components().all(is_plain) {
+            return Err(wrong(
+                format!("`{path}` leads out of the folder of the deployment file"),
+                INSIDE,
+            ));
+        }
+        let whole = self.folder.join(path);
+        let failed =
+            |error: io::Error| wrong(format!("{}: {}", whole.display(), reason(&error)), advice(&error));
+        let leads_to = whole.canonicalize().map_err(failed)?;
+        if !leads_to.starts_with(self.folder.canonicalize().map_err(failed)?) {
+            let message = format!(
+                "`{path}` is a link that leads to {}, out of the folder",
+                leads_to.display()
+            );
+            return Err(wrong(message, INSIDE));
+        }
+        let found = std::fs::metadata(&leads_to).map_err(failed)?;
+        if !found.is_file() {
+            let what = if found.is_dir() {
+                "a directory"
+            } else {
+                "a device, a pipe or a socket"
+            };
+            let message = format!("{} is {what}", whole.display());
+            return Err(wrong(
+                message,
+                "name a file; each file of a directory is a config of its own",
+            ));
+        }
+        let mut bytes = Vec::new();
+        let opened = File::open(&leads_to).map_err(failed)?;
+        opened
+            .take(CONFIG_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        if bytes.len() as u64 > CONFIG_BYTES_MAX {
+            let message = format!("{} has more than {} KiB", whole.display(), CONFIG_BYTES_MAX >> 10);
+            return Err(wrong(message, "keep what is larger in the image or in a volume"));
+        }
+        Ok(bytes)
+    }
 }
 
 /// At most one byte more than may be read: enough to know that it is too much, even of an endless device.

@@ -47,6 +47,8 @@ pub struct AssignedChange {
     pub has_other_trial: bool,
     /// The settings that it has tried are not asked for any more: what they listen on is given up.
     pub gives_up_trial: bool,
+    /// The configs and secrets that it is to see as files are others, or mounted otherwise.
+    pub has_other_files: bool,
 }
 
 /// What an earlier daemon has left of a replica on the host.
@@ -109,6 +111,12 @@ impl RunnerCore {
         }
     }
 
+    /// The spec whose files it sees: of settings that it tries as well as of those that it has passed.
+    pub fn showing(&self) -> Option<&Arc<ServiceSpec>> {
+        let next = self.replica.next.as_ref().map(|next| &next.spec);
+        next.or(self.replica.spec.as_ref())
+    }
+
     /// Settings that it is to try.
     pub fn tries(&self) -> Option<&AssignedSettings> {
         let next = self.replica.next.as_ref();
@@ -137,6 +145,7 @@ impl RunnerCore {
             return AssignedChange::default();
         }
         let before = (self.replica.spec.clone(), self.deciding());
+        let shown = self.showing().cloned();
         let tried = self.replica.next.as_ref().map(|next| next.id);
         self.replica.spec = Some(Arc::clone(&assigned.spec));
         self.replica.next = assigned.next.clone();
@@ -145,12 +154,17 @@ impl RunnerCore {
             (Some(old), Some(new)) => old.endpoints != new.endpoints,
             (None, _) | (_, None) => true,
         };
+        let shows_other = match (&shown, self.showing()) {
+            (Some(old), Some(new)) => old.configs != new.configs || old.secrets != new.secrets,
+            (None, _) | (_, None) => true,
+        };
         AssignedChange {
             is_tracked: self.replica.machine.state == ReplicaState::Running,
             has_other_endpoints: differs(&before.0, &self.replica.spec)
                 || differs(&before.1, &self.deciding()),
             has_other_trial: tried != tries,
             gives_up_trial: tried.is_some() && tried != tries,
+            has_other_files: shows_other,
         }
     }
 
@@ -256,6 +270,12 @@ impl RunnerCore {
         let well = (!is_well).then_some(ReplicaEvent::BecameHealthy);
         let passed = ReplicaEvent::SettingsPassed { settings };
         std::iter::once(passed).chain(well).collect()
+    }
+
+    /// What is said of files that a running replica cannot be shown: its settings do not pass, where it tries some.
+    pub fn files_failed(&self, message: Arc<str>) -> Option<ReplicaEvent> {
+        let settings = self.tries()?.id;
+        Some(ReplicaEvent::SettingsFailed { settings, message })
     }
 
     /// The ports of settings that it has passed are gone: it tries them again.

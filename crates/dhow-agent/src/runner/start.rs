@@ -119,6 +119,7 @@ impl Runner {
         self.core.take_ports(ports);
         self.track().await;
         let services = self.context.balancer.variables(self.name(), spec).await;
+        let files = self.files_for_start().await?;
         let start = environment::start_of(
             self.name(),
             spec,
@@ -129,6 +130,7 @@ impl Runner {
                 session: &*self.context.session,
                 policy: &self.context.policy,
                 services,
+                files,
             },
         );
         Ok(ReplicaStart {

@@ -33,6 +33,7 @@ impl Runner {
         self.unclaim().await;
         self.context.balancer.calls_no_more(self.name()).await;
         self.remove().await;
+        self.context.files.remove(self.name()).await;
         self.context.ports.give_back(self.core.ports());
         self.tell(Happening::Gone {
             name: self.name().clone(),

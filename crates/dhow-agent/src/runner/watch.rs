@@ -9,6 +9,7 @@ use dhow_core::spec::Runtime;
 use dhow_driver::driver::{DriverResult, Exit, error_chain};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::files::FilesDue;
 use super::trial::Trial;
 use super::{Runner, ended, known_exit, message};
 use crate::balance::{CallsFrom, of_process};
@@ -24,6 +25,8 @@ enum Turn {
     /// What the trial has shown.
     Tried(Verdict),
     Steady,
+    /// Its files are as they should be and it knows, or why not.
+    Files(Result<(), String>),
 }
 
 impl Runner {
@@ -35,11 +38,16 @@ impl Runner {
         self.tell_callers_place().await;
         self.claim_again().await;
         let mut trial = self.trial(None);
+        // A daemon before this one may have been killed in the middle of it.
+        let mut due = self.files_due();
         if self.core.machine().healthy {
             self.admit().await;
         }
         loop {
-            match self.turn(&mut checks, trial.as_mut(), steady_at).await {
+            match self
+                .turn(&mut checks, trial.as_mut(), steady_at, due.as_ref())
+                .await
+            {
                 Turn::Ended(Ok(exit)) => return self.run_ended(&exit).await,
                 Turn::Ended(Err(error)) => {
                     // Its folder may have been taken away; what it is now will be seen by asking again.
@@ -48,12 +56,17 @@ impl Runner {
                     return self.look_again().await;
                 }
                 Turn::Wished => {
-                    self.take_wish().await;
+                    let change = self.take_wish().await;
                     if self.core.is_to_end() {
                         return;
                     }
                     trial = self.trial(trial);
+                    if change.has_other_files {
+                        due = self.files_due();
+                    }
                 }
+                Turn::Files(Ok(())) => due = None,
+                Turn::Files(Err(why)) => due = self.files_failed(due, &why).await,
                 Turn::Tried(Verdict::Healthy) => {
                     if let Some(passed) = trial.take() {
                         checks = self.pass_trial(passed).await;
@@ -81,7 +94,13 @@ impl Runner {
         }
     }
 
-    async fn turn(&mut self, checks: &mut Checks, trial: Option<&mut Trial>, steady_at: Instant) -> Turn {
+    async fn turn(
+        &mut self,
+        checks: &mut Checks,
+        trial: Option<&mut Trial>,
+        steady_at: Instant,
+        due: Option<&FilesDue>,
+    ) -> Turn {
         let spec = self.core.deciding().unwrap_or_default();
         let (driver, name) = (&*self.driver, self.core.name());
         let ports = ports::under(self.core.ports(), &spec);
@@ -93,7 +112,8 @@ impl Runner {
         };
         let (given, balancer) = (self.core.ports(), &*self.context.balancer);
         let tried = async {
-            let Some(trial) = trial else {
+            // What it is to try includes its files.
+            let Some(trial) = trial.filter(|_| due.is_none()) else {
                 return std::future::pending().await;
             };
             let spec = Arc::clone(&trial.spec);
@@ -105,6 +125,13 @@ impl Runner {
             };
             trial.next(&subject, balancer).await
         };
+        let context = &self.context;
+        let files = async {
+            match due {
+                Some(due) => due.settle(context, driver, name).await,
+                None => std::future::pending().await,
+            }
+        };
         let has_failures = self.core.has_failures_to_forget();
         tokio::select! {
             biased;
@@ -113,6 +140,7 @@ impl Runner {
                 Ok(()) => Turn::Wished,
                 Err(_) => std::future::pending().await,
             },
+            settled = files => Turn::Files(settled),
             verdict = tried => Turn::Tried(verdict),
             verdict = checks.next(spec.health.as_ref(), &subject) => Turn::Judged(verdict),
             () = sleep_until(steady_at), if has_failures => Turn::Steady,

@@ -26,10 +26,11 @@ use std::time::Duration;
 
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::{Revision, ServiceKey};
+use dhow_core::spec::ContentHash;
 use dhow_core::state::NodeInfo;
 use dhow_core::usage::NodeUsage;
 use dhow_wire::grpc::proto::status_report::Body;
-use dhow_wire::grpc::proto::{self, RenewRequest, SecretsRequest, StatusAck, StatusReport};
+use dhow_wire::grpc::proto::{self, FilesRequest, RenewRequest, SecretsRequest, StatusAck, StatusReport};
 use dhow_wire::grpc::{Refusal, from_open_rollout, to_body, to_usage};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -39,6 +40,7 @@ use super::{
     Heartbeat, HeartbeatAnswer, KnownDirectory, Orders, Pace, Report, ReportAnswer, RolloutId, Session,
     SessionError, SessionFuture,
 };
+use crate::files::{FileContents, FileKey};
 use crate::highest::Highest;
 use crate::limits::CALL_TIMEOUT;
 use link::{Link, SessionState};
@@ -236,6 +238,37 @@ impl GrpcSession {
         let secrets = reply.await?.secrets.into_iter();
         secrets.map(|secret| as_text(secret.name, secret.value)).collect()
     }
+
+    async fn fetch_files(&self, wanted: &[FileKey]) -> Result<FileContents, SessionError> {
+        let mut asked = FilesRequest::default();
+        for key in wanted {
+            match key {
+                FileKey::Config(hash) => asked.contents.push(hash.to_string()),
+                FileKey::Secret { name, version } => asked.secrets.push(proto::SecretVersion {
+                    name: name.clone(),
+                    version: *version,
+                }),
+            }
+        }
+        let reply = self.call(async |open| {
+            let mut client = open.client.clone();
+            client.files(Request::new(asked)).await
+        });
+        let found = reply.await?.files.into_iter();
+        let found = found.filter_map(|file| match (file.content, file.secret) {
+            (Some(content), _) => Some((FileKey::Config(ContentHash::parse(&content)?), file.bytes)),
+            (None, Some(proto::SecretVersion { name, version })) => {
+                Some((FileKey::Secret { name, version }, file.bytes))
+            }
+            (None, None) => None,
+        });
+        // A config is what its hash says, whoever gives it.
+        let is_whole = |key: &FileKey, bytes: &[u8]| match key {
+            FileKey::Config(hash) => ContentHash::of(bytes) == *hash,
+            FileKey::Secret { .. } => true,
+        };
+        Ok(found.filter(|(key, bytes)| is_whole(key, bytes)).collect())
+    }
 }
 
 impl Session for GrpcSession {
@@ -263,6 +296,10 @@ impl Session for GrpcSession {
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
         Box::pin(self.fetch(names))
+    }
+
+    fn files<'a>(&'a self, wanted: &'a [FileKey]) -> SessionFuture<'a, FileContents> {
+        Box::pin(self.fetch_files(wanted))
     }
 
     fn pace(&self) -> watch::Receiver<Pace> {

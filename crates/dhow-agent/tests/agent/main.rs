@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod files;
 mod heartbeats;
 mod lives;
 mod orders;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dhow_agent::{
-    Agent, AgentHandle, AgentOptions, Balancer, Drivers, Heartbeat, HeartbeatAnswer, Highest, KnownDirectory,
-    NoBalancer, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody, Returning, RolloutId, Session,
-    SessionError, SessionFuture,
+    Agent, AgentHandle, AgentOptions, Balancer, Drivers, FileContents, FileKey, Heartbeat, HeartbeatAnswer,
+    Highest, KnownDirectory, NoBalancer, OpenRollout, Orders, Pace, Report, ReportAnswer, ReportBody,
+    Returning, RolloutId, Session, SessionError, SessionFuture,
 };
 use dhow_core::amount::Amount;
 use dhow_core::assignment::{Assignment, assignment_since};
@@ -16,7 +16,7 @@ use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, Entry, Node
 use dhow_core::ids::{DeploymentName, NodeId, Revision, ServiceName, Term};
 use dhow_core::mirror;
 use dhow_core::plan::{PlanCache, plan_next};
-use dhow_core::spec::{CommandSpec, DeploymentSpec, Runtime, ServiceSpec};
+use dhow_core::spec::{CommandSpec, ConfigSpec, DeploymentSpec, Runtime, ServiceSpec};
 use dhow_core::state::{NodeInfo, NodeRole, Replica, State};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
@@ -43,6 +43,7 @@ struct PlaneState {
     cache: PlanCache,
     reachable: bool,
     hears_heartbeats: bool,
+    gives_files: bool,
     inventories: u32,
     /// How often the node has asked what to run.
     asked: u32,
@@ -66,6 +67,7 @@ impl Plane {
                 cache: PlanCache::default(),
                 reachable: true,
                 hears_heartbeats: true,
+                gives_files: true,
                 inventories: 0,
                 asked: 0,
                 term: Term(term),
@@ -98,6 +100,7 @@ impl Plane {
             },
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: true,
             mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {
@@ -170,6 +173,14 @@ impl Plane {
     }
 
     pub fn deploy(&self, services: &[(&str, ServiceSpec)]) {
+        self.deploy_with(&[], services);
+    }
+
+    /// A deployment with configs, by name.
+    pub fn deploy_with(&self, configs: &[(&str, &[u8])], services: &[(&str, ServiceSpec)]) {
+        let configs = configs
+            .iter()
+            .map(|(name, content)| ((*name).to_owned(), ConfigSpec::of_bytes(content.to_vec())));
         let services = services
             .iter()
             .map(|(name, spec)| (ServiceName::new(name).unwrap(), Arc::new(spec.clone())));
@@ -178,12 +189,18 @@ impl Plane {
             deployment: DeploymentName::new("shop").unwrap(),
             services: services.collect(),
             scaled: Default::default(),
+            configs: configs.collect(),
         };
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
             wall_unix_secs: 0,
         }));
+    }
+
+    /// From now on the node gets contents of files, or none.
+    pub fn gives_files(&self, gives: bool) {
+        self.inner.lock().unwrap().gives_files = gives;
     }
 
     pub fn remove(&self) {
@@ -319,6 +336,29 @@ impl Session for Plane {
         })
     }
 
+    /// One at a time: whoever asks has to ask again.
+    fn files<'a>(&'a self, wanted: &'a [FileKey]) -> SessionFuture<'a, FileContents> {
+        Box::pin(async move {
+            self.check_reachable()?;
+            if !self.inner.lock().unwrap().gives_files {
+                return Ok(FileContents::new());
+            }
+            let state = self.state();
+            let found = wanted.iter().find_map(|key| match key {
+                FileKey::Config(hash) => {
+                    let mut deployments = state.deployments.values();
+                    let content = deployments.find_map(|deployment| deployment.contents.get(hash))?;
+                    Some((key.clone(), content.to_vec()))
+                }
+                FileKey::Secret { name, version } => {
+                    let sealed = state.secrets.get(name.as_str())?.sealed_at(*version)?;
+                    Some((key.clone(), sealed.to_vec()))
+                }
+            });
+            Ok(found.into_iter().collect())
+        })
+    }
+
     fn pace(&self) -> watch::Receiver<Pace> {
         watch::channel(Pace::default()).1
     }
@@ -394,6 +434,7 @@ impl Node {
             mesh: None,
             dir: dir.join("agent"),
             volumes_dir: dir.join("volumes"),
+            files_dir: dir.join("files"),
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer,
             session: Arc::clone(plane) as Arc<dyn Session>,

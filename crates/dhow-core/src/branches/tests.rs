@@ -19,6 +19,7 @@ fn spec(name: &str, image: &str) -> Arc<DeploymentSpec> {
         deployment: DeploymentName::new(name).unwrap(),
         services: [(ServiceName::new("web").unwrap(), Arc::new(service))].into(),
         scaled: Default::default(),
+        configs: Default::default(),
     })
 }
 

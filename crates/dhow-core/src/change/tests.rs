@@ -73,6 +73,7 @@ impl Cluster {
             },
             runs_replicas: true,
             tries_settings: false,
+            mounts_files: false,
             mesh_addr: None,
         };
         self.apply(Command::Node(NodeCommand::Register {

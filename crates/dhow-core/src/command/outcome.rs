@@ -146,6 +146,10 @@ pub enum Refused {
     OldManifests { known: u64, found: u64 },
     #[error("this idempotency key was used for another request; use a new one")]
     KeyReused,
+    #[error("secret `{name}` is used by {by}: take it out of their files first")]
+    SecretUsed { name: Arc<str>, by: String },
+    #[error("the configs of all deployments may have {max} together: remove deployments that are not needed")]
+    TooManyConfigs { max: crate::spec::ByteSize },
     #[error("not now: {0}")]
     NotNow(&'static str),
     #[error("the spec cannot be carried out: {0}")]

@@ -13,6 +13,8 @@ pub(super) enum Closed {
     RunsNone,
     /// A label or the platform differs.
     Unsuitable,
+    /// Its agent is of a version that mounts no files.
+    MountsNoFiles,
     Unreachable,
     Draining,
     Drained,
@@ -86,6 +88,9 @@ pub(super) fn closed(
     }
     if mark.met != required {
         return Some(Closed::Unsuitable);
+    }
+    if ask.spec.has_files() && !node.mounts_files {
+        return Some(Closed::MountsNoFiles);
     }
     match node.open {
         Openness::Open | Openness::NoReplicas => {}

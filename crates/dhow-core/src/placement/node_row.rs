@@ -44,6 +44,8 @@ pub struct NodeRow {
     pub used: Amount,
     pub replicas: u32,
     pub occupant: Occupant,
+    /// It shows replicas configs and secrets as files.
+    pub mounts_files: bool,
 }
 
 impl NodeRow {

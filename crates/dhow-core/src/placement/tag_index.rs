@@ -102,6 +102,7 @@ mod tests {
             used: Amount::ZERO,
             replicas: 0,
             occupant: Occupant::Nobody,
+            mounts_files: true,
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Reason {
         key: String,
         value: String,
     },
+    /// Its agent is of a version that shows no configs and secrets as files.
+    MountsNoFiles,
     Unreachable,
     Draining,
     Drained,
@@ -133,6 +135,7 @@ impl Reason {
             Self::RunsNone => write!(f, "run{s} no replicas"),
             Self::Platform { os, arch } => write!(f, "{is} not {}", Wanted { os, arch }),
             Self::LacksLabel { key, value } => write!(f, "lack{s} label {key}={value}"),
+            Self::MountsNoFiles => write!(f, "run{s} a version that mounts no configs and secrets"),
             Self::Unreachable => write!(f, "{is} unreachable"),
             Self::Draining => write!(f, "{is} draining"),
             Self::Drained => write!(f, "{is} drained"),

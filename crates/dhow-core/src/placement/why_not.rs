@@ -171,6 +171,7 @@ fn closed_reason(closed: Closed) -> Option<Reason> {
         Closed::NotItsNode => Some(Reason::NotItsNode),
         Closed::RunsNone => Some(Reason::RunsNone),
         Closed::Unsuitable => None,
+        Closed::MountsNoFiles => Some(Reason::MountsNoFiles),
         Closed::Unreachable => Some(Reason::Unreachable),
         Closed::Draining => Some(Reason::Draining),
         Closed::Drained => Some(Reason::Drained),

@@ -134,10 +134,12 @@ impl Planner<'_> {
 }
 
 /// Until when a replica has to be healthy. One that was there long before has its time anew from when the service
-/// last moved: its deployment asked for something then.
+/// last moved: its deployment asked for something then. One that tries new settings has it from when it was told to.
 fn healthy_by(view: &View<'_>, seen: &Seen<'_>) -> ClusterTime {
     let (given, progressed) = (view.spec().rollout.healthy_deadline, view.service.progressed);
-    let by = seen.replica.placed.after(given);
+    let trial = view.service.trial(seen.key.generation, seen.replica);
+    let told = trial.map_or(seen.replica.placed, |(_, trial)| trial.began);
+    let by = seen.replica.placed.max(told).after(given);
     if by <= progressed {
         return progressed.after(given);
     }

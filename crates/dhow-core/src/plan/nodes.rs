@@ -23,6 +23,7 @@ pub fn node_row(node: &Node) -> NodeRow {
         used: node.used,
         replicas: node.reserving,
         occupant: occupant(node.taken),
+        mounts_files: node.info.mounts_files,
     }
 }
 

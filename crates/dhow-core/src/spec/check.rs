@@ -11,6 +11,7 @@ mod depends;
 mod devices;
 mod endpoint_options;
 mod endpoints;
+mod files;
 mod finding;
 mod health;
 mod host;
@@ -61,6 +62,7 @@ pub fn check_deployment(deployment: &DeploymentSpec) -> Vec<SpecFinding> {
         check_service(&at, spec, &mut findings);
     }
     names::check(deployment, &mut findings);
+    files::check_deployment(deployment, &mut findings);
     depends::check(deployment, &mut findings);
     endpoints::check_ports(deployment, &mut findings);
     callers::check(deployment, &mut findings);
@@ -79,6 +81,7 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     health::check(at, spec, findings);
     rollout::check(at, spec, findings);
     storage::check(at, spec, findings);
+    files::check(at, spec, findings);
     placement::check(at, spec, findings);
     host::check(at, spec, findings);
     devices::check(at, spec, findings);

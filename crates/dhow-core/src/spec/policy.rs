@@ -315,6 +315,7 @@ mod tests {
             deployment: DeploymentName::new("shop").unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(everything()))].into(),
             scaled: Default::default(),
+            configs: Default::default(),
         };
         let host = WordsOnly { runs_as_root: true };
         let found = strict().check_deployment(&deployment, &host);

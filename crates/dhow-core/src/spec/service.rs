@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{CommandSpec, ImageSpec, Resources, Runtime};
 use super::endpoint::Endpoint;
+use super::files::FileMount;
 use super::health::{HealthSpec, RestartSpec, StopSpec};
 use super::placement::{Affinity, NodeMode, NodeSelector, Platform, Reschedule};
 use super::rollout::RolloutSpec;
@@ -145,6 +146,12 @@ pub struct ServiceSpec {
     pub no_new_privileges: Option<bool>,
     #[serde(default, skip_serializing_if = "Offline::is_default")]
     pub offline: Offline,
+    /// Configs of the deployment that it sees as files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub configs: Vec<FileMount>,
+    /// Secrets of the cluster that it sees as files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<FileMount>,
 }
 
 impl Default for ServiceSpec {
@@ -187,6 +194,8 @@ impl Default for ServiceSpec {
             init: false,
             no_new_privileges: None,
             offline: Offline::default(),
+            configs: Vec::new(),
+            secrets: Vec::new(),
         }
     }
 }
@@ -408,6 +417,8 @@ impl ServiceSpec {
             reschedule: plain.reschedule,
             priority: plain.priority,
             offline: plain.offline,
+            configs: self.configs.iter().map(FileMount::template).collect(),
+            secrets: self.secrets.iter().map(FileMount::template).collect(),
             ..self.clone()
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::completed::CompletedWork;
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId, ServiceName};
-use crate::spec::DeploymentSpec;
+use crate::spec::{ConfigSpec, ContentHash, DeploymentSpec};
 use crate::time::ClusterTime;
 
 /// How the current revision is doing, as the log knows it. Whether a stable one is degraded at the moment
@@ -89,6 +89,9 @@ pub struct Deployment {
     /// What its jobs have done, by service, the newest [`State::HISTORY_MAX`](super::State::HISTORY_MAX) specs of each.
     #[serde(default, deserialize_with = "crate::maps::read")]
     pub completed: OrdMap<ServiceName, Vector<Arc<CompletedWork>>>,
+    /// What its configs hold, in every kept revision: each content once.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub contents: OrdMap<ContentHash, Arc<[u8]>>,
 }
 
 impl Deployment {
@@ -100,6 +103,21 @@ impl Deployment {
 
     pub fn current(&self) -> Option<&Arc<RevisionRecord>> {
         self.history.get(&self.revision)
+    }
+
+    /// A kept spec as it was written, with what its configs hold.
+    pub fn written(&self, spec: &Arc<DeploymentSpec>) -> Arc<DeploymentSpec> {
+        let mut spec = spec.clone();
+        if spec.configs.is_empty() {
+            return spec;
+        }
+        for config in Arc::make_mut(&mut spec).configs.values_mut() {
+            let content = config.hash().and_then(|hash| self.contents.get(&hash));
+            if let Some(content) = content {
+                *config = ConfigSpec::of_bytes(content.to_vec());
+            }
+        }
+        spec
     }
 
     /// Whether the planner has still to bring its services to rest.

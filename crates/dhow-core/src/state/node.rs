@@ -38,6 +38,9 @@ pub struct NodeInfo {
     /// `ip:port` at which other nodes reach its proxy; none where it takes no part in the mesh.
     #[serde(default)]
     pub mesh_addr: Option<Arc<str>>,
+    /// Its agent shows replicas configs and secrets as files.
+    #[serde(default)]
+    pub mounts_files: bool,
 }
 
 /// Whether the leader hears a node.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, Vector};
 use serde::{Deserialize, Serialize};
 
 use crate::command::Outcome;
@@ -24,6 +24,27 @@ pub struct Token {
 pub struct Secret {
     pub sealed: Arc<[u8]>,
     pub version: u64,
+    /// Values before this one that a service which sees it as a file may go back to, the oldest first.
+    #[serde(default)]
+    pub earlier: Vector<EarlierSecret>,
+}
+
+/// A value that a secret had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierSecret {
+    pub version: u64,
+    pub sealed: Arc<[u8]>,
+}
+
+impl Secret {
+    /// The value of that version, sealed, where it is kept.
+    pub fn sealed_at(&self, version: u64) -> Option<&Arc<[u8]>> {
+        if version == self.version {
+            return Some(&self.sealed);
+        }
+        let earlier = self.earlier.iter().find(|earlier| earlier.version == version);
+        earlier.map(|earlier| &earlier.sealed)
+    }
 }
 
 /// The last set of signed manifests that was taken.

@@ -36,6 +36,10 @@ pub struct Replica {
     /// Its attempt at settings that are to come.
     #[serde(default)]
     pub trial: Option<Trial>,
+    /// The files that its process was started with ([`ServiceSpec::silent_files`](crate::spec::ServiceSpec::silent_files)),
+    /// once others have taken their place without a word to it.
+    #[serde(default)]
+    pub read: Option<u64>,
 }
 
 impl Replica {

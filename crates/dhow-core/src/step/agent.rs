@@ -124,6 +124,7 @@ fn noting(state: &State) -> Option<ClusterTime> {
 fn note_start(replica: &mut Replica, before: Option<u32>, now: Option<ClusterTime>) {
     if now.is_some() && replica.is_running() && replica.machine.pid != before {
         replica.started = now;
+        replica.read = None;
     }
 }
 

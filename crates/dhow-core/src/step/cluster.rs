@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{api_tokens, epoch, sources, worker_cas};
+use super::{api_tokens, epoch, files, sources, worker_cas};
 use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
 use crate::maps::retain;
 use crate::spec::TimeSpan;
-use crate::state::{ClockMark, NodeInfo, Secret, State, Token};
+use crate::state::{ClockMark, NodeInfo, State, Token};
 
 /// Notes what the wall clock says at this time. Servers before level 2 do not.
 pub(super) fn mark_clock(state: &mut State, wall_unix_ms: i64) {
@@ -104,8 +104,11 @@ fn change(
             let node = use_token(state, token, *now_unix_secs, *wish, worker, sink)?;
             return Ok(Outcome::Registered { node });
         }
-        ClusterCommand::SetSecret { name, sealed } => set_secret(state, name, sealed),
+        ClusterCommand::SetSecret { name, sealed } => files::set_secret(state, name, sealed, sink),
         ClusterCommand::RemoveSecret { name } => {
+            if state.secrets.contains_key(name) {
+                files::check_unused(state, name)?;
+            }
             state
                 .secrets
                 .remove(name)
@@ -177,15 +180,6 @@ fn issue_token(
     };
     state.tokens.insert(nonce.clone(), Arc::new(token));
     Ok(())
-}
-
-fn set_secret(state: &mut State, name: &Arc<str>, sealed: &Arc<[u8]>) {
-    let known = state.secrets.get(name).map_or(0, |secret| secret.version);
-    let secret = Secret {
-        sealed: sealed.clone(),
-        version: known.saturating_add(1),
-    };
-    state.secrets.insert(name.clone(), Arc::new(secret));
 }
 
 fn bootstrap(

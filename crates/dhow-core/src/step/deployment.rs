@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, replicas, rollout, service, settings, sources};
+use super::{callers, cluster, completed, files, replicas, rollout, service, settings, sources};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -81,6 +81,13 @@ pub(super) struct NewRevision<'a> {
     pub scaled: Scaled,
 }
 
+/// Refuses what cannot be carried out, and what not all servers of the cluster know yet.
+fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
+    check_spec(spec)?;
+    callers::check_level(state, spec)?;
+    files::check_level(state, spec)
+}
+
 /// Makes a revision of the spec and turns the deployment's services towards it.
 pub(super) fn deploy(
     state: &mut State,
@@ -89,9 +96,14 @@ pub(super) fn deploy(
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let name = &new.spec.deployment;
-    check_spec(new.spec)?;
-    callers::check_level(state, new.spec)?;
+    check_asked(state, new.spec)?;
     let known = state.deployment(name).cloned();
+    let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), new.spec)?;
+    let new = &NewRevision {
+        spec: &spec,
+        scaled: new.scaled.clone(),
+        ..*new
+    };
     if let Some(known) = &known {
         if known.phase == Phase::Removing {
             return Err(Refused::Removing(name.clone()));
@@ -107,10 +119,9 @@ pub(super) fn deploy(
         // A set is compared as a whole before anything of it is deployed.
         callers::check_ports(state, new.spec, &|other| other == name)?;
     }
-    let again = known.as_ref().is_some_and(|known| {
-        let same = known.current().is_some_and(|record| record.spec == *new.spec);
-        known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
-    });
+    let again = known
+        .as_ref()
+        .is_some_and(|known| is_after_failure(state, known, new));
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     scaled::note(state, &mut deployment);
     supersede(&mut deployment);
@@ -127,11 +138,13 @@ pub(super) fn deploy(
         brings_back: new.brings_back,
     };
     deployment.history.insert(deployment.revision, Arc::new(record));
+    deployment.contents = contents.union(deployment.contents);
     trim_history(&mut deployment);
     // The first term of a cluster begins before its servers agree on what they note.
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
     turn_services(state, deployment, &new.scaled, sink);
+    files::sweep(state, name);
     let change = DeploymentChange::Deployed {
         revision,
         author: new.author,
@@ -147,6 +160,12 @@ pub(super) fn deploy(
     })
 }
 
+/// Whether the revision before has failed, so that its services begin anew.
+fn is_after_failure(state: &State, known: &Deployment, new: &NewRevision<'_>) -> bool {
+    let same = known.current().is_some_and(|record| record.spec == *new.spec);
+    known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
+}
+
 /// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
 /// deployment, it is there with that revision alone, to be rolled back to or removed.
 fn record_conflicted(
@@ -156,10 +175,11 @@ fn record_conflicted(
     wall_unix_secs: i64,
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
-    check_spec(spec)?;
-    callers::check_level(state, spec)?;
+    check_asked(state, spec)?;
     let name = &spec.deployment;
     let known = state.deployment(name).cloned();
+    let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), spec)?;
+    let spec = &spec;
     let is_new = known.is_none();
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     let kept = deployment.history.iter().find(|(_, record)| {
@@ -189,8 +209,10 @@ fn record_conflicted(
         deployment.revision = revision;
         deployment.phase = Phase::Reverted;
     }
+    deployment.contents = contents.union(deployment.contents);
     trim_history(&mut deployment);
     state.deployments.insert(name.clone(), Arc::new(deployment));
+    files::sweep(state, name);
     let change = DeploymentChange::Conflicted { revision, author };
     sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Deployed {
@@ -243,6 +265,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         from_manifests: false,
         source: None,
         completed: OrdMap::new(),
+        contents: OrdMap::new(),
     }
 }
 
@@ -290,18 +313,19 @@ pub(super) fn supersede(deployment: &mut Deployment) {
     }
 }
 
+/// Forgets the oldest revision that is neither the current nor the last good one. Whether there was one.
+pub(super) fn forget_oldest(deployment: &mut Deployment) -> bool {
+    let keep = [Some(deployment.revision), deployment.last_good];
+    let mut revisions = deployment.history.keys();
+    let oldest = revisions
+        .find(|revision| !keep.contains(&Some(**revision)))
+        .copied();
+    oldest.is_some_and(|oldest| deployment.history.remove(&oldest).is_some())
+}
+
 /// Forgets the oldest revisions, never the current and the last good one.
 pub(super) fn trim_history(deployment: &mut Deployment) {
-    while deployment.history.len() > State::HISTORY_MAX {
-        let keep = [Some(deployment.revision), deployment.last_good];
-        let oldest = deployment
-            .history
-            .keys()
-            .find(|revision| !keep.contains(&Some(**revision)))
-            .copied();
-        let Some(oldest) = oldest else { break };
-        deployment.history.remove(&oldest);
-    }
+    while deployment.history.len() > State::HISTORY_MAX && forget_oldest(deployment) {}
     // Nothing brings back a service that no kept revision has.
     let history = &deployment.history;
     crate::maps::retain(&mut deployment.completed, |service, _| {

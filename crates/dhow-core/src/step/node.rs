@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{replicas, settings};
+use super::{files, replicas, settings};
 use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
@@ -127,11 +127,14 @@ pub(super) fn register(
 fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
     let tries_settings = info.tries_settings && level >= settings::SINCE_LEVEL;
     let mesh_addr = info.mesh_addr.as_ref().filter(|_| level >= MESH_LEVEL);
-    if tries_settings == info.tries_settings && mesh_addr == info.mesh_addr.as_ref() {
+    let mounts_files = info.mounts_files && level >= files::SINCE_LEVEL;
+    let as_it_is = tries_settings == info.tries_settings && mounts_files == info.mounts_files;
+    if as_it_is && mesh_addr == info.mesh_addr.as_ref() {
         return info.clone();
     }
     Arc::new(NodeInfo {
         tries_settings,
+        mounts_files,
         mesh_addr: mesh_addr.cloned(),
         ..info.as_ref().clone()
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{replicas, rollout, service, settings};
+use super::{files, replicas, rollout, service, settings};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -344,6 +344,8 @@ fn forget_service(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -
             state.deployments.remove(name);
         }
     }
+    files::sweep(state, name);
+    files::forget_unused(state);
     Ok(())
 }
 

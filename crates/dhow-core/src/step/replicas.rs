@@ -55,6 +55,7 @@ pub(super) fn put(
         started: None,
         node_failures: 0,
         trial: None,
+        read: None,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(found) = node_mut(state, node) {

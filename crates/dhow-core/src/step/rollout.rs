@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::deployment::{supersede, trim_history, turn_services};
-use super::{replicas, scaled, service};
+use super::{files, replicas, scaled, service};
 use crate::change::{Change, ChangeSink, DeploymentChange};
 use crate::command::{Missing, Outcome, Refused, Stale};
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
@@ -75,6 +75,8 @@ pub(super) fn mark_stable(
             service.rolling = false;
         }
     }
+    files::sweep(state, name);
+    files::forget_unused(state);
     sink.tell(
         state,
         Change::Deployment(name, DeploymentChange::Stable { revision }),
@@ -158,12 +160,14 @@ fn put_back(
         author: "revert".into(),
         outcome: RevisionOutcome::Rolling,
         brings_back: Some(good),
-        spec: scaled::as_written(&record.spec),
+        spec: files::put_back(state, &scaled::as_written(&record.spec)),
     };
     deployment.history.insert(deployment.revision, Arc::new(back));
     trim_history(&mut deployment);
     forget_failures(state, &deployment);
+    let name = deployment.name.clone();
     turn_services(state, deployment, &kept, sink);
+    files::sweep(state, &name);
 }
 
 /// The version was at fault, so what failed with it speaks against no node.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::scaled::{self, Scaled};
-use super::{replicas, settings};
+use super::{files, replicas, settings};
 use crate::amount::Amount;
 use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
-    DeploymentName, Generation, NodeId, RoleName, ServiceId, ServiceKey, ServiceName, SettingsId, Slot,
-    Template,
+    DeploymentName, Generation, NodeId, ReplicaKey, RoleName, ServiceId, ServiceKey, ServiceName, SettingsId,
+    Slot, Template,
 };
 use crate::replica::ReplicaState;
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
-use crate::state::{GenerationInfo, NextSettings, Replica, Service, State};
+use crate::state::{GenerationInfo, NextSettings, Replica, Service, State, Wanted};
 
 /// What came of turning a service.
 pub(super) struct Turned {
@@ -58,11 +58,9 @@ pub(super) fn turn(
         set_counts(service, counts, now);
     }
     let asked = Asked { spec, level, bears };
-    let touched = retarget(service, &asked, now);
+    let heard = retarget(service, &asked, now);
     let anew = is_new || service.next_template != template;
-    if touched {
-        touch_nodes(state, id, sink);
-    }
+    touch_nodes(state, id, heard, sink);
     Turned { id, anew }
 }
 
@@ -195,15 +193,25 @@ struct Asked<'a> {
     bears: bool,
 }
 
-/// Sets the target. Answers whether nodes must hear of it although they keep their replicas.
-fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterTime) -> bool {
+/// Which nodes must hear of a change although they keep their replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Nobody,
+    /// Those whose replicas were told to try these settings, which are others now or none.
+    Trying(SettingsId),
+    /// Those with replicas of what runs now.
+    Current,
+}
+
+/// Sets the target. Answers which nodes must hear of it although they keep their replicas.
+fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterTime) -> Heard {
     let Asked { spec, level, .. } = *asked;
     let Some(target) = service.target_info().cloned() else {
-        return false;
+        return Heard::Nobody;
     };
     let as_asked = target.spec == *spec && target.next.is_none();
     if as_asked && target.demands.len() == service.roles.len() {
-        return false;
+        return Heard::Nobody;
     }
     if !target.spec.rolls_into_at(spec, level) {
         return resettle(service, &target, asked);
@@ -213,10 +221,10 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
     let same = generations
         .find(|known| !known.spec.rolls_into_at(spec, level))
         .cloned();
-    let mut touched = false;
+    let mut heard = Heard::Nobody;
     match same {
         Some(known) if level >= settings::SINCE_LEVEL => {
-            touched = resettle(service, &known, asked);
+            heard = resettle(service, &known, asked);
             let mut generations = service.generations.values().rev();
             let settled = generations.find(|info| info.template == known.template);
             let settled = settled.cloned().unwrap_or(known);
@@ -234,20 +242,28 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
     service.rolling = true;
     service.asked = now;
     service.progressed = now;
-    touched
+    heard
 }
 
-/// Gives the replicas of a template another spec that runs the same. Whether nodes must hear of it. Where all keep
+/// Gives the replicas of a template another spec that runs the same. Answers which nodes must hear of it. Where all keep
 /// failing there is nothing to lose, and maybe nothing that could try: a wrong port or check is mended at once.
-fn resettle(service: &mut Service, known: &GenerationInfo, asked: &Asked<'_>) -> bool {
+fn resettle(service: &mut Service, known: &GenerationInfo, asked: &Asked<'_>) -> Heard {
     let Asked { spec, level, bears } = *asked;
     let (counts, next) = match level >= settings::SINCE_LEVEL && bears {
         true => settings::of(service, known, spec),
         false => (spec.clone(), None),
     };
-    let seen_by_nodes = changes_what_nodes_do(&known.spec, &counts, level) || known.next != next;
+    let heard = match &known.next {
+        _ if changes_what_nodes_do(&known.spec, &counts, level) => Heard::Current,
+        before if *before == next => Heard::Nobody,
+        // Servers of the versions before have all nodes hear of it.
+        _ if level < files::SINCE_LEVEL => Heard::Current,
+        Some(before) => Heard::Trying(before.id),
+        // Nobody was told to try anything yet.
+        None => Heard::Nobody,
+    };
     settings::put(service, known.template, &counts, next);
-    seen_by_nodes
+    heard
 }
 
 /// Whether running replicas are treated differently under the new spec.
@@ -256,13 +272,35 @@ fn changes_what_nodes_do(old: &ServiceSpec, new: &ServiceSpec, level: u32) -> bo
         || old.restart != new.restart
         || old.stop != new.stop
         || old.endpoints != new.endpoints
+        || old.configs != new.configs
+        || old.secrets != new.secrets
         || level >= 2 && (old.no_new_privileges != new.no_new_privileges || old.offline != new.offline)
 }
 
-/// Has the nodes of a service hear of it again.
-pub(super) fn touch_nodes(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
+/// Has nodes of a service hear of it again.
+pub(super) fn touch_nodes(state: &mut State, id: ServiceId, heard: Heard, sink: &mut dyn ChangeSink) {
+    let Some(service) = state.service(id).filter(|_| heard != Heard::Nobody) else {
+        return;
+    };
+    // Servers of the versions before have all nodes of the service hear of it.
+    let all = state.feature_level < files::SINCE_LEVEL;
+    let hears = |key: &ReplicaKey, replica: &Replica| {
+        let is_current = replica.wanted == Wanted::Run && service.is_current(key.generation);
+        match heard {
+            Heard::Nobody => false,
+            Heard::Trying(settings) => {
+                let mut trial = replica.trial.iter();
+                is_current && trial.any(|trial| trial.settings == settings)
+            }
+            Heard::Current => is_current,
+        }
+    };
     let revision = state.revision;
-    let mut nodes: Vec<NodeId> = state.replicas_of(id).map(|(_, replica)| replica.node).collect();
+    let mut nodes: Vec<NodeId> = state
+        .replicas_of(id)
+        .filter(|(key, replica)| all || hears(key, replica))
+        .map(|(_, replica)| replica.node)
+        .collect();
     nodes.sort();
     nodes.dedup();
     for node in nodes {
@@ -334,6 +372,9 @@ pub(super) fn prune(state: &mut State, id: ServiceId) {
         crate::maps::retain(&mut service.generations, |generation, _| {
             *generation == target || used.contains(generation)
         });
+        let deployment = service.key.deployment.clone();
+        files::sweep(state, &deployment);
+        files::forget_unused(state);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{replicas, service};
+use super::{files, replicas, service};
 use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange, ServiceChange};
 use crate::command::{Missing, Refused, Stale};
 use crate::ids::{Generation, ReplicaKey, ServiceId, SettingsId, Template};
@@ -29,6 +29,8 @@ pub(super) fn of(
         endpoints: known.spec.endpoints.clone(),
         restart: known.spec.restart,
         stop: known.spec.stop.clone(),
+        configs: known.spec.configs.clone(),
+        secrets: known.spec.secrets.clone(),
         ..spec.as_ref().clone()
     };
     let under_way = known.next.as_ref().filter(|next| !is_tried(&next.spec, spec));
@@ -50,7 +52,10 @@ pub(super) fn of(
 fn is_tried(old: &ServiceSpec, new: &ServiceSpec) -> bool {
     match new.rtype {
         RType::Job | RType::Cron => false,
-        RType::Service | RType::System => old.health != new.health || old.endpoints != new.endpoints,
+        RType::Service | RType::System => {
+            let files = old.configs != new.configs || old.secrets != new.secrets;
+            old.health != new.health || old.endpoints != new.endpoints || files
+        }
     }
 }
 
@@ -132,12 +137,14 @@ pub(super) fn tried(state: &mut State, key: &ReplicaKey, event: &ReplicaEvent) {
     };
     let now = state.time;
     let passed = failure.is_none();
+    let before = silent_before(state, key);
     let mut counted = false;
     replicas::update(state, key, |replica| {
         if let Some(trial) = replica.trial.as_mut().filter(|trial| trial.settings == told) {
             trial.message = failure;
             if passed && trial.passed.is_none() {
                 trial.passed = Some(now);
+                replica.read = replica.read.or(before);
                 counted = true;
             }
         }
@@ -145,6 +152,13 @@ pub(super) fn tried(state: &mut State, key: &ReplicaKey, event: &ReplicaEvent) {
     if counted && let Some(service) = replicas::service_mut(state, key.service) {
         service.progressed = now;
     }
+}
+
+/// The files that a replica has read, where those that it passes now are others and nothing tells it.
+fn silent_before(state: &State, key: &ReplicaKey) -> Option<u64> {
+    let info = state.service(key.service)?.info(key.generation)?;
+    let (old, new) = (info.spec.silent_files(), info.next.as_ref()?.spec.silent_files());
+    (old != new).then_some(old)
 }
 
 /// The settings that were to count next count from now on, for every replica of the target's template.
@@ -162,9 +176,11 @@ pub(super) fn adopt(
     if let Some(service) = replicas::service_mut(state, id) {
         put(service, template, &next.spec, None);
         service.progressed = now;
+        let deployment = service.key.deployment.clone();
+        files::sweep(state, &deployment);
     }
     sink.tell(state, Change::Service(id, ServiceChange::SettingsAdopted));
-    service::touch_nodes(state, id, sink);
+    service::touch_nodes(state, id, service::Heard::Current, sink);
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::callers;
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
 use super::scaled::Scaled;
+use super::{callers, files};
 use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
 use crate::ids::DeploymentName;
@@ -143,9 +143,11 @@ fn check_set(
     specs: &[ManifestSpec],
 ) -> Result<(), Refused> {
     let dropped = dropped(state, source, specs);
+    files::check_set(state, specs)?;
     for (position, ManifestSpec(spec)) in specs.iter().enumerate() {
         check_spec(spec)?;
         callers::check_level(state, spec)?;
+        files::check_level(state, spec)?;
         // What the set itself has is compared as it will be.
         let goes = |name: &DeploymentName| {
             dropped.contains(name) || specs.iter().any(|ManifestSpec(other)| other.deployment == *name)

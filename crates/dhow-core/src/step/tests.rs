@@ -1,5 +1,6 @@
 //! What the log keeps for people: times that a restart does not move, and why a replica had to go.
 
+mod files;
 mod late;
 mod sources;
 mod who;
@@ -55,6 +56,7 @@ impl Cluster {
             },
             runs_replicas: true,
             tries_settings: false,
+            mounts_files: false,
             mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {

@@ -139,6 +139,8 @@ fn config(
     let mut mounts = mounts::usual(spec.privileged);
     mounts.extend(name_files(parts, &hostname, notices)?);
     mounts.extend(mounts::of_storage(start, &root, bound)?);
+    let files = start.files.iter();
+    mounts.extend(files.map(|file| mounts::bind(&file.source, &file.target, true)));
     // A folder inside another is mounted after it.
     mounts.sort_by_key(|mount| Path::new(&mount.destination).components().count());
     let process = process(parts, &root, &hostname, capabilities, notices)?;

@@ -26,6 +26,13 @@ pub struct PortBinding {
     pub target_port: u16,
 }
 
+/// A file or folder of the host that a container sees and cannot change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileBind {
+    pub source: PathBuf,
+    pub target: String,
+}
+
 /// Everything a start needs. Nothing in it is looked up any more.
 #[derive(Clone, Debug)]
 pub struct ReplicaStart {
@@ -39,6 +46,8 @@ pub struct ReplicaStart {
     pub ports: Vec<PortBinding>,
     /// Where the node keeps each named volume.
     pub volumes: BTreeMap<String, PathBuf>,
+    /// Configs and secrets that a container sees.
+    pub files: Vec<FileBind>,
     /// The folders of the host that storage may bind; any where it is absent.
     pub bind_folders: Option<Vec<String>>,
     pub log: LogLimits,
@@ -68,6 +77,7 @@ impl ReplicaStart {
             secret_env: BTreeMap::new(),
             ports: Vec::new(),
             volumes: BTreeMap::new(),
+            files: Vec::new(),
             bind_folders: None,
             log: LogLimits::default(),
             on_address: None,

@@ -266,6 +266,20 @@ impl Driver for FakeDriver {
         Stage::Stop.of(name, self.stop_replica(name, how))
     }
 
+    fn signal<'a>(&'a self, name: &'a ReplicaName, signal: StopSignal) -> Pending<'a, DriverResult<()>> {
+        Box::pin(async move {
+            let noted = self.with_running(name, |replica| {
+                replica.log.push(LogLine {
+                    at_us: 0,
+                    stream: Stream::Stdout,
+                    text: format!("got {signal}"),
+                    partial: false,
+                });
+            });
+            noted.map_err(|cause| cause.at(Stage::Stop, name))
+        })
+    }
+
     fn exec<'a>(
         &'a self,
         name: &'a ReplicaName,

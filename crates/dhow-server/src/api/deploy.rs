@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use dhow_core::command::{Command, DeploymentCommand, Outcome};
 use dhow_core::spec::DeploymentSpec;
 use dhow_wire::api::Deployed;
-use dhow_wire::{ProblemCode, parse_deployment_under};
+use dhow_wire::{ProblemCode, Sender, parse_deployment_under};
 use serde::Deserialize;
 
 use super::caller::Caller;
@@ -99,7 +99,7 @@ pub(super) async fn read_spec(
     // A file of a megabyte takes a while to read.
     let policy = Arc::clone(&context.api.policy);
     let parsed = tokio::task::spawn_blocking(move || {
-        parse_deployment_under(&read, &name, &|_| None, &|spec| policy.check(spec))
+        parse_deployment_under(&read, &name, Sender::Caller, &|spec| policy.check(spec))
     });
     let spec = parsed
         .await

@@ -28,7 +28,8 @@ use crate::plane::services::NoSuchName;
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<DeploymentStatus>> {
     let mut all = context.manager().deployments();
     for status in &mut all {
-        status.notes = certificate_notes(&context, &status.deployment, None);
+        let notes = certificate_notes(&context, &status.deployment, None);
+        status.notes.extend(notes);
     }
     Json(all)
 }
@@ -43,7 +44,7 @@ pub(super) async fn show(
     Path(name): Path<String>,
 ) -> Answer<Json<DeploymentStatus>> {
     let mut status = context.manager().deployment(&name)?;
-    status.notes = certificate_notes(&context, &name, None);
+    status.notes.extend(certificate_notes(&context, &name, None));
     Ok(Json(status))
 }
 

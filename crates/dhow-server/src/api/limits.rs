@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// The longest deployment file.
-pub(super) const DEPLOYMENT_BYTES_MAX: usize = 1024 * 1024;
+/// The longest deployment file: 1 MiB of configs, each byte of which takes two where it has to be escaped, and 1 MiB of the
+/// rest.
+pub(super) const DEPLOYMENT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The longest body of any other JSON: a scale of 1,000 services at 150 bytes each.
 pub(super) const JSON_BYTES_MAX: usize = 256 * 1024;

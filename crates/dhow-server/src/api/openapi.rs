@@ -32,6 +32,10 @@ pub(super) struct DeploymentFile {
     /// Services by name.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     services: BTreeMap<String, serde_json::Value>,
+    /// Configs by name: each has `content`, or `content_base64` for what is no text.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    #[serde(default)]
+    configs: BTreeMap<String, serde_json::Value>,
 }
 
 /// One event of a stream. Lines that begin with a colon keep the connection alive and are no events.

@@ -39,6 +39,9 @@ pub const MESSAGE_CHARS_MAX: usize = 400;
 pub const SECRETS_PER_SECOND: u32 = 100;
 pub const SECRETS_BURST: u32 = 1_000;
 
+/// Contents of files in one answer: all configs of a deployment, and its secrets as far as they fit.
+pub const FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 /// Secrets in one question: a service's environment names a handful.
 pub const SECRET_NAMES_MAX: usize = 1_024;
 

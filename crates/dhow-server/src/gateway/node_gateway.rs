@@ -7,9 +7,9 @@ use dhow_core::directory::{Interest, WordOfInterest};
 use dhow_core::ids::{NodeId, Revision, Term};
 use dhow_core::state::State;
 use dhow_wire::grpc::proto::{
-    HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply, RegisterRequest, RenewReply,
-    RenewRequest, SecretsReply, SecretsRequest, ServerAddress, ServiceName, SessionEvent, SessionRequest,
-    StatusAck, StatusReport, WantReply, WantRequest,
+    FilesReply, FilesRequest, HeldReport, OpenSession, Opened, ReachReply, ReachRequest, RegisterReply,
+    RegisterRequest, RenewReply, RenewRequest, SecretsReply, SecretsRequest, ServerAddress, ServiceName,
+    SessionEvent, SessionRequest, StatusAck, StatusReport, WantReply, WantRequest,
 };
 use dhow_wire::grpc::{
     HoldersServer, LeaderHint, MESSAGE_BYTES_MAX, Nodes, NodesServer, REPORT_BYTES_MAX, Refusal, SpecTexts,
@@ -26,8 +26,8 @@ use super::holder::Holder;
 use super::limits::{BARRIER_MAX_MS, CLUSTER_NAME_BYTES_MAX, WARM_UP_MS};
 use super::options::{GatewayOptions, SessionAddress};
 use super::rates::{JoinRate, Kind, NodeRates};
-use super::secrets;
 use super::session_stream::{Asked, SessionStream};
+use super::{files, secrets};
 use crate::net::identity::Identity;
 use crate::plane::runtime::HeartbeatIngest;
 
@@ -410,10 +410,16 @@ impl GatewayState {
 
     async fn tell_secrets(&self, request: Request<SecretsRequest>) -> Result<SecretsReply, Refusal> {
         let caller = self.caller(&request)?;
+        let (state, node) = self.state_for_values(&caller).await?;
+        secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
+    }
+
+    /// A state that the other servers have confirmed, for a node that asks for what its replicas may see.
+    async fn state_for_values(&self, caller: &Caller) -> Result<(Arc<State>, NodeId), Refusal> {
         let node = caller.node();
         self.serving(Some(node)).await?;
         self.state_with(node).await?;
-        self.hear_caller(&caller, Kind::Secrets)?;
+        self.hear_caller(caller, Kind::Secrets)?;
         let state = self
             .confirmed_state()
             .await
@@ -424,7 +430,13 @@ impl GatewayState {
         if state.node(node).is_none() {
             return Err(Refusal::UnknownNode);
         }
-        secrets::answer(&self.options.secrets, &state, node, &request.get_ref().names)
+        Ok((state, node))
+    }
+
+    async fn tell_files(&self, request: Request<FilesRequest>) -> Result<FilesReply, Refusal> {
+        let caller = self.caller(&request)?;
+        let (state, node) = self.state_for_values(&caller).await?;
+        files::answer(&self.options.secrets, &state, node, request.get_ref())
     }
 }
 
@@ -500,6 +512,10 @@ impl Nodes for NodeGateway {
 
     async fn reach(&self, request: Request<ReachRequest>) -> Result<Response<ReachReply>, Status> {
         Ok(Response::new(self.inner.reach(&request).await?))
+    }
+
+    async fn files(&self, request: Request<FilesRequest>) -> Result<Response<FilesReply>, Status> {
+        Ok(Response::new(self.inner.tell_files(request).await?))
     }
 
     async fn want(&self, request: Request<WantRequest>) -> Result<Response<WantReply>, Status> {

@@ -8,6 +8,7 @@ mod deployment;
 mod digests;
 mod explain;
 mod exposed;
+mod files;
 mod history;
 mod listings;
 mod live;

@@ -93,6 +93,7 @@ fn as_scaled(state: &State, deployment: &Deployment) -> DeploymentSpec {
         deployment: deployment.name.clone(),
         services: services.collect(),
         scaled: Default::default(),
+        configs: Default::default(),
     }
 }
 

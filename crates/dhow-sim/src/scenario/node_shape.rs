@@ -1,4 +1,4 @@
-//! What new nodes offer: `cpu=4 memory=8Gi os=linux arch=x86_64 zone=a,b,c`. A list goes round the nodes.
+//! What new nodes offer: `cpu=4 memory=8Gi os=linux arch=x86_64 files=yes zone=a,b,c`. A list goes round the nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ pub(super) struct NodeShape {
     capacity: Amount,
     os: String,
     arch: String,
+    mounts_files: bool,
     /// Every label with the values that go round.
     labels: Vec<(String, Vec<String>)>,
 }
@@ -26,6 +27,7 @@ impl NodeShape {
             },
             os: "linux".into(),
             arch: "x86_64".into(),
+            mounts_files: true,
             labels: Vec::new(),
         };
         for word in words {
@@ -47,6 +49,13 @@ impl NodeShape {
                 }
                 "os" => shape.os = value.into(),
                 "arch" => shape.arch = value.into(),
+                "files" => {
+                    shape.mounts_files = match value {
+                        "yes" => true,
+                        "no" => false,
+                        _ => return Err(format!("`{word}`: a node mounts files, `yes` or `no`")),
+                    };
+                }
                 label => {
                     let values = value.split(',').map(Into::into).collect();
                     shape.labels.push((label.into(), values));
@@ -72,6 +81,7 @@ impl NodeShape {
             capacity: self.capacity,
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: self.mounts_files,
             mesh_addr: None,
         }
     }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::command::{Command, DeploymentCommand, NodeCommand, PlanCommand, ScaleChange};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::spec::{
-    Affinity, AffinityMode, ByteSize, Cpu, Dependency, DeploymentSpec, Endpoint, Expose, ImageSpec, NodeMode,
-    OnFailure, Protocol, RType, ReplicaGroup, ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
+    Affinity, AffinityMode, ByteSize, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint, Expose,
+    FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Protocol, RType, ReplicaGroup, ScaleSpec,
+    ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
 use dhow_sim::lab::{Behaviour, Lab};
@@ -34,6 +35,7 @@ pub enum Op {
     Restart(u8),
     Rollback(u8),
     Remove(u8),
+    SetSecret(u8),
     ChangeLeader(u64),
     RememberPlan,
     ApplyRememberedPlan,
@@ -59,6 +61,7 @@ pub struct ServiceShape {
     pause: bool,
     selector: bool,
     lost_after: u64,
+    file: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +88,7 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.15),
         prop_oneof![4 => Just(0), 1 => 1..30u64],
+        0..12u8,
     );
     (first, second, third).prop_map(|(a, b, c)| ServiceShape {
         name: a.0,
@@ -103,6 +107,7 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         pause: c.1,
         selector: c.2,
         lost_after: c.3,
+        file: c.4,
     })
 }
 
@@ -125,6 +130,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2u8).prop_map(Op::Restart),
         1 => (0..2u8).prop_map(Op::Rollback),
         1 => (0..2u8).prop_map(Op::Remove),
+        1 => (0..2u8).prop_map(Op::SetSecret),
         1 => node().prop_map(Op::ChangeLeader),
         1 => Just(Op::RememberPlan),
         1 => Just(Op::ApplyRememberedPlan),
@@ -160,6 +166,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }
@@ -194,6 +201,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         ..ServiceSpec::default()
     };
     spec.endpoints = endpoint_of(shape).into_iter().collect();
+    see_files(&mut spec, shape);
     spec.resources.cpu = (shape.cpu > 0).then_some(Cpu(shape.cpu * 400));
     spec.resources.memory = Some(ByteSize(64 << 20));
     spec.affinity = Affinity {
@@ -280,6 +288,44 @@ fn deploy_spec(name: u8, shapes: &[ServiceShape]) -> DeploymentSpec {
         deployment: deployment(name),
         services,
         scaled: Default::default(),
+        configs: shapes
+            .iter()
+            .filter(|shape| has_file(shape))
+            .map(config)
+            .collect(),
+    }
+}
+
+fn see_files(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if has_file(shape) {
+        spec.configs = vec![mount(shape, config(shape).0)];
+        spec.secrets = vec![mount(shape, format!("secret-{}", shape.file % 2))];
+    }
+}
+
+/// Half of all services see a config and a secret as files.
+fn has_file(shape: &ServiceShape) -> bool {
+    shape.file >= 6
+}
+
+fn config(shape: &ServiceShape) -> (String, ConfigSpec) {
+    let content = format!("content {}", shape.file % 2).into_bytes();
+    (format!("config-{}", shape.name), ConfigSpec::of_bytes(content))
+}
+
+fn mount(shape: &ServiceShape, source: String) -> FileMount {
+    let on_change = match (shape.kind, shape.file % 3) {
+        // Work that ends by itself is not told.
+        (0, _) | (_, 0) => OnChange::Restart,
+        (_, 1) => OnChange::Signal,
+        (_, _) => OnChange::None,
+    };
+    FileMount {
+        target: Some(format!("/etc/{source}/file")),
+        signal: (on_change == OnChange::Signal).then(|| "SIGHUP".to_owned()),
+        source,
+        on_change,
+        ..FileMount::default()
     }
 }
 
@@ -377,6 +423,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             })));
         }
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
+        Op::SetSecret(name) => set_secret(lab, *name),
         Op::ChangeLeader(id) => lab.change_leader(NodeId(*id)),
         Op::RememberPlan => memory.plans.push((lab.term, lab.plan.commands.clone())),
         Op::ApplyRememberedPlan => {
@@ -389,6 +436,14 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         Op::Run(ms) => lab.run(TimeSpan::from_millis(*ms)),
         Op::Heal => heal(lab),
     }
+}
+
+fn set_secret(lab: &mut Lab, name: u8) {
+    let set = ClusterCommand::SetSecret {
+        name: format!("secret-{name}").into(),
+        sealed: Arc::from(&b"sealed"[..]),
+    };
+    drop(lab.apply(Command::Cluster(set)));
 }
 
 fn drain_with(lab: &mut Lab, node: NodeId, deadline_ms: Option<u64>, ignore_system: bool) {

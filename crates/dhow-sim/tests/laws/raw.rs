@@ -74,6 +74,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 },
                 runs_replicas: true,
                 tries_settings: true,
+                mounts_files: true,
                 mesh_addr: None,
             })
         })
@@ -110,6 +111,7 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
             deployment,
             services: services.collect(),
             scaled: Default::default(),
+            configs: Default::default(),
         })
     })
 }

@@ -150,6 +150,7 @@ impl Cluster {
             deployment: DeploymentName::new("shop").unwrap(),
             services: services.collect(),
             scaled: Default::default(),
+            configs: Default::default(),
         };
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),

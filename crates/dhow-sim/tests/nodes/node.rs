@@ -44,6 +44,7 @@ pub fn info(zone: &str) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: None,
     }
 }
@@ -82,6 +83,7 @@ impl Node {
             mesh: None,
             dir: dir.path().join("agent"),
             volumes_dir: dir.path().join("volumes"),
+            files_dir: dir.path().join("files"),
             drivers: Drivers::same(Arc::new(host.driver())),
             balancer: Arc::new(NoBalancer),
             session: Arc::clone(&session) as Arc<dyn Session>,

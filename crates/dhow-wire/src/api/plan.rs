@@ -46,6 +46,9 @@ pub struct PlannedService {
     pub after: Vec<String>,
     /// What would not be placed, and why.
     pub waiting: Vec<PlannedWait>,
+    /// What differs from what it has now, in words. Values that may be passwords are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
 }
 
 impl PlannedService {
@@ -62,6 +65,7 @@ impl PlannedService {
             to: change.to,
             after: change.after.iter().map(ToString::to_string).collect(),
             waiting: waiting.collect(),
+            differences: change.differences.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use dhow_core::spec::check::beside_groups;
 use dhow_core::spec::{Offline, ScaleSpec, ServiceSpec};
 
-use super::{Reading, endpoint, env, health, host, placement, rollout, scale, storage, workload};
+use super::{Reading, endpoint, env, files, health, host, placement, rollout, scale, storage, workload};
 use crate::document::{Decoder, Fields, Node, flag, integer, list_of, loose_text, text, text_map};
 
 /// What other tools call it, with what to write here.
@@ -24,10 +24,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("entrypoint", "write `command: { entrypoint: [...] }`"),
     ("args", "write `command: { args: [...] }`"),
-    (
-        "env_file",
-        "write the variables below `env`; `$E:NAME` takes one from your environment",
-    ),
     ("environment", "write `env`"),
     (
         "expose",
@@ -51,7 +47,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("read_only", "write `read_only_root_fs`"),
     ("replicas", "write `scale: { mode: fixed, replicas: 3 }`"),
-    ("secrets", "refer to a secret in `env` as `$S:name`"),
     ("stop_grace_period", "write `stop: { grace: 10s }`"),
     ("stop_signal", "write `stop: { signal: SIGTERM }`"),
     ("tmpfs", "write `storage: [{ type: tmpfs, target: /tmp }]`"),
@@ -96,7 +91,14 @@ fn read_work(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut 
     spec.image = fields.optional("image", workload::image);
     spec.command = fields.optional("command", workload::command);
     let env = fields.optional("env", |decoder, node| env::read(decoder, node, reading));
-    spec.env = env.unwrap_or_default();
+    // What the service says itself has the last word.
+    let mut all = fields
+        .optional("env_file", |decoder, node| {
+            env::read_files(decoder, node, reading)
+        })
+        .unwrap_or_default();
+    all.extend(env.unwrap_or_default());
+    spec.env = all;
     spec.resources = fields
         .optional("resources", workload::resources)
         .unwrap_or_default();
@@ -117,6 +119,8 @@ fn read_rules(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     spec.rollout = fields.optional("rollout", rollout::rollout).unwrap_or_default();
     spec.stop = fields.optional("stop", health::stop).unwrap_or_default();
     spec.storage = fields.optional("storage", storage::storage).unwrap_or_default();
+    spec.configs = fields.optional("configs", files::mounts).unwrap_or_default();
+    spec.secrets = fields.optional("secrets", files::mounts).unwrap_or_default();
 }
 
 fn read_placement(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {

@@ -12,6 +12,8 @@ pub enum ScalarStyle {
     Plain,
     /// In quotes, or a block of lines.
     Quoted,
+    /// Made of the client's variables: whatever its place asks for.
+    Filled,
 }
 
 /// A value of one piece, with the style that it was written in.
@@ -46,6 +48,7 @@ impl Scalar {
         }
         let text: &str = &self.text;
         match text {
+            "" | "~" | "null" | "Null" | "NULL" if self.style == ScalarStyle::Filled => Kind::Text,
             "" | "~" | "null" | "Null" | "NULL" => Kind::Nothing,
             "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Kind::Boolean,
             _ if is_integer(text) => Kind::Integer,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dhow_core::spec::check::{PathPart, nearest, quoted};
 
 use super::decoder::Decoder;
-use super::node::{Kind, Node, Scalar, Value};
+use super::node::{Kind, Node, Scalar, ScalarStyle, Value};
 
 /// A node as a message names it.
 pub fn shown(node: &Node) -> String {
@@ -33,6 +33,7 @@ pub fn scalar_text(node: &Node) -> Option<&Scalar> {
 pub fn text(decoder: &mut Decoder, node: &Node) -> Option<String> {
     match (&node.value, node.kind()) {
         (Value::Scalar(scalar), Kind::Text) => Some(scalar.text.to_string()),
+        (Value::Scalar(scalar), _) if scalar.style == ScalarStyle::Filled => Some(scalar.text.to_string()),
         (Value::Scalar(scalar), Kind::Boolean | Kind::Integer | Kind::Float) => {
             let hint = format!("put it into quotes: `\"{}\"`", cut(&scalar.text));
             decoder.wrong_type(node, "text", hint)

@@ -31,6 +31,7 @@ pub fn to_node_info(info: &NodeInfo) -> proto::NodeInfo {
         runs_replicas: info.runs_replicas,
         tries_settings: info.tries_settings,
         mesh_addr: info.mesh_addr.as_deref().map(str::to_owned),
+        mounts_files: info.mounts_files,
     }
 }
 
@@ -75,5 +76,6 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
         runs_replicas: info.runs_replicas,
         tries_settings: info.tries_settings,
         mesh_addr: mesh_addr.map(Arc::from),
+        mounts_files: info.mounts_files,
     })
 }

@@ -2,9 +2,10 @@
 
 use dhow_core::spec::DeploymentSpec;
 
-use crate::deployment::parse_deployment;
+use crate::deployment::{Sender, parse_deployment_under};
 
 /// Reads one file of a set. No environment is given: what was signed means the same on every server.
 pub fn parse_manifest(path: &str, text: &str) -> Result<DeploymentSpec, String> {
-    parse_deployment(text, path, &|_| None).map_err(|findings| findings.to_string())
+    parse_deployment_under(text, path, Sender::Source, &|_| Vec::new())
+        .map_err(|findings| findings.to_string())
 }

@@ -26,6 +26,7 @@ fn parse(_path: &str, text: &str) -> Result<DeploymentSpec, String> {
         deployment,
         services: BTreeMap::new(),
         scaled: Default::default(),
+        configs: Default::default(),
     })
 }
 

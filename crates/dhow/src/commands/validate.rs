@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dhow_core::spec::DeploymentSpec;
-use dhow_wire::{Findings, parse_deployment};
+use dhow_wire::Findings;
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -11,8 +11,8 @@ use crate::{input, output};
 
 /// Check deployment files; no daemon is needed, nothing is changed
 ///
-/// Shows everything that is wrong at once, each with its line and what to do. `$E:NAME` is read from the
-/// environment, as when deploying. Exit code 0 when all files are fine, 2 when any is not.
+/// Shows everything that is wrong at once, each with its line and what to do. Variables are read from the
+/// environment and configs from their files, as when deploying. Exit code 0 when all files are fine, 2 when any is not.
 #[derive(clap::Args)]
 pub struct Args {
     /// The files; `-` is the standard input
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 fn check(file: &Path) -> (String, Result<DeploymentSpec, Findings>) {
     match input::read(file) {
         Ok(input) => {
-            let spec = parse_deployment(&input.text, &input.name, &|name| std::env::var(name).ok());
+            let spec = super::deploy::parse(file, &input);
             (input.name, spec)
         }
         Err(findings) => (findings.source().name().to_owned(), Err(findings)),

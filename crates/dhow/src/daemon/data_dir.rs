@@ -223,7 +223,8 @@ mod tests {
         let dir = parent.path().join("data");
         let (folder, deep) = (dir.join("raft"), dir.join("raft/old/segment"));
         let (volume, layer) = (dir.join("volumes/shop/data"), dir.join("images/layers/x"));
-        for made in [&volume, &layer, &dir.join("raft/old")] {
+        let shown = dir.join("files/shop.web.default.0.g1/0");
+        for made in [&volume, &layer, &shown, &dir.join("raft/old")] {
             fs::create_dir_all(made).unwrap();
             set_mode(made, 0o755);
         }
@@ -244,8 +245,8 @@ mod tests {
         assert_eq!((mode(&folder), mode(&deep)), (0o2700, 0o600));
         assert_eq!(mode(&dir.join("volumes")), 0o700);
         assert_eq!(
-            (mode(&volume), mode(&layer)),
-            (0o755, 0o755),
+            (mode(&volume), mode(&layer), mode(&shown)),
+            (0o755, 0o755, 0o755),
             "replicas need these"
         );
         assert_eq!(mode(&socket), 0o660);

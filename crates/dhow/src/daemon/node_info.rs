@@ -43,6 +43,7 @@ pub fn node_info(config: &DaemonConfig, role: NodeRole) -> NodeInfo {
         capacity,
         runs_replicas,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: config.mesh_addr().map(|mesh| mesh.told.to_string().into()),
     }
 }

@@ -157,6 +157,7 @@ impl Worker<'_> {
             mesh: self.mesh.map(mesh_listener::of),
             dir: self.config.data_dir.join("agent"),
             volumes_dir: self.config.data_dir.join("volumes"),
+            files_dir: self.config.data_dir.join("files"),
             drivers: host.drivers.clone(),
             balancer: host.balancer.clone(),
             session: Arc::clone(&removable) as _,

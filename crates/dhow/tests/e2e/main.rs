@@ -12,6 +12,7 @@ mod acme;
 mod chaos;
 mod failures;
 mod faults;
+mod files;
 mod fuzz;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;

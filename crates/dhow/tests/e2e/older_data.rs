@@ -12,7 +12,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Cluster, Daemon, Scratch, Where, until};
+use crate::support::{Cluster, Daemon, Scratch, Service, Where, until};
 
 /// Puts what a node of the older version left where this daemon looks for it.
 fn lay_out(daemon: &Daemon, archive: &str, node: &str) {
@@ -59,6 +59,25 @@ fn carries_on(node: &Daemon) {
         (replicas.len() == 1 && replicas[0].runs() && replicas[0].generation > 2).then_some(())
     };
     until("the earlier revision runs", back);
+    sees_files(node);
+}
+
+/// What came with later levels is there too, once all servers of the cluster know it: the older secret as a file.
+fn sees_files(node: &Daemon) {
+    let web =
+        Service::shell("cat $DHOW_CONFIGS_DIR/app; test -s $DHOW_SECRETS_DIR/db-password && exec sleep 1000")
+            .with("configs", json!(["app"]))
+            .with("secrets", json!(["db-password"]));
+    let text = std::fs::read_to_string(node.deployment("site", &[("web", web)])).unwrap();
+    let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
+    file["configs"] = json!({ "app": { "content": "level = 4" } });
+    let path = node.file("site.dhow.json", &file.to_string());
+    until("all servers know files", || {
+        (node.dhow(&["deploy", &path]).code == 0).then_some(())
+    });
+    let logs = node.dhow(&["logs", "site/web", "--no-prefix"]).ends_with(0);
+    assert_eq!(logs.stdout.trim(), "level = 4");
+    node.dhow(&["rm", "site", "--wait"]).ends_with(0);
 }
 
 #[test]

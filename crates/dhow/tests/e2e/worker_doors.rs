@@ -235,6 +235,7 @@ fn info() -> NodeInfo {
         capacity: Amount::ZERO,
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: None,
     }
 }

@@ -105,6 +105,11 @@ const KEPT: &[(&str, &str, &str)] = &[
         "is_from_cluster",
         "a worker of another make refuses a foreign cluster with it",
     ),
+    (
+        "crates/dhow-wire/src/deployment.rs",
+        "parse_deployment",
+        "scenarios, examples and fuzzers read files that stand alone",
+    ),
 ];
 
 #[derive(Debug, PartialEq, Eq)]

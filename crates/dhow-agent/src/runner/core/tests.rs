@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dhow_core::assignment::AssignedSettings;
 use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceName, SettingsId};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{ContentHash, FileMount, OnChange, ServiceSpec};
 
 use super::*;
 use crate::ledger::Tracked;
@@ -170,4 +170,52 @@ fn a_sick_run_has_failed_however_it_ended() {
     );
     assert_eq!(core.sick_ends(None), ended(Exit::Signal(15)));
     assert_eq!(core.sick_ends(Some((Exit::Code(3), false))), ended(Exit::Code(3)));
+}
+
+#[test]
+fn files_of_settings_are_shown_while_they_are_tried_and_taken_back_with_them() {
+    let with = |content: &[u8]| {
+        let mount = FileMount {
+            source: "app.conf".into(),
+            content: Some(ContentHash::of(content)),
+            on_change: OnChange::Signal,
+            ..FileMount::default()
+        };
+        Arc::new(ServiceSpec {
+            configs: vec![mount],
+            ..ServiceSpec::default()
+        })
+    };
+    let wish = |next: Option<&[u8]>| {
+        Wish::Run(Assigned {
+            spec: with(b"one"),
+            next: next.map(|content| AssignedSettings {
+                id: SettingsId(3),
+                spec: with(content),
+            }),
+        })
+    };
+    let mut core = core_in(ReplicaState::Running);
+    assert!(core.take_wish(wish(None)).has_other_files);
+    assert!(!core.take_wish(wish(None)).has_other_files);
+    assert_eq!(core.files_failed("no room".into()), None, "it tries nothing");
+
+    assert!(core.take_wish(wish(Some(b"two"))).has_other_files);
+    assert_eq!(core.showing(), Some(&with(b"two")));
+    let failed = ReplicaEvent::SettingsFailed {
+        settings: SettingsId(3),
+        message: "no room".into(),
+    };
+    assert_eq!(core.files_failed("no room".into()), Some(failed));
+
+    assert!(core.pass(SettingsId(3)).is_some());
+    assert_eq!(
+        core.showing(),
+        Some(&with(b"two")),
+        "it goes on to see what it has passed"
+    );
+    assert_eq!(core.files_failed("no room".into()), None);
+
+    assert!(core.take_wish(wish(None)).has_other_files);
+    assert_eq!(core.showing(), Some(&with(b"one")));
 }

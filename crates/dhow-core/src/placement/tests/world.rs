@@ -105,6 +105,7 @@ pub fn node(id: u64, capacity: Amount) -> NodeRow {
         used: Amount::ZERO,
         replicas: 0,
         occupant: Occupant::Nobody,
+        mounts_files: true,
     }
 }
 
@@ -186,6 +187,7 @@ pub fn any_node() -> impl Strategy<Value = (NodeRow, u32)> {
                     used,
                     replicas: own + others,
                     occupant,
+                    mounts_files: true,
                 };
                 (row, own)
             },

@@ -179,7 +179,7 @@ fn check_restart(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     findings.extend(too_long(at.key("max"), max));
 }
 
-fn signal_problem(at: &FieldPath, signal: &str) -> Option<SpecFinding> {
+pub(super) fn signal_problem(at: &FieldPath, signal: &str) -> Option<SpecFinding> {
     let upper = signal.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
     if SIGNALS.contains(&name) || is_realtime(name) {

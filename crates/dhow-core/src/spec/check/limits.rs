@@ -39,3 +39,9 @@ pub const PATH_MAX_BYTES: usize = 4095;
 
 /// A repository with its registry, as the distribution specification advises.
 pub const IMAGE_NAME_MAX_BYTES: usize = 255;
+
+/// The configs of one deployment together: they travel in one entry of the log, and a node writes them for each replica.
+pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Configs of a deployment, and files of a service: each is a name in every spec that a node is told.
+pub const CONFIGS_MAX: usize = 1_000;

@@ -50,19 +50,29 @@ pub fn secret_name_problem(name: &str) -> Option<(String, &'static str)> {
     if name.is_empty() {
         return Some(("`$S:` needs the name of a secret".into(), HOW));
     }
+    kept_name_problem(name, "a secret").map(|message| (message, HOW))
+}
+
+/// What is wrong with the name of a config.
+pub(super) fn config_name_problem(name: &str) -> Option<(String, &'static str)> {
+    const HOW: &str = "a config's name has letters, digits, `-`, `_` and `.`, such as `app.conf`";
+    if name.is_empty() {
+        return Some(("a config needs a name".into(), HOW));
+    }
+    kept_name_problem(name, "a config").map(|message| (message, HOW))
+}
+
+fn kept_name_problem(name: &str, of: &str) -> Option<String> {
     if name.len() > NAME_MAX_BYTES {
-        let message = format!(
-            "the name of a secret has at most {NAME_MAX_BYTES} characters, this one has {}",
+        return Some(format!(
+            "the name of {of} has at most {NAME_MAX_BYTES} characters, this one has {}",
             name.chars().count()
-        );
-        return Some((message, HOW));
+        ));
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if let Some(c) = name.chars().find(|c| !fits(*c)) {
-        return Some((format!("the name of a secret holds no {}", name_of(c)), HOW));
+        return Some(format!("the name of {of} holds no {}", name_of(c)));
     }
-    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        return Some(("the name of a secret starts with a letter or a digit".into(), HOW));
-    }
-    None
+    let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    (!starts).then(|| format!("the name of {of} starts with a letter or a digit"))
 }

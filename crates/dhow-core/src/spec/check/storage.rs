@@ -8,7 +8,7 @@ use super::words::{name_of, path_problem, quoted};
 use crate::spec::{ByteSize, ServiceSpec, Storage};
 
 /// Mounting over these would take the workload's own kernel files away.
-const RESERVED_TARGETS: [&str; 4] = ["/", "/proc", "/sys", "/dev"];
+pub(super) const RESERVED_TARGETS: [&str; 4] = ["/", "/proc", "/sys", "/dev"];
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     let list = at.key("storage");
@@ -31,7 +31,7 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
 }
 
 /// The path without what makes no difference: `/data//` is `/data`.
-fn plain(path: &str) -> String {
+pub(super) fn plain(path: &str) -> String {
     let parts: Vec<&str> = path
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")

@@ -23,6 +23,7 @@ fn paths(services: Vec<(&str, ServiceSpec)>) -> Vec<String> {
         deployment: DeploymentName::new("test").unwrap(),
         services: services.into_iter().map(named).collect(),
         scaled: Default::default(),
+        configs: Default::default(),
     };
     check_deployment(&deployment)
         .iter()

@@ -107,6 +107,7 @@ mod tests {
             },
             runs_replicas: true,
             tries_settings: false,
+            mounts_files: false,
             mesh_addr: None,
         }
     }

@@ -36,6 +36,7 @@ fn state(feature_level: u32, tries_settings: bool, incarnation: u64) -> State {
         capacity: Amount::ZERO,
         runs_replicas: true,
         tries_settings,
+        mounts_files: false,
         mesh_addr: None,
     });
     let register = NodeCommand::Register { node: NODE, info };

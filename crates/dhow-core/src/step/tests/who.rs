@@ -105,6 +105,7 @@ fn info(role: NodeRole) -> Arc<NodeInfo> {
         },
         runs_replicas: true,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: None,
     })
 }

@@ -38,7 +38,7 @@ async fn unknown_addresses_methods_and_kinds() {
 #[tokio::test]
 async fn bodies_that_are_too_long_or_no_text() {
     let world = World::new().await;
-    let long = format!("{SHOP}#{}", "x".repeat(1024 * 1024));
+    let long = format!("{SHOP}#{}", "x".repeat(3 * 1024 * 1024));
     assert_eq!(
         world.post("/api/v1/deployments", &long).await.problem(413).code,
         "too_large"

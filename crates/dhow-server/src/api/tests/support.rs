@@ -140,6 +140,7 @@ impl World {
             },
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: true,
             mesh_addr: None,
         };
         let command = NodeCommand::Register {

@@ -146,6 +146,8 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::OldInventory { .. }
         | Refused::OldManifests { .. }
         | Refused::NotNow(_)
+        | Refused::SecretUsed { .. }
+        | Refused::TooManyConfigs { .. }
         | Refused::PortTaken { .. } => ProblemCode::Refused,
     }
 }

@@ -67,6 +67,7 @@ fn what_a_spec_names_is_unsealed_or_told() {
         Arc::new(Secret {
             sealed: secrets.seal(name, value).unwrap().into(),
             version: 1,
+            earlier: Default::default(),
         })
     };
     state.secrets.insert("a".into(), sealed("a", b"one"));

@@ -8,6 +8,7 @@ use dhow_core::spec::{Endpoint, Expose};
 use dhow_core::state::{Deployment, Node, Phase, RevisionOutcome, Service, State};
 use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServiceHealthSummary, ServingNode};
 
+use super::files;
 use super::sum::ServiceSum;
 use crate::plane::cron;
 use crate::plane::runtime::Observed;
@@ -46,7 +47,7 @@ pub(super) fn status(
             })
             .collect(),
         message: message(deployment),
-        notes: Vec::new(),
+        notes: files::notes(state, deployment, None),
         served: served_with(state, Some(observed), deployment),
     }
 }

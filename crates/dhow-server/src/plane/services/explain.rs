@@ -10,12 +10,12 @@ use dhow_core::state::{Deployment, Drain, Replica, Service, State, Wanted};
 use dhow_wire::DeploymentState;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
-use super::callers;
 use super::deployment::state_of;
 use super::replicas::{DONE_BEFORE, UNSEEN, done_before, measured, started_unix_secs};
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::{ServiceSum, is_current};
 use super::wall_times::WallTimes;
+use super::{callers, files};
 use crate::clock::shown_utc;
 use crate::plane::cron::{self, Outlook};
 use crate::plane::runtime::Observed;
@@ -49,6 +49,9 @@ pub(super) fn explain(
         let outlook = cron::outlook(state, service, times.now_unix_secs());
         explanation.lines.extend(outlook.into_iter().flat_map(schedule));
         explanation.lines.extend(callers::lines(state, service));
+        let named = Some(service.key.service.as_str());
+        explanation.lines.extend(files::notes(state, deployment, named));
+        explanation.lines.extend(files::old_nodes(state, service));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();

@@ -10,6 +10,7 @@ use dhow_core::state::{EndedReplica, Replica, RevisionOutcome, Service, State};
 use dhow_core::usage::ReplicaUsage;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
 
+use super::files;
 use super::wall_times::WallTimes;
 use crate::plane::runtime::Observed;
 
@@ -150,7 +151,7 @@ fn present_status(service: &Service, key: &ReplicaKey, replica: &Replica) -> Rep
         pid: machine.pid,
         exit_code: machine.exit.and_then(Exit::code),
         generation: Some(key.generation.0),
-        message: trouble(replica),
+        message: trouble(replica).or_else(|| files::note(service, key, replica).map(|note| note.to_string())),
         ..blank(service, key.slot, machine.state.into())
     }
 }

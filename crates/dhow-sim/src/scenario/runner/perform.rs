@@ -159,6 +159,7 @@ fn worker() -> dhow_core::state::NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: None,
     }
 }

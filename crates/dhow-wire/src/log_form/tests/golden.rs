@@ -41,6 +41,10 @@ fn current() -> Vec<(String, Vec<u8>)> {
         "report of settings".to_owned(),
         encode_entry(&samples::report_of_settings(), State::FEATURE_LEVEL).unwrap(),
     ));
+    forms.push((
+        "deployment with files".to_owned(),
+        encode_entry(&samples::entry_with_files(), State::FEATURE_LEVEL).unwrap(),
+    ));
     let mut snapshot = Vec::new();
     encode_snapshot(&samples::state(), &mut snapshot).unwrap();
     forms.push(("snapshot".to_owned(), snapshot));
@@ -103,6 +107,8 @@ fn the_goldens_can_be_read_back() {
     assert_eq!(decode_entry(bytes).unwrap(), samples::entry_with_request());
     let bytes = &golden["report of settings"];
     assert_eq!(decode_entry(bytes).unwrap(), samples::report_of_settings());
+    let bytes = &golden["deployment with files"];
+    assert_eq!(decode_entry(bytes).unwrap(), samples::entry_with_files());
     let state = decode_snapshot(golden["snapshot"].as_slice()).unwrap();
     assert_eq!(state, samples::state());
     assert_eq!(state.hash(), samples::state().hash());
@@ -135,31 +141,32 @@ fn forms_two_and_three_are_read_and_mean_the_same() {
 }
 
 #[test]
-fn form_four_is_read_and_written_again_as_it_was() {
+fn forms_four_and_five_are_read_and_written_again_as_they_were() {
+    written_again(Form::Four, 2, include_str!("../golden_form_4.txt"));
+    written_again(Form::Five, 3, include_str!("../golden_form_5.txt"));
+}
+
+fn written_again(form: Form, level: u32, text: &str) {
     let now = parse(include_str!("../golden.txt"));
-    for (name, bytes) in parse(include_str!("../golden_form_4.txt")) {
-        assert_eq!(bytes[0], Form::Four.number());
+    for (name, bytes) in parse(text) {
+        assert_eq!(bytes[0], form.number());
         if name == "snapshot" {
             let state = decode_snapshot(bytes.as_slice()).unwrap();
-            assert_eq!(state.feature_level, 2);
+            assert_eq!(state.feature_level, level);
             assert_eq!(state.requests, samples::state().requests);
             assert_eq!(state.nodes_max(), samples::state().nodes_max());
             let mut again = Vec::new();
             encode_snapshot(&state, &mut again).unwrap();
-            assert!(again == bytes, "the snapshot of form 4 is not what it was");
+            assert!(again == bytes, "the snapshot of {form:?} is not what it was");
             continue;
         }
         let entry = decode_entry(&bytes).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        assert_eq!(
-            entry,
-            as_in(Form::Four, decode_entry(&now[&name]).unwrap()),
-            "{name}"
-        );
+        assert_eq!(entry, as_in(form, decode_entry(&now[&name]).unwrap()), "{name}");
         // The raising of the level is always in the newest form.
-        let again = encode_entry(&entry, 2).unwrap();
+        let again = encode_entry(&entry, level).unwrap();
         assert!(
             again == bytes || name == "ClusterCommand::RaiseFeatureLevel",
-            "{name} in form 4 is not what it was: a type that has grown needs a row in dhow_core::stored"
+            "{name} in {form:?} is not what it was: a type that has grown needs a row in dhow_core::stored"
         );
     }
 }
@@ -167,9 +174,12 @@ fn form_four_is_read_and_written_again_as_it_was() {
 /// What a command of now says without what the form does not have.
 fn as_in(form: Form, entry: Entry) -> Entry {
     let mut entry = entry;
-    let without_mesh = |info: &mut Arc<NodeInfo>| {
-        let shown = Arc::make_mut(info).mesh_addr.take();
-        assert!(shown.is_some(), "the golden shows it");
+    let without_news = |info: &mut Arc<NodeInfo>| {
+        let info = Arc::make_mut(info);
+        assert!(std::mem::take(&mut info.mounts_files), "the golden shows it");
+        if form < Form::Five {
+            assert!(info.mesh_addr.take().is_some(), "the golden shows it");
+        }
     };
     match &mut entry.command {
         Command::Cluster(
@@ -177,7 +187,7 @@ fn as_in(form: Form, entry: Entry) -> Entry {
             | ClusterCommand::RaiseFeatureLevel { nodes_limit, .. },
         ) if form < Form::Four => assert!(nodes_limit.take().is_some(), "the golden shows it"),
         Command::Cluster(ClusterCommand::UseToken { info, .. })
-        | Command::Node(NodeCommand::Register { info, .. }) => without_mesh(info),
+        | Command::Node(NodeCommand::Register { info, .. }) => without_news(info),
         Command::Cluster(_)
         | Command::Node(_)
         | Command::Deployment(_)
@@ -185,7 +195,10 @@ fn as_in(form: Form, entry: Entry) -> Entry {
         | Command::Agent(_) => {}
     }
     if let Command::Cluster(ClusterCommand::Bootstrap { feature_level, .. }) = &mut entry.command {
-        *feature_level = 2;
+        *feature_level = match form < Form::Five {
+            true => 2,
+            false => 3,
+        };
     }
     entry
 }
@@ -245,8 +258,9 @@ fn the_term_of_a_snapshot_is_read_from_its_beginning_in_every_form() {
     let two = parse(include_str!("../golden_form_2.txt"));
     let three = parse(include_str!("../golden_form_3.txt"));
     let four = parse(include_str!("../golden_form_4.txt"));
-    let five = parse(include_str!("../golden.txt"));
-    for forms in [one, two, three, four, five] {
+    let five = parse(include_str!("../golden_form_5.txt"));
+    let six = parse(include_str!("../golden.txt"));
+    for forms in [one, two, three, four, five, six] {
         let bytes = &forms["snapshot"];
         let state = decode_snapshot(bytes.as_slice()).unwrap();
         assert!(state.term.0 > 0, "it shows something");

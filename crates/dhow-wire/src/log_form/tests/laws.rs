@@ -199,11 +199,11 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let newer = decode_entry(&[NEWEST + 1, 0, 0]).unwrap_err();
     assert_eq!(
         newer.to_string(),
-        "the log entry has form 6, this version reads up to form 5: start a version of Dhow that is at least as \
+        "the log entry has form 7, this version reads up to form 6: start a version of Dhow that is at least as \
          new as the one that wrote it"
     );
     let newer = decode_snapshot([NEWEST + 1].as_slice()).unwrap_err();
-    assert!(matches!(newer, LogFormError::UnknownVersion { found: 6, .. }));
+    assert!(matches!(newer, LogFormError::UnknownVersion { found: 7, .. }));
     let mut long = encode_entry(&samples::entry_with_request(), State::FEATURE_LEVEL).unwrap();
     long.push(0);
     assert!(matches!(

@@ -72,6 +72,24 @@ pub fn spec() -> Arc<DeploymentSpec> {
     Arc::new(serde_json::from_str(text).unwrap())
 }
 
+/// A deployment whose service sees a config and a secret.
+fn spec_with_files() -> Arc<DeploymentSpec> {
+    let text = r#"{"version":"v1","deployment":"site","configs":{"app.conf":{"content":"level = 1"},"logo":{"content_base64":"/wAB"}},
+        "services":{"web":{"image":"nginx:1.27",
+        "configs":[{"source":"app.conf","target":"/etc/app/app.conf","mode":"0440","uid":1000,"on_change":"signal","signal":"SIGHUP"}],
+        "secrets":[{"source":"db-password","on_change":"none"}]}}}"#;
+    Arc::new(serde_json::from_str(text).unwrap())
+}
+
+/// A deployment that brings contents with it.
+pub fn entry_with_files() -> Entry {
+    entry(Command::Deployment(DeploymentCommand::Deploy {
+        spec: spec_with_files(),
+        author: "operator".into(),
+        wall_unix_secs: 1_700_000_000,
+    }))
+}
+
 pub fn info() -> Arc<NodeInfo> {
     Arc::new(NodeInfo {
         role: NodeRole::Worker,
@@ -85,6 +103,7 @@ pub fn info() -> Arc<NodeInfo> {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: true,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
@@ -489,5 +508,27 @@ pub fn state() -> State {
     let mut kept = entry_with_request();
     kept.command = Command::Node(NodeCommand::Lost { node: NodeId(7) });
     step(&mut state, &kept, &mut ()).unwrap();
+    add_files(&mut state);
     state
+}
+
+/// Contents, a secret with an earlier value, and a replica that was told nothing of either.
+fn add_files(state: &mut State) {
+    step(state, &entry_with_files(), &mut ()).unwrap();
+    let good = PlanCommand::MarkStable {
+        deployment: spec_with_files().deployment.clone(),
+        revision: DeploymentRevision(1),
+    };
+    step(state, &entry(Command::Plan(good)), &mut ()).unwrap();
+    let again = ClusterCommand::SetSecret {
+        name: "db-password".into(),
+        sealed: Arc::from([4, 5].as_slice()),
+    };
+    step(state, &entry(Command::Cluster(again)), &mut ()).unwrap();
+    assert!(
+        state.secrets.values().any(|secret| !secret.earlier.is_empty()),
+        "the golden shows it"
+    );
+    let replica = state.replicas.get_mut(&key(0)).unwrap();
+    Arc::make_mut(replica).read = Some(7);
 }

@@ -29,13 +29,17 @@ fn this_machine() -> State {
         capacity: host::capacity(),
         runs_replicas: true,
         tries_settings: true,
+        mounts_files: true,
         mesh_addr: None,
     };
     let command = Command::Node(NodeCommand::Register {
         node: NodeId(1),
         info: Arc::new(info),
     });
-    let mut state = State::default();
+    let mut state = State {
+        feature_level: State::FEATURE_LEVEL,
+        ..State::default()
+    };
     // Registering the first node of an empty state is never refused.
     let _ = step(
         &mut state,

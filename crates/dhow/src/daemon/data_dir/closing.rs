@@ -10,9 +10,10 @@ use anyhow::Context;
 /// What anybody but the owner could do to a file.
 const OF_OTHERS: u32 = 0o077;
 
-/// Folders whose contents have owners and modes of their own: those of images, containers and volumes, and the balancer's
-/// user. They themselves, or what is above them, are closed like the rest.
-const OWN_RULES: [&str; 6] = [
+/// Folders whose contents have owners and modes of their own: those of images, containers, volumes and configs, and the
+/// balancer's user. They themselves, or what is above them, are closed like the rest.
+const OWN_RULES: [&str; 7] = [
+    "files",
     "volumes",
     "container",
     "images/layers",

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dhow_agent::session::grpc::GrpcSession;
 use dhow_agent::{
-    Heartbeat, HeartbeatAnswer, Highest, KnownDirectory, Orders, Pace, Report, ReportAnswer, ReportBody,
-    Session, SessionFuture,
+    FileContents, FileKey, Heartbeat, HeartbeatAnswer, Highest, KnownDirectory, Orders, Pace, Report,
+    ReportAnswer, ReportBody, Session, SessionFuture,
 };
 use dhow_core::assignment::Assignment;
 use dhow_core::ids::{Revision, ServiceKey};
@@ -79,6 +79,10 @@ impl Session for RemovableSession {
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {
         self.session.secrets(names)
+    }
+
+    fn files<'a>(&'a self, wanted: &'a [FileKey]) -> SessionFuture<'a, FileContents> {
+        self.session.files(wanted)
     }
 
     fn pace(&self) -> watch::Receiver<Pace> {

@@ -53,6 +53,7 @@ fn info_of(profile: WorkerProfile) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: None,
     }
 }

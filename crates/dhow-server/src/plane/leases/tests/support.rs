@@ -180,6 +180,7 @@ pub fn info(role: NodeRole) -> NodeInfo {
         },
         runs_replicas: true,
         tries_settings: false,
+        mounts_files: false,
         mesh_addr: None,
     }
 }

@@ -10,7 +10,7 @@ use dhow_core::spec::policy::FilePolicy;
 use dhow_core::state::{ManifestVersion, Source, State};
 use dhow_wire::SourceConfig;
 use dhow_wire::manifest::{FileHash, ManifestError, ManifestKey, ParseManifest, Verdict};
-use dhow_wire::parse_deployment_under;
+use dhow_wire::{Sender, parse_deployment_under};
 
 use super::dir::{ReadSetError, read_index, read_set, stamp};
 use crate::plane::runtime::limits::MANIFEST_POLL_MS;
@@ -237,5 +237,5 @@ fn parse(
     let name = Path::new(path)
         .file_name()
         .map_or(path.into(), |name| name.to_string_lossy());
-    parse_deployment_under(text, &name, &|_| None, rules).map_err(|findings| findings.to_string())
+    parse_deployment_under(text, &name, Sender::Source, rules).map_err(|findings| findings.to_string())
 }

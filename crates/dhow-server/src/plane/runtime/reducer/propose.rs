@@ -1,7 +1,7 @@
 //! The way into the log.
 
 use bytes::Bytes;
-use dhow_core::command::{Command, Entry, PlanCommand, RequestId};
+use dhow_core::command::{Command, Entry, PlanCommand, Refused, RequestId};
 use dhow_core::ids::NodeId;
 use dhow_wire::log_form::{LogFormError, encode_entry};
 use std::sync::Arc;
@@ -28,6 +28,14 @@ impl Reducer {
         if !self.leadership.is_here {
             let leader = self.leadership.leader.map(NodeId);
             self.fail(waiting, WriteError::NotLeader { leader });
+            return Ok(());
+        }
+        if command.needed_level() > self.state.feature_level {
+            // A server of the older version would apply it without what it does not know.
+            let refused = Refused::NotNow(
+                "not all servers of this cluster know configs and secrets as files: upgrade them first",
+            );
+            self.fail(waiting, WriteError::Refused(refused));
             return Ok(());
         }
         match self.encode(command, request) {

@@ -46,6 +46,7 @@ impl Leader {
             },
             runs_replicas: true,
             tries_settings: true,
+            mounts_files: true,
             mesh_addr: None,
         };
         leader.apply(Command::Node(NodeCommand::Register {
@@ -71,6 +72,7 @@ impl Leader {
             deployment: DeploymentName::new("shop").unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(spec))].into(),
             scaled: Default::default(),
+            configs: Default::default(),
         };
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),

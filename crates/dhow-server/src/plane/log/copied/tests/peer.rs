@@ -117,6 +117,7 @@ impl Peer {
             deployment: DeploymentName::new(name).unwrap(),
             services: [(ServiceName::new("web").unwrap(), Arc::new(service))].into(),
             scaled: Default::default(),
+            configs: Default::default(),
         };
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(spec),
