@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_number_that_a_thread_has_by_now_is_no_process() {
-        let (said, thread) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (said, thread) = std::sync::mpsc::sync_channel(1);
+        let (end, ended) = std::sync::mpsc::sync_channel::<()>(1);
         let other = std::thread::spawn(move || {
             said.send(nix::unistd::gettid()).unwrap();
             let _ = ended.recv();
