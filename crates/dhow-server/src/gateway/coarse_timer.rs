@@ -18,6 +18,11 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
+/// The time of this timer.
+pub(super) fn now_ms() -> u64 {
+    u64::try_from(origin().elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The next whole second, up to one later than asked for.
 fn rounded(deadline: Instant) -> Instant {
     let since = deadline.saturating_duration_since(origin());

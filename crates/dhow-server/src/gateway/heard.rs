@@ -9,25 +9,46 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::coarse_timer;
 use crate::clock::Clock;
 
 /// The monotonic time of the last sign of life on a connection. Each request that comes over it carries one.
 #[derive(Clone, Debug)]
-pub struct LastHeard(Arc<AtomicU64>);
+pub struct LastHeard(Arc<LastSigns>);
+
+#[derive(Debug)]
+struct LastSigns {
+    ms: AtomicU64,
+    /// When bytes came last, in the time of the connection's own timer.
+    read_ms: AtomicU64,
+}
 
 impl LastHeard {
     fn new(now_ms: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(now_ms)))
+        Self(Arc::new(LastSigns {
+            ms: AtomicU64::new(now_ms),
+            read_ms: AtomicU64::new(coarse_timer::now_ms()),
+        }))
     }
 
     pub fn ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.ms.load(Ordering::Relaxed)
+    }
+
+    /// When bytes came last, in the time of [`coarse_timer::now_ms`].
+    pub(super) fn read_ms(&self) -> u64 {
+        self.0.read_ms.load(Ordering::Relaxed)
+    }
+
+    fn sign(&self, now_ms: u64) {
+        self.0.ms.store(now_ms, Ordering::Relaxed);
+        self.0.read_ms.store(coarse_timer::now_ms(), Ordering::Relaxed);
     }
 
     /// A call that came over it has renewed its node's lease at this time, a moment after its bytes were read. Without
     /// this the break of a connection whose last word was a call would be older than the lease, and be no evidence.
     pub(super) fn renewed_at(&self, now_ms: u64) {
-        self.0.fetch_max(now_ms, Ordering::Relaxed);
+        self.0.ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 }
 
@@ -66,7 +87,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeardStream<S> {
             Poll::Pending => false,
         };
         if is_sign {
-            self.heard.0.store(self.clock.monotonic_ms(), Ordering::Relaxed);
+            self.heard.sign(self.clock.monotonic_ms());
         }
         read
     }

@@ -142,7 +142,7 @@ pub(super) async fn serve_stream(
         keep_alive,
         door,
     } = connected;
-    let stream = HeardStream::new(stream, Arc::clone(&clock));
+    let stream = HeardStream::new(stream, clock);
     let heard = stream.last_heard();
     let watched = heard.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -171,7 +171,7 @@ pub(super) async fn serve_stream(
         .max_local_error_reset_streams(RESET_STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let silent = silence::until_silent(&watched, keep_alive, clock.as_ref());
+    let silent = silence::until_silent(&watched, keep_alive);
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
