@@ -12,8 +12,9 @@ use super::heard::LastHeard;
 /// How long the HTTP/2 library waits for the answer to a ping: longer than anybody is silent.
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// Between two looks the connection's task reads whatever has come.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
+/// Between two looks the connection's task reads whatever has come. The timer goes off at whole seconds, and the first look is
+/// at one: this is the next.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
 
 /// Waits until nothing was heard for so long that a ping was sent and not answered, at two looks one after the other.
 pub(super) async fn until_silent(heard: &LastHeard, keep_alive: KeepAlive) {
