@@ -17,6 +17,7 @@ use std::sync::Arc;
 use dhow_core::ids::ReplicaName;
 use dhow_core::spec::{ContentHash, ServiceSpec};
 use dhow_driver::driver::{Cause, FileBind};
+use dhow_driver::shim::replica_dirs::dir_name;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::limits::FILES_ASKED_MAX;
@@ -168,7 +169,7 @@ impl Files {
         let removed = tokio::task::spawn_blocking(move || {
             let _writing = guard;
             for root in files.roots() {
-                remove_tree(&root.join(folder_name(&name)));
+                remove_tree(&root.join(dir_name(&name)));
                 // The folder of all goes with the last one.
                 let _ = fs::remove_dir(&root);
             }
@@ -178,7 +179,7 @@ impl Files {
 
     /// Removes what replicas saw that are not here any more. Blocks.
     pub fn sweep(&self, here: &[ReplicaName]) {
-        let here: BTreeSet<String> = here.iter().map(folder_name).collect();
+        let here: BTreeSet<String> = here.iter().map(dir_name).collect();
         for root in self.roots() {
             let entries = fs::read_dir(&root).into_iter().flatten().flatten();
             for entry in entries {
@@ -196,7 +197,7 @@ impl Files {
     }
 
     fn layout(&self, name: &ReplicaName, spec: &ServiceSpec) -> Result<Layout, FilesError> {
-        let own = folder_name(name);
+        let own = dir_name(name);
         let owner = plan::owner(spec)?;
         let memory = || {
             self.memory
@@ -253,18 +254,6 @@ fn note(plan: &FolderPlan, placed: &mut Placed) -> Result<(), FilesError> {
     }
     placed.signals.extend(folder::signals(plan)?);
     Ok(())
-}
-
-/// As drivers call the folders of replicas.
-fn folder_name(name: &ReplicaName) -> String {
-    let ReplicaName {
-        deployment,
-        service,
-        role,
-        index,
-        generation,
-    } = name;
-    format!("{deployment}.{service}.{role}.{index}.g{generation}")
 }
 
 fn remove_tree(path: &Path) {

@@ -44,14 +44,7 @@ fn names(state: &State) -> Vec<ReplicaName> {
 
 /// What a replica sees.
 fn seen(dir: &Path, name: &ReplicaName) -> String {
-    let ReplicaName {
-        deployment,
-        service,
-        role,
-        index,
-        generation,
-    } = name;
-    let folder = format!("{deployment}.{service}.{role}.{index}.g{generation}");
+    let folder = dhow_driver::shim::replica_dirs::dir_name(name);
     std::fs::read_to_string(dir.join("files").join(folder).join("0/app.conf")).unwrap()
 }
 

@@ -21,20 +21,20 @@ const AS_WRITTEN: [&[&str]; 7] = [
     &["services", "*", "replica_groups", "*", "env"],
 ];
 
+/// Whether what stands there is taken as it is written.
+fn is_as_written(at: &[String]) -> bool {
+    let is_key = |(key, at): (&&str, &String)| *key == "*" || key == at;
+    let is_place = |place: &&[&str]| place.len() == at.len() && place.iter().zip(at).all(is_key);
+    AS_WRITTEN.iter().any(is_place)
+}
+
 /// Puts the variables into a whole document.
 pub(super) fn fill(decoder: &mut Decoder, root: &mut Node, around: &Surroundings<'_>) {
     fill_node(decoder, root, around, &mut Vec::new());
 }
 
 fn fill_node(decoder: &mut Decoder, node: &mut Node, around: &Surroundings<'_>, at: &mut Vec<String>) {
-    let is_at = |place: &[&str]| {
-        place.len() == at.len()
-            && place
-                .iter()
-                .zip(at.iter())
-                .all(|(key, at)| *key == "*" || key == at)
-    };
-    if AS_WRITTEN.iter().any(|place| is_at(place)) {
+    if is_as_written(at) {
         return;
     }
     let span = node.span;
@@ -265,15 +265,8 @@ pub(super) fn escape(value: &mut serde_json::Value) {
 }
 
 fn escape_at(value: &mut serde_json::Value, at: &mut Vec<String>) {
-    let is_at = |place: &[&str]| {
-        place.len() == at.len()
-            && place
-                .iter()
-                .zip(at.iter())
-                .all(|(key, at)| *key == "*" || key == at)
-    };
     // The values of variables are written by the rules of their own.
-    if AS_WRITTEN.iter().any(|place| is_at(place)) {
+    if is_as_written(at) {
         return;
     }
     match value {
