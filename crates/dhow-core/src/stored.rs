@@ -28,8 +28,10 @@ pub enum Form {
     Four,
     /// Of clusters with feature level 3, before deployments had contents.
     Five,
-    /// All that this version knows.
+    /// Of clusters with feature level 4.
     Six,
+    /// All that this version knows.
+    Seven,
 }
 
 /// How much of the types that have grown since one form has. What is not named here is as in the next form.
@@ -43,15 +45,16 @@ struct Lengths {
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Six;
+    pub const NEWEST: Self = Self::Seven;
 
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::One,
         Self::Two,
         Self::Three,
         Self::Four,
         Self::Five,
         Self::Six,
+        Self::Seven,
     ];
 
     /// The form that every server of a cluster at this level reads.
@@ -60,7 +63,8 @@ impl Form {
             0 | 1 => Self::One,
             2 => Self::Four,
             3 => Self::Five,
-            _ => Self::Six,
+            4 => Self::Six,
+            _ => Self::Seven,
         }
     }
 
@@ -72,6 +76,7 @@ impl Form {
             Self::Four => 4,
             Self::Five => 5,
             Self::Six => 6,
+            Self::Seven => 7,
         }
     }
 
@@ -115,7 +120,8 @@ impl Form {
             Self::Three => Some(&FORM_THREE),
             Self::Four => Some(&FORM_FOUR),
             Self::Five => Some(&FORM_FIVE),
-            Self::Six => None,
+            Self::Six => Some(&FORM_SIX),
+            Self::Seven => None,
         }
     }
 }
@@ -176,6 +182,12 @@ const FORM_FOUR: Lengths = Lengths {
 
 const FORM_FIVE: Lengths = Lengths {
     fields: &[("Deployment", 9), ("NodeInfo", 9), ("Replica", 9), ("Secret", 2)],
+    variant_fields: &[],
+    variants: &[],
+};
+
+const FORM_SIX: Lengths = Lengths {
+    fields: &[],
     variant_fields: &[],
     variants: &[],
 };
