@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use rustix::net::SocketFlags;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, unconstrained};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -151,13 +152,14 @@ impl Accept {
         }
         // Those that the kernel has let in already are served too: closing now would cut them.
         for _ in 0..BACKLOG {
-            let waiting = async {
-                let permit = self.shared.limits.permit(&self.room, self.side).await?;
-                Some((permit, listener.accept().await.ok()?))
+            let room = self.shared.limits.permit(&self.room, self.side);
+            let Some(permit) = unconstrained(room).now_or_never().flatten() else {
+                return;
             };
-            match waiting.now_or_never().flatten() {
-                Some((permit, (stream, peer))) => self.serve(stream, peer, permit, protocol),
-                None => return,
+            match take_waiting(&listener) {
+                Ok((stream, peer)) => self.serve(stream, peer, permit, protocol),
+                Err(error) if is_of_one_client(&error) => {}
+                Err(_) => return,
             }
         }
     }
@@ -175,7 +177,8 @@ impl Accept {
 
     /// Waits for room, and tells where there is none.
     async fn permit(&self, listener: &TcpListener) -> Option<Permit> {
-        let mut waiting = std::pin::pin!(self.shared.limits.permit(&self.room, self.side));
+        // A task that has done much at once is told to wait where there is room too: that would be taken for a full house.
+        let mut waiting = std::pin::pin!(unconstrained(self.shared.limits.permit(&self.room, self.side)));
         if let Some(permit) = waiting.as_mut().now_or_never() {
             return permit;
         }
@@ -258,10 +261,21 @@ async fn introduced(
     Some((stream, arrival))
 }
 
+/// Takes a connection that waits in the kernel. The kernel itself is asked: the runtime may not have heard of it yet.
+fn take_waiting(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = std::net::TcpStream::from(rustix::net::accept_with(listener, flags)?);
+    let peer = stream.peer_addr()?;
+    Ok((TcpStream::from_std(stream)?, peer))
+}
+
 /// A client that left before it was accepted says nothing about the next.
 fn is_of_one_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotConnected
     )
 }

@@ -113,9 +113,13 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         // A file may vanish between listing and reading while somebody edits: it is then not in the tree.
         let Ok(kind) = entry.file_type() else { continue };
         let path = format!("{prefix}{name}");
+        // In a second work tree it is a file.
+        if name == ".git" {
+            continue;
+        }
         if kind.is_dir() {
-            let is_ours = name != ".git" && !(prefix.is_empty() && name.starts_with("target"));
-            if is_ours {
+            let is_built = prefix.is_empty() && name.starts_with("target");
+            if !is_built {
                 read_folder(&entry.path(), &format!("{path}/"), files);
             }
         } else if kind.is_file()

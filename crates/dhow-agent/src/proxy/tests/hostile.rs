@@ -350,3 +350,39 @@ async fn clients_that_ask_for_nothing_keep_nobody_out() {
     server.gate.add_permits(1);
     assert_eq!(asked.await.unwrap().server(), "a");
 }
+
+/// Connections that come all at once are no full house: whoever waits for its next request stays.
+#[tokio::test]
+async fn a_burst_of_connections_sends_nobody_away() {
+    let (_server, _bench, addr) = serve().await;
+    let mut idle = Client::connect(addr).await;
+    assert_eq!(idle.get("/").await.server(), "a");
+    let _burst = burst(addr);
+    is_served(addr).await;
+    assert_eq!(idle.get("/").await.server(), "a");
+}
+
+/// Whoever the kernel has let in before a listener closes is answered, however many they are: the service may be gone, and
+/// they are told so.
+#[tokio::test]
+async fn a_burst_before_the_end_is_answered() {
+    let (_server, bench, addr) = serve().await;
+    is_served(addr).await;
+    let burst = burst(addr);
+    bench.apply(Vec::new()).await;
+    for stream in burst {
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = TcpStream::from_std(stream).unwrap();
+        let whole = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        stream.write_all(whole).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer:?}");
+    }
+}
+
+/// More connections than a task handles at one go, all of them waiting in the kernel before the listener sees the first.
+fn burst(addr: SocketAddr) -> Vec<std::net::TcpStream> {
+    let connect = |_| std::net::TcpStream::connect(addr).unwrap();
+    (0..500).map(connect).collect()
+}
