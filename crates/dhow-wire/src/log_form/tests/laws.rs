@@ -203,7 +203,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
          new as the one that wrote it"
     );
     let newer = decode_snapshot([NEWEST + 1].as_slice()).unwrap_err();
-    assert!(matches!(newer, LogFormError::UnknownVersion { found: 7, .. }));
+    assert!(matches!(newer, LogFormError::UnknownVersion { found, .. } if found == NEWEST + 1));
     let mut long = encode_entry(&samples::entry_with_request(), State::FEATURE_LEVEL).unwrap();
     long.push(0);
     assert!(matches!(
