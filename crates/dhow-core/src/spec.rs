@@ -10,6 +10,7 @@ mod endpoint_options;
 mod files;
 mod health;
 mod ip_range;
+mod jobs;
 pub mod json_text;
 mod placement;
 pub mod policy;

@@ -10,6 +10,7 @@ mod completed;
 mod deployment;
 mod epoch;
 mod files;
+mod jobs;
 mod node;
 mod plan;
 mod replicas;
@@ -30,6 +31,7 @@ use crate::state::{RequestRecord, State};
 
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
+pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {

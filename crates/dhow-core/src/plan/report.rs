@@ -139,11 +139,12 @@ impl fmt::Display for Why {
             }
             Self::WaitsFor { service, condition } => {
                 let word = match condition {
-                    Condition::Healthy => "healthy",
-                    Condition::Started => "started",
-                    Condition::Ready => "ready",
+                    Condition::Healthy => "be healthy",
+                    Condition::Started => "be started",
+                    Condition::Ready => "be ready",
+                    Condition::Completed => "complete",
                 };
-                write!(f, "waits for `{service}` to be {word}")
+                write!(f, "waits for `{service}` to {word}")
             }
             Self::OldStopping { node } => {
                 write!(f, "waits for the replica before it to end on node {node}")

@@ -29,6 +29,7 @@ pub(super) fn meets(state: &State, service: &Service, condition: Condition, now:
                     Condition::Healthy | Condition::Ready if job => seen.replica.is_completed(),
                     Condition::Healthy => seen.replica.is_healthy() || seen.replica.is_completed(),
                     Condition::Ready => seen.available || seen.replica.is_completed(),
+                    Condition::Completed => job && seen.replica.is_completed(),
                 }
             })
     })
@@ -41,6 +42,8 @@ fn meets_everywhere(state: &State, service: &Service, condition: Condition, now:
             && match condition {
                 Condition::Started => replica.is_running(),
                 Condition::Healthy | Condition::Ready => replica.is_healthy(),
+                // What runs on every node has no end.
+                Condition::Completed => false,
             }
     });
     let good = u32::try_from(good.count()).unwrap_or(u32::MAX);

@@ -88,6 +88,8 @@ pub enum Condition {
     Healthy,
     Started,
     Ready,
+    /// A job of the same deployment has done all its work.
+    Completed,
 }
 
 /// What happens when a service has waited for another one for too long.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, files, replicas, rollout, service, settings, sources};
+use super::{callers, cluster, completed, files, jobs, replicas, rollout, service, settings, sources};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -85,6 +85,7 @@ pub(super) struct NewRevision<'a> {
 fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
+    jobs::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 

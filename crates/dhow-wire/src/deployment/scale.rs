@@ -198,8 +198,13 @@ fn dependency(decoder: &mut Decoder, node: &Node) -> Option<Dependency> {
             ("healthy", Condition::Healthy),
             ("started", Condition::Started),
             ("ready", Condition::Ready),
+            ("completed", Condition::Completed),
         ];
         let synonyms = [
+            ("service_completed_successfully", "completed"),
+            ("complete", "completed"),
+            ("done", "completed"),
+            ("succeeded", "completed"),
             ("service_healthy", "healthy"),
             ("service_started", "started"),
             ("running", "started"),

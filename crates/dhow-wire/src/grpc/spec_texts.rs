@@ -49,7 +49,9 @@ impl SpecTexts {
 }
 
 fn written(spec: &ServiceSpec) -> Result<Bytes, Malformed> {
-    let text = serde_json::to_vec(spec).map_err(|_| Malformed::Unwritable { what: "spec_json" })?;
+    let told = spec.without_job_rules();
+    let text = serde_json::to_vec(told.as_ref().unwrap_or(spec))
+        .map_err(|_| Malformed::Unwritable { what: "spec_json" })?;
     Ok(Bytes::from(text))
 }
 

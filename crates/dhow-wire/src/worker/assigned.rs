@@ -66,9 +66,13 @@ fn set_of(service: &ServiceKey, alike: &[RoleAssignment], revision: u64) -> Work
 
 /// Workers of this form may be of any version: they are told what all of them read.
 fn plain(spec: &Arc<ServiceSpec>) -> Arc<ServiceSpec> {
+    let spec = match spec.without_job_rules() {
+        Some(told) => Arc::new(told),
+        None => Arc::clone(spec),
+    };
     match spec.has_callers() {
         true => Arc::new(spec.without_callers()),
-        false => Arc::clone(spec),
+        false => spec,
     }
 }
 

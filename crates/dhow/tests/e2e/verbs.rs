@@ -154,6 +154,62 @@ fn jobs_end_and_dependents_wait() {
 }
 
 #[test]
+fn services_wait_until_jobs_complete() {
+    let daemon = Daemon::start("completed");
+    let folder = daemon.scratch.path.to_str().unwrap().to_owned();
+    let order = format!("{folder}/order");
+    let services = |exit: u8, version: &str| {
+        let work = format!(
+            "until test -e {folder}/go; do sleep 0.05; done; echo work {version} >> {order}; echo sorry; exit {exit}"
+        );
+        [
+            (
+                "migrate",
+                Service::shell(&work)
+                    .with("rtype", json!("job"))
+                    .with("restart", json!({ "policy": "never" })),
+            ),
+            (
+                "web",
+                Service::shell(&format!("echo web {version} >> {order}; exec sleep 3600")).with(
+                    "depends",
+                    json!([{ "service": "migrate", "condition": "completed" }]),
+                ),
+            ),
+        ]
+    };
+    let file = daemon.deployment("shop", &services(0, "1"));
+    daemon.dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    until("the job is healthy and not done", || {
+        daemon
+            .replicas_of("migrate")
+            .iter()
+            .any(|r| r.runs())
+            .then_some(())
+    });
+    let waits = daemon.dhow(&["explain", "shop/web"]).ends_with(0).stdout;
+    assert!(waits.contains("waits for `migrate` to complete"), "{waits}");
+    fs::write(format!("{folder}/go"), "").unwrap();
+    daemon.dhow(&["deploy", &file]).ends_with(0);
+    assert_eq!(fs::read_to_string(&order).unwrap(), "work 1\nweb 1\n");
+
+    // The same job is done, whatever else changes.
+    let [(_, job), _] = services(0, "1");
+    let [_, (_, web)] = services(0, "2");
+    daemon
+        .deploy("shop", &[("migrate", job), ("web", web)])
+        .ends_with(0);
+    assert_eq!(fs::read_to_string(&order).unwrap(), "work 1\nweb 1\nweb 2\n");
+
+    // One that fails for good fails the deployment, with what it said, and nobody starts after it.
+    let failed = daemon.deploy("shop", &services(3, "3")).ends_with(1).stderr;
+    assert!(failed.contains("exited with 3"), "{failed}");
+    assert!(failed.contains("sorry"), "{failed}");
+    assert!(!fs::read_to_string(&order).unwrap().contains("web 3"));
+    daemon.finish();
+}
+
+#[test]
 fn schedules_fire() {
     if rounds(0, 1) == 0 {
         return skip(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{FieldPath, SpecFinding};
 use super::suggest::did_you_mean;
 use crate::ids::ServiceName;
-use crate::spec::{DeploymentSpec, ServiceSpec};
+use crate::spec::{Condition, Dependency, DeploymentSpec, RType, ServiceSpec};
 
 /// Suggestions compare a name with other names: a file with thousands of wrong ones gets this many, each out of
 /// this many names, so that a hostile file costs 50,000 comparisons at most.
@@ -26,6 +26,7 @@ pub(super) fn check(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>
                         .hint("leave it out for 300s"),
                 );
             }
+            findings.extend(awaits_no_job(&place, dependency, deployment));
             let place = place.key("service");
             if target == name {
                 findings.push(
@@ -45,6 +46,36 @@ pub(super) fn check(deployment: &DeploymentSpec, findings: &mut Vec<SpecFinding>
         }
     }
     findings.extend(cycles(deployment));
+}
+
+/// Only a job comes to an end that others can wait for.
+fn awaits_no_job(
+    place: &FieldPath,
+    dependency: &Dependency,
+    deployment: &DeploymentSpec,
+) -> Option<SpecFinding> {
+    let target = &dependency.service;
+    let awaited = deployment.services.get(target)?;
+    if dependency.condition != Condition::Completed {
+        return None;
+    }
+    let (what, hint) = match awaited.rtype {
+        RType::Job => return None,
+        RType::Cron => (
+            "runs again and again",
+            format!("write `rtype: job` for `{target}`, or wait for nothing"),
+        ),
+        RType::Service | RType::System => (
+            "is no job and never completes",
+            format!("write `condition: healthy`, or `rtype: job` for `{target}`"),
+        ),
+    };
+    let awaited_at = FieldPath::of("services").key(target.to_string());
+    Some(
+        SpecFinding::at(place.key("condition"), format!("`{target}` {what}"))
+            .because(awaited_at.key("rtype"))
+            .hint(hint),
+    )
 }
 
 /// A finding about a service that the deployment does not have, with the one that may be meant.
