@@ -3,8 +3,8 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
-    restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
+    cluster, completions, daemon, deploy, doctor, events, exec, explain, history, image, logs, man, net,
+    node, plan, ps, restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -28,7 +28,9 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 9] = [
+const OFFLINE: [&[&str]; 11] = [
+    &["doctor"],
+    &["man"],
     &["validate"],
     &["daemon"],
     &["worker"],
@@ -89,5 +91,7 @@ pub enum Command {
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }

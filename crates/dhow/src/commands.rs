@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod completions;
 pub mod daemon;
 pub mod deploy;
+pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod explain;
@@ -11,6 +12,7 @@ pub mod history;
 pub mod image;
 pub mod listing;
 pub mod logs;
+pub mod man;
 pub mod net;
 pub mod node;
 pub mod plan;
@@ -44,6 +46,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Daemon(args) => offline(host, || daemon::run(args)),
         Command::Worker(args) => offline(host, || worker::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),
+        Command::Man(args) => offline(host, || man::run(args)),
+        Command::Doctor(args) => offline(host, || doctor::run(args)),
         Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
         Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),
         Command::Status(args) => online(host, async |client| status::run(args, &client).await),
