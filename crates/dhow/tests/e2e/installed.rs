@@ -150,9 +150,9 @@ fn a_doctor_names_what_is_missing_and_leaves_nothing() {
 
 #[test]
 fn every_verb_has_a_page_in_the_manual() {
-    let daemon = Daemon::at(Scratch::new("man"));
-    daemon.dhow(&["man", "pages"]).ends_with(0);
-    let page = |name: &str| std::fs::read_to_string(daemon.scratch.path.join("pages").join(name)).unwrap();
+    let daemon = Daemon::at(Scratch::new("pages"));
+    daemon.dhow(&["man", "made"]).ends_with(0);
+    let page = |name: &str| std::fs::read_to_string(daemon.scratch.path.join("made").join(name)).unwrap();
     assert!(page("dhow.1").contains("orchestrator"));
     assert!(page("dhow-daemon-stop.1").contains("SIGTERM"));
     assert!(page("dhow-deploy.1").contains("timeout"));
