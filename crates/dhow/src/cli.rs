@@ -3,7 +3,7 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
+    cluster, completions, daemon, dashboard, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
     restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 
@@ -80,6 +80,7 @@ pub enum Command {
     Rollback(rollback::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Dashboard(dashboard::Args),
     Net(net::Args),
     Node(node::Args),
     Cluster(cluster::Args),

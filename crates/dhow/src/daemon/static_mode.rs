@@ -269,6 +269,7 @@ impl Parts {
                 nodes: gateway::routes(gateway),
                 members: routes,
                 workers: None,
+                page: None,
             },
             sessions: self.sessions,
             refused: self.refused,
