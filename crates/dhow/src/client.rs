@@ -195,7 +195,13 @@ impl Client {
             why: error.to_string(),
         })?;
         let is_write = method != reqwest::Method::GET;
-        let sent = self.http.request(method, url).headers(headers).body(body).send().await;
+        let sent = self
+            .http
+            .request(method, url)
+            .headers(headers)
+            .body(body)
+            .send()
+            .await;
         sent.map_err(|error| self.away(error.without_url(), is_write, true))
     }
 

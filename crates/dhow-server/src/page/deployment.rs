@@ -259,7 +259,7 @@ fn calls(endpoint: &ServedEndpoint) -> Markup {
 }
 
 fn history(known: &Known, viewer: &Viewer) -> Markup {
-    let head = [("Revision", "number"), ("Outcome", ""), ("When", ""), ("By", "wide"), ("Images", "wide"), ("", "")];
+    let head = [("Revision", ""), ("Outcome", ""), ("When", ""), ("By", "wide"), ("Images", "wide"), ("", "")];
     let rows = html! {
         @for (place, entry) in known.history.iter().enumerate() {
             (revision(known, entry, known.history.get(place + 1), viewer))
@@ -292,7 +292,7 @@ fn revision(known: &Known, entry: &HistoryEntry, before: Option<&HistoryEntry>, 
     };
     html! {
         tr data-key=(entry.revision) {
-            th.number scope="row" { (entry.revision) @if entry.current { " " small { "current" } } }
+            th scope="row" { (entry.revision) @if entry.current { " " small { "current" } } }
             td {
                 (badge(outcome_tone(entry.state), entry.state.as_str()))
                 @if let Some(back) = entry.brings_back { small { " brings back " (back) } }

@@ -182,7 +182,7 @@ pub(super) fn whole(
                 @for part in &view.blocks { (block(part)) }
             }
             footer {
-                span { "As of " (shown_utc(page.now_unix_secs())) ", revision " (format::count(page.manager().state().revision.0)) }
+                span.as-of { "As of " (shown_utc(page.now_unix_secs())) ", revision " (format::count(page.manager().state().revision.0)) }
                 span.keys {
                     kbd { "/" } " search · " kbd { "g" } " then " kbd { "o" } " " kbd { "n" } " " kbd { "e" } " "
                     kbd { "p" } " go to a page"

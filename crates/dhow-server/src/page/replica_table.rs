@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::format::{bytes, cores, cut};
 use super::html::{replica_badge, table, time};
-use super::place::{of_node, of_replica};
+use super::place::{of_deployment, of_node, of_replica};
 
 /// What the rows are of: what stands above the table is not repeated in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub(super) enum Of {
 
 pub(super) fn replica_table(of: Of, replicas: &[ReplicaStatus]) -> Markup {
     let third = match of {
-        Of::Service => "Node",
-        Of::Node => "Deployment",
+        Of::Service => ("Node", "number"),
+        Of::Node => ("Deployment", ""),
     };
     let head = [
         ("Replica", ""),
         ("State", ""),
-        (third, "number"),
+        third,
         ("Revision", "number wide"),
         ("Restarts", "number wide"),
         ("CPU", "number wide"),
@@ -41,11 +41,11 @@ fn row(of: Of, replica: &ReplicaStatus) -> Markup {
                 @if let Some(message) = &replica.message { p.why { (cut(message, 300)) } }
             }
             td { (replica_badge(replica)) }
-            td.number {
-                @match of {
-                    Of::Service => @match replica.node_id { Some(node) => a href=(of_node(node)) { (node) }, None => "–" },
-                    Of::Node => (replica.deployment),
+            @match of {
+                Of::Service => td.number {
+                    @match replica.node_id { Some(node) => a href=(of_node(node)) { (node) }, None => "–" }
                 }
+                Of::Node => td { a href=(of_deployment(&replica.deployment)) { (replica.deployment) } }
             }
             td.number.wide { (or_dash(replica.revision)) }
             td.number.wide { (replica.restarts) }

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::calls::{Call, failed};
 use super::context::Page;
 use super::format::{count, escaped};
-use super::html::{action, nothing, pager, query};
+use super::html::{Tone, action, badge, nothing, pager, query};
 use super::limits::ROWS;
 use super::place::{of_deployment, of_service};
 use super::replica_table::{Of, replica_table};
@@ -88,9 +88,29 @@ fn head(shown: &Shown<'_>, explanation: &Explanation) -> Markup {
                 a href="/ui/" { "Overview" } " / " a href=(of_deployment(shown.deployment)) { (shown.deployment) }
             }
             h1 { (shown.name) }
-            (explained(explanation, 12))
+            (explained(explanation, own_lines(explanation)))
+            @if !explanation.waiting.is_empty() {
+                ul.reasons {
+                    @for wait in explanation.waiting.iter().take(SHOWN_WAITS) {
+                        li { (badge(Tone::Attention, "waiting")) " " (count(wait.slots.into())) " from " b { (wait.first) } " on: " (wait.why) }
+                    }
+                }
+            }
         }
     }
+}
+
+/// What waits for different reasons and is told at once.
+const SHOWN_WAITS: usize = 10;
+
+/// The lines about the service itself: those about its replicas begin with their names, and the table has them.
+fn own_lines(explanation: &Explanation) -> usize {
+    let is_of_replica = |line: &String| {
+        let mut ids = explanation.replicas.iter().map(|replica| &replica.id);
+        ids.any(|id| line.starts_with(id.as_str()))
+    };
+    let first = explanation.lines.iter().position(is_of_replica);
+    first.unwrap_or(explanation.lines.len()).min(12)
 }
 
 /// The first lines of an explanation, and the rest behind a mark.

@@ -61,8 +61,12 @@ pub async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
     let cluster: ClusterStatus = client.fetch_as(Question::get(&["cluster"])).await?;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = TcpListener::bind(addr).await;
-    let listener = listener.with_context(|| format!("{addr} cannot be listened at; leave --port out for any that is free"))?;
-    let port = listener.local_addr().context("the own address is unknown")?.port();
+    let listener = listener
+        .with_context(|| format!("{addr} cannot be listened at; leave --port out for any that is free"))?;
+    let port = listener
+        .local_addr()
+        .context("the own address is unknown")?
+        .port();
     let gate = Arc::new(Gate::new(port));
     let link = format!("http://127.0.0.1:{port}/enter/{}", gate.code());
     output::data(&format!("{link}\n"))?;
@@ -125,7 +129,10 @@ fn guard(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
 }
 
 /// Takes the link, once.
@@ -151,27 +158,43 @@ async fn enter(State(dashboard): State<Dashboard>, Path(code): Path<String>, hea
 }
 
 fn stranger() -> Response {
-    told(StatusCode::FORBIDDEN, "Refused", "Only the page of this address may ask here.")
+    told(
+        StatusCode::FORBIDDEN,
+        "Refused",
+        "Only the page of this address may ask here.",
+    )
 }
 
 /// Passes a request of the browser that has entered on to the daemon.
 async fn pass(State(dashboard): State<Dashboard>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let address = parts.uri.path_and_query().map(|address| address.as_str().to_owned());
+    let address = parts
+        .uri
+        .path_and_query()
+        .map(|address| address.as_str().to_owned());
     let address = address.filter(|_| parts.uri.path().starts_with("/ui/"));
     let Some(address) = address else {
-        return told(StatusCode::NOT_FOUND, "Not found", "Only the page is served here: <a href=\"/ui/\">/ui/</a>");
+        return told(
+            StatusCode::NOT_FOUND,
+            "Not found",
+            "Only the page is served here: <a href=\"/ui/\">/ui/</a>",
+        );
     };
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     if !dashboard.gate.is_own_host(&parts.headers) || !dashboard.gate.is_own_site(&parts.headers, is_read) {
         return stranger();
     }
     if !dashboard.gate.has_entered(&parts.headers) {
-        let text = "Use the link that <code>dhow dashboard</code> has printed, or run it again for a new one.";
+        let text =
+            "Use the link that <code>dhow dashboard</code> has printed, or run it again for a new one.";
         return told(StatusCode::UNAUTHORIZED, "Who is this?", text);
     }
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
-        return told(StatusCode::PAYLOAD_TOO_LARGE, "Too long", "What was sent is too long.");
+        return told(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "Too long",
+            "What was sent is too long.",
+        );
     };
     let mut headers = HeaderMap::new();
     for name in PASSED {
@@ -179,11 +202,16 @@ async fn pass(State(dashboard): State<Dashboard>, request: Request) -> Response 
             headers.insert(name, value.clone());
         }
     }
-    match dashboard.client.pass_on(parts.method, &address, headers, body.to_vec()).await {
+    match dashboard
+        .client
+        .pass_on(parts.method, &address, headers, body.to_vec())
+        .await
+    {
         Ok(answer) => passed(answer),
         Err(error) => {
             output::error(&error.into());
-            let text = "The daemon does not answer. What it said stands where <code>dhow dashboard</code> runs.";
+            let text =
+                "The daemon does not answer. What it said stands where <code>dhow dashboard</code> runs.";
             told(StatusCode::BAD_GATEWAY, "No daemon", text)
         }
     }

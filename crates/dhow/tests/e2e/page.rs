@@ -18,7 +18,9 @@ impl Dashboard {
     fn start(daemon: &Daemon) -> Self {
         let mut child = daemon.dhow_child(&["dashboard", "--no-open"]);
         let mut link = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut link).unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut link)
+            .unwrap();
         Self {
             child,
             link: link.trim().to_owned(),
@@ -83,7 +85,10 @@ fn a_person_uses_it() {
     reads_only(&daemon, &browser);
     // What the policy blocks, the browser says: a blocked script would stand here.
     let complaints = browser.complaints();
-    let blocked: Vec<_> = complaints.iter().filter(|text| text.contains("Content Security Policy")).collect();
+    let blocked: Vec<_> = complaints
+        .iter()
+        .filter(|text| text.contains("Content Security Policy"))
+        .collect();
     assert!(blocked.is_empty(), "{blocked:?}");
     drop((browser, dashboard));
     daemon.finish();
@@ -100,7 +105,9 @@ fn rolls(daemon: &Daemon, browser: &Browser, port: u16) {
     browser.until_it_says("New · revision 2");
     browser.until_it_says("not healthy");
     browser.picture("deployment-rollout");
-    daemon.dhow(&["rollback", "shop", "--to", "1", "--wait"]).ends_with(0);
+    daemon
+        .dhow(&["rollback", "shop", "--to", "1", "--wait"])
+        .ends_with(0);
     browser.until_it_says("brings back 1");
     // What is pressed is done, after it was shown what it does.
     browser.press("a[href='/ui/deployments/shop/services/talks']");
@@ -110,24 +117,34 @@ fn rolls(daemon: &Daemon, browser: &Browser, port: u16) {
     browser.picture("service");
     browser.press("section.actions details[open] button");
     browser.until_it_says("Scaled.");
-    until("it is scaled", || (daemon.replicas_of("talks").len() == 2).then_some(()));
+    until("it is scaled", || {
+        (daemon.replicas_of("talks").len() == 2).then_some(())
+    });
 }
 
 fn uses_the_keyboard(daemon: &Daemon, browser: &Browser) {
     browser.keys("gn");
-    until("the keys lead to the nodes", || (browser.place() == "/ui/nodes").then_some(()));
+    until("the keys lead to the nodes", || {
+        (browser.place() == "/ui/nodes").then_some(())
+    });
     browser.until_it_says("Replicas");
     browser.picture("nodes");
     browser.keys("/");
     browser.keys("zone=nowhere\u{e007}");
     browser.until_it_says("No node is like this.");
     browser.keys("ge");
-    until("the keys lead to the events", || (browser.place() == "/ui/events").then_some(()));
+    until("the keys lead to the events", || {
+        (browser.place() == "/ui/events").then_some(())
+    });
     browser.until_it_says("rolled back");
     browser.picture("events");
-    let node = daemon.dhow(&["node", "ls", "--json"]).json()[0]["node_id"].as_u64().unwrap();
+    let node = daemon.dhow(&["node", "ls", "--json"]).json()[0]["node_id"]
+        .as_u64()
+        .unwrap();
     browser.keys("gn");
-    until("the keys lead to the nodes", || (browser.place() == "/ui/nodes").then_some(()));
+    until("the keys lead to the nodes", || {
+        (browser.place() == "/ui/nodes").then_some(())
+    });
     browser.press(&format!("a[href='/ui/nodes/{node}']"));
     browser.until_it_says("CPU reserved");
     browser.picture("node");
@@ -137,11 +154,22 @@ fn uses_the_keyboard(daemon: &Daemon, browser: &Browser) {
 fn follows_a_log(browser: &Browser, dashboard: &Dashboard) {
     browser.go(&dashboard.address("/ui/deployments/shop/replicas/talks-default-0"));
     browser.until_it_says("<script>document.title=1</script> <b>bold</b>");
-    let count = || browser.run("return document.querySelectorAll('#log-lines .line').length").as_u64().unwrap();
+    let count = || {
+        browser
+            .run("return document.querySelectorAll('#log-lines .line').length")
+            .as_u64()
+            .unwrap()
+    };
     let before = count();
     until("further lines", || (count() > before + 1).then_some(()));
-    assert_eq!(browser.run("return document.title"), "shop/talks-default-0 · Dhow");
-    assert_eq!(browser.run("return document.querySelectorAll('#log-lines script, #log-lines b').length"), 0);
+    assert_eq!(
+        browser.run("return document.title"),
+        "shop/talks-default-0 · Dhow"
+    );
+    assert_eq!(
+        browser.run("return document.querySelectorAll('#log-lines script, #log-lines b').length"),
+        0
+    );
     browser.picture("replica");
 }
 
@@ -163,7 +191,9 @@ fn plans(browser: &Browser, dashboard: &Dashboard) {
 
 /// On the daemon's own address with a token that may only read.
 fn reads_only(daemon: &Daemon, browser: &Browser) {
-    let token = daemon.dhow(&["token", "create", "--role", "read", "--name", "looker"]).ends_with(0);
+    let token = daemon
+        .dhow(&["token", "create", "--role", "read", "--name", "looker"])
+        .ends_with(0);
     browser.go(&format!("http://127.0.0.1:{}/", daemon.api_port));
     browser.until_it_says("Sign in to Dhow");
     browser.picture("sign-in");
@@ -171,8 +201,14 @@ fn reads_only(daemon: &Daemon, browser: &Browser) {
     browser.keys(&format!("{}\u{e007}", token.stdout.trim()));
     browser.until_it_says("read only");
     browser.until_it_says("Everything is well");
-    browser.go(&format!("http://127.0.0.1:{}/ui/deployments/shop", daemon.api_port));
-    assert_eq!(browser.run("return document.querySelectorAll('main form').length"), 0);
+    browser.go(&format!(
+        "http://127.0.0.1:{}/ui/deployments/shop",
+        daemon.api_port
+    ));
+    assert_eq!(
+        browser.run("return document.querySelectorAll('main form').length"),
+        0
+    );
     assert_eq!(browser.run("return document.cookie"), "", "no script sees it");
     browser.press(".who form button");
     browser.until_it_says("Sign in to Dhow");
@@ -193,12 +229,18 @@ fn large_and_sad_states_can_be_read() {
             _ => service.manual(),
         }
     };
-    let services: Vec<(&str, Service)> =
-        names.iter().enumerate().map(|(number, name)| (name.as_str(), impossible(number))).collect();
+    let services: Vec<(&str, Service)> = names
+        .iter()
+        .enumerate()
+        .map(|(number, name)| (name.as_str(), impossible(number)))
+        .collect();
     let first = &cluster.nodes[0];
     let file = first.file("large.json", &deployment(&first.mark, "large", &services));
     first.dhow(&["deploy", &file, "--detach"]).ends_with(0);
-    let file = first.file("long.json", &deployment(&first.mark, LONG, &[(LONG, impossible(0))]));
+    let file = first.file(
+        "long.json",
+        &deployment(&first.mark, LONG, &[(LONG, impossible(0))]),
+    );
     first.dhow(&["deploy", &file, "--detach"]).ends_with(0);
     let dashboard = Dashboard::start(first);
     browser.go(&dashboard.link);

@@ -99,6 +99,7 @@
   const say = (state, text) => {
     if (!shown || shown.dataset.state === state) return;
     shown.dataset.state = state;
+    body.toggleAttribute("data-is-live", state === "live");
     shown.textContent = text;
   };
   let source = null;

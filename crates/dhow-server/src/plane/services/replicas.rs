@@ -135,7 +135,8 @@ pub(super) fn within(
 pub(super) fn one(key: &ReplicaKey, observed: &Observed, times: &WallTimes<'_>) -> Option<ReplicaStatus> {
     let service = times.state.service(key.service)?;
     let replica = times.state.replicas.get(key)?;
-    Some(measured_status(service, key, replica, observed, times))
+    let status = measured_status(service, key, replica, observed, times);
+    Some(with_revision(&revisions(times.state, service), status))
 }
 
 /// The deployment's revision that each generation runs: the present one for what is to run now, else the newest one

@@ -22,7 +22,10 @@ fn drawn() -> String {
 
 /// Takes as long wherever they differ.
 fn is_same(one: &str, other: &str) -> bool {
-    let differs = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    let differs = one
+        .bytes()
+        .zip(other.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && differs == 0
 }
 
@@ -57,7 +60,10 @@ impl Gate {
             return None;
         }
         let drawn = word.insert(drawn());
-        Some(format!("{}={drawn}; Path=/; HttpOnly; SameSite=Strict", self.cookie_name()))
+        Some(format!(
+            "{}={drawn}; Path=/; HttpOnly; SameSite=Strict",
+            self.cookie_name()
+        ))
     }
 
     pub fn has_entered(&self, headers: &HeaderMap) -> bool {
@@ -66,8 +72,13 @@ impl Gate {
             return false;
         };
         let name = self.cookie_name();
-        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let lines = headers
+            .get_all(header::COOKIE)
+            .iter()
+            .filter_map(|line| line.to_str().ok());
+        let mut pairs = lines
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
         pairs.any(|(key, value)| key == name && is_same(value, word))
     }
 
@@ -81,7 +92,9 @@ impl Gate {
     /// Whether no page of another address has caused it. A link from elsewhere may lead here.
     pub fn is_own_site(&self, headers: &HeaderMap, is_read: bool) -> bool {
         let says = |name: &str, value: &'static str| {
-            headers.get(name).is_some_and(|said| said == HeaderValue::from_static(value))
+            headers
+                .get(name)
+                .is_some_and(|said| said == HeaderValue::from_static(value))
         };
         let mut sites = headers.get_all("sec-fetch-site").iter();
         let is_own = sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"));
@@ -110,33 +123,61 @@ mod tests {
         assert!(gate.enter("guess").is_none());
         assert!(gate.enter_after(gate.code(), GOOD_FOR).is_none(), "too late");
         let cookie = gate.enter(gate.code()).unwrap();
-        assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+        assert!(
+            cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"),
+            "{cookie}"
+        );
         assert!(gate.enter(gate.code()).is_none(), "the second time");
         let pair = cookie.split(';').next().unwrap();
         assert!(gate.has_entered(&headers(&[("cookie", "a=b"), ("cookie", pair)])));
         assert!(!gate.has_entered(&headers(&[("cookie", "dhow-dashboard-1=x")])));
         let other = Gate::new(2);
-        assert!(!other.has_entered(&headers(&[("cookie", "dhow-dashboard-2=")])), "nobody has entered");
+        assert!(
+            !other.has_entered(&headers(&[("cookie", "dhow-dashboard-2=")])),
+            "nobody has entered"
+        );
     }
 
     #[test]
     fn other_names_and_other_pages_stay_out() {
         let gate = Gate::new(8300);
         assert!(gate.is_own_host(&headers(&[("host", "127.0.0.1:8300")])));
-        for host in ["localhost:8300", "evil.example:8300", "127.0.0.1:8301", "127.0.0.1"] {
+        for host in [
+            "localhost:8300",
+            "evil.example:8300",
+            "127.0.0.1:8301",
+            "127.0.0.1",
+        ] {
             assert!(!gate.is_own_host(&headers(&[("host", host)])), "{host}");
         }
         assert!(!gate.is_own_host(&headers(&[("host", "127.0.0.1:8300"), ("host", "evil.example")])));
         let own = |pairs: &[(&'static str, &str)], is_read| gate.is_own_site(&headers(pairs), is_read);
         assert!(own(&[], false));
-        assert!(own(&[("origin", "http://127.0.0.1:8300"), ("sec-fetch-site", "same-origin")], false));
+        assert!(own(
+            &[
+                ("origin", "http://127.0.0.1:8300"),
+                ("sec-fetch-site", "same-origin")
+            ],
+            false
+        ));
         assert!(!own(&[("origin", "http://127.0.0.1:8301")], false));
         assert!(!own(&[("origin", "null")], false));
-        assert!(!own(&[("sec-fetch-site", "same-site")], true), "another port of this host");
-        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        assert!(
+            !own(&[("sec-fetch-site", "same-site")], true),
+            "another port of this host"
+        );
+        let link = [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
         assert!(own(&link, true));
         assert!(!own(&link, false), "a form of another site");
-        let frame = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+        let frame = [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "iframe"),
+        ];
         assert!(!own(&frame, true));
     }
 }

@@ -27,7 +27,10 @@ pub struct Browser {
 }
 
 fn is_there(program: &str) -> bool {
-    let asked = Command::new(program).arg("--version").stderr(Stdio::null()).output();
+    let asked = Command::new(program)
+        .arg("--version")
+        .stderr(Stdio::null())
+        .output();
     asked.is_ok_and(|answer| answer.status.success())
 }
 
@@ -36,13 +39,19 @@ fn call(port: u16, method: &str, path: &str, body: &Value) -> Result<Value, Stri
     let told = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(told)?;
     stream.set_read_timeout(Some(2 * PATIENCE)).map_err(told)?;
-    let body = if method == "POST" { body.to_string() } else { String::new() };
+    let body = if method == "POST" {
+        body.to_string()
+    } else {
+        String::new()
+    };
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).map_err(told)?;
+    stream
+        .write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
+        .map_err(told)?;
     let mut reader = BufReader::new(stream);
     let mut length = None;
     loop {
@@ -70,7 +79,10 @@ impl Browser {
     pub fn start(test: &str, folder: &Path) -> Option<Self> {
         for program in ["chromium", "chromedriver"] {
             if !is_there(program) {
-                skip(test, &format!("{program} is not here (packages chromium, chromium-driver)"));
+                skip(
+                    test,
+                    &format!("{program} is not here (packages chromium, chromium-driver)"),
+                );
                 return None;
             }
         }
@@ -126,7 +138,10 @@ impl Browser {
     /// A command of the browser's own protocol.
     #[track_caller]
     fn devtools(&self, command: &str, parameters: &Value) -> Value {
-        self.ask("goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+        self.ask(
+            "goog/cdp/execute",
+            &json!({ "cmd": command, "params": parameters }),
+        )
     }
 
     #[track_caller]
@@ -143,24 +158,40 @@ impl Browser {
     /// What is shown, as text.
     #[track_caller]
     pub fn text(&self) -> String {
-        self.run("return document.body.innerText").as_str().unwrap().to_owned()
+        self.run("return document.body.innerText")
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     #[track_caller]
     pub fn until_it_says(&self, text: &str) {
-        until(&format!("the page says `{text}`"), || self.text().contains(text).then_some(()));
+        until(&format!("the page says `{text}`"), || {
+            self.text().contains(text).then_some(())
+        });
     }
 
     #[track_caller]
     pub fn place(&self) -> String {
-        self.run("return location.pathname + location.search").as_str().unwrap().to_owned()
+        self.run("return location.pathname + location.search")
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Presses what a selector finds, as a person does.
     #[track_caller]
     pub fn press(&self, selector: &str) {
         let found = self.ask("element", &json!({ "using": "css selector", "value": selector }));
-        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
+        let id = found
+            .as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_owned();
         self.ask(&format!("element/{id}/click"), &json!({}));
     }
 
@@ -168,10 +199,16 @@ impl Browser {
     #[track_caller]
     pub fn keys(&self, text: &str) {
         let keys = text.chars().flat_map(|key| {
-            [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]
+            [
+                json!({ "type": "keyDown", "value": key }),
+                json!({ "type": "keyUp", "value": key }),
+            ]
         });
         let keys: Vec<Value> = keys.collect();
-        self.ask("actions", &json!({ "actions": [{ "type": "key", "id": "keys", "actions": keys }] }));
+        self.ask(
+            "actions",
+            &json!({ "actions": [{ "type": "key", "id": "keys", "actions": keys }] }),
+        );
     }
 
     /// What the browser has complained of: blocked by the policy, scripts that failed.
@@ -179,7 +216,8 @@ impl Browser {
     pub fn complaints(&self) -> Vec<String> {
         let all = self.ask("se/log", &json!({ "type": "browser" }));
         let all = all.as_array().unwrap().iter();
-        all.map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()
+        all.map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     fn look(&self, width: u32, scheme: &str) {
@@ -193,7 +231,12 @@ impl Browser {
     /// pale, fields without a name, pages that are wider than the screen.
     #[track_caller]
     pub fn picture(&self, name: &str) {
-        for (width, scheme) in [(WIDE, "light"), (WIDE, "dark"), (NARROW, "light"), (NARROW, "dark")] {
+        for (width, scheme) in [
+            (WIDE, "light"),
+            (WIDE, "dark"),
+            (NARROW, "light"),
+            (NARROW, "dark"),
+        ] {
             self.look(width, scheme);
             let shown = self.devtools(
                 "Page.captureScreenshot",
@@ -211,7 +254,12 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // It takes its browser with it.
-        let _ = call(self.port, "DELETE", &format!("/session/{}", self.session), &Value::Null);
+        let _ = call(
+            self.port,
+            "DELETE",
+            &format!("/session/{}", self.session),
+            &Value::Null,
+        );
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
