@@ -155,23 +155,35 @@ async fn measure(router: &Router, input: &dhow_server::plane::runtime::InputSend
         let begin = Instant::now();
         let answer = router.clone().oneshot(request(place)).await.expect("it answers");
         assert!(answer.status().is_success(), "{place}: {}", answer.status());
-        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("it is whole");
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX)
+            .await
+            .expect("it is whole");
         times.push(begin.elapsed().as_secs_f64() * 1_000.0);
         bytes = body.len();
     }
     times.sort_by(f64::total_cmp);
-    println!("{place:<60} {:>8.1} {:>8.1} {bytes:>10}", times[ROUNDS / 2], times[ROUNDS - 1]);
+    println!(
+        "{place:<60} {:>8.1} {:>8.1} {bytes:>10}",
+        times[ROUNDS / 2],
+        times[ROUNDS - 1]
+    );
 }
 
 fn cpu_secs() -> f64 {
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).expect("it is known");
+    let usage =
+        nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).expect("it is known");
     let secs = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     secs(usage.user_time()) + secs(usage.system_time())
 }
 
 /// What the process takes of a core, with so many pages open, while a node is labelled five times a second.
 async fn watch(router: &Router, input: &dhow_server::plane::runtime::InputSender, pages: usize) -> f64 {
-    let places = ["/ui/", "/ui/nodes", "/ui/deployments/deployment-0", "/ui/deployments/deployment-0/services/service-0"];
+    let places = [
+        "/ui/",
+        "/ui/nodes",
+        "/ui/deployments/deployment-0",
+        "/ui/deployments/deployment-0/services/service-0",
+    ];
     let tasks: Vec<_> = (0..pages)
         .map(|page| {
             let router = router.clone();
@@ -193,7 +205,10 @@ async fn watch(router: &Router, input: &dhow_server::plane::runtime::InputSender
             set: [("round".to_owned(), round.to_string())].into(),
             unset: Vec::new(),
         };
-        input.write(Command::Node(labels), None).await.expect("there is room");
+        input
+            .write(Command::Node(labels), None)
+            .await
+            .expect("there is room");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let share = (cpu_secs() - before) / begin.elapsed().as_secs_f64();
@@ -205,7 +220,11 @@ async fn watch(router: &Router, input: &dhow_server::plane::runtime::InputSender
 
 async fn run() {
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
-    let mut number = |otherwise: usize| words.next().map_or(otherwise, |word| word.parse().expect("a number"));
+    let mut number = |otherwise: usize| {
+        words
+            .next()
+            .map_or(otherwise, |word| word.parse().expect("a number"))
+    };
     let (nodes, replicas) = (number(10_000), number(100_000));
     let serves = words.next().is_some_and(|word| word == "serve");
     let addr = words.next().filter(|_| serves);
@@ -226,7 +245,10 @@ async fn run() {
     if let Some(addr) = addr {
         let addr: SocketAddr = addr.parse().expect("an address");
         let socket = dir.path().join("dhow.sock");
-        println!("token: DHOW_HOST=unix://{} dhow token create --role admin", socket.display());
+        println!(
+            "token: DHOW_HOST=unix://{} dhow token create --role admin",
+            socket.display()
+        );
         let listeners = Listeners {
             socket: Some(socket),
             tcp: vec![addr],
@@ -237,7 +259,10 @@ async fn run() {
     }
     let router = router_with(api.clone(), beside, Access::new(&api, None), cancel);
     let input = handle.input();
-    println!("{nodes} nodes, {replicas} replicas\n{:<60} {:>8} {:>8} {:>10}", "ms", "median", "worst", "bytes");
+    println!(
+        "{nodes} nodes, {replicas} replicas\n{:<60} {:>8} {:>8} {:>10}",
+        "ms", "median", "worst", "bytes"
+    );
     for place in [
         "/ui/",
         "/ui/nodes",

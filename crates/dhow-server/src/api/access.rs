@@ -98,7 +98,8 @@ const WORKER_TOKEN_HEADER: &str = "x-dhow-internal-token";
 
 const UNKNOWN_TOKEN: &str = "this cluster does not know the token: it was revoked, or is another cluster's";
 
-const SESSION_ENDED: &str = "the session is over: the token that it was opened with was revoked, or has expired";
+const SESSION_ENDED: &str =
+    "the session is over: the token that it was opened with was revoked, or has expired";
 
 /// For so long a server that hears of no leader lets tokens read what it has: long enough to look at a cluster that has
 /// just lost its majority, and no longer, because it hears of no revocation. The socket stays open.

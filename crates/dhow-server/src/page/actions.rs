@@ -19,7 +19,14 @@ use super::plan;
 use super::viewer::Viewer;
 
 /// Asks for it, and leads back to where the form was.
-async fn act(page: &Page, viewer: &Viewer, fields: &Fields, path: String, body: &Value, done: &str) -> Response {
+async fn act(
+    page: &Page,
+    viewer: &Viewer,
+    fields: &Fields,
+    path: String,
+    body: &Value,
+    done: &str,
+) -> Response {
     let place = back(fields);
     match page.ask(viewer, Call::post(path, body)).await {
         Ok(_) => Redirect::to(&query(place, &[("done", done)])).into_response(),
@@ -44,9 +51,14 @@ pub(super) async fn scale(
     Extension(viewer): Extension<Viewer>,
     Extension(fields): Extension<Fields>,
 ) -> Response {
-    let replicas = fields.get("replicas").and_then(|text| text.trim().parse::<u32>().ok());
+    let replicas = fields
+        .get("replicas")
+        .and_then(|text| text.trim().parse::<u32>().ok());
     let Some(replicas) = replicas else {
-        let problem = Problem::new(ProblemCode::BadRequest, "the number of replicas is a whole number from 0 on");
+        let problem = Problem::new(
+            ProblemCode::BadRequest,
+            "the number of replicas is a whole number from 0 on",
+        );
         return failed(&page, &viewer, back(&fields), &problem).into_response();
     };
     let mut change = json!({ "service": fields.get("service").unwrap_or_default(), "replicas": replicas });
@@ -54,7 +66,15 @@ pub(super) async fn scale(
         change["role"] = role.into();
     }
     let path = format!("deployments/{}/scale", escaped(&name));
-    act(&page, &viewer, &fields, path, &json!({ "changes": [change] }), "scale").await
+    act(
+        &page,
+        &viewer,
+        &fields,
+        path,
+        &json!({ "changes": [change] }),
+        "scale",
+    )
+    .await
 }
 
 pub(super) async fn rollback(
@@ -74,7 +94,15 @@ pub(super) async fn drain(
     Extension(viewer): Extension<Viewer>,
     Extension(fields): Extension<Fields>,
 ) -> Response {
-    act(&page, &viewer, &fields, format!("nodes/{id}/drain"), &json!({}), "drain").await
+    act(
+        &page,
+        &viewer,
+        &fields,
+        format!("nodes/{id}/drain"),
+        &json!({}),
+        "drain",
+    )
+    .await
 }
 
 pub(super) async fn undrain(
@@ -83,7 +111,15 @@ pub(super) async fn undrain(
     Extension(viewer): Extension<Viewer>,
     Extension(fields): Extension<Fields>,
 ) -> Response {
-    act(&page, &viewer, &fields, format!("nodes/{id}/undrain"), &json!({}), "undrain").await
+    act(
+        &page,
+        &viewer,
+        &fields,
+        format!("nodes/{id}/undrain"),
+        &json!({}),
+        "undrain",
+    )
+    .await
 }
 
 /// Deploys a file whose plan was looked at.
@@ -93,7 +129,10 @@ pub(super) async fn deploy(
     Extension(fields): Extension<Fields>,
 ) -> Response {
     let file = fields.get("file").unwrap_or_default();
-    match page.ask_as::<Deployed>(&viewer, plan::call("deployments", file)).await {
+    match page
+        .ask_as::<Deployed>(&viewer, plan::call("deployments", file))
+        .await
+    {
         Ok(deployed) => {
             let place = query(&of_deployment(&deployed.deployment), &[("done", "deploy")]);
             Redirect::to(&place).into_response()

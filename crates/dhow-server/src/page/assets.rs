@@ -20,7 +20,11 @@ fn asset(kind: &'static str, text: &'static str, headers: &HeaderMap) -> Respons
     let tag = format!("\"{}\"", version());
     let known = headers.get(header::IF_NONE_MATCH);
     let is_known = known.is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+    let status = if is_known {
+        StatusCode::NOT_MODIFIED
+    } else {
+        StatusCode::OK
+    };
     let mut response = (status, if is_known { "" } else { text }).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -29,7 +29,10 @@ pub(super) fn read(headers: &HeaderMap, is_tls: bool) -> Option<String> {
 /// Sets it; gone with the browser at the latest.
 pub(super) fn set(word: &str, is_tls: bool) -> String {
     let secure = if is_tls { "; Secure" } else { "" };
-    format!("{}={word}; Path=/; HttpOnly; SameSite=Strict{secure}", name(is_tls))
+    format!(
+        "{}={word}; Path=/; HttpOnly; SameSite=Strict{secure}",
+        name(is_tls)
+    )
 }
 
 /// Takes it away.

@@ -41,7 +41,8 @@ struct Rolling {
 
 pub(super) async fn view(page: &Page, viewer: &Viewer, name: &str) -> Result<View, Box<Problem>> {
     let (manager, wanted) = (page.manager().clone(), name.to_owned());
-    let looked = tokio::task::spawn_blocking(move || manager.listed(|listings| look(listings, &wanted))).await;
+    let looked =
+        tokio::task::spawn_blocking(move || manager.listed(|listings| look(listings, &wanted))).await;
     let known = looked.map_err(|_| Box::new(failed("looking at the deployment failed")))?;
     let known = known.map_err(|error| Box::new(error.into()))?;
     let mut blocks = vec![
@@ -70,10 +71,14 @@ fn look(listings: &Listings<'_>, name: &str) -> Result<Known, NoSuchName> {
         .filter_map(|summary| service(&summary.name))
         .map(AsRef::as_ref)
         .collect();
-    let kinds = known.iter().map(|service| (service.key.service.to_string(), service.rtype()));
+    let kinds = known
+        .iter()
+        .map(|service| (service.key.service.to_string(), service.rtype()));
     let rolling = progress.services.iter().filter(|service| service.outdated > 0);
     let rolling = rolling.filter_map(|progress| {
-        let service = known.iter().find(|service| service.key.service.as_str() == progress.name)?;
+        let service = known
+            .iter()
+            .find(|service| service.key.service.as_str() == progress.name)?;
         Some(sides(listings, service))
     });
     Ok(Known {
@@ -86,7 +91,11 @@ fn look(listings: &Listings<'_>, name: &str) -> Result<Known, NoSuchName> {
 }
 
 fn sides(listings: &Listings<'_>, service: &Service) -> Rolling {
-    let window = ReplicaWindow { skip: 0, take: 2 * SIDE_MAX + 1, only_ill: false };
+    let window = ReplicaWindow {
+        skip: 0,
+        take: 2 * SIDE_MAX + 1,
+        only_ill: false,
+    };
     let mut shown = listings.replicas_within(service, window);
     let has_more = shown.len() > 2 * SIDE_MAX;
     shown.truncate(2 * SIDE_MAX);
@@ -95,7 +104,12 @@ fn sides(listings: &Listings<'_>, service: &Service) -> Rolling {
         generation.is_none_or(|generation| service.is_current(generation))
     };
     let (new, old) = shown.into_iter().partition(is_new);
-    Rolling { service: service.key.service.to_string(), old, new, has_more }
+    Rolling {
+        service: service.key.service.to_string(),
+        old,
+        new,
+        has_more,
+    }
 }
 
 fn head(known: &Known) -> Markup {
@@ -161,9 +175,13 @@ fn side(known: &Known, title: &str, replicas: &[ReplicaStatus], service: &str) -
 
 /// The id without the service's name, which stands above.
 pub(super) fn short(replica: &ReplicaStatus, service: &str) -> String {
-    let rest = replica.id.strip_prefix(service).and_then(|rest| rest.strip_prefix('-'));
+    let rest = replica
+        .id
+        .strip_prefix(service)
+        .and_then(|rest| rest.strip_prefix('-'));
     let rest = rest.unwrap_or(&replica.id);
-    rest.strip_prefix("default-").map_or_else(|| rest.to_owned(), |index| format!("#{index}"))
+    rest.strip_prefix("default-")
+        .map_or_else(|| rest.to_owned(), |index| format!("#{index}"))
 }
 
 fn services(known: &Known) -> Markup {
@@ -197,7 +215,10 @@ fn service_tone(service: &ServiceProgress) -> (Tone, &'static str) {
     if service.outdated > 0 {
         return (Tone::Working, "rolling");
     }
-    match (service.desired, service.healthy && service.running >= service.desired) {
+    match (
+        service.desired,
+        service.healthy && service.running >= service.desired,
+    ) {
         (0, _) => (Tone::Off, "none wanted"),
         (_, true) => (Tone::Well, "well"),
         (_, false) if begins => (Tone::Working, "starting"),
@@ -209,8 +230,16 @@ fn service_tone(service: &ServiceProgress) -> (Tone, &'static str) {
 fn service_row(known: &Known, service: &ServiceProgress) -> Markup {
     let deployment = &known.status.deployment;
     let (tone, word) = service_tone(service);
-    let summary = known.status.services.iter().find(|summary| summary.name == service.name);
-    let served = known.status.served.iter().filter(|served| served.service == service.name);
+    let summary = known
+        .status
+        .services
+        .iter()
+        .find(|summary| summary.name == service.name);
+    let served = known
+        .status
+        .served
+        .iter()
+        .filter(|served| served.service == service.name);
     let served: Vec<&ServedEndpoint> = served.collect();
     let new = service.updated.unwrap_or(service.running).min(service.running);
     let label = format!("{} of {} replicas run", service.running, service.desired);
@@ -259,7 +288,14 @@ fn calls(endpoint: &ServedEndpoint) -> Markup {
 }
 
 fn history(known: &Known, viewer: &Viewer) -> Markup {
-    let head = [("Revision", ""), ("Outcome", ""), ("When", ""), ("By", "wide"), ("Images", "wide"), ("", "")];
+    let head = [
+        ("Revision", ""),
+        ("Outcome", ""),
+        ("When", ""),
+        ("By", "wide"),
+        ("Images", "wide"),
+        ("", ""),
+    ];
     let rows = html! {
         @for (place, entry) in known.history.iter().enumerate() {
             (revision(known, entry, known.history.get(place + 1), viewer))
@@ -313,7 +349,8 @@ fn revision(known: &Known, entry: &HistoryEntry, before: Option<&HistoryEntry>, 
 
 fn actions(name: &str, viewer: &Viewer) -> Markup {
     let place = of_deployment(name);
-    let what = html! { p { "New replicas of the same revision take the place of all that run, a few at a time." } };
+    let what =
+        html! { p { "New replicas of the same revision take the place of all that run, a few at a time." } };
     html! {
         section.actions aria-label="Actions" {
             (action(viewer, &format!("{place}/restart"), &place, "Restart all services", &what))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use dhow_core::ids::{DeploymentName, DeploymentRevision};
-use dhow_core::spec::{DeploymentSpec, differences};
+use dhow_core::spec::{DeploymentSpec, ServiceSpec, differences};
 use dhow_wire::{Problem, ProblemCode};
 use maud::{Markup, html};
 
@@ -38,7 +38,11 @@ pub(super) fn view(page: &Page, name: &str, from: u64, to: u64) -> Result<View, 
         @else { (shown(&rows)) }
     };
     let title = format!("{name}: revision {from} to {to}");
-    Ok(View::new(title, Section::Overview, vec![Block::still("diff", markup)]))
+    Ok(View::new(
+        title,
+        Section::Overview,
+        vec![Block::still("diff", markup)],
+    ))
 }
 
 /// What became of one service.
@@ -55,11 +59,36 @@ fn changes(old: &DeploymentSpec, new: &DeploymentSpec) -> Vec<(String, Change)> 
             (None, _) => Change::Added,
             (_, None) => Change::Removed,
             (Some(old), Some(new)) if old == new => return None,
-            (Some(old), Some(new)) => Change::Changed(differences(old, new)),
+            (Some(old), Some(new)) => Change::Changed(told(old, new)),
         };
         Some((name.to_string(), change))
     });
     compared.collect()
+}
+
+/// In words, with the names of images and the counts, which stand elsewhere in a plan.
+fn told(old: &ServiceSpec, new: &ServiceSpec) -> Vec<String> {
+    let image = |spec: &ServiceSpec| {
+        spec.image
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), |image| image.name.clone())
+    };
+    let pairs = [
+        ("image", image(old), image(new)),
+        (
+            "replicas",
+            old.desired_total_at_first().to_string(),
+            new.desired_total_at_first().to_string(),
+        ),
+    ];
+    let pairs = pairs.into_iter().filter(|(_, before, after)| before != after);
+    let mut lines: Vec<String> = pairs
+        .map(|(name, before, after)| format!("{name}: {before} -> {after}"))
+        .collect();
+    let has_image = lines.iter().any(|line| line.starts_with("image: "));
+    let words = differences(old, new).into_iter();
+    lines.extend(words.filter(|line| !(has_image && line == "image changes")));
+    lines
 }
 
 fn shown(rows: &[(String, Change)]) -> Markup {

@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
 use super::context::Page;
-use super::html::{badge, hidden, Tone};
+use super::html::{Tone, badge, hidden};
 use super::place::Place;
 use super::view::{Block, Section, View};
 use super::viewer::Viewer;
@@ -42,7 +42,10 @@ pub(super) async fn show(
     let query = uri.query().unwrap_or_default();
     let shown = match Place::of(uri.path(), query) {
         Some(place) => view(&page, &viewer, &place).await,
-        None => Err(Box::new(Problem::new(ProblemCode::NotFound, "there is no such page"))),
+        None => Err(Box::new(Problem::new(
+            ProblemCode::NotFound,
+            "there is no such page",
+        ))),
     };
     let address = uri.path_and_query().map_or("/ui/", |address| address.as_str());
     match shown {
@@ -56,8 +59,18 @@ pub(super) async fn view(page: &Page, viewer: &Viewer, place: &Place) -> Result<
     match place {
         Place::Overview { search, page: at } => overview::view(page, viewer, search, *at).await,
         Place::Deployment { name } => deployment::view(page, viewer, name).await,
-        Place::Service { deployment, name, page: at, only_ill } => {
-            let shown = service::Shown { deployment, name, page: *at, only_ill: *only_ill };
+        Place::Service {
+            deployment,
+            name,
+            page: at,
+            only_ill,
+        } => {
+            let shown = service::Shown {
+                deployment,
+                name,
+                page: *at,
+                only_ill: *only_ill,
+            };
             service::view(page, viewer, &shown).await
         }
         Place::Replica { deployment, id } => replica::view(page, viewer, deployment, id).await,
@@ -117,7 +130,10 @@ pub(super) fn bare(status: u16, title: &str, body: &Markup) -> Document {
         (head(title))
         body.bare { main id="main" { (body) } }
     };
-    Document { status, markup: closed(markup) }
+    Document {
+        status,
+        markup: closed(markup),
+    }
 }
 
 fn closed(markup: Markup) -> Markup {
@@ -190,7 +206,10 @@ pub(super) fn whole(
             }
         }
     };
-    Document { status, markup: closed(markup) }
+    Document {
+        status,
+        markup: closed(markup),
+    }
 }
 
 /// The sail of a dhow.

@@ -83,7 +83,9 @@ async fn guard(request: Request, next: Next) -> Response {
         Ok(()) => {
             let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
             answered.unwrap_or_else(|_| {
-                tracing::error!("a page failed; this is a bug in Dhow, please report it with the lines above");
+                tracing::error!(
+                    "a page failed; this is a bug in Dhow, please report it with the lines above"
+                );
                 let detail = "this is a bug in Dhow; the server's log says more";
                 document::refusal(&Problem::new(ProblemCode::Internal, detail)).into_response()
             })
@@ -113,12 +115,16 @@ fn check_site(request: &Request) -> Result<(), Box<Problem>> {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     let is_own = sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"));
     if !(is_own || is_link) {
-        return Err(forbidden("pages of other sites may not do this: `Sec-Fetch-Site` names one"));
+        return Err(forbidden(
+            "pages of other sites may not do this: `Sec-Fetch-Site` names one",
+        ));
     }
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match is_read || is_own_origin(request) {
         true => Ok(()),
-        false => Err(forbidden("pages of other sites may not do this: `Origin` names one")),
+        false => Err(forbidden(
+            "pages of other sites may not do this: `Origin` names one",
+        )),
     }
 }
 
@@ -151,7 +157,9 @@ impl Fields {
     /// Nothing where the field is empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     fn of(body: &[u8]) -> Self {
@@ -159,7 +167,10 @@ impl Fields {
         let read = pairs.map(|pair| {
             let mut parts = pair.splitn(2, |byte| *byte == b'=');
             let (key, value) = (parts.next(), parts.next());
-            (unescaped(key.unwrap_or_default()), unescaped(value.unwrap_or_default()))
+            (
+                unescaped(key.unwrap_or_default()),
+                unescaped(value.unwrap_or_default()),
+            )
         });
         Self(read.collect())
     }
@@ -193,13 +204,22 @@ pub(super) async fn read_form(request: &mut Request) -> Result<Fields, Box<Probl
     let is_form = kind.split(';').next().map(str::trim) == Some("application/x-www-form-urlencoded");
     let refused = |code, detail: &str| Box::new(Problem::new(code, detail));
     if !is_form {
-        return Err(refused(ProblemCode::UnsupportedMediaType, "only a form of the page is taken here"));
+        return Err(refused(
+            ProblemCode::UnsupportedMediaType,
+            "only a form of the page is taken here",
+        ));
     }
     let body = std::mem::take(request.body_mut());
     match tokio::time::timeout(FORM_TIMEOUT, axum::body::to_bytes(body, FORM_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(Fields::of(&bytes)),
-        Ok(Err(_)) => Err(refused(ProblemCode::TooLarge, "the form is too long, or did not come whole")),
-        Err(_) => Err(refused(ProblemCode::RequestTimeout, "the form did not come in time")),
+        Ok(Err(_)) => Err(refused(
+            ProblemCode::TooLarge,
+            "the form is too long, or did not come whole",
+        )),
+        Err(_) => Err(refused(
+            ProblemCode::RequestTimeout,
+            "the form did not come in time",
+        )),
     }
 }
 
@@ -242,7 +262,10 @@ async fn admit(State(page): State<Page>, mut request: Request, next: Next) -> Re
 
 async fn find(page: &Page, request: &mut Request) -> Result<Viewer, Box<Problem>> {
     let extensions = request.extensions();
-    let (peer, visit) = (extensions.get::<Peer>().copied(), extensions.get::<Visit>().cloned());
+    let (peer, visit) = (
+        extensions.get::<Peer>().copied(),
+        extensions.get::<Visit>().cloned(),
+    );
     let authorization = request.headers().get(header::AUTHORIZATION).cloned();
     let is_known_otherwise = authorization.is_some() || matches!(peer, Some(Peer::Unix { .. }));
     let word = cookie::read(request.headers(), is_tls(peer)).filter(|_| !is_known_otherwise);
@@ -325,7 +348,14 @@ mod tests {
             assert!(is_own_place(place), "{place}");
         }
         for place in [
-            "", "/", "//evil.example/ui/", "https://evil.example/ui/", "/ui//evil", "/ui/\\evil", "/uix", "/ui/ x",
+            "",
+            "/",
+            "//evil.example/ui/",
+            "https://evil.example/ui/",
+            "/ui//evil",
+            "/ui/\\evil",
+            "/uix",
+            "/ui/ x",
             "/ui/\r\nset-cookie: a=b",
         ] {
             assert!(!is_own_place(place), "{place}");

@@ -49,7 +49,10 @@ pub(super) fn newest_of(page: &Page, deployment: &str, id: &str, max: usize) -> 
     let own = all.into_iter().filter(|record| {
         let event = &record.event;
         event.replica.as_deref() == Some(id)
-            && event.deployment.as_ref().is_some_and(|name| name.as_str() == deployment)
+            && event
+                .deployment
+                .as_ref()
+                .is_some_and(|name| name.as_str() == deployment)
     });
     own.take(max).collect()
 }
@@ -81,7 +84,13 @@ fn filter(asked: &EventsQuery, viewer: &Viewer) -> Markup {
 }
 
 fn rows(found: &[Arc<EventRecord>], sees_authors: bool) -> Markup {
-    let mut head = vec![("Time (UTC)", ""), ("What", ""), ("Whom", ""), ("Node", "number wide"), ("Message", "")];
+    let mut head = vec![
+        ("Time (UTC)", ""),
+        ("What", ""),
+        ("Whom", ""),
+        ("Node", "number wide"),
+        ("Message", ""),
+    ];
     if sees_authors {
         head.push(("Asked by", "wide"));
     }

@@ -33,7 +33,9 @@ impl Tone {
     pub fn of_deployment(state: DeploymentState) -> Self {
         match state {
             DeploymentState::Failed => Self::Bad,
-            DeploymentState::Degraded | DeploymentState::Reverting | DeploymentState::Reverted => Self::Attention,
+            DeploymentState::Degraded | DeploymentState::Reverting | DeploymentState::Reverted => {
+                Self::Attention
+            }
             DeploymentState::Deploying => Self::Working,
             DeploymentState::Stable => Self::Well,
             DeploymentState::Removing => Self::Off,

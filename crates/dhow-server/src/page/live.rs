@@ -73,7 +73,10 @@ pub(super) async fn stream(
 
 /// `id:mark` pairs.
 fn have(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split(',').take(HAVE_MAX).filter_map(|pair| pair.split_once(':'));
+    let pairs = text
+        .split(',')
+        .take(HAVE_MAX)
+        .filter_map(|pair| pair.split_once(':'));
     pairs.map(|(id, mark)| (id.to_owned(), mark.to_owned())).collect()
 }
 
@@ -135,7 +138,10 @@ async fn log(page: &Page, viewer: &Viewer, place: &Place, sender: &Sender) -> Re
         Err(problem) => return send(sender, "log-over", &json!(problem.detail)).await,
     };
     send(sender, "log-begin", &json!(null)).await?;
-    let mut pieces = response.into_body().into_data_stream().ready_chunks(LOG_LINES_AT_ONCE);
+    let mut pieces = response
+        .into_body()
+        .into_data_stream()
+        .ready_chunks(LOG_LINES_AT_ONCE);
     let mut reader = LineReader::default();
     while let Some(pieces) = pieces.next().await {
         let mut lines: Vec<Value> = Vec::new();

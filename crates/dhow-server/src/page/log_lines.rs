@@ -12,7 +12,9 @@ use super::limits::LOG_LINE_CHARS_MAX;
 /// Whole lines of an answer.
 pub(super) fn read_lines(bytes: &[u8]) -> Vec<LogRecord> {
     let lines = bytes.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 fn stream_word(stream: LogStream) -> &'static str {
@@ -102,10 +104,17 @@ mod tests {
 
     #[test]
     fn hostile_lines_are_text() {
-        let shown = shown_line(&record("<script>alert(1)</script>\u{1b}[31mred\u{1b}[0m\u{7}&")).into_string();
-        assert!(shown.contains("&lt;script&gt;alert(1)&lt;/script&gt;red\u{fffd}&amp;"), "{shown}");
+        let shown =
+            shown_line(&record("<script>alert(1)</script>\u{1b}[31mred\u{1b}[0m\u{7}&")).into_string();
+        assert!(
+            shown.contains("&lt;script&gt;alert(1)&lt;/script&gt;red\u{fffd}&amp;"),
+            "{shown}"
+        );
         let sent = sent_line(&record(&"x".repeat(LOG_LINE_CHARS_MAX + 5)));
-        assert_eq!(sent["text"].as_str().unwrap().chars().count(), LOG_LINE_CHARS_MAX + 1);
+        assert_eq!(
+            sent["text"].as_str().unwrap().chars().count(),
+            LOG_LINE_CHARS_MAX + 1
+        );
         assert_eq!(sent["stream"], "stderr");
     }
 

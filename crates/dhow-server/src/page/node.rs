@@ -17,12 +17,16 @@ use super::viewer::Viewer;
 pub(super) fn view(page: &Page, viewer: &Viewer, id: u64, at: usize) -> Result<View, Box<Problem>> {
     let found = page.manager().listed(|listings| {
         let status = listings.node(NodeId(id))?;
-        let keys: Vec<_> = listings.state.node(NodeId(id)).map_or_else(Vec::new, |node| node.replica_keys().collect());
+        let keys: Vec<_> = listings
+            .state
+            .node(NodeId(id))
+            .map_or_else(Vec::new, |node| node.replica_keys().collect());
         let shown = keys.iter().skip(at * ROWS).take(ROWS);
         let rows: Vec<ReplicaStatus> = shown.filter_map(|key| listings.replica_line(key)).collect();
         Ok((status, rows, keys.len()))
     });
-    let (status, rows, total) = found.map_err(|error: crate::plane::services::NoSuchName| Box::new(error.into()))?;
+    let (status, rows, total) =
+        found.map_err(|error: crate::plane::services::NoSuchName| Box::new(error.into()))?;
     let mut blocks = vec![
         Block::live("head", head(&status)),
         Block::live("replicas", replicas(&status, &rows, at, total)),
@@ -60,7 +64,11 @@ fn head(node: &NodeStatus) -> Markup {
 }
 
 fn troubles(node: &NodeStatus) -> Markup {
-    let waiting = node.drain.as_ref().map(|drain| drain.waiting.as_slice()).unwrap_or_default();
+    let waiting = node
+        .drain
+        .as_ref()
+        .map(|drain| drain.waiting.as_slice())
+        .unwrap_or_default();
     html! {
         @if let Some(failures) = &node.failures {
             div.why {
@@ -88,7 +96,8 @@ fn actions(node: &NodeStatus, viewer: &Viewer) -> Markup {
     let drain = html! {
         p { "Its replicas start on other nodes before they end here, and it gets no new ones until it is undrained." }
     };
-    let undrain = html! { p { "It may get replicas again. Those that have left do not come back by themselves." } };
+    let undrain =
+        html! { p { "It may get replicas again. Those that have left do not come back by themselves." } };
     let is_drained = match node.status {
         NodeState::Draining | NodeState::Drained => true,
         NodeState::Ready => false,

@@ -15,10 +15,20 @@ use super::place::{NodesQuery, of_node};
 use super::view::{Block, Section, View};
 use super::viewer::Viewer;
 
-const STATES: [NodeState; 4] = [NodeState::Ready, NodeState::Draining, NodeState::Drained, NodeState::Unreachable];
+const STATES: [NodeState; 4] = [
+    NodeState::Ready,
+    NodeState::Draining,
+    NodeState::Drained,
+    NodeState::Unreachable,
+];
 
 /// By what the table is sorted; the first one where nothing is said.
-const SORTS: [(&str, &str); 4] = [("", "id"), ("replicas", "replicas"), ("cpu", "CPU left"), ("memory", "memory left")];
+const SORTS: [(&str, &str); 4] = [
+    ("", "id"),
+    ("replicas", "replicas"),
+    ("cpu", "CPU left"),
+    ("memory", "memory left"),
+];
 
 /// What the table shows.
 struct Found {
@@ -40,7 +50,9 @@ pub(super) async fn view(page: &Page, _: &Viewer, asked: &NodesQuery) -> Result<
             }
         })
     });
-    let found = looked.await.map_err(|_| Box::new(failed("looking at the nodes failed")))?;
+    let found = looked
+        .await
+        .map_err(|_| Box::new(failed("looking at the nodes failed")))?;
     let blocks = vec![
         Block::still("filter", filter(asked)),
         Block::live("counts", counts(asked, &found)),
@@ -116,7 +128,10 @@ fn filter(asked: &NodesQuery) -> Markup {
 }
 
 fn address(asked: &NodesQuery, status: &str) -> String {
-    query("/ui/nodes", &[("q", &asked.search), ("status", status), ("sort", &asked.sort)])
+    query(
+        "/ui/nodes",
+        &[("q", &asked.search), ("status", status), ("sort", &asked.sort)],
+    )
 }
 
 fn counts(asked: &NodesQuery, found: &Found) -> Markup {
@@ -180,7 +195,9 @@ pub(super) fn role(node: &NodeStatus) -> &'static str {
 }
 
 pub(super) fn cpu(node: &NodeStatus) -> Markup {
-    let Some(amounts) = &node.resources else { return html! { "–" } };
+    let Some(amounts) = &node.resources else {
+        return html! { "–" };
+    };
     let (reserved, whole) = (amounts.reserved.cpu_milli, amounts.capacity.cpu_milli);
     html! {
         span.amount { (cores(reserved)) small { " / " (cores(whole)) } }
@@ -189,7 +206,9 @@ pub(super) fn cpu(node: &NodeStatus) -> Markup {
 }
 
 pub(super) fn memory(node: &NodeStatus) -> Markup {
-    let Some(amounts) = &node.resources else { return html! { "–" } };
+    let Some(amounts) = &node.resources else {
+        return html! { "–" };
+    };
     let (reserved, whole) = (amounts.reserved.memory_bytes, amounts.capacity.memory_bytes);
     html! {
         span.amount { (bytes(reserved)) small { " / " (bytes(whole)) } }

@@ -17,7 +17,12 @@ use super::view::{Block, Section, View};
 use super::viewer::Viewer;
 use crate::plane::services::{DeploymentGlance, Overview};
 
-pub(super) async fn view(page: &Page, viewer: &Viewer, search: &str, at: usize) -> Result<View, Box<Problem>> {
+pub(super) async fn view(
+    page: &Page,
+    viewer: &Viewer,
+    search: &str,
+    at: usize,
+) -> Result<View, Box<Problem>> {
     let (glances, manager) = (Arc::clone(&page.glances), page.manager().clone());
     // A look at a hundred thousand replicas is work.
     let looked = tokio::task::spawn_blocking(move || glances.look(&manager)).await;
@@ -62,13 +67,19 @@ fn troubles(page: &Page, overview: &Overview) -> Vec<Trouble> {
         to: of_node(node.id.0),
         why: vec![lost_reason(node.id, node.reserving)],
     });
-    let notices = page.inside.api.cluster.notices().into_iter().map(|notice| Trouble {
-        tone: Tone::Attention,
-        word: "notice".into(),
-        name: "cluster".into(),
-        to: "/ui/nodes".into(),
-        why: vec![notice],
-    });
+    let notices = page
+        .inside
+        .api
+        .cluster
+        .notices()
+        .into_iter()
+        .map(|notice| Trouble {
+            tone: Tone::Attention,
+            word: "notice".into(),
+            name: "cluster".into(),
+            to: "/ui/nodes".into(),
+            why: vec![notice],
+        });
     let deployments = overview.deployments.iter().filter(|glance| {
         let is_well = matches!(tone(glance), Tone::Well | Tone::Off);
         !is_well && (tone(glance) != Tone::Working || !glance.troubles.is_empty())
@@ -88,7 +99,9 @@ fn troubles(page: &Page, overview: &Overview) -> Vec<Trouble> {
 fn lost_reason(node: NodeId, replicas: u32) -> String {
     match replicas {
         0 => format!("nothing is heard of node {node}; it has no replicas"),
-        1 => format!("nothing is heard of node {node}; the replica that it had is placed elsewhere where that is possible"),
+        1 => format!(
+            "nothing is heard of node {node}; the replica that it had is placed elsewhere where that is possible"
+        ),
         many => format!(
             "nothing is heard of node {node}; the {many} replicas that it had are placed elsewhere where that is possible"
         ),
@@ -128,7 +141,8 @@ fn numbers(page: &Page, overview: &Overview) -> Markup {
     let desired: u64 = all.iter().map(|glance| u64::from(glance.desired)).sum();
     let services: usize = all.iter().map(|glance| glance.services).sum();
     let well: usize = all.iter().map(|glance| glance.services_well).sum();
-    let nodes = overview.nodes_ready + overview.nodes_draining + overview.nodes_drained + overview.nodes_unreachable;
+    let nodes =
+        overview.nodes_ready + overview.nodes_draining + overview.nodes_drained + overview.nodes_unreachable;
     let leadership = page.manager().view().leadership();
     html! {
         dl.numbers {
@@ -170,7 +184,8 @@ fn form(search: &str, deployments: usize) -> Markup {
 
 fn deployments(overview: &Overview, viewer: &Viewer, search: &str, at: usize) -> Markup {
     let wanted = search.to_lowercase();
-    let fits = |glance: &&DeploymentGlance| glance.name.contains(&wanted) || glance.state.word().contains(&wanted);
+    let fits =
+        |glance: &&DeploymentGlance| glance.name.contains(&wanted) || glance.state.word().contains(&wanted);
     let mut found: Vec<&DeploymentGlance> = overview.deployments.iter().filter(fits).collect();
     // Names are in order already.
     found.sort_by_key(|glance| tone(glance));

@@ -6,13 +6,33 @@ use super::limits::SEARCH_CHARS_MAX;
 /// One page with what it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    Overview { search: String, page: usize },
-    Deployment { name: String },
-    Service { deployment: String, name: String, page: usize, only_ill: bool },
-    Replica { deployment: String, id: String },
-    Diff { deployment: String, from: u64, to: u64 },
+    Overview {
+        search: String,
+        page: usize,
+    },
+    Deployment {
+        name: String,
+    },
+    Service {
+        deployment: String,
+        name: String,
+        page: usize,
+        only_ill: bool,
+    },
+    Replica {
+        deployment: String,
+        id: String,
+    },
+    Diff {
+        deployment: String,
+        from: u64,
+        to: u64,
+    },
     Nodes(NodesQuery),
-    Node { id: u64, page: usize },
+    Node {
+        id: u64,
+        page: usize,
+    },
     Events(EventsQuery),
     Plan,
 }
@@ -75,7 +95,10 @@ impl Place {
         let text = |part: &str| part.to_owned();
         let page = query.page();
         Some(match parts.as_slice() {
-            [""] => Self::Overview { search: query.text("q"), page },
+            [""] => Self::Overview {
+                search: query.text("q"),
+                page,
+            },
             ["plan"] => Self::Plan,
             ["nodes"] => Self::Nodes(NodesQuery {
                 search: query.text("q"),
@@ -83,7 +106,10 @@ impl Place {
                 sort: query.text("sort"),
                 page,
             }),
-            ["nodes", id] => Self::Node { id: id.parse().ok()?, page },
+            ["nodes", id] => Self::Node {
+                id: id.parse().ok()?,
+                page,
+            },
             ["events"] => Self::Events(EventsQuery {
                 search: query.text("q"),
                 from: query.text("from"),
@@ -147,18 +173,35 @@ mod tests {
         };
         assert_eq!(
             of("/ui/?q=%20shop&page=3"),
-            Some(Place::Overview { search: "shop".into(), page: 2 })
+            Some(Place::Overview {
+                search: "shop".into(),
+                page: 2
+            })
         );
         assert_eq!(
             of(&of_replica("shop", "web-default-0")),
-            Some(Place::Replica { deployment: "shop".into(), id: "web-default-0".into() })
+            Some(Place::Replica {
+                deployment: "shop".into(),
+                id: "web-default-0".into()
+            })
         );
         assert_eq!(
             of("/ui/deployments/shop/services/w%65b?ill=1&page=x"),
-            Some(Place::Service { deployment: "shop".into(), name: "web".into(), page: 0, only_ill: true })
+            Some(Place::Service {
+                deployment: "shop".into(),
+                name: "web".into(),
+                page: 0,
+                only_ill: true
+            })
         );
         assert_eq!(of(&of_node(7)), Some(Place::Node { id: 7, page: 0 }));
-        for nothing in ["/ui/x", "/ui/nodes/x", "/ui/nodes/1/2", "/api/v1/nodes", "/ui/deployments/a/b"] {
+        for nothing in [
+            "/ui/x",
+            "/ui/nodes/x",
+            "/ui/nodes/1/2",
+            "/api/v1/nodes",
+            "/ui/deployments/a/b",
+        ] {
             assert_eq!(of(nothing), None, "{nothing}");
         }
     }
@@ -167,6 +210,9 @@ mod tests {
     fn a_part_cannot_become_two() {
         let hostile = "a/../b?c#<script>";
         let place = of_deployment(hostile);
-        assert_eq!(Place::of(&place, ""), Some(Place::Deployment { name: hostile.into() }));
+        assert_eq!(
+            Place::of(&place, ""),
+            Some(Place::Deployment { name: hostile.into() })
+        );
     }
 }

@@ -65,7 +65,14 @@ pub(super) async fn make(
     let file = fields.get("file").unwrap_or_default();
     let planned = page.ask_as::<DeploymentPlan>(&viewer, call("plan", file)).await;
     match planned {
-        Ok(plan) => whole(&page, &viewer, PLACE, 200, &view(&viewer, file, &shown(&plan), true), None),
+        Ok(plan) => whole(
+            &page,
+            &viewer,
+            PLACE,
+            200,
+            &view(&viewer, file, &shown(&plan), true),
+            None,
+        ),
         Err(problem) => refused(&page, &viewer, file, &problem),
     }
 }
@@ -79,7 +86,14 @@ pub(super) fn refused(page: &Page, viewer: &Viewer, file: &str, problem: &Proble
             @if !problem.findings.is_empty() { ul.findings { @for finding in &problem.findings { li { (finding) } } } }
         }
     };
-    whole(page, viewer, PLACE, problem.status, &view(viewer, file, &told, false), None)
+    whole(
+        page,
+        viewer,
+        PLACE,
+        problem.status,
+        &view(viewer, file, &told, false),
+        None,
+    )
 }
 
 fn change_tone(change: PlanChange) -> Tone {
@@ -92,7 +106,12 @@ fn change_tone(change: PlanChange) -> Tone {
 }
 
 fn shown(plan: &DeploymentPlan) -> Markup {
-    let head = [("Service", ""), ("Change", ""), ("Replicas", "number"), ("What differs", "")];
+    let head = [
+        ("Service", ""),
+        ("Change", ""),
+        ("Replicas", "number"),
+        ("What differs", ""),
+    ];
     let rows = html! { @for service in &plan.services { (row(service)) } };
     html! {
         section {

@@ -19,7 +19,12 @@ use super::viewer::Viewer;
 use crate::plane::runtime::EventRecord;
 use crate::plane::services::select;
 
-pub(super) async fn view(page: &Page, viewer: &Viewer, deployment: &str, id: &str) -> Result<View, Box<Problem>> {
+pub(super) async fn view(
+    page: &Page,
+    viewer: &Viewer,
+    deployment: &str,
+    id: &str,
+) -> Result<View, Box<Problem>> {
     let explanation = explain(page, viewer, deployment, id).await?;
     let state = page.manager().state();
     let selected = select(&state, deployment, Some(id)).map_err(|error| Box::new(error.into()))?;

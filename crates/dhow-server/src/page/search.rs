@@ -46,7 +46,9 @@ impl Search {
             return false;
         }
         let at = record.wall_unix_ms;
-        let is_in_time = self.from_unix_ms.is_none_or(|from| at.is_some_and(|at| at >= from))
+        let is_in_time = self
+            .from_unix_ms
+            .is_none_or(|from| at.is_some_and(|at| at >= from))
             && self.to_unix_ms.is_none_or(|to| at.is_some_and(|at| at <= to));
         is_in_time && (self.words.is_empty() || self.says_all(record))
     }
@@ -70,7 +72,9 @@ impl Search {
 /// The newest in memory that fit, the newest first.
 pub(super) fn in_memory(hub: &EventHub, search: &Search, max: usize) -> Vec<Arc<EventRecord>> {
     let all = hub.since(EventId::default(), usize::MAX);
-    let all = all.or_else(|too_old| hub.since(too_old.up_to, usize::MAX)).unwrap_or_default();
+    let all = all
+        .or_else(|too_old| hub.since(too_old.up_to, usize::MAX))
+        .unwrap_or_default();
     let newest = all.into_iter().rev();
     newest.filter(|record| search.fits(record)).take(max).collect()
 }
@@ -119,16 +123,32 @@ mod tests {
             let search = Search::new(&query, sees);
             [&ended, &scaled].map(|record| search.fits(record))
         };
-        let asked = |search: &str| EventsQuery { search: search.into(), ..EventsQuery::default() };
+        let asked = |search: &str| EventsQuery {
+            search: search.into(),
+            ..EventsQuery::default()
+        };
         assert_eq!(found(asked(""), true), [true, true]);
         assert_eq!(found(asked("ENDED exit"), true), [true, false]);
         assert_eq!(found(asked("ci"), true), [false, true]);
-        assert_eq!(found(asked("ci"), false), [false, false], "who did it is not told to readers");
-        let audit = EventsQuery { audit: true, ..EventsQuery::default() };
+        assert_eq!(
+            found(asked("ci"), false),
+            [false, false],
+            "who did it is not told to readers"
+        );
+        let audit = EventsQuery {
+            audit: true,
+            ..EventsQuery::default()
+        };
         assert_eq!(found(audit, true), [false, true]);
-        let late = EventsQuery { from: "2027-01-15T08:01".into(), ..EventsQuery::default() };
+        let late = EventsQuery {
+            from: "2027-01-15T08:01".into(),
+            ..EventsQuery::default()
+        };
         assert_eq!(found(late, true), [false, true]);
-        let early = EventsQuery { to: "2027-01-15T08:00".into(), ..EventsQuery::default() };
+        let early = EventsQuery {
+            to: "2027-01-15T08:00".into(),
+            ..EventsQuery::default()
+        };
         assert_eq!(found(early, true), [true, false]);
     }
 }

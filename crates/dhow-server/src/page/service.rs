@@ -42,7 +42,9 @@ pub(super) async fn view(page: &Page, viewer: &Viewer, shown: &Shown<'_>) -> Res
         let rows = manager.listed(|listings| listings.replicas_within(&wanted, window));
         (rows, manager.state().replicas_of(wanted.id).count())
     });
-    let (rows, present) = looked.await.map_err(|_| Box::new(failed("looking at the service failed")))?;
+    let (rows, present) = looked
+        .await
+        .map_err(|_| Box::new(failed("looking at the service failed")))?;
     let mut blocks = vec![
         Block::live("head", head(shown, &explanation)),
         Block::still("filter", filter(shown)),
@@ -56,11 +58,16 @@ pub(super) async fn view(page: &Page, viewer: &Viewer, shown: &Shown<'_>) -> Res
 }
 
 fn find(state: &State, deployment: &str, name: &str) -> Result<Arc<Service>, Box<Problem>> {
-    let known = DeploymentName::new(deployment).ok().zip(ServiceName::new(name).ok());
+    let known = DeploymentName::new(deployment)
+        .ok()
+        .zip(ServiceName::new(name).ok());
     let known = known.and_then(|(deployment, name)| state.service_named(&deployment, &name));
     known.cloned().ok_or_else(|| {
         let detail = format!("deployment `{deployment}` has no service `{name}`");
-        Box::new(Problem::new(ProblemCode::NotFound, super::format::cut(&detail, 200)))
+        Box::new(Problem::new(
+            ProblemCode::NotFound,
+            super::format::cut(&detail, 200),
+        ))
     })
 }
 
@@ -77,7 +84,11 @@ pub(super) async fn explain(
         let explained = page.manager().explain(deployment, name);
         return explained.map_err(|error| Box::new(error.into()));
     }
-    let path = format!("deployments/{}/explain?name={}", escaped(deployment), escaped(name));
+    let path = format!(
+        "deployments/{}/explain?name={}",
+        escaped(deployment),
+        escaped(name)
+    );
     page.ask_as(viewer, Call::get(path)).await
 }
 

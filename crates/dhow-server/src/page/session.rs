@@ -39,7 +39,9 @@ impl Sessions {
     pub fn open(&self, token: Arc<str>, now_unix_secs: i64) -> String {
         let word = format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>());
         let mut table = self.table();
-        table.by_key.retain(|_, known| known.until_unix_secs > now_unix_secs);
+        table
+            .by_key
+            .retain(|_, known| known.until_unix_secs > now_unix_secs);
         let of_token = |known: &Session| known.token == token;
         if table.by_key.values().filter(|known| of_token(known)).count() >= SESSIONS_OF_TOKEN_MAX {
             table.drop_oldest(of_token);
@@ -117,7 +119,10 @@ mod tests {
         let words: Vec<String> = (0..=SESSIONS_OF_TOKEN_MAX)
             .map(|_| sessions.open("a".into(), 0))
             .collect();
-        assert!(sessions.find(&words[0], 0).is_none(), "the oldest of its own went");
+        assert!(
+            sessions.find(&words[0], 0).is_none(),
+            "the oldest of its own went"
+        );
         assert!(words[1..].iter().all(|word| sessions.find(word, 0).is_some()));
         assert!(sessions.find(&other, 0).is_some());
         for number in 0..SESSIONS_MAX {

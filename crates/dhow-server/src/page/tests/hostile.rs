@@ -12,7 +12,10 @@ const SCRIPT: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'";
 
 #[track_caller]
 fn is_text(page: &str, place: &str) {
-    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{place}: it is shown");
+    assert!(
+        page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"),
+        "{place}: it is shown"
+    );
     for tag in ["<script>", "<img", "onerror=alert(2)>\"'"] {
         assert!(!page.contains(tag), "{place}: {tag}");
     }
@@ -28,8 +31,15 @@ async fn scripts_in_messages_labels_logs_and_searches_are_text() {
         unset: Vec::new(),
     };
     // A label that the API would refuse may still come from a node itself.
-    world.handle.input().write(Command::Node(labels), None).await.unwrap();
-    let failed = ReplicaEvent::BecameUnhealthy { message: SCRIPT.into() };
+    world
+        .handle
+        .input()
+        .write(Command::Node(labels), None)
+        .await
+        .unwrap();
+    let failed = ReplicaEvent::BecameUnhealthy {
+        message: SCRIPT.into(),
+    };
     world.happens(|name| name.index == 0, &[failed]).await;
     world.writes("web-default-0", 1_800_000_000_000_000, SCRIPT);
     let browser = Browser::of_root(&with_page(&world));

@@ -15,30 +15,51 @@ async fn a_token_opens_a_session_which_ends() {
     let mut browser = Browser::on_loopback(&router);
     assert_eq!(location(&browser.get("/").await), "/ui/");
     assert_eq!(location(&browser.get("/ui/").await), "/ui/login");
-    assert_eq!(location(&browser.get("/ui/nodes?q=a").await), "/ui/login?next=%2Fui%2Fnodes%3Fq%3Da");
+    assert_eq!(
+        location(&browser.get("/ui/nodes?q=a").await),
+        "/ui/login?next=%2Fui%2Fnodes%3Fq%3Da"
+    );
     assert_eq!(browser.get("/ui/live?at=/ui/").await.status, 401);
 
     let reply = browser.sign_in(&admin.token).await;
     assert_eq!(location(&reply), "/ui/");
     let cookie = reply.headers[header::SET_COOKIE].to_str().unwrap();
-    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
-    assert!(!cookie.contains(admin.token.split('.').nth(2).unwrap()), "the token is not in it");
+    assert!(
+        cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"),
+        "{cookie}"
+    );
+    assert!(
+        !cookie.contains(admin.token.split('.').nth(2).unwrap()),
+        "the token is not in it"
+    );
     assert!(browser.page("/ui/").await.contains("token admin-of-test"));
 
     let stolen = browser.cookie.clone();
     assert_eq!(location(&browser.act("/ui/logout", "").await), "/ui/login");
     assert_eq!(browser.cookie, stolen);
-    assert_eq!(location(&browser.get("/ui/").await), "/ui/login", "the old cookie is good for nothing");
+    assert_eq!(
+        location(&browser.get("/ui/").await),
+        "/ui/login",
+        "the old cookie is good for nothing"
+    );
 
     browser.sign_in(&admin.token).await;
     world.clock.advance(u64::try_from(SESSION_SECS).unwrap() * 1_000);
-    assert_eq!(location(&browser.get("/ui/").await), "/ui/login", "its time is over");
+    assert_eq!(
+        location(&browser.get("/ui/").await),
+        "/ui/login",
+        "its time is over"
+    );
 
     browser.sign_in(&admin.token).await;
     assert_eq!(browser.get("/ui/").await.status, 200);
     let path = format!("/api/v1/tokens/{}", admin.id);
     assert_eq!(world.call(Method::DELETE, &path, "").await.status, 200);
-    assert_eq!(location(&browser.get("/ui/").await), "/ui/login", "its token is gone");
+    assert_eq!(
+        location(&browser.get("/ui/").await),
+        "/ui/login",
+        "its token is gone"
+    );
 }
 
 #[tokio::test]
@@ -71,7 +92,10 @@ async fn who_may_only_read_sees_and_does_nothing() {
     let mut browser = Browser::on_loopback(&router);
     browser.sign_in(&read.token).await;
     let page = browser.page("/ui/deployments/shop").await;
-    assert!(page.contains("read only") && !page.contains("/restart"), "nothing is offered");
+    assert!(
+        page.contains("read only") && !page.contains("/restart"),
+        "nothing is offered"
+    );
     for (place, fields) in [
         ("/ui/deployments/shop/restart", ""),
         ("/ui/deployments/shop/scale", "service=web&replicas=7"),
@@ -102,18 +126,34 @@ async fn what_is_done_is_done_in_the_name_of_the_session() {
     browser.sign_in(&admin.token).await;
     let back = "%2Fui%2Fdeployments%2Fshop%2Fservices%2Fweb";
     let scaled = browser
-        .act("/ui/deployments/shop/scale", &format!("service=web&replicas=3&back={back}"))
+        .act(
+            "/ui/deployments/shop/scale",
+            &format!("service=web&replicas=3&back={back}"),
+        )
         .await;
     assert_eq!(location(&scaled), "/ui/deployments/shop/services/web?done=scale");
     world.wait_for_replicas(3).await;
     assert!(browser.page(location(&scaled)).await.contains("Scaled."));
-    let drained = browser.act("/ui/nodes/1/drain", "back=https%3A%2F%2Fevil.example").await;
+    let drained = browser
+        .act("/ui/nodes/1/drain", "back=https%3A%2F%2Fevil.example")
+        .await;
     assert_eq!(location(&drained), "/ui/?done=drain", "no answer leads elsewhere");
     let asked = browser.page("/ui/events?audit=1").await;
-    assert!(asked.contains(&format!("token admin-of-test ({})", admin.id)), "{asked}");
-    let refused = browser.act("/ui/deployments/shop/scale", "service=nothing&replicas=3").await;
+    assert!(
+        asked.contains(&format!("token admin-of-test ({})", admin.id)),
+        "{asked}"
+    );
+    let refused = browser
+        .act("/ui/deployments/shop/scale", "service=nothing&replicas=3")
+        .await;
     assert!(refused.status.is_client_error() && refused.text().contains("nothing"));
-    assert_eq!(browser.act("/ui/deployments/shop/scale", "service=web&replicas=x").await.status, 400);
+    assert_eq!(
+        browser
+            .act("/ui/deployments/shop/scale", "service=web&replicas=x")
+            .await
+            .status,
+        400
+    );
 }
 
 #[tokio::test]
@@ -156,15 +196,23 @@ async fn other_pages_can_neither_ask_nor_do() {
     assert_ne!(other.form_word().await, word);
     // A frame, a script and an image of another site get nothing; a link shows the page.
     let get = |mode: &'static str, dest: &'static str| {
-        let asked = browser.request(Method::GET, "/ui/").header("sec-fetch-site", "cross-site");
-        let asked = asked.header("sec-fetch-mode", mode).header("sec-fetch-dest", dest);
+        let asked = browser
+            .request(Method::GET, "/ui/")
+            .header("sec-fetch-site", "cross-site");
+        let asked = asked
+            .header("sec-fetch-mode", mode)
+            .header("sec-fetch-dest", dest);
         browser.send(asked.body(Body::empty()).unwrap())
     };
     assert_eq!(get("navigate", "document").await.status, 200);
     assert_eq!(get("navigate", "iframe").await.status, 403);
     assert_eq!(get("no-cors", "script").await.status, 403);
     // A name that was led here by somebody else's name server.
-    let rebound = Browser { host: "evil.example", cookie: browser.cookie.clone(), ..Browser::on_loopback(&router) };
+    let rebound = Browser {
+        host: "evil.example",
+        cookie: browser.cookie.clone(),
+        ..Browser::on_loopback(&router)
+    };
     assert_eq!(rebound.get("/ui/").await.status, 403);
     assert_eq!(rebound.get("/ui/login").await.status, 403);
 }
@@ -174,16 +222,29 @@ async fn every_answer_says_what_it_may_do() {
     let world = World::new().await;
     let router = with_page(&world);
     let browser = Browser::of_root(&router);
-    for place in ["/", "/ui/", "/ui/login", "/ui/page.js", "/ui/nothing", "/ui/live?at=/ui/x"] {
+    for place in [
+        "/",
+        "/ui/",
+        "/ui/login",
+        "/ui/page.js",
+        "/ui/nothing",
+        "/ui/live?at=/ui/x",
+    ] {
         let reply = browser.get(place).await;
         let policy = reply.headers["content-security-policy"].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{place}");
+        assert!(
+            policy.starts_with("default-src 'none';") && !policy.contains("unsafe"),
+            "{place}"
+        );
         assert_eq!(reply.headers["x-content-type-options"], "nosniff", "{place}");
         assert_eq!(reply.headers["referrer-policy"], "no-referrer", "{place}");
     }
     let page = browser.page("/ui/").await;
     assert!(!page.contains(" style=") && !page.contains("<script>") && !page.contains(" onclick"));
-    assert!(!page.contains("http://") && !page.contains("https://"), "nothing from elsewhere");
+    assert!(
+        !page.contains("http://") && !page.contains("https://"),
+        "nothing from elsewhere"
+    );
     assert_eq!(browser.get("/ui/nothing").await.status, 404);
     assert_eq!(browser.get("/ui/deployments/none").await.status, 404);
 }

@@ -32,7 +32,12 @@ impl Reader {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());
                 self.text = rest;
-                let line = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+                let line = |name: &str| {
+                    event
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .map(str::to_owned)
+                };
                 if let (Some(name), Some(data)) = (line("event: "), line("data: ")) {
                     return Some((name, serde_json::from_str(&data).unwrap()));
                 }
@@ -64,12 +69,21 @@ async fn only_what_looks_different_is_sent() {
         let (_, rest) = rest.split_once("data-mark=\"").unwrap();
         rest.split_once('"').unwrap().0.to_owned()
     };
-    let have = format!("leader:{},head:{},replicas:{}", mark("leader"), mark("head"), mark("replicas"));
+    let have = format!(
+        "leader:{},head:{},replicas:{}",
+        mark("leader"),
+        mark("head"),
+        mark("replicas")
+    );
     let mut stream = Reader::of(&browser, "/ui/nodes/1", &have).await;
     // The browser did not say to have this one.
     let (name, data) = stream.next().await.unwrap();
     assert_eq!((name.as_str(), data["id"].as_str()), ("block", Some("actions")));
-    assert_eq!(data["mark"].as_str().unwrap(), mark("actions"), "the same as in the document");
+    assert_eq!(
+        data["mark"].as_str().unwrap(),
+        mark("actions"),
+        "the same as in the document"
+    );
     browser.act("/ui/nodes/1/drain", "").await;
     let head = stream.block("head").await;
     assert!(head["html"].as_str().unwrap().contains("draining"), "{head}");

@@ -17,7 +17,12 @@ pub(super) fn with_page(world: &World) -> Router {
         page: Some(crate::page::routes),
         ..Beside::default()
     };
-    router_with(world.api.clone(), beside, Access::new(&world.api, None), world.end.clone())
+    router_with(
+        world.api.clone(),
+        beside,
+        Access::new(&world.api, None),
+        world.end.clone(),
+    )
 }
 
 /// Somebody with a browser on loopback, or whoever runs `dhow dashboard`.
@@ -72,7 +77,8 @@ impl Browser {
     }
 
     pub async fn get(&self, place: &str) -> Reply {
-        self.send(self.request(Method::GET, place).body(Body::empty()).unwrap()).await
+        self.send(self.request(Method::GET, place).body(Body::empty()).unwrap())
+            .await
     }
 
     /// A page that is there.

@@ -82,7 +82,12 @@ impl<'a> Listings<'a> {
     /// How a deployment comes along, without what its nodes would have to be asked for.
     pub(crate) fn progress(&self, name: &str) -> Result<Progress, NoSuchName> {
         let known = select::deployment(self.state, name)?;
-        Ok(progress::progress(self.state, self.report, known, &Pulls::default()))
+        Ok(progress::progress(
+            self.state,
+            self.report,
+            known,
+            &Pulls::default(),
+        ))
     }
 
     /// Some of the replicas of one service.

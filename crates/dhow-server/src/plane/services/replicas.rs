@@ -120,7 +120,10 @@ pub(super) fn within(
         .skip(window.skip)
         .take(window.take)
         .map(|(key, replica)| {
-            with_revision(&revisions, measured_status(service, key, replica, observed, times))
+            with_revision(
+                &revisions,
+                measured_status(service, key, replica, observed, times),
+            )
         })
         .collect();
     let left = window.take - list.len();
