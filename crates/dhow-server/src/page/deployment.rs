@@ -21,6 +21,9 @@ use super::view::{Block, Section, View};
 use super::viewer::Viewer;
 use crate::plane::services::{Listings, NoSuchName, ReplicaWindow};
 
+/// So many services are in the order of their names: with more of them, those that need somebody come first.
+const IN_ORDER_MAX: usize = 20;
+
 /// Everything that the page shows, of one state.
 struct Known {
     status: DeploymentStatus,
@@ -193,8 +196,12 @@ fn services(known: &Known) -> Markup {
         ("Endpoints", "wide"),
         ("Calls", "wide number"),
     ];
+    let mut shown: Vec<&ServiceProgress> = known.progress.services.iter().collect();
+    if shown.len() > IN_ORDER_MAX {
+        shown.sort_by_key(|service| service_tone(service).0);
+    }
     let rows = html! {
-        @for service in known.progress.services.iter().take(10 * ROWS) { (service_row(known, service)) }
+        @for service in shown.into_iter().take(10 * ROWS) { (service_row(known, service)) }
     };
     html! {
         section {

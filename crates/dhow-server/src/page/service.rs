@@ -114,10 +114,12 @@ fn head(shown: &Shown<'_>, explanation: &Explanation) -> Markup {
 /// What waits for different reasons and is told at once.
 const SHOWN_WAITS: usize = 10;
 
-/// The lines about the service itself: those about its replicas begin with their names, and the table has them.
+/// The lines about the service itself: those about its replicas, and about what waits, begin with their names and are told
+/// below.
 fn own_lines(explanation: &Explanation) -> usize {
     let is_of_replica = |line: &String| {
-        let mut ids = explanation.replicas.iter().map(|replica| &replica.id);
+        let present = explanation.replicas.iter().map(|replica| &replica.id);
+        let mut ids = present.chain(explanation.waiting.iter().map(|wait| &wait.first));
         ids.any(|id| line.starts_with(id.as_str()))
     };
     let first = explanation.lines.iter().position(is_of_replica);
