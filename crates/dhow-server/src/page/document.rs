@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::assets;
 use super::context::Page;
 use super::html::{Tone, badge, hidden};
-use super::place::Place;
+use super::place::PageAddress;
 use super::view::{Block, Section, View};
 use super::viewer::Viewer;
 use super::{deployment, diff, events, format, node, nodes, overview, plan, replica, service};
@@ -40,7 +40,7 @@ pub(super) async fn show(
 ) -> Document {
     let uri = request.uri();
     let query = uri.query().unwrap_or_default();
-    let shown = match Place::of(uri.path(), query) {
+    let shown = match PageAddress::of(uri.path(), query) {
         Some(place) => view(&page, &viewer, &place).await,
         None => Err(Box::new(Problem::new(
             ProblemCode::NotFound,
@@ -55,11 +55,11 @@ pub(super) async fn show(
 }
 
 /// The blocks of a place; the stream of an open page asks for the same.
-pub(super) async fn view(page: &Page, viewer: &Viewer, place: &Place) -> Result<View, Box<Problem>> {
+pub(super) async fn view(page: &Page, viewer: &Viewer, place: &PageAddress) -> Result<View, Box<Problem>> {
     match place {
-        Place::Overview { search, page: at } => overview::view(page, viewer, search, *at).await,
-        Place::Deployment { name } => deployment::view(page, viewer, name).await,
-        Place::Service {
+        PageAddress::Overview { search, page: at } => overview::view(page, viewer, search, *at).await,
+        PageAddress::Deployment { name } => deployment::view(page, viewer, name).await,
+        PageAddress::Service {
             deployment,
             name,
             page: at,
@@ -73,12 +73,12 @@ pub(super) async fn view(page: &Page, viewer: &Viewer, place: &Place) -> Result<
             };
             service::view(page, viewer, &shown).await
         }
-        Place::Replica { deployment, id } => replica::view(page, viewer, deployment, id).await,
-        Place::Diff { deployment, from, to } => diff::view(page, deployment, *from, *to),
-        Place::Nodes(query) => nodes::view(page, viewer, query).await,
-        Place::Node { id, page: at } => node::view(page, viewer, *id, *at),
-        Place::Events(query) => events::view(page, viewer, query).await,
-        Place::Plan => Ok(plan::view(viewer, "", &html! {}, false)),
+        PageAddress::Replica { deployment, id } => replica::view(page, viewer, deployment, id).await,
+        PageAddress::Diff { deployment, from, to } => diff::view(page, deployment, *from, *to),
+        PageAddress::Nodes(query) => nodes::view(page, viewer, query).await,
+        PageAddress::Node { id, page: at } => node::view(page, viewer, *id, *at),
+        PageAddress::Events(query) => events::view(page, viewer, query).await,
+        PageAddress::Plan => Ok(plan::view(viewer, "", &html! {}, false)),
     }
 }
 

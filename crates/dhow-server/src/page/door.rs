@@ -31,7 +31,8 @@ const HEADERS: [(&str, &str); 7] = [
     ("content-security-policy", CONTENT_POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    // With none at all a browser would not say where its own forms come from.
+    ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cross-origin-embedder-policy", "require-corp"),

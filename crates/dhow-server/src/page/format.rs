@@ -43,7 +43,7 @@ pub(super) fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     let tenths = size.saturating_mul(10) / 1_024;
-    let text = match tenths >= 100 || tenths % 10 == 0 {
+    let text = match tenths >= 100 || tenths.is_multiple_of(10) {
         true => (tenths / 10).to_string(),
         false => format!("{}.{}", tenths / 10, tenths % 10),
     };
@@ -55,7 +55,7 @@ pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push('\u{202f}');
         }
         out.push(digit);

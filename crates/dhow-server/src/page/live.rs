@@ -24,7 +24,7 @@ use super::limits::{
     HAVE_MAX, LOG_LINES_AT_ONCE, LOOK_EVERY, RENDER_EVERY, RENDER_PAUSE_MAX, RENDER_SHARE, STREAM_WAITING_MAX,
 };
 use super::log_lines::{LineReader, sent_line};
-use super::place::Place;
+use super::place::PageAddress;
 use super::replica::log_path;
 use super::viewer::Viewer;
 
@@ -47,7 +47,7 @@ pub(super) async fn stream(
     Query(asked): Query<Asked>,
 ) -> Response {
     let (path, query) = asked.at.split_once('?').unwrap_or((&asked.at, ""));
-    let Some(place) = Place::of(path, query) else {
+    let Some(place) = PageAddress::of(path, query) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let Ok(permit) = std::sync::Arc::clone(&page.streams).try_acquire_owned() else {
@@ -88,7 +88,7 @@ async fn send(sender: &Sender, name: &str, data: &Value) -> Result<(), Over> {
 async fn blocks(
     page: &Page,
     viewer: &Viewer,
-    place: &Place,
+    place: &PageAddress,
     mut sent: BTreeMap<String, String>,
     sender: &Sender,
 ) -> Result<(), Over> {
@@ -128,8 +128,8 @@ async fn blocks(
 }
 
 /// The lines of a replica's log, from its last ones on.
-async fn log(page: &Page, viewer: &Viewer, place: &Place, sender: &Sender) -> Result<(), Over> {
-    let Place::Replica { deployment, id } = place else {
+async fn log(page: &Page, viewer: &Viewer, place: &PageAddress, sender: &Sender) -> Result<(), Over> {
+    let PageAddress::Replica { deployment, id } = place else {
         return Ok(());
     };
     let opened = page.open(viewer, Call::get(log_path(deployment, id, true))).await;

@@ -5,7 +5,7 @@ use super::limits::SEARCH_CHARS_MAX;
 
 /// One page with what it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PageAddress {
     Overview {
         search: String,
         page: usize,
@@ -84,7 +84,7 @@ impl Pairs {
     }
 }
 
-impl Place {
+impl PageAddress {
     /// None where there is no such page. Parts of the path are as browsers write them.
     pub fn of(path: &str, query: &str) -> Option<Self> {
         let uri = format!("/?{query}").parse().ok()?;
@@ -169,32 +169,32 @@ mod tests {
     fn addresses_mean_pages() {
         let of = |text: &str| {
             let (path, query) = text.split_once('?').unwrap_or((text, ""));
-            Place::of(path, query)
+            PageAddress::of(path, query)
         };
         assert_eq!(
             of("/ui/?q=%20shop&page=3"),
-            Some(Place::Overview {
+            Some(PageAddress::Overview {
                 search: "shop".into(),
                 page: 2
             })
         );
         assert_eq!(
             of(&of_replica("shop", "web-default-0")),
-            Some(Place::Replica {
+            Some(PageAddress::Replica {
                 deployment: "shop".into(),
                 id: "web-default-0".into()
             })
         );
         assert_eq!(
             of("/ui/deployments/shop/services/w%65b?ill=1&page=x"),
-            Some(Place::Service {
+            Some(PageAddress::Service {
                 deployment: "shop".into(),
                 name: "web".into(),
                 page: 0,
                 only_ill: true
             })
         );
-        assert_eq!(of(&of_node(7)), Some(Place::Node { id: 7, page: 0 }));
+        assert_eq!(of(&of_node(7)), Some(PageAddress::Node { id: 7, page: 0 }));
         for nothing in [
             "/ui/x",
             "/ui/nodes/x",
@@ -211,8 +211,8 @@ mod tests {
         let hostile = "a/../b?c#<script>";
         let place = of_deployment(hostile);
         assert_eq!(
-            Place::of(&place, ""),
-            Some(Place::Deployment { name: hostile.into() })
+            PageAddress::of(&place, ""),
+            Some(PageAddress::Deployment { name: hostile.into() })
         );
     }
 }

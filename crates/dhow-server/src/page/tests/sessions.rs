@@ -237,7 +237,7 @@ async fn every_answer_says_what_it_may_do() {
             "{place}"
         );
         assert_eq!(reply.headers["x-content-type-options"], "nosniff", "{place}");
-        assert_eq!(reply.headers["referrer-policy"], "no-referrer", "{place}");
+        assert_eq!(reply.headers["referrer-policy"], "same-origin", "{place}");
     }
     let page = browser.page("/ui/").await;
     assert!(!page.contains(" style=") && !page.contains("<script>") && !page.contains(" onclick"));
