@@ -37,7 +37,7 @@ use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_driver::shim::identity::boot_id;
-use dhow_server::api::{self, Api};
+use dhow_server::api::{self, Api, Beside};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::keep_renewed;
 use dhow_server::net::node_door::ClusterDoor;
@@ -397,7 +397,11 @@ fn serve(
     });
     let orders = orders.map(|orders| orders.run(cancel.clone()));
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
-    let serving = api::serve_with(api, plane.beside.clone(), bound, cancel.clone());
+    let beside = Beside {
+        page: Some(dhow_server::page::routes),
+        ..plane.beside.clone()
+    };
+    let serving = api::serve_with(api, beside, bound, cancel.clone());
     tokio::spawn(async move {
         let orders = futures_util::future::OptionFuture::from(orders);
         tokio::join!(schedules, serving, orders);

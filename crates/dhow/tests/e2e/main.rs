@@ -27,6 +27,7 @@ mod names;
 mod network;
 mod nothing_fails;
 mod older_data;
+mod page;
 mod raft;
 mod remote;
 mod rollouts;
