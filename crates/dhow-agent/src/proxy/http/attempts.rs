@@ -192,8 +192,9 @@ impl<'c> Attempts<'c> {
                 }
                 Ok(())
             }
-            // As if it had been looked at.
-            ExchangeError::Stale => {
+            // The next one is looked at, with this backend or another.
+            ExchangeError::Stale if self.may_replay && self.replays < REPLAYS_MAX => {
+                self.replays += 1;
                 self.was_stale = true;
                 Ok(())
             }
@@ -204,7 +205,7 @@ impl<'c> Attempts<'c> {
             }
             ExchangeError::Body => Err(Failed::Body),
             ExchangeError::Stalled => Err(Failed::Stalled),
-            ExchangeError::Lost => Err(Failed::Lost),
+            ExchangeError::Lost | ExchangeError::Stale => Err(Failed::Lost),
             ExchangeError::Bad(why) => Err(Failed::Answer(*why)),
         }
     }

@@ -13,6 +13,7 @@ pub mod answer;
 mod asking;
 mod clock;
 mod date;
+mod ready;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -35,8 +36,9 @@ use tokio::time::{Instant, timeout_at};
 use self::answer::{PassedHead, write_status};
 use self::asking::Asking;
 use self::clock::{Clock, Over};
-use self::request::{Begun, HeaderRoom, UsualRequest};
-use super::access::{AccessEntry, AskedFor};
+use self::ready::{AskedBytes, Ready};
+use self::request::{Begun, HeaderRoom};
+use super::access::AccessEntry;
 use super::ahead::Ahead;
 use super::attempts::Attempts;
 use super::body::Relayed;
@@ -44,7 +46,7 @@ use super::exchange::AnswerBody;
 use super::failed::{Failed, said_with};
 use super::head::{AnswerLength, write_line, write_number};
 use super::pool::Answered;
-use super::{Connection, body, challenge, forward, headers, sticky};
+use super::{Connection, body, sticky};
 use crate::proxy::backend::Lease;
 use crate::proxy::buffers::Buffer;
 use crate::proxy::idle_clients::UnderWay;
@@ -61,18 +63,17 @@ const KEPT_BYTES: usize = 2 << 10;
 struct UsualClient<'c, S> {
     connection: &'c Arc<Connection>,
     stream: S,
-    /// Read and not used yet.
     input: Vec<u8>,
-    /// So many bytes of it have no head that ends there.
+    /// So many bytes of it were used.
+    used: usize,
+    /// So many of the others have no head that ends there.
     looked: usize,
     /// So many bytes the request has that has begun.
     needed: usize,
     /// Until when its body has to be here.
     body_until: Option<Instant>,
-    /// The request that a replica is sent.
-    request: Vec<u8>,
-    host: String,
-    path: String,
+    /// The request that is under way.
+    asked: AskedBytes,
     /// What is to be sent to the client.
     out: Vec<u8>,
 }
@@ -84,17 +85,6 @@ enum Next {
     Body,
     Unusual,
     Ready(Ready),
-}
-
-/// A request that can be sent.
-struct Ready {
-    route: Result<Arc<Route>, Failed>,
-    sticky: Option<StickyTo>,
-    body_bytes: usize,
-    is_head: bool,
-    is_kept: bool,
-    may_replay: bool,
-    access: Option<Box<AccessEntry>>,
 }
 
 /// What became of waiting for bytes.
@@ -139,7 +129,7 @@ where
         };
         match more {
             More::Some => {}
-            More::End if client.input.is_empty() => return client.close().await,
+            More::End if client.has_nothing() => return client.close().await,
             More::End => return Some(client.into_rest()),
             More::Over(Over::Quietly) => return client.close().await,
             More::Over(Over::AtOnce) => return None,
@@ -153,18 +143,22 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
             connection,
             stream,
             input: Vec::new(),
+            used: 0,
             looked: 0,
             needed: 0,
             body_until: None,
-            request: Vec::new(),
-            host: String::new(),
-            path: String::new(),
+            asked: AskedBytes::default(),
             out: Vec::new(),
         }
     }
 
+    fn has_nothing(&self) -> bool {
+        self.input.len() == self.used
+    }
+
     fn into_rest(self) -> Ahead<S> {
-        Ahead::new(Bytes::from(self.input), self.stream)
+        let mut rest = Bytes::from(self.input);
+        Ahead::new(rest.split_off(self.used), self.stream)
     }
 
     /// Ends it in good order; there is nobody to tell where that does not go.
@@ -175,6 +169,8 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
 
     /// Waits for bytes of the client.
     async fn more(&mut self, clock: &mut Clock<'_>) -> More {
+        self.input.drain(..self.used);
+        self.used = 0;
         if self.input.is_empty() {
             self.shrink();
         }
@@ -196,7 +192,7 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
 
     /// However much the last request and its answer were, who is idle keeps little.
     fn shrink(&mut self) {
-        for buffer in [&mut self.input, &mut self.request, &mut self.out] {
+        for buffer in [&mut self.input, &mut self.asked.request, &mut self.out] {
             buffer.clear();
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
@@ -206,23 +202,24 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
 
     /// Looks at what has come.
     fn next(&mut self) -> Next {
-        if self.input.len() < self.needed {
+        let input = self.input.get(self.used..).unwrap_or_default();
+        if input.len() < self.needed {
             return Next::Body;
         }
-        if self.input.is_empty() {
+        if input.is_empty() {
             return Next::Partial;
         }
-        if self.needed == 0 && self.looked > 0 && !has_end(&self.input, self.looked) {
-            self.looked = self.input.len();
+        if self.needed == 0 && self.looked > 0 && !has_end(input, self.looked) {
+            self.looked = input.len();
             return match self.looked < request::USUAL_HEAD_MAX_BYTES {
                 true => Next::Partial,
                 false => Next::Unusual,
             };
         }
         let mut room = HeaderRoom::new();
-        let request = match request::read(&self.input, &mut room) {
+        let request = match request::read(input, &mut room) {
             Begun::Partial => {
-                self.looked = self.input.len();
+                self.looked = input.len();
                 return Next::Partial;
             }
             Begun::Unusual => return Next::Unusual,
@@ -230,50 +227,14 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
         };
         let body_bytes = request.body_bytes.unwrap_or(0);
         let whole = request.head_bytes + body_bytes;
-        let Some(body) = self.input.get(request.head_bytes..whole) else {
+        let Some(body) = input.get(request.head_bytes..whole) else {
             self.needed = whole;
             return Next::Body;
         };
-        let name = headers::without_port(request.host);
-        if request.path().starts_with(challenge::PREFIX) {
+        let Some(ready) = Ready::make(self.connection, &request, body, &mut self.asked) else {
             return Next::Unusual;
-        }
-        let found = self
-            .connection
-            .listener
-            .routes
-            .borrow()
-            .find(name, request.path());
-        if found
-            .as_ref()
-            .is_some_and(|route| forward::redirected_to(self.connection, route).is_some())
-        {
-            return Next::Unusual;
-        }
-        replace(&mut self.host, name);
-        replace(&mut self.path, request.path());
-        self.request.clear();
-        let ready = Ready {
-            body_bytes,
-            is_head: request.method == "HEAD",
-            is_kept: request.is_kept,
-            may_replay: request.may_replay(),
-            sticky: found.as_ref().and_then(|route| {
-                sticky::wanted(route, self.connection.arrival.peer.ip(), request.cookies())
-            }),
-            access: found
-                .as_ref()
-                .and_then(|route| entry_of(self.connection, route, name, &request)),
-            route: match found {
-                Some(route) => {
-                    write(&request, self.connection, &route, &mut self.request);
-                    self.request.extend_from_slice(body);
-                    Ok(route)
-                }
-                None => Err(Failed::no_route(name, request.path())),
-            },
         };
-        self.input.drain(..whole);
+        self.used += whole;
         (self.looked, self.needed, self.body_until) = (0, 0, None);
         Next::Ready(ready)
     }
@@ -286,10 +247,8 @@ impl<'c, S: AsyncRead + AsyncWrite + Unpin> UsualClient<'c, S> {
         let (is_head, mut access) = (ready.is_head, ready.access);
         self.out.clear();
         let mut asking = Asking {
-            host: &self.host,
-            path: &self.path,
+            asked: &self.asked,
             sticky: ready.sticky,
-            request: &self.request,
             uncounted_bytes: ready.body_bytes,
             is_head,
             out: &mut self.out,
@@ -437,39 +396,6 @@ fn has_end(input: &[u8], looked: usize) -> bool {
     let fresh = input.get(looked.saturating_sub(2)..).unwrap_or_default();
     END.iter()
         .any(|end| fresh.windows(end.len()).any(|bytes| bytes == *end))
-}
-
-fn replace(text: &mut String, now: &str) {
-    text.clear();
-    text.push_str(now);
-}
-
-/// Writes the head for the replica.
-fn write(request: &UsualRequest<'_, '_>, connection: &Connection, route: &Route, out: &mut Vec<u8>) {
-    let from = headers::From {
-        peer: &connection.peer,
-        scheme: &connection.scheme,
-        at: connection.arrival.local,
-        is_believed: connection.is_believed(route),
-    };
-    request.write(&from, route.prefix().filter(|_| route.options.strip_prefix), out);
-}
-
-/// The line for the access log, where there is to be one.
-fn entry_of(
-    connection: &Connection,
-    route: &Route,
-    host: &str,
-    request: &UsualRequest<'_, '_>,
-) -> Option<Box<AccessEntry>> {
-    let asked = AskedFor {
-        host,
-        method: request.method,
-        target: request.target,
-        version: "HTTP/1.1",
-    };
-    let is_noted = route.options.access_log;
-    is_noted.then(|| Box::new(AccessEntry::new(connection, route, &asked)))
 }
 
 /// What this proxy adds to the head of every answer.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 
 use super::answer::PassedHead;
+use super::ready::AskedBytes;
 use crate::proxy::http::attempts::Asked;
 use crate::proxy::http::exchange::{AnswerBody, ExchangeError};
 use crate::proxy::http::pool::{Link, Speaks};
@@ -13,10 +14,8 @@ use crate::proxy::routes::{Route, StickyTo};
 
 /// All of a request, and where the head of its answer is written.
 pub struct Asking<'a> {
-    pub host: &'a str,
-    pub path: &'a str,
+    pub asked: &'a AskedBytes,
     pub sticky: Option<StickyTo>,
-    pub request: &'a [u8],
     /// Of its body, what no endpoint has counted.
     pub uncounted_bytes: usize,
     pub is_head: bool,
@@ -29,11 +28,11 @@ impl Asked for Asking<'_> {
     type Answer = (PassedHead, AnswerBody);
 
     fn host(&self) -> &str {
-        self.host
+        &self.asked.host
     }
 
     fn path(&self) -> &str {
-        self.path
+        &self.asked.path
     }
 
     fn speaks(&self) -> Speaks {
@@ -55,7 +54,7 @@ impl Asked for Asking<'_> {
             let bytes = u64::try_from(self.uncounted_bytes).unwrap_or_default();
             meters::add(&meter.received_bytes, bytes);
         }
-        link.ask(self.request, self.is_head, self.out).await
+        link.ask(&self.asked.request, self.is_head, self.out).await
     }
 
     fn status((head, _): &Self::Answer) -> StatusCode {

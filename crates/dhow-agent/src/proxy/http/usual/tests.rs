@@ -284,6 +284,30 @@ fn client_lines(mut headers: HeaderMap, length: AnswerLength, is_head: bool) -> 
     lines
 }
 
+const FIRST: [&str; 21] = [
+    "GET / HTTP/1.0\r\nhost: h",
+    "GET / HTTP/2.0\r\nhost: h",
+    "GET /\r\nhost: h",
+    "CONNECT h:80 HTTP/1.1\r\nhost: h",
+    "TRACE / HTTP/1.1\r\nhost: h",
+    "get / HTTP/1.1\r\nhost: h",
+    "GET http://h/ HTTP/1.1\r\nhost: h",
+    "OPTIONS * HTTP/1.1\r\nhost: h",
+    "GET /#a HTTP/1.1\r\nhost: h",
+    "GET /a\\b HTTP/1.1\r\nhost: h",
+    "GET /\u{e9} HTTP/1.1\r\nhost: h",
+    "GET /a b HTTP/1.1\r\nhost: h",
+    "GET a HTTP/1.1\r\nhost: h",
+    "GET / HTTP/1.1",
+    "GET / HTTP/1.1\r\nhost:",
+    "GET / HTTP/1.1\r\nhost: a b",
+    "GET / HTTP/1.1\r\nhost: a/b",
+    "GET / HTTP/1.1\r\nhost: a@b",
+    "GET / HTTP/1.1\r\nhost: a,b",
+    "PRI * HTTP/2.0",
+    "\u{16}\u{3}\u{1}",
+];
+
 #[test]
 fn what_might_be_read_in_two_ways_is_not_usual() {
     let usual = "GET / HTTP/1.1\r\nhost: h\r\n";
@@ -317,30 +341,7 @@ fn what_might_be_read_in_two_ways_is_not_usual() {
     ]
     .map(|line| format!("{usual}{line}\r\n\r\n"))
     .to_vec();
-    let first = [
-        "GET / HTTP/1.0\r\nhost: h",
-        "GET / HTTP/2.0\r\nhost: h",
-        "GET /\r\nhost: h",
-        "CONNECT h:80 HTTP/1.1\r\nhost: h",
-        "TRACE / HTTP/1.1\r\nhost: h",
-        "get / HTTP/1.1\r\nhost: h",
-        "GET http://h/ HTTP/1.1\r\nhost: h",
-        "OPTIONS * HTTP/1.1\r\nhost: h",
-        "GET /#a HTTP/1.1\r\nhost: h",
-        "GET /a\\b HTTP/1.1\r\nhost: h",
-        "GET /\u{e9} HTTP/1.1\r\nhost: h",
-        "GET /a b HTTP/1.1\r\nhost: h",
-        "GET a HTTP/1.1\r\nhost: h",
-        "GET / HTTP/1.1",
-        "GET / HTTP/1.1\r\nhost:",
-        "GET / HTTP/1.1\r\nhost: a b",
-        "GET / HTTP/1.1\r\nhost: a/b",
-        "GET / HTTP/1.1\r\nhost: a@b",
-        "GET / HTTP/1.1\r\nhost: a,b",
-        "PRI * HTTP/2.0",
-        "\u{16}\u{3}\u{1}",
-    ];
-    unusual.extend(first.map(|first| format!("{first}\r\n\r\n")));
+    unusual.extend(FIRST.map(|first| format!("{first}\r\n\r\n")));
     unusual.push(format!("{usual}{}\r\n", "x: y\r\n".repeat(HEADERS_MAX)));
     unusual.push(format!("{usual}x: {}\r\n\r\n", "y".repeat(USUAL_HEAD_MAX_BYTES)));
     unusual.push(format!("{usual}x: {}", "y".repeat(USUAL_HEAD_MAX_BYTES)));
