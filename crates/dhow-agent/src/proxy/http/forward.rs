@@ -19,7 +19,7 @@ use super::attempts::{Asked, Attempts};
 use super::body::{Relayed, RequestBody, ResponseBody};
 use super::exchange::ExchangeError;
 use super::failed::Failed;
-use super::headers;
+use super::headers::{self, Bad};
 use super::pace::Pace;
 use super::pool::{Answered, Link, Speaks};
 use super::{Connection, HttpListener};
@@ -121,17 +121,8 @@ async fn forward(
     }
     let upgrade = upgrade_of(extended, &parts, client);
     let protocol = upgrade.as_ref().map(|upgrade| &upgrade.protocol);
-    let from = headers::From {
-        peer: &connection.peer,
-        scheme: &connection.scheme,
-        at: connection.arrival.local,
-        is_believed: connection.is_believed(&route),
-    };
     let speaks = headers::speaks(&parts);
-    headers::to_backend(&mut parts, host, &from, protocol).map_err(Failed::Bad)?;
-    if let Some(prefix) = route.prefix().filter(|_| route.options.strip_prefix) {
-        headers::strip_prefix(&mut parts, prefix).map_err(Failed::Bad)?;
-    }
+    for_backend(connection, &route, &mut parts, host, protocol).map_err(Failed::Bad)?;
     if speaks == Speaks::Two {
         headers::to_two(&mut parts).map_err(Failed::Bad)?;
     }
@@ -165,6 +156,27 @@ async fn forward(
         idle,
     };
     relay(connection, response, taken, upgrade)
+}
+
+/// Turns a client's request into that of the backends of a route.
+fn for_backend(
+    connection: &Connection,
+    route: &Route,
+    parts: &mut Parts,
+    host: HeaderValue,
+    upgrade: Option<&HeaderValue>,
+) -> Result<(), Bad> {
+    let from = headers::From {
+        peer: &connection.peer,
+        scheme: &connection.scheme,
+        at: connection.arrival.local,
+        is_believed: connection.is_believed(route),
+    };
+    headers::to_backend(parts, host, &from, upgrade)?;
+    match route.prefix().filter(|_| route.options.strip_prefix) {
+        Some(prefix) => headers::strip_prefix(parts, prefix),
+        None => Ok(()),
+    }
 }
 
 /// What a request asks to change to, in the words of HTTP/2 or of HTTP/1.1.
