@@ -112,7 +112,7 @@ async fn a_client_sees_no_difference() {
         [get, post, get, closing].concat(),
         // What follows the last one is heard by nobody.
         [post, closing, get].concat(),
-        format!("HEAD / HTTP/1.1\r\nhost: h\r\n\r\n"),
+        "HEAD / HTTP/1.1\r\nhost: h\r\n\r\n".to_owned(),
         format!("GET / HTTP/1.0\r\n\r\n{inner}"),
         format!(
             "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{inner}",
@@ -310,6 +310,50 @@ async fn a_replica_that_goes_after_each_answer_costs_nobody_a_request() {
     }
     while let Some(asked) = asking.join_next().await {
         asked.unwrap();
+    }
+}
+
+/// A replica that ends with a request instead of answering it is asked twice more at most, by who may ask again at all, and
+/// whether its connection was looked at before or not.
+#[tokio::test]
+async fn what_kills_a_replica_is_sent_no_oftener_than_it_may() {
+    for (method, times) in [("GET", 3), ("POST", 1)] {
+        let server = TcpListener::bind(LOCAL).await.unwrap();
+        let bench = Bench::new();
+        let behind = backend("a", server.local_addr().unwrap());
+        let addr = bench.listen(HTTP, vec![route(vec![behind])]).await;
+        let (asked, mut seen) = tokio::sync::mpsc::channel(16);
+        tokio::spawn(async move {
+            let mut answers = vec!["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"];
+            loop {
+                let (mut stream, _) = server.accept().await.unwrap();
+                let mut head = Vec::new();
+                while let Ok(byte) = stream.read_u8().await {
+                    head.push(byte);
+                    if !head.ends_with(b"\r\n\r\n") {
+                        continue;
+                    }
+                    head.clear();
+                    asked.send(()).await.unwrap();
+                    let Some(answer) = answers.pop() else { break };
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let get = "GET / HTTP/1.1\r\nhost: h\r\n\r\n";
+        let next = format!("{method} / HTTP/1.1\r\nhost: h\r\n\r\n");
+        // Both at once: the connection is taken again as soon as it is free.
+        stream.write_all(format!("{get}{next}").as_bytes()).await.unwrap();
+        let (status, _, _) = answer(&mut stream, false).await.unwrap();
+        assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
+        let (status, _, _) = answer(&mut stream, false).await.unwrap();
+        assert!(status.starts_with("HTTP/1.1 502 "), "{status}");
+        let mut count = 0;
+        while seen.try_recv().is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, 1 + times, "{method}");
     }
 }
 
