@@ -10,6 +10,7 @@ mod barrier;
 mod body;
 mod caller;
 mod cluster;
+mod crons;
 mod context;
 mod deploy;
 mod deployments;

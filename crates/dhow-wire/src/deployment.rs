@@ -10,6 +10,7 @@ mod env_file;
 mod files;
 mod health;
 mod host;
+mod jobs;
 mod names;
 mod placement;
 mod rollout;

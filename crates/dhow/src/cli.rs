@@ -79,6 +79,7 @@ pub enum Command {
     History(history::Args),
     Rollback(rollback::Args),
     Explain(explain::Args),
+    Cron(cron::Args),
     Events(events::Args),
     Net(net::Args),
     Node(node::Args),

@@ -16,6 +16,7 @@ mod finding;
 mod health;
 mod host;
 mod image;
+mod jobs;
 pub mod limits;
 mod names;
 mod placement;
@@ -78,6 +79,7 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     resources::check(at, spec, findings);
     endpoints::check(at, spec, findings);
     scale::check(at, spec, findings);
+    jobs::check(at, spec, findings);
     health::check(at, spec, findings);
     rollout::check(at, spec, findings);
     storage::check(at, spec, findings);

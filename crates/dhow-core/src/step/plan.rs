@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, service, settings};
+use super::{files, replicas, rollout, runs, service, settings};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -65,6 +65,7 @@ pub(super) fn apply(
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
         PlanCommand::CronFired { service, .. } => cron_fired(state, *service, command, sink)?,
+        PlanCommand::Job(command) => return runs::apply(state, command, sink),
         PlanCommand::TrySettings {
             service,
             generation,
@@ -376,6 +377,9 @@ fn cron_fired(
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     if service.removing || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
+    }
+    if !service.runs.is_empty() {
+        return Err(Refused::NotNow("the runs of this schedule are begun otherwise by now"));
     }
     if state.has_run_under_way(&service) {
         return Err(Refused::NotNow("the last run of this schedule has not ended"));

@@ -167,6 +167,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }

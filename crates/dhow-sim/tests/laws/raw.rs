@@ -75,6 +75,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 runs_replicas: true,
                 tries_settings: true,
                 mounts_files: true,
+                runs_steps: true,
                 mesh_addr: None,
             })
         })

@@ -56,7 +56,9 @@ pub(super) fn list(
                 .and_then(|generation| revisions.get(&Generation(generation)).copied()),
             ..status
         };
+        // What earlier runs of a schedule have left is kept for its logs.
         let present = state.replicas_of(service.id);
+        let present = present.filter(|(key, _)| filter.all || service.is_present(key.slot));
         let present = present.map(|(key, replica)| {
             let status = present_status(service, key, replica);
             let used = measured(state, observed, key, replica);
