@@ -3,7 +3,7 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
+    cluster, completions, cron, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
     restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 

@@ -35,7 +35,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use cron::{CronProblem, CronSchedule};
+pub use cron::{CronProblem, CronSchedule, TimeOfDay};
 pub use finding::{FieldPath, PathPart, Related, SpecFinding};
 pub use names::secret_name_problem;
 pub use placement::{arch_hint, os_hint};

@@ -18,6 +18,7 @@ mod fuzz;
 mod history;
 mod ingress;
 mod inside;
+mod jobs;
 mod listings;
 mod load;
 mod members;

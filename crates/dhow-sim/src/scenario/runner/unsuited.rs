@@ -31,7 +31,6 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         | Verb::Ps(_)
         | Verb::History(_)
         | Verb::Explain(_)
-        | Verb::Cron(_)
         | Verb::Node(_) => None,
     };
     wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
