@@ -136,7 +136,9 @@ pub fn next(cron: &CronStatus) -> Shown {
 pub fn begun(target: &NamedTarget, begun: &RunBegun) -> String {
     let NamedTarget { deployment, name } = target;
     let run = begun.run;
-    format!("run {run} of {deployment}/{name} has begun; `dhow logs {deployment}/{name} --run {run}` shows what it writes")
+    format!(
+        "run {run} of {deployment}/{name} has begun; `dhow logs {deployment}/{name} --run {run}` shows what it writes"
+    )
 }
 
 /// How a run that was waited for has ended; an error where that is no good end.
@@ -148,8 +150,12 @@ pub fn ended(target: &NamedTarget, run: &RunStatus) -> Result<String, String> {
         RunState::Failed => Err(format!(
             "run {number} of {deployment}/{name} failed; `dhow logs {deployment}/{name} --run {number}` shows what it wrote"
         )),
-        RunState::Late => Err(format!("run {number} of {deployment}/{name} was not done by its deadline")),
-        RunState::Replaced => Err(format!("run {number} of {deployment}/{name} made room for the next one")),
+        RunState::Late => Err(format!(
+            "run {number} of {deployment}/{name} was not done by its deadline"
+        )),
+        RunState::Replaced => Err(format!(
+            "run {number} of {deployment}/{name} made room for the next one"
+        )),
     }
 }
 

@@ -189,7 +189,12 @@ const FORM_FIVE: Lengths = Lengths {
 const FORM_SIX: Lengths = Lengths {
     fields: &[("NodeInfo", 10), ("Service", 21)],
     variant_fields: &[],
-    variants: &[("DeploymentCommand", 7), ("Outcome", 5), ("PlanCommand", 12)],
+    variants: &[
+        ("DeploymentCommand", 7),
+        ("Outcome", 5),
+        ("PlanCommand", 12),
+        ("Stale", 9),
+    ],
 };
 
 impl State {

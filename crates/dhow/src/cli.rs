@@ -3,8 +3,8 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, cron, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
-    restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
+    cluster, completions, cron, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan,
+    ps, restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.

@@ -57,6 +57,8 @@ pub enum Stale {
     VolumeElsewhere,
     #[error("the service has other settings to come by now")]
     Settings,
+    #[error("as much of the job is under way as may be at a time")]
+    EnoughAtWork,
 }
 
 /// What a command named that is not there.
@@ -156,7 +158,9 @@ pub enum Refused {
     TooManyConfigs { max: crate::spec::ByteSize },
     #[error("`{0}` has no schedule: only a `cron` service has runs to start")]
     NoSchedule(ServiceName),
-    #[error("run {run} of `{service}` is under way, and its `concurrency` is `forbid`: wait for its end, or write `allow` or `replace`")]
+    #[error(
+        "run {run} of `{service}` is under way, and its `concurrency` is `forbid`: wait for its end, or write `allow` or `replace`"
+    )]
     RunUnderWay { service: ServiceName, run: u32 },
     #[error("{max} runs of `{service}` are under way, the most that one schedule can have")]
     TooManyRuns { service: ServiceName, max: usize },

@@ -138,7 +138,9 @@ fn late(service: &Service) -> Option<String> {
     service.late?;
     let deadline = service.spec()?.job.deadline?;
     let name = &service.key.service;
-    Some(format!("`{name}` was not done by its deadline, {deadline} after it began"))
+    Some(format!(
+        "`{name}` was not done by its deadline, {deadline} after it began"
+    ))
 }
 
 /// Until when a replica has to be healthy. One that was there long before has its time anew from when the service

@@ -58,7 +58,10 @@ impl Planner<'_> {
             return false;
         };
         let begun: Vec<_> = match spec.rtype {
-            RType::Cron => service.open_runs().map(|run| (Some(run.number), run.began)).collect(),
+            RType::Cron => service
+                .open_runs()
+                .map(|run| (Some(run.number), run.began))
+                .collect(),
             RType::Job if self.has_work(service) => vec![(None, service.asked)],
             RType::Job | RType::Service | RType::System => Vec::new(),
         };

@@ -35,7 +35,7 @@ impl JobSpec {
     }
 
     pub fn kept_runs(&self) -> usize {
-        self.keep.unwrap_or(Self::KEEP) as usize
+        self.keep.unwrap_or(Self::KEEP).max(1) as usize
     }
 }
 

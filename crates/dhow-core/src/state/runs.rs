@@ -136,8 +136,8 @@ impl DueTimes {
         };
         let mut spans: Vec<DueSpan> = Vec::with_capacity(self.spans.len() + 1);
         for span in &self.spans {
-            let meets = span.from_unix_secs <= new.until_unix_secs
-                && span.until_unix_secs >= new.from_unix_secs;
+            let meets =
+                span.from_unix_secs <= new.until_unix_secs && span.until_unix_secs >= new.from_unix_secs;
             match meets {
                 true => {
                     new.from_unix_secs = new.from_unix_secs.min(span.from_unix_secs);

@@ -244,7 +244,10 @@ fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn Ch
                 let current = state
                     .service(id)
                     .is_some_and(|service| service.is_current(key.generation));
+                // An end counts among the failures, but work that is done stays done.
+                let done = level >= jobs::SINCE_LEVEL && replica.is_completed();
                 (current || level < settings::SINCE_LEVEL)
+                    && !done
                     && replica.wanted == Wanted::Run
                     && replica.machine.failures > 0
                     && !replica.is_healthy()

@@ -121,13 +121,15 @@ fn place(
     }
     let (mut placed, mut left_out) = (0u32, Vec::new());
     let mut bound = Vec::new();
+    let mut work = runs::AtWork::of(state, &service);
     for placement in placements {
         let key = ReplicaKey {
             service: id,
             slot: placement.slot,
             generation,
         };
-        if let Err(stale) = check_placement(state, &service, spec.node_mode, &key, placement) {
+        let fits = check_placement(state, &service, spec.node_mode, &key, placement);
+        if let Err(stale) = fits.and_then(|()| work.begin(&service, placement.slot)) {
             left_out.push((key, placement.node, stale));
             continue;
         }
@@ -379,7 +381,9 @@ fn cron_fired(
         return Err(Stale::SlotUnwanted.into());
     }
     if !service.runs.is_empty() {
-        return Err(Refused::NotNow("the runs of this schedule are begun otherwise by now"));
+        return Err(Refused::NotNow(
+            "the runs of this schedule are begun otherwise by now",
+        ));
     }
     if state.has_run_under_way(&service) {
         return Err(Refused::NotNow("the last run of this schedule has not ended"));

@@ -1,6 +1,7 @@
 //! The runs of schedules: they begin for due times and for people, and end with their last replica, by their deadline or
 //! for the next one. Of jobs: the deadline.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use imbl::{OrdSet, Vector};
@@ -94,11 +95,7 @@ fn due_comes(
 }
 
 /// A person wants a run now.
-pub(super) fn start(
-    state: &mut State,
-    id: ServiceId,
-    sink: &mut dyn ChangeSink,
-) -> Result<Outcome, Refused> {
+pub(super) fn start(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
     super::needs_level(state, jobs::SINCE_LEVEL)?;
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = service.key.service.clone();
@@ -118,9 +115,10 @@ fn refuses(service: &Service, spec: &ServiceSpec) -> Option<LeftOut> {
     let open = service.open_runs().count();
     match spec.concurrency() {
         Concurrency::Replace => None,
-        Concurrency::Forbid => service.open_runs().next_back().map(|open| LeftOut::UnderWay {
-            run: open.number,
-        }),
+        Concurrency::Forbid => service
+            .open_runs()
+            .next_back()
+            .map(|open| LeftOut::UnderWay { run: open.number }),
         Concurrency::Allow => (open >= State::OPEN_RUNS_MAX).then_some(LeftOut::TooMany { runs: open }),
     }
 }
@@ -164,7 +162,11 @@ fn begin(
     };
     let number = service.cron_runs.saturating_add(1);
     let after = service.runs.last().map(|run| run.base.checked_add(run.width()));
-    let counts: Arc<[u32]> = service.roles.iter().map(|role| spec.desired_at_first(role)).collect();
+    let counts: Arc<[u32]> = service
+        .roles
+        .iter()
+        .map(|role| spec.desired_at_first(role))
+        .collect();
     let width = counts.iter().copied().max().unwrap_or(0);
     // After four thousand million replicas their numbers begin anew; what is kept of the last ones gives way.
     let base = match after {
@@ -235,7 +237,10 @@ fn end(state: &mut State, id: ServiceId, number: u32, outcome: RunOutcome, sink:
         service.progressed = at;
     }
     let run = number;
-    sink.tell(state, Change::Service(id, ServiceChange::RunEnded { run, outcome }));
+    sink.tell(
+        state,
+        Change::Service(id, ServiceChange::RunEnded { run, outcome }),
+    );
 }
 
 /// Ends a run before its work is done: what is under way of it is stopped.
@@ -276,12 +281,7 @@ fn stop(
     }
 }
 
-fn run_late(
-    state: &mut State,
-    id: ServiceId,
-    number: u32,
-    sink: &mut dyn ChangeSink,
-) -> Result<(), Refused> {
+fn run_late(state: &mut State, id: ServiceId, number: u32, sink: &mut dyn ChangeSink) -> Result<(), Refused> {
     let is_open = !numbers(state, id, |run| run.number == number && run.is_open()).is_empty();
     if !is_open {
         return Err(Stale::SlotUnwanted.into());
@@ -301,6 +301,50 @@ fn job_late(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Resu
     sink.tell(state, Change::Service(id, ServiceChange::JobLate));
     stop(state, id, |_| true, StopCause::Late, sink);
     Ok(())
+}
+
+/// What of a job is under way, where it may be only so much at a time.
+#[derive(Default)]
+pub(super) struct AtWork {
+    most: Option<u32>,
+    slots: BTreeSet<Slot>,
+    /// Of a schedule, each run has its own measure.
+    by_run: BTreeMap<Option<u32>, u32>,
+}
+
+impl AtWork {
+    pub fn of(state: &State, service: &Service) -> Self {
+        let most = service.spec().and_then(|spec| spec.parallelism());
+        let mut work = Self {
+            most,
+            ..Self::default()
+        };
+        if most.is_some() {
+            let all = state.replicas_of(service.id);
+            let under_way = all.filter(|(_, replica)| replica.reserves());
+            under_way.for_each(|(key, _)| work.add(service, key.slot));
+        }
+        work
+    }
+
+    fn add(&mut self, service: &Service, slot: Slot) {
+        if self.slots.insert(slot) {
+            let run = service.run_of(slot).map(|run| run.number);
+            *self.by_run.entry(run).or_default() += 1;
+        }
+    }
+
+    /// Begins with a slot.
+    pub fn begin(&mut self, service: &Service, slot: Slot) -> Result<(), Stale> {
+        let Some(most) = self.most else { return Ok(()) };
+        let run = service.run_of(slot).map(|run| run.number);
+        let beside = self.by_run.get(&run).copied().unwrap_or(0);
+        if beside >= most && !self.slots.contains(&slot) {
+            return Err(Stale::EnoughAtWork);
+        }
+        self.add(service, slot);
+        Ok(())
+    }
 }
 
 /// A service that is no schedule any more has no runs: what is left of them is not wanted.
@@ -330,7 +374,12 @@ fn forget(state: &mut State, id: ServiceId, number: u32, sink: &mut dyn ChangeSi
         return;
     };
     let run = service.runs.remove(place);
-    let done: OrdSet<Slot> = service.done.iter().filter(|slot| !run.has(**slot)).copied().collect();
+    let done: OrdSet<Slot> = service
+        .done
+        .iter()
+        .filter(|slot| !run.has(**slot))
+        .copied()
+        .collect();
     service.done = done;
     let key = |slot, generation| ReplicaKey {
         service: id,

@@ -121,11 +121,9 @@ pub(super) fn deployed(deployment: &str, applied: Applied) -> Answer<Deployed> {
         | Outcome::Registered { .. }
         | Outcome::Placed { .. }
         | Outcome::RunBegan { .. }
-        | Outcome::Reported { .. } => {
-            Err(ApiProblem::new(
-                ProblemCode::Internal,
-                "the write has an outcome that does not belong to it",
-            ))
-        }
+        | Outcome::Reported { .. } => Err(ApiProblem::new(
+            ProblemCode::Internal,
+            "the write has an outcome that does not belong to it",
+        )),
     }
 }

@@ -59,30 +59,30 @@ fn wait_ms(table: &Table, clock: &dyn Clock) -> u64 {
 }
 
 async fn fire(input: &InputSender, due: Due, feature_level: u32) -> Result<(), WriteError> {
-    let (command, request) = match feature_level {
-        // Servers of the version before remember a moment by the request for it.
-        ..JOBS_LEVEL => {
-            let request = RequestId {
-                request: table::request(due.service, due.scheduled_unix_secs),
-                body_hash: [0; 32],
-            };
-            let fired = PlanCommand::CronFired {
-                service: due.service,
-                scheduled_unix_secs: due.scheduled_unix_secs,
-            };
-            (fired, Some(request))
-        }
-        JOBS_LEVEL.. => {
-            let due = JobCommand::Due {
-                service: due.service,
-                due_unix_secs: due.scheduled_unix_secs,
-                follows_unix_secs: due.follows_unix_secs,
-                is_missed: due.is_missed,
-            };
-            (PlanCommand::Job(due), None)
-        }
-    };
+    let (command, request) = command_of(due, feature_level);
     input.write(Command::Plan(command), request).await.map(|_| ())
+}
+
+fn command_of(due: Due, feature_level: u32) -> (PlanCommand, Option<RequestId>) {
+    if feature_level < JOBS_LEVEL {
+        // Servers of the version before remember a moment by the request for it.
+        let request = RequestId {
+            request: table::request(due.service, due.scheduled_unix_secs),
+            body_hash: [0; 32],
+        };
+        let fired = PlanCommand::CronFired {
+            service: due.service,
+            scheduled_unix_secs: due.scheduled_unix_secs,
+        };
+        return (fired, Some(request));
+    }
+    let due = JobCommand::Due {
+        service: due.service,
+        due_unix_secs: due.scheduled_unix_secs,
+        follows_unix_secs: due.follows_unix_secs,
+        is_missed: due.is_missed,
+    };
+    (PlanCommand::Job(due), None)
 }
 
 /// Whether there is nothing to try again.

@@ -9,13 +9,24 @@ use super::{Reading, env, workload};
 use crate::document::{Decoder, Fields, Kind, Node, choice, duration, flag, integer, list, loose_text, text};
 
 pub(super) fn job(decoder: &mut Decoder, node: &Node) -> Option<JobSpec> {
-    let mut fields = Fields::open(decoder, node, "`job`", "`{ completions: 10, parallelism: 2, deadline: 30m }`")?;
+    let mut fields = Fields::open(
+        decoder,
+        node,
+        "`job`",
+        "`{ completions: 10, parallelism: 2, deadline: 30m }`",
+    )?;
     fields.elsewhere(&[
         ("activeDeadlineSeconds", "write `deadline: 30m`"),
         ("timeout", "write `deadline: 30m`"),
-        ("backoffLimit", "write `restart: { max_attempts: 6 }` on the service"),
+        (
+            "backoffLimit",
+            "write `restart: { max_attempts: 6 }` on the service",
+        ),
         ("retries", "write `restart: { max_attempts: 6 }` on the service"),
-        ("backoff", "write `restart: { backoff: { initial: 1s, max: 60s } }` on the service"),
+        (
+            "backoff",
+            "write `restart: { backoff: { initial: 1s, max: 60s } }` on the service",
+        ),
         ("count", "write `completions`"),
         ("history", "write `keep`"),
     ]);
@@ -40,12 +51,22 @@ pub(super) fn concurrency(decoder: &mut Decoder, node: &Node) -> Option<Concurre
         ("forbid", Concurrency::Forbid),
         ("replace", Concurrency::Replace),
     ];
-    choice(decoder, node, &allowed, &[("skip", "forbid"), ("parallel", "allow")])
+    choice(
+        decoder,
+        node,
+        &allowed,
+        &[("skip", "forbid"), ("parallel", "allow")],
+    )
 }
 
 pub(super) fn missed(decoder: &mut Decoder, node: &Node) -> Option<Missed> {
     let allowed = [("skip", Missed::Skip), ("once", Missed::Once)];
-    choice(decoder, node, &allowed, &[("ignore", "skip"), ("run", "once"), ("last", "once")])
+    choice(
+        decoder,
+        node,
+        &allowed,
+        &[("ignore", "skip"), ("run", "once"), ("last", "once")],
+    )
 }
 
 /// Wrong zones of one file for which one is suggested: each is compared with some six hundred names.
@@ -88,15 +109,16 @@ pub(super) fn init(
     }
 }
 
-pub(super) fn steps(
-    decoder: &mut Decoder,
-    node: &Node,
-    reading: &mut Reading<'_>,
-) -> Option<Vec<InitStep>> {
+pub(super) fn steps(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>) -> Option<Vec<InitStep>> {
     let hint = "write `- command: [./migrate]` for each step";
-    list(decoder, node, "a list of steps", hint, InitStep::default, |decoder, node| {
-        step(decoder, node, reading)
-    })
+    list(
+        decoder,
+        node,
+        "a list of steps",
+        hint,
+        InitStep::default,
+        |decoder, node| step(decoder, node, reading),
+    )
 }
 
 fn step(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>) -> Option<InitStep> {
@@ -107,7 +129,10 @@ fn step(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>) -> Option
         ("storage", "a step sees what the service mounts: remove it"),
         ("volumes", "a step sees what the service mounts: remove it"),
         ("workdir", "write `command: { workdir: /app }`"),
-        ("restart", "a step that fails is a failed start of its replica: the service's `restart` says what follows"),
+        (
+            "restart",
+            "a step that fails is a failed start of its replica: the service's `restart` says what follows",
+        ),
     ]);
     let step = InitStep {
         name: fields.optional("name", text),

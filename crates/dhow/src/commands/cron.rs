@@ -64,7 +64,9 @@ fn of(target: &NamedTarget) -> Request<'static> {
 
 fn no_schedule(target: &NamedTarget) -> Exit {
     let NamedTarget { deployment, name } = target;
-    output::failure(&format!("`{deployment}/{name}` has no schedule; `dhow cron ls` lists those that have"));
+    output::failure(&format!(
+        "`{deployment}/{name}` has no schedule; `dhow cron ls` lists those that have"
+    ));
     Exit::Refused
 }
 
@@ -84,7 +86,10 @@ async fn start(args: &RunArgs, client: &Client) -> anyhow::Result<Exit> {
         let runs = found.into_iter().flat_map(|cron| cron.runs);
         let run: Option<RunStatus> = runs.into_iter().find(|run| run.run == begun.run);
         let Some(run) = run else {
-            output::failure(&format!("run {} is not kept any more: nobody can say how it ended", begun.run));
+            output::failure(&format!(
+                "run {} is not kept any more: nobody can say how it ended",
+                begun.run
+            ));
             return Ok(Exit::Failed);
         };
         if run.state.is_ended() {

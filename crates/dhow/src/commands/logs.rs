@@ -193,7 +193,10 @@ async fn replica_ids(client: &Client, query: &LogQuery) -> Vec<String> {
         return Vec::new();
     };
     // The number of a run goes behind the name of its schedule.
-    let name = query.name.as_deref().map(|name| name.split('@').next().unwrap_or(name));
+    let name = query
+        .name
+        .as_deref()
+        .map(|name| name.split('@').next().unwrap_or(name));
     let is_service = replicas
         .iter()
         .any(|replica| Some(replica.service.as_str()) == name);

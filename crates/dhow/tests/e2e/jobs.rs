@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use crate::support::{Daemon, Service, until};
 
 fn runs(daemon: &Daemon) -> Vec<Value> {
-    let listed = daemon.dhow(&["cron", "ls", "clock/tick", "--json"]).ends_with(0).json();
+    let listed = daemon
+        .dhow(&["cron", "ls", "clock/tick", "--json"])
+        .ends_with(0)
+        .json();
     listed[0]["runs"].as_array().unwrap().clone()
 }
 
@@ -22,35 +25,52 @@ fn each_moment_of_a_schedule_has_one_run_whatever_happens_to_the_daemon() {
     let mut daemon = Daemon::start("cron");
     let fired = format!("{}/fired", daemon.scratch.path.display());
     let tick = |schedule: &str| {
-        Service::shell(&format!("echo this is run $DHOW_REPLICA; echo $DHOW_REPLICA >> {fired}"))
-            .with("rtype", json!("cron"))
-            .with("schedule", json!(schedule))
-            .with("zone", json!("Europe/Berlin"))
-            .with("job", json!({ "keep": 100 }))
+        Service::shell(&format!(
+            "echo this is run $DHOW_REPLICA; echo $DHOW_REPLICA >> {fired}"
+        ))
+        .with("rtype", json!("cron"))
+        .with("schedule", json!(schedule))
+        .with("zone", json!("Europe/Berlin"))
+        .with("job", json!({ "keep": 100 }))
     };
-    daemon.deploy("clock", &[("tick", tick("* * * * * *"))]).ends_with(0);
+    daemon
+        .deploy("clock", &[("tick", tick("* * * * * *"))])
+        .ends_with(0);
     for _ in 0..3 {
         let before = runs(&daemon).len();
-        until("it runs again", || (runs(&daemon).len() >= before + 2).then_some(()));
+        until("it runs again", || {
+            (runs(&daemon).len() >= before + 2).then_some(())
+        });
         daemon.kill9();
         daemon.restart();
     }
-    daemon.deploy("clock", &[("tick", tick("0 0 1 1 *"))]).ends_with(0);
+    daemon
+        .deploy("clock", &[("tick", tick("0 0 1 1 *"))])
+        .ends_with(0);
     let all = until("every run has ended", || {
         let runs = runs(&daemon);
         runs.iter().all(|run| run["state"] == "done").then_some(runs)
     });
-    let due: BTreeSet<i64> = all.iter().filter_map(|run| run["due_unix_secs"].as_i64()).collect();
+    let due: BTreeSet<i64> = all
+        .iter()
+        .filter_map(|run| run["due_unix_secs"].as_i64())
+        .collect();
     assert_eq!(due.len(), all.len(), "two runs are for one moment: {all:?}");
     let began = lines(&fired);
     let once: BTreeSet<&String> = began.iter().collect();
-    assert_eq!((began.len(), once.len()), (all.len(), all.len()), "{began:?} of {all:?}");
+    assert_eq!(
+        (began.len(), once.len()),
+        (all.len(), all.len()),
+        "{began:?} of {all:?}"
+    );
 
     // Each run that is kept has its log, through any daemon.
     let last = all[0]["run"].as_u64().unwrap();
     for run in [1, last] {
         let run = run.to_string();
-        let log = daemon.dhow(&["logs", "clock/tick", "--run", &run, "--no-prefix"]).ends_with(0);
+        let log = daemon
+            .dhow(&["logs", "clock/tick", "--run", &run, "--no-prefix"])
+            .ends_with(0);
         let index = run.parse::<u64>().unwrap() - 1;
         assert_eq!(log.stdout, format!("this is run {index}\n"));
     }
@@ -63,8 +83,14 @@ fn each_moment_of_a_schedule_has_one_run_whatever_happens_to_the_daemon() {
     // One by hand; and when it comes next.
     daemon.dhow(&["cron", "run", "clock/tick", "--wait"]).ends_with(0);
     assert_eq!(lines(&fired).len(), all.len() + 1);
-    let next = daemon.dhow(&["cron", "next", "clock/tick", "-n", "2"]).ends_with(0).stdout;
-    assert!(next.contains("-01-01 00:00:00 CET") && next.contains("-12-31 23:00:00 UTC"), "{next}");
+    let next = daemon
+        .dhow(&["cron", "next", "clock/tick", "-n", "2"])
+        .ends_with(0)
+        .stdout;
+    assert!(
+        next.contains("-01-01 00:00:00 CET") && next.contains("-12-31 23:00:00 UTC"),
+        "{next}"
+    );
     daemon.dhow(&["cron", "run", "clock/tock"]).ends_with(4);
     daemon.finish();
 }
@@ -95,7 +121,10 @@ fn a_job_keeps_to_its_parallelism_and_its_deadline() {
         .with("rtype", json!("job"))
         .with("job", json!({ "deadline": "1s" }));
     let said = daemon.deploy("late", &[("import", endless)]).ends_with(1).stderr;
-    assert!(said.contains("`import` was not done by its deadline, 1s after it began"), "{said}");
+    assert!(
+        said.contains("`import` was not done by its deadline, 1s after it began"),
+        "{said}"
+    );
     until("nothing of it runs", || {
         let left = daemon.replicas_of("import");
         left.iter().all(|replica| !replica.runs()).then_some(())
@@ -120,7 +149,9 @@ fn steps_run_before_the_program_and_again_after_a_daemon_that_died() {
     );
     let file = daemon.deployment("shop", &[("web", service(&second).env("NAME", "here"))]);
     daemon.dhow(&["deploy", &file, "--detach"]).ends_with(0);
-    until("its second step runs", || lines(&order).contains(&"begins here".to_owned()).then_some(()));
+    until("its second step runs", || {
+        lines(&order).contains(&"begins here".to_owned()).then_some(())
+    });
     let replicas = daemon.replicas_of("web");
     assert_eq!(replicas[0].state, "starting", "no program runs yet");
     daemon.kill9();
@@ -128,7 +159,11 @@ fn steps_run_before_the_program_and_again_after_a_daemon_that_died() {
     daemon.restart();
     daemon.dhow(&["deploy", &file]).ends_with(0);
     let told = lines(&order);
-    assert_eq!(told.iter().filter(|line| *line == "program").count(), 1, "{told:?}");
+    assert_eq!(
+        told.iter().filter(|line| *line == "program").count(),
+        1,
+        "{told:?}"
+    );
     assert_eq!(told.last().unwrap(), "program", "{told:?}");
     assert_eq!(told[told.len() - 2], "second", "{told:?}");
 

@@ -334,7 +334,10 @@ mod tests {
             ("", "the schedule is empty"),
             ("@daily", "`@daily` is not one of the five fields of a schedule"),
             ("* * * *", "a schedule has five fields, `* * * *` has 4"),
-            ("0 * * * * * *", "a schedule has five fields, `0 * * * * * *` has 7"),
+            (
+                "0 * * * * * *",
+                "a schedule has five fields, `0 * * * * * *` has 7",
+            ),
             ("60 * * * * *", "`60` is no second: it is 0 to 59"),
             ("60 * * * *", "`60` is no minute: it is 0 to 59"),
             ("* 24 * * *", "`24` is no hour: it is 0 to 23"),

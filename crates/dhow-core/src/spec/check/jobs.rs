@@ -63,7 +63,8 @@ fn check_amounts(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
             (true, true) => None,
         };
         findings.extend(beside.map(|field| {
-            let what = format!("`completions` stands beside `{field}`, and both say how many replicas complete");
+            let what =
+                format!("`completions` stands beside `{field}`, and both say how many replicas complete");
             SpecFinding::at(place.key("completions"), what)
                 .also(at.key(field), "this")
                 .hint("keep one of the two")
@@ -84,7 +85,10 @@ fn check_steps(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFindin
     let list = at.key("init_steps");
     let steps = &spec.init_steps;
     if steps.len() > INIT_STEPS_MAX {
-        let message = format!("{} steps are too many, a service has at most {INIT_STEPS_MAX}", steps.len());
+        let message = format!(
+            "{} steps are too many, a service has at most {INIT_STEPS_MAX}",
+            steps.len()
+        );
         let hint = "put several into one script";
         findings.push(SpecFinding::at(list.clone(), message).hint(hint));
     }
@@ -106,14 +110,18 @@ fn check_steps(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFindin
             );
         }
         let mut before = steps[..position].iter();
-        let twin = step.name.as_ref().and_then(|name| {
-            before.position(|other| other.name.as_ref() == Some(name))
-        });
+        let twin = step
+            .name
+            .as_ref()
+            .and_then(|name| before.position(|other| other.name.as_ref() == Some(name)));
         if let (Some(first), Some(name)) = (twin, &step.name) {
             findings.push(
-                SpecFinding::at(place.key("name"), format!("the step {} is there twice", quoted(name)))
-                    .also(list.index(first).key("name"), "first here")
-                    .hint("give each its own name, or none"),
+                SpecFinding::at(
+                    place.key("name"),
+                    format!("the step {} is there twice", quoted(name)),
+                )
+                .also(list.index(first).key("name"), "first here")
+                .hint("give each its own name, or none"),
             );
         }
     }

@@ -85,7 +85,10 @@ impl Calendar {
         if ambiguous.earlier().ok()? >= at {
             return Some(shown);
         }
-        let set_back = self.zone.preceding(at.checked_add(jiff::SignedDuration::from_secs(1)).ok()?).next()?;
+        let set_back = self
+            .zone
+            .preceding(at.checked_add(jiff::SignedDuration::from_secs(1)).ok()?)
+            .next()?;
         Some(before.to_datetime(set_back.timestamp()))
     }
 

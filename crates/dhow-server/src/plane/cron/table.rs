@@ -62,7 +62,9 @@ pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> O
     let mut row = is_cron(service).then(|| Row::new(state, service, now_unix_secs))??;
     row.mend(now_unix_secs);
     let missed = row.next_unix_secs.filter(|next| *next <= now_unix_secs);
-    let forbids = service.spec().is_none_or(|spec| spec.concurrency() == Concurrency::Forbid);
+    let forbids = service
+        .spec()
+        .is_none_or(|spec| spec.concurrency() == Concurrency::Forbid);
     let left_out_unix_secs = missed.filter(|_| forbids && state.has_run_under_way(service));
     Some(Outlook {
         waits_for_unix_secs: Some(row.last_unix_secs).filter(|last| *last > now_unix_secs),
@@ -109,7 +111,10 @@ fn calendar_of(service: &Service) -> Option<(Calendar, String)> {
         let zone = spec.zone.as_deref();
         tracing::warn!(service = %service.key, zone, "this server does not know the zone of a schedule");
     }
-    let calendar = Calendar { schedule, zone: zone? };
+    let calendar = Calendar {
+        schedule,
+        zone: zone?,
+    };
     Some((calendar, text))
 }
 
@@ -243,7 +248,9 @@ fn begins_unix_secs(state: &State, service: &Service, now_unix_secs: i64) -> i64
     let remembered = state.requests.range(first..=last).next_back();
     let by_request = remembered.and_then(|(request, _)| request.key.rsplit('/').next()?.parse::<i64>().ok());
     // What lies further ahead was noted by a clock that was wrong.
-    let noted = service.due_times.last_until(now_unix_secs.saturating_add(AHEAD_MAX_SECS));
+    let noted = service
+        .due_times
+        .last_until(now_unix_secs.saturating_add(AHEAD_MAX_SECS));
     let fired = by_request.max(noted);
     match fired {
         Some(fired) => fired.max(deployed),

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec,
-    NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -530,7 +529,7 @@ pub fn state() -> State {
 
 /// The runs of a schedule, and a job that was late.
 fn add_runs(state: &mut State) {
-    let run = |number: u32, end| ScheduleRun {
+    let run = |number: u32, end: Option<RunEnd>| ScheduleRun {
         number,
         due_unix_secs: end.is_none().then_some(1_700_000_040),
         base: number,
@@ -543,7 +542,10 @@ fn add_runs(state: &mut State) {
         outcome: RunOutcome::Failed,
     };
     let service = Arc::make_mut(state.services.get_mut(&ServiceId(1)).unwrap());
-    service.runs = [run(1, Some(ended)), run(2, None)].into_iter().map(Arc::new).collect();
+    service.runs = [run(1, Some(ended)), run(2, None)]
+        .into_iter()
+        .map(Arc::new)
+        .collect();
     service.due_times.settle(1_700_000_040, None);
     service.late = Some(ClusterTime(7));
 }

@@ -72,7 +72,10 @@ fn moments(read: &Calendar, from: &str, until: &str) -> Vec<String> {
         }
         for after in [next, next + 1] {
             let last = read.last_until(after);
-            assert!(last >= Some(next) && last <= Some(after), "{last:?} until {after}");
+            assert!(
+                last >= Some(next) && last <= Some(after),
+                "{last:?} until {after}"
+            );
         }
         found.push(Timestamp::from_second(next).unwrap().to_string());
         at = next;
@@ -86,12 +89,20 @@ fn a_time_that_is_left_out_comes_at_the_end_of_the_gap() {
     let night = calendar("30 2 * * *", "Europe/Berlin");
     assert_eq!(
         moments(&night, "2027-03-27T00:00:00Z", "2027-03-29T23:00:00Z"),
-        ["2027-03-27T01:30:00Z", "2027-03-28T01:00:00Z", "2027-03-29T00:30:00Z"]
+        [
+            "2027-03-27T01:30:00Z",
+            "2027-03-28T01:00:00Z",
+            "2027-03-29T00:30:00Z"
+        ]
     );
     let often = calendar("*/20 * * * *", "Europe/Berlin");
     assert_eq!(
         moments(&often, "2027-03-28T00:30:00Z", "2027-03-28T01:30:00Z"),
-        ["2027-03-28T00:40:00Z", "2027-03-28T01:00:00Z", "2027-03-28T01:20:00Z"],
+        [
+            "2027-03-28T00:40:00Z",
+            "2027-03-28T01:00:00Z",
+            "2027-03-28T01:20:00Z"
+        ],
         "what is left out and what is due then are one"
     );
 }
@@ -102,7 +113,11 @@ fn a_time_that_is_shown_twice_comes_once() {
     let night = calendar("30 2 * * *", "Europe/Berlin");
     assert_eq!(
         moments(&night, "2027-10-30T00:00:00Z", "2027-11-01T23:00:00Z"),
-        ["2027-10-30T00:30:00Z", "2027-10-31T00:30:00Z", "2027-11-01T01:30:00Z"]
+        [
+            "2027-10-30T00:30:00Z",
+            "2027-10-31T00:30:00Z",
+            "2027-11-01T01:30:00Z"
+        ]
     );
     let often = calendar("*/30 * * * *", "Europe/Berlin");
     assert_eq!(
@@ -115,7 +130,10 @@ fn a_time_that_is_shown_twice_comes_once() {
             "2027-10-31T02:30:00Z"
         ]
     );
-    assert_eq!(often.last_until(secs("2027-10-31T01:10:00Z")), Some(secs("2027-10-31T00:30:00Z")));
+    assert_eq!(
+        often.last_until(secs("2027-10-31T01:10:00Z")),
+        Some(secs("2027-10-31T00:30:00Z"))
+    );
     // Half an hour is set forward and back on Lord Howe.
     let island = calendar("45 1 * * *", "Australia/Lord_Howe");
     assert_eq!(
@@ -127,7 +145,13 @@ fn a_time_that_is_shown_twice_comes_once() {
 /// In every zone and year: moments come in order, and both ways lead to the same ones.
 #[test]
 fn both_ways_lead_to_the_same_moments() {
-    for zone in ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu"] {
+    for zone in [
+        "Europe/Berlin",
+        "America/St_Johns",
+        "Australia/Lord_Howe",
+        "Africa/Casablanca",
+        "Asia/Kathmandu",
+    ] {
         for schedule in ["17 */3 * * *", "*/45 0-4 * * *", "30 1,2 * * SUN"] {
             let read = calendar(schedule, zone);
             let mut at = secs("2026-09-01T00:00:00Z");
@@ -135,7 +159,10 @@ fn both_ways_lead_to_the_same_moments() {
                 let next = read.next_after(at).unwrap();
                 assert!(next > at, "{zone} {schedule} {at}");
                 assert_eq!(read.last_until(next), Some(next), "{zone} {schedule}");
-                assert!(read.last_until(next - 1).unwrap() <= at, "{zone} {schedule} {next}");
+                assert!(
+                    read.last_until(next - 1).unwrap() <= at,
+                    "{zone} {schedule} {next}"
+                );
                 at = next;
             }
         }

@@ -216,8 +216,6 @@ fn acknowledged(step: Option<Stepped>) -> Result<ReportAck, WriteError> {
         | Outcome::Deployed { .. }
         | Outcome::Registered { .. }
         | Outcome::RunBegan { .. }
-        | Outcome::Placed { .. } => {
-            Err(WriteError::Unknown)
-        }
+        | Outcome::Placed { .. } => Err(WriteError::Unknown),
     }
 }
