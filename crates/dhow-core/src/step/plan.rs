@@ -41,8 +41,7 @@ pub(super) fn apply(
         PlanCommand::ForgetService { service } => forget_service(state, *service, sink)?,
         PlanCommand::OpenGeneration { service, generation } => {
             targeted(state, *service, *generation)?;
-            service::reopen(state, *service);
-            sink.tell(state, Change::Service(*service, ServiceChange::GenerationOpened));
+            open_generation(state, *service, sink);
         }
         PlanCommand::Release {
             service,
@@ -85,6 +84,11 @@ pub(super) fn apply(
         }
     }
     Ok(Outcome::Done)
+}
+
+fn open_generation(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
+    service::reopen(state, id);
+    sink.tell(state, Change::Service(id, ServiceChange::GenerationOpened));
 }
 
 /// Lets a service start.

@@ -195,14 +195,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     let images = [
         "good:1", "good:2", "good:3", "crash:1", "sick:1", "gone:1", "brief:1",
     ];
-    let rtype = match shape.kind {
-        0 => RType::Job,
-        1 => RType::System,
-        2..=7 => RType::Service,
-        8 => RType::Job,
-        9..=10 => RType::Cron,
-        _ => unreachable!("kinds are below 11"),
-    };
+    let rtype = rtype_of(shape);
     let mut spec = ServiceSpec {
         rtype,
         image: Some(ImageSpec::named(images[usize::from(shape.image)])),
@@ -262,6 +255,16 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         });
     }
     spec
+}
+
+fn rtype_of(shape: &ServiceShape) -> RType {
+    match shape.kind {
+        0 | 8 => RType::Job,
+        1 => RType::System,
+        2..=7 => RType::Service,
+        9..=10 => RType::Cron,
+        _ => unreachable!("kinds are below 11"),
+    }
 }
 
 /// All work is two slots at a time, whatever else is said of it.
@@ -403,6 +406,27 @@ fn behaviours(lab: &mut Lab) {
     }
 }
 
+fn due(lab: &mut Lab, (name, of): (u8, u8), minute: i64) {
+    let Some(found) = lab.state.service_named(&deployment(name), &service(of)) else {
+        return;
+    };
+    let due = JobCommand::Due {
+        service: found.id,
+        due_unix_secs: minute * 60,
+        follows_unix_secs: Some(minute * 60 - 60),
+        is_missed: minute % 5 == 4,
+    };
+    drop(lab.apply(Command::Plan(PlanCommand::Job(due))));
+}
+
+fn start_run(lab: &mut Lab, (name, of): (u8, u8)) {
+    let start = DeploymentCommand::StartRun {
+        deployment: deployment(name),
+        service: service(of),
+    };
+    drop(lab.apply(Command::Deployment(start)));
+}
+
 /// Does one thing; refusals are part of life.
 pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
     behaviours(lab);
@@ -442,25 +466,8 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             };
             drop(lab.apply(Command::Deployment(scale)));
         }
-        Op::Due(name, of, minute) => {
-            let Some(found) = lab.state.service_named(&deployment(*name), &service(*of)) else {
-                return;
-            };
-            let due = JobCommand::Due {
-                service: found.id,
-                due_unix_secs: minute * 60,
-                follows_unix_secs: Some(minute * 60 - 60),
-                is_missed: minute % 5 == 4,
-            };
-            drop(lab.apply(Command::Plan(PlanCommand::Job(due))));
-        }
-        Op::StartRun(name, of) => {
-            let start = DeploymentCommand::StartRun {
-                deployment: deployment(*name),
-                service: service(*of),
-            };
-            drop(lab.apply(Command::Deployment(start)));
-        }
+        Op::Due(name, of, minute) => due(lab, (*name, *of), *minute),
+        Op::StartRun(name, of) => start_run(lab, (*name, *of)),
         Op::Restart(name) => {
             let restart = DeploymentCommand::Restart {
                 deployment: deployment(*name),

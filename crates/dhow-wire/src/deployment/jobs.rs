@@ -1,7 +1,7 @@
 //! Jobs and schedules, and the steps before a program.
 
 use dhow_core::spec::check::limits::{KEPT_RUNS_MAX, SERVICE_REPLICAS_MAX};
-use dhow_core::spec::check::{FieldPath, SpecFinding, nearest, quoted};
+use dhow_core::spec::check::{FieldPath, PathPart, SpecFinding, nearest, quoted};
 use dhow_core::spec::{Concurrency, InitStep, JobSpec, Missed, ServiceSpec};
 use jiff::tz;
 
@@ -106,6 +106,29 @@ pub(super) fn init(
         Kind::Nothing | Kind::Boolean | Kind::Integer | Kind::Float | Kind::Text | Kind::Map => {
             flag(decoder, node).map(|init| (init, Vec::new()))
         }
+    }
+}
+
+/// The rules name a step by the field that the API's JSON has; the finding is to point at what was written.
+pub(super) fn point_at_init(findings: &mut [SpecFinding], inits: &[FieldPath]) {
+    let mend = |path: &mut FieldPath| {
+        let parts = path.parts();
+        let Some(service) = inits.iter().find(|service| parts.starts_with(service.parts())) else {
+            return;
+        };
+        let place = service.parts().len();
+        let is_steps = matches!(parts.get(place), Some(PathPart::Key(key)) if key == "init_steps");
+        if is_steps {
+            let rest = parts[place + 1..].iter().cloned();
+            *path = rest.fold(service.key("init"), |path, part| path.with(part));
+        }
+    };
+    for finding in findings {
+        mend(&mut finding.path);
+        finding
+            .related
+            .iter_mut()
+            .for_each(|related| mend(&mut related.path));
     }
 }
 

@@ -1,6 +1,6 @@
 //! One service: every field of the language, in the order of its documentation.
 
-use dhow_core::spec::check::beside_groups;
+use dhow_core::spec::check::{FieldPath, beside_groups};
 use dhow_core::spec::{Offline, ScaleSpec, ServiceSpec};
 
 use super::{
@@ -91,7 +91,7 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>
     read_rules(&mut fields, &mut spec);
     read_placement(&mut fields, &mut spec);
     read_host(&mut fields, &mut spec);
-    read_init(&mut fields, &mut spec, reading);
+    read_init(&mut fields, &mut spec, reading, &at);
     let says_both = fields.has("scale") && fields.has("replica_groups");
     fields.close();
     let before = reading.found.len();
@@ -166,9 +166,12 @@ fn read_placement(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     });
 }
 
-fn read_init(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut Reading<'_>) {
+fn read_init(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut Reading<'_>, at: &FieldPath) {
     let init = fields.optional("init", |decoder, node| jobs::init(decoder, node, reading));
     (spec.init, spec.init_steps) = init.unwrap_or_default();
+    if !spec.init_steps.is_empty() {
+        reading.inits.push(at.clone());
+    }
     let steps = fields.optional("init_steps", |decoder, node| jobs::steps(decoder, node, reading));
     if let Some(mut steps) = steps {
         // One list after the other, where somebody writes both.

@@ -20,6 +20,34 @@ fn lines(path: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Each run that is kept has its log, through any daemon.
+fn check_logs(daemon: &Daemon, last: u64) {
+    for run in [1, last] {
+        let (index, run) = (run - 1, run.to_string());
+        let log = daemon
+            .dhow(&["logs", "clock/tick", "--run", &run, "--no-prefix"])
+            .ends_with(0);
+        assert_eq!(log.stdout, format!("this is run {index}\n"));
+    }
+    let unknown = (last + 1).to_string();
+    daemon
+        .dhow(&["logs", "clock/tick", "--run", &unknown])
+        .ends_with(4)
+        .says(&["`clock/tick` has no run", "dhow cron ls"]);
+}
+
+/// A run that somebody asks for, and when the schedule comes next.
+fn check_by_hand(daemon: &Daemon) {
+    daemon.dhow(&["cron", "run", "clock/tick", "--wait"]).ends_with(0);
+    let next = daemon
+        .dhow(&["cron", "next", "clock/tick", "-n", "2"])
+        .ends_with(0)
+        .stdout;
+    let is_new_year = next.contains("-01-01 00:00:00 CET") && next.contains("-12-31 23:00:00 UTC");
+    assert!(is_new_year, "{next}");
+    daemon.dhow(&["cron", "run", "clock/tock"]).ends_with(4);
+}
+
 #[test]
 fn each_moment_of_a_schedule_has_one_run_whatever_happens_to_the_daemon() {
     let mut daemon = Daemon::start("cron");
@@ -64,34 +92,9 @@ fn each_moment_of_a_schedule_has_one_run_whatever_happens_to_the_daemon() {
         "{began:?} of {all:?}"
     );
 
-    // Each run that is kept has its log, through any daemon.
-    let last = all[0]["run"].as_u64().unwrap();
-    for run in [1, last] {
-        let run = run.to_string();
-        let log = daemon
-            .dhow(&["logs", "clock/tick", "--run", &run, "--no-prefix"])
-            .ends_with(0);
-        let index = run.parse::<u64>().unwrap() - 1;
-        assert_eq!(log.stdout, format!("this is run {index}\n"));
-    }
-    let unknown = (last + 1).to_string();
-    daemon
-        .dhow(&["logs", "clock/tick", "--run", &unknown])
-        .ends_with(4)
-        .says(&["`clock/tick` has no run", "dhow cron ls"]);
-
-    // One by hand; and when it comes next.
-    daemon.dhow(&["cron", "run", "clock/tick", "--wait"]).ends_with(0);
+    check_logs(&daemon, all[0]["run"].as_u64().unwrap());
+    check_by_hand(&daemon);
     assert_eq!(lines(&fired).len(), all.len() + 1);
-    let next = daemon
-        .dhow(&["cron", "next", "clock/tick", "-n", "2"])
-        .ends_with(0)
-        .stdout;
-    assert!(
-        next.contains("-01-01 00:00:00 CET") && next.contains("-12-31 23:00:00 UTC"),
-        "{next}"
-    );
-    daemon.dhow(&["cron", "run", "clock/tock"]).ends_with(4);
     daemon.finish();
 }
 
