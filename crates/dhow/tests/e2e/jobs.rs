@@ -155,8 +155,11 @@ fn steps_run_before_the_program_and_again_after_a_daemon_that_died() {
     until("its second step runs", || {
         lines(&order).contains(&"begins here".to_owned()).then_some(())
     });
-    let replicas = daemon.replicas_of("web");
-    assert_eq!(replicas[0].state, "starting", "no program runs yet");
+    until("it is starting, and no program runs", || {
+        let replicas = daemon.replicas_of("web");
+        let is_starting = replicas.iter().any(|replica| replica.state == "starting");
+        is_starting.then_some(())
+    });
     daemon.kill9();
     fs::write(format!("{folder}/go"), "").unwrap();
     daemon.restart();
