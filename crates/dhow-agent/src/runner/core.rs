@@ -201,7 +201,9 @@ impl RunnerCore {
     pub fn resume(&self, left: LeftBehind) -> Option<ReplicaEvent> {
         let machine = &self.replica.machine;
         let state = machine.state;
-        if state == ReplicaState::Starting && self.has_steps() {
+        let is_before_run =
+            self.is_before_start() || matches!(state, ReplicaState::Pulling | ReplicaState::Starting);
+        if is_before_run && self.has_steps() {
             // What is there may be one of its steps: they run from the first one again.
             return None;
         }
