@@ -3,9 +3,9 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, dashboard, deploy, doctor, events, exec, explain, history, image, logs,
-    man, net, node, plan, ps, restart, rm, rollback, scale, secret, source, status, token, up, validate,
-    worker,
+    cluster, completions, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history, image,
+    logs, man, net, node, plan, ps, restart, rm, rollback, scale, secret, source, status, token, up,
+    validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -82,6 +82,7 @@ pub enum Command {
     History(history::Args),
     Rollback(rollback::Args),
     Explain(explain::Args),
+    Cron(cron::Args),
     Events(events::Args),
     Dashboard(dashboard::Args),
     Net(net::Args),

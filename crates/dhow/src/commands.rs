@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod completions;
+pub mod cron;
 pub mod daemon;
 pub mod dashboard;
 pub mod deploy;
@@ -63,6 +64,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Dashboard(args) => online(host, async |client| dashboard::run(args, client).await),
+        Command::Cron(args) => online(host, async |client| cron::run(args, &client).await),
         Command::Net(args) => online(host, async |client| net::run(args, &client).await),
         Command::Node(args) => online(host, async |client| node::run(args, &client).await),
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),

@@ -19,6 +19,7 @@ mod history;
 mod ingress;
 mod inside;
 mod installed;
+mod jobs;
 mod listings;
 mod load;
 mod members;
