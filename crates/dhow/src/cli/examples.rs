@@ -260,7 +260,8 @@ fn with(command: clap::Command, verb: &[&'static str], lines: &[(&str, &str)]) -
 }
 
 fn text(lines: &[(&str, &str)]) -> String {
-    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    let explained = lines.iter().filter(|(_, what)| !what.is_empty());
+    let width = explained.map(|(line, _)| line.len()).max().unwrap_or(0);
     let shown = lines.iter().map(|(line, what)| match what.is_empty() {
         true => format!("\n  {line}"),
         false => format!("\n  {line:width$}   {what}"),
