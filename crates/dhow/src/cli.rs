@@ -5,8 +5,9 @@ mod examples;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan,
-    port_forward, ps, restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
+    cluster, completions, daemon, dashboard, deploy, doctor, events, exec, explain, history, image, logs,
+    man, net, node, plan, port_forward, ps, restart, rm, rollback, scale, secret, source, status, token, up,
+    validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -30,7 +31,9 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 9] = [
+const OFFLINE: [&[&str]; 11] = [
+    &["doctor"],
+    &["man"],
     &["validate"],
     &["daemon"],
     &["worker"],
@@ -84,6 +87,7 @@ pub enum Command {
     Rollback(rollback::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Dashboard(dashboard::Args),
     Net(net::Args),
     Node(node::Args),
     Cluster(cluster::Args),
@@ -93,5 +97,7 @@ pub enum Command {
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }

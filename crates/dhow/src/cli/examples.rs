@@ -229,6 +229,7 @@ const ALL: &[Examples] = &[
             ),
         ],
     ),
+    (&["daemon", "stop"], &[("dhow daemon stop", "what runs goes on")]),
     (
         &["worker"],
         &[(
@@ -292,11 +293,20 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples() {
-        for verb in verbs(&Cli::offered(), &[]) {
-            let lines = ALL.iter().find(|(path, _)| *path == verb.as_slice());
-            let lines = lines
-                .unwrap_or_else(|| panic!("`dhow {}` has no examples", verb.join(" ")))
-                .1;
+        let offered = Cli::offered();
+        for verb in verbs(&offered, &[]) {
+            let inner = verb
+                .iter()
+                .try_fold(&offered, |command, name| command.find_subcommand(name));
+            let help = inner.and_then(clap::Command::get_after_help);
+            let has_some = help.is_some_and(|help| help.to_string().contains("Example"));
+            assert!(has_some, "`dhow {}` has no examples", verb.join(" "));
+        }
+    }
+
+    #[test]
+    fn examples_are_those_of_their_verb() {
+        for (verb, lines) in ALL {
             let call = format!("dhow {}", verb.join(" "));
             assert!(lines.iter().all(|(line, _)| line.starts_with(&call)), "{call}");
         }

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use dhow_core::command::Refused;
 use dhow_core::dry_run::dry_run;
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, ReplicaKey};
 use dhow_core::plan::PlanReport;
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::State;
+use dhow_core::state::{Node, Service, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry};
+use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress};
 use dhow_wire::{DeploymentStatus, NodeStatus, ReplicaStatus};
 
-use super::replicas::ReplicaFilter;
+use super::overview::Overview;
+use super::progress::Pulls;
+use super::replicas::{ReplicaFilter, ReplicaWindow};
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{deployment, explain, history, nodes, replicas, select};
+use super::{deployment, explain, history, nodes, overview, progress, replicas, select};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -48,17 +50,7 @@ impl<'a> Listings<'a> {
 
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let all = self.state.nodes.values();
-        all.map(|node| {
-            nodes::status(
-                self.state,
-                self.report,
-                node,
-                self.leadership,
-                self.observed,
-                self.now,
-            )
-        })
-        .collect()
+        all.map(|node| self.node_line(node)).collect()
     }
 
     /// One node, with the services that fail on it.
@@ -66,15 +58,46 @@ impl<'a> Listings<'a> {
         let node = self.state.node(id).ok_or(NoSuchName::Node(id))?;
         Ok(NodeStatus {
             failures: nodes::failures(self.state, node, self.now),
-            ..nodes::status(
-                self.state,
-                self.report,
-                node,
-                self.leadership,
-                self.observed,
-                self.now,
-            )
+            ..self.node_line(node)
         })
+    }
+
+    /// One node as the listing has it.
+    pub(crate) fn node_line(&self, node: &Node) -> NodeStatus {
+        nodes::status(
+            self.state,
+            self.report,
+            node,
+            self.leadership,
+            self.observed,
+            self.now,
+        )
+    }
+
+    /// Everything in numbers, and what is not well with its reason.
+    pub(crate) fn overview(&self) -> Overview {
+        overview::overview(self.state, self.report)
+    }
+
+    /// How a deployment comes along, without what its nodes would have to be asked for.
+    pub(crate) fn progress(&self, name: &str) -> Result<Progress, NoSuchName> {
+        let known = select::deployment(self.state, name)?;
+        Ok(progress::progress(
+            self.state,
+            self.report,
+            known,
+            &Pulls::default(),
+        ))
+    }
+
+    /// Some of the replicas of one service.
+    pub(crate) fn replicas_within(&self, service: &Service, window: ReplicaWindow) -> Vec<ReplicaStatus> {
+        replicas::within(self.report, service, window, self.observed, &self.times())
+    }
+
+    /// A replica on a node as the listing has it.
+    pub(crate) fn replica_line(&self, key: &ReplicaKey) -> Option<ReplicaStatus> {
+        replicas::one(key, self.observed, &self.times())
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {

@@ -103,7 +103,7 @@ impl ServiceManager {
     }
 
     /// Shows a listing of the newest state as it looks at this moment.
-    fn listed<T>(&self, show: impl FnOnce(&Listings<'_>) -> T) -> T {
+    pub(crate) fn listed<T>(&self, show: impl FnOnce(&Listings<'_>) -> T) -> T {
         let state = self.state();
         show(&Listings {
             state: &state,
