@@ -229,7 +229,6 @@ const ALL: &[Examples] = &[
             ),
         ],
     ),
-    (&["daemon", "stop"], &[("dhow daemon stop", "what runs goes on")]),
     (
         &["worker"],
         &[(

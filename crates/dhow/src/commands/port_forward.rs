@@ -56,7 +56,17 @@ fn ports(text: &str) -> Result<Ports, String> {
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     // Whoever names something that is not there hears of it now.
-    drop(connect(client, args).await?);
+    match connect(client, args).await {
+        Ok(session) => drop(session),
+        Err(ClientError::Problem(problem)) if problem.status == 400 => {
+            let host = client.host();
+            output::failure(&format!(
+                "the daemon at {host} runs an older version, which connects nobody to a port: upgrade it"
+            ));
+            return Ok(Exit::Refused);
+        }
+        Err(error) => return Err(error.into()),
+    }
     let address = (Ipv4Addr::LOCALHOST, args.ports.local);
     let listener = TcpListener::bind(address).await;
     let listener =
