@@ -1,11 +1,13 @@
 //! The command line as a whole. Each verb's own arguments stand beside its code.
 
+mod examples;
+
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history, image,
-    logs, man, net, node, plan, ps, restart, rm, rollback, scale, secret, source, status, token, up,
-    validate, worker,
+    logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, scale, secret, source, status,
+    token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -53,9 +55,10 @@ impl Cli {
     /// The command line as it is shown: verbs that ask no daemon do not offer its address. Given all the same, they say that
     /// it is of no use to them.
     pub fn offered() -> clap::Command {
-        OFFLINE
+        let offered = OFFLINE
             .iter()
-            .fold(Self::command(), |command, verb| without_host(command, verb))
+            .fold(Self::command(), |command, verb| without_host(command, verb));
+        examples::add(offered)
     }
 }
 
@@ -76,6 +79,7 @@ pub enum Command {
     Ps(ps::Args),
     Logs(logs::Args),
     Exec(exec::Args),
+    PortForward(port_forward::Args),
     Scale(scale::Args),
     Restart(restart::Args),
     Rm(rm::Args),

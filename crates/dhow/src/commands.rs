@@ -18,6 +18,7 @@ pub mod man;
 pub mod net;
 pub mod node;
 pub mod plan;
+pub mod port_forward;
 pub mod ps;
 pub mod restart;
 pub mod rm;
@@ -56,6 +57,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ps(args) => online(host, async |client| ps::run(args, &client).await),
         Command::Logs(args) => online(host, async |client| logs::run(args, &client).await),
         Command::Exec(args) => online(host, async |client| exec::run(args, &client).await),
+        Command::PortForward(args) => online(host, async |client| port_forward::run(args, &client).await),
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),

@@ -191,6 +191,7 @@ fn process(
     let names = capabilities.names();
     Ok(oci::Process {
         terminal: false,
+        console_size: None,
         user: who.user,
         args: command::args(spec.command.as_ref(), image)?,
         env,

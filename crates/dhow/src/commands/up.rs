@@ -202,10 +202,8 @@ async fn bring_up(
         return Ok(exit);
     }
     let query = LogQuery {
-        deployment: spec.deployment.clone(),
-        name: None,
-        tail: None,
         follow: true,
+        ..LogQuery::of(spec.deployment.clone())
     };
     let form = LogForm {
         timestamps: false,

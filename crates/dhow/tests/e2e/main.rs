@@ -9,6 +9,7 @@
 )]
 
 mod acme;
+mod at_terminal;
 mod chaos;
 mod failures;
 mod faults;
