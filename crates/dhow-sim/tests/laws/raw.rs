@@ -100,8 +100,7 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
             if volume {
                 spec.storage.push(Storage::Named {
                     name: "data".into(),
-                    target: "/data".into(),
-                });
+                    target: "/data".into(), read_only: false, });
             }
             let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");
             (name, Arc::new(spec))
