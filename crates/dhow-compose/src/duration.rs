@@ -15,7 +15,9 @@ pub(crate) fn span(text: &str) -> Option<TimeSpan> {
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at(end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let ms = match unit {
             "us" | "µs" => 0.001,
@@ -37,7 +39,9 @@ pub(crate) fn span(text: &str) -> Option<TimeSpan> {
 /// `64m`, `1gb`, `512`: the units of Docker are powers of 1024, large or small.
 pub(crate) fn size(text: &str) -> Option<ByteSize> {
     let text = text.trim().to_ascii_lowercase();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor = match unit.trim() {
         "" | "b" => 1.0,

@@ -48,20 +48,27 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> Vec<(Endpoint
             }
         }
     }
-    let mut inner: Vec<(u16, bool, Place)> = ports.iter().map(|port| (port.target, port.is_udp, port.place)).collect();
+    let mut inner: Vec<(u16, bool, Place)> = ports
+        .iter()
+        .map(|port| (port.target, port.is_udp, port.place))
+        .collect();
     if let Some(item) = service.get("expose") {
         for (text, place) in reader.texts(item, "expose") {
             let (range, is_udp) = protocol_of(&text);
             match (numbers(range), is_udp) {
                 (Some(numbers), Some(is_udp)) => inner.extend(numbers.map(|port| (port, is_udp, place))),
                 (_, _) => {
-                    let _: Option<()> = reader.refuse(place, "expose", format!("`{text}` is no port"), "such as `5432`");
+                    let _: Option<()> =
+                        reader.refuse(place, "expose", format!("`{text}` is no port"), "such as `5432`");
                 }
             }
         }
     }
     if inner.len() > PORTS_MAX {
-        let message = format!("these are {} ports, a service has at most {PORTS_MAX}", inner.len());
+        let message = format!(
+            "these are {} ports, a service has at most {PORTS_MAX}",
+            inner.len()
+        );
         let _: Option<()> = reader.refuse(service.place, "ports", message, "publish those that are used");
         return Vec::new();
     }
@@ -132,9 +139,16 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Vec<Port>> {
     let text = reader.text(item, "ports")?;
     let (rest, is_udp) = protocol_of(&text);
     let Some(is_udp) = is_udp else {
-        return reader.refuse(item.place, "ports", format!("`{text}` is neither tcp nor udp"), "write `/tcp` or `/udp`");
+        return reader.refuse(
+            item.place,
+            "ports",
+            format!("`{text}` is neither tcp nor udp"),
+            "write `/tcp` or `/udp`",
+        );
     };
-    let (before, target) = rest.rsplit_once(':').map_or(("", rest), |(before, target)| (before, target));
+    let (before, target) = rest
+        .rsplit_once(':')
+        .map_or(("", rest), |(before, target)| (before, target));
     let (address, published) = match before.rsplit_once(':') {
         Some((address, published)) => (address, published),
         None if before.contains('.') || before.starts_with('[') => (before, ""),
@@ -144,12 +158,31 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Vec<Port>> {
 }
 
 fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Vec<Port>> {
-    reader.known(item, "ports", &["name", "target", "published", "host_ip", "protocol", "app_protocol", "mode"]);
+    reader.known(
+        item,
+        "ports",
+        &[
+            "name",
+            "target",
+            "published",
+            "host_ip",
+            "protocol",
+            "app_protocol",
+            "mode",
+        ],
+    );
     let part = |name: &str| item.get(name).and_then(Item::text).unwrap_or_default();
     let is_udp = match part("protocol") {
         "" | "tcp" => false,
         "udp" => true,
-        other => return reader.refuse(item.place, "ports", format!("`{other}` is neither tcp nor udp"), ""),
+        other => {
+            return reader.refuse(
+                item.place,
+                "ports",
+                format!("`{other}` is neither tcp nor udp"),
+                "",
+            );
+        }
     };
     let protocol = match part("app_protocol").to_ascii_lowercase().as_str() {
         "http" | "http2" => Some(Protocol::Http),
@@ -157,9 +190,18 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Vec<Port>> {
         _ => None,
     };
     if part("mode") == "host" {
-        reader.note(item.place, "`mode: host`: the port is served on every node that takes requests from outside");
+        reader.note(
+            item.place,
+            "`mode: host`: the port is served on every node that takes requests from outside",
+        );
     }
-    ports_of(reader, item.place, (part("host_ip"), part("published"), part("target")), is_udp, protocol)
+    ports_of(
+        reader,
+        item.place,
+        (part("host_ip"), part("published"), part("target")),
+        is_udp,
+        protocol,
+    )
 }
 
 fn ports_of(
@@ -179,7 +221,14 @@ fn ports_of(
             place,
             format!("the port {target} is reached by neighbours alone: Docker would publish it somewhere; name the port outside, as in `8080:{target}`"),
         );
-        let unpublished = targets.map(|target| Port { place, published: None, target, is_udp, from, protocol });
+        let unpublished = targets.map(|target| Port {
+            place,
+            published: None,
+            target,
+            is_udp,
+            from,
+            protocol,
+        });
         return Some(unpublished.collect());
     }
     let Some(outside) = numbers(published) else {
@@ -194,7 +243,14 @@ fn ports_of(
         reader.note(place, format!("of {published} the first one is taken"));
     }
     let pairs = outside.zip(targets);
-    let ports = pairs.map(|(published, target)| Port { place, published: Some(published), target, is_udp, from, protocol });
+    let ports = pairs.map(|(published, target)| Port {
+        place,
+        published: Some(published),
+        target,
+        is_udp,
+        from,
+        protocol,
+    });
     Some(ports.collect())
 }
 
@@ -206,7 +262,9 @@ fn host_address(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Opt
         "localhost" | "::1" => this_host(reader, place, plain),
         text if text.starts_with("127.") => this_host(reader, place, text),
         other => {
-            let message = format!("a port cannot be served at {other} alone: it would be served at every address of every node");
+            let message = format!(
+                "a port cannot be served at {other} alone: it would be served at every address of every node"
+            );
             let hint = "leave the address out, or write `127.0.0.1:` for this host; `allow_from` of an endpoint in a deployment file says from where it is called";
             reader.refuse(place, "ports", message, hint)
         }
@@ -216,7 +274,12 @@ fn host_address(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Opt
 fn this_host(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Option<From> {
     match reader.around.nodes {
         Nodes::Here => {
-            reader.note(place, format!("{address}: on this host root and the daemon's user call it at 127.0.0.1, nobody else"));
+            reader.note(
+                place,
+                format!(
+                    "{address}: on this host root and the daemon's user call it at 127.0.0.1, nobody else"
+                ),
+            );
             Some(From::ThisHost)
         }
         Nodes::Elsewhere => {

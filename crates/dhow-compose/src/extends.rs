@@ -9,7 +9,9 @@ use crate::merge;
 /// Follows `extends` of all services of a file.
 pub(crate) fn resolve(loader: &mut Loader<'_, '_>, root: &mut Item, path: &Path, variables: &Variables) {
     let whole = root.clone();
-    let Tree::Map(fields) = &mut root.value else { return };
+    let Tree::Map(fields) = &mut root.value else {
+        return;
+    };
     let Some(services) = fields.iter_mut().find(|field| &*field.key == "services") else {
         return;
     };
@@ -27,7 +29,11 @@ pub(crate) fn resolve(loader: &mut Loader<'_, '_>, root: &mut Item, path: &Path,
 
 fn find<'i>(root: &'i Item, name: &str) -> Option<&'i Item> {
     let services = root.get("services")?;
-    services.fields()?.iter().find(|field| &*field.key == name).map(|field| &field.value)
+    services
+        .fields()?
+        .iter()
+        .find(|field| &*field.key == name)
+        .map(|field| &field.value)
 }
 
 /// A service with everything that it extends below it.
@@ -50,7 +56,9 @@ fn whole_service(
             Some(text) => text.to_owned(),
             None => {
                 let hint = "write `extends: { service: base }`, with `file` where it stands in another one";
-                loader.report.refuse(extends.place, &at, "`extends` names no service", hint);
+                loader
+                    .report
+                    .refuse(extends.place, &at, "`extends` names no service", hint);
                 return None;
             }
         },
@@ -74,12 +82,19 @@ fn whole_service(
     };
     let key = (path.to_owned(), target.clone());
     if open.contains(&key) {
-        loader.report.refuse(extends.place, &at, format!("`{name}` extends itself by this"), "remove it");
+        loader.report.refuse(
+            extends.place,
+            &at,
+            format!("`{name}` extends itself by this"),
+            "remove it",
+        );
         return None;
     }
     if find(root, &target).is_none() {
         let message = format!("there is no service `{target}` in {}", path.display());
-        loader.report.refuse(extends.place, &at, message, "check the name and the file");
+        loader
+            .report
+            .refuse(extends.place, &at, message, "check the name and the file");
         return None;
     }
     open.push(key);

@@ -49,22 +49,39 @@ fn content(
     if let Some(variable) = item.get("environment").and_then(Item::text) {
         let value = variables.get(around, variable);
         if value.is_none() {
-            report.refuse(item.place, &at, format!("`{variable}` is not set"), "set it in the environment");
+            report.refuse(
+                item.place,
+                &at,
+                format!("`{variable}` is not set"),
+                "set it in the environment",
+            );
         }
         return value.map(String::into_bytes);
     }
     if let Some(content) = item.get("content").and_then(Item::text) {
         return Some(content.as_bytes().to_vec());
     }
-    report.refuse(item.place, &at, format!("`{name}` has no content"), "write `file`, `environment` or `content`");
+    report.refuse(
+        item.place,
+        &at,
+        format!("`{name}` has no content"),
+        "write `file`, `environment` or `content`",
+    );
     None
 }
 
-pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec, shared: &mut Shared<'_>) {
+pub(crate) fn read(
+    reader: &mut Reader<'_, '_>,
+    service: &Item,
+    spec: &mut ServiceSpec,
+    shared: &mut Shared<'_>,
+) {
     for kind in [Kind::Config, Kind::Secret] {
         let section = kind.section();
         for item in service.get(section).and_then(Item::items).unwrap_or_default() {
-            let Some(mount) = mount(reader, item, kind, shared) else { continue };
+            let Some(mount) = mount(reader, item, kind, shared) else {
+                continue;
+            };
             let list = match kind {
                 Kind::Config => &mut spec.configs,
                 Kind::Secret => &mut spec.secrets,
@@ -83,17 +100,35 @@ fn mount(reader: &mut Reader<'_, '_>, item: &Item, kind: Kind, shared: &mut Shar
         None => item.text(),
     };
     let Some(name) = name.map(str::to_owned) else {
-        return reader.refuse(item.place, section, "this names no source", "write `- NAME` or `source: NAME`");
+        return reader.refuse(
+            item.place,
+            section,
+            "this names no source",
+            "write `- NAME` or `source: NAME`",
+        );
     };
     let Some(top) = shared.top(section, &name) else {
         let hint = format!("add it at the top: `{section}: {{ {name}: {{ file: ./{name} }} }}`");
-        return reader.refuse(item.place, section, format!("there is no `{name}` in `{section}`"), hint);
+        return reader.refuse(
+            item.place,
+            section,
+            format!("there is no `{name}` in `{section}`"),
+            hint,
+        );
     };
     let source = define(reader, kind, &name, top, shared)?;
-    let number = |reader: &mut Reader<'_, '_>, key: &str| item.get(key).and_then(|item| reader.number(item, section));
+    let number =
+        |reader: &mut Reader<'_, '_>, key: &str| item.get(key).and_then(|item| reader.number(item, section));
     let mode = item.get("mode").and_then(|item| {
         let mode = item.text().and_then(FileMode::parse);
-        mode.or_else(|| reader.refuse(item.place, section, format!("{} is no mode", item.shown()), "such as `0440`"))
+        mode.or_else(|| {
+            reader.refuse(
+                item.place,
+                section,
+                format!("{} is no mode", item.shown()),
+                "such as `0440`",
+            )
+        })
     });
     let target = item.get("target").and_then(Item::text).map(str::to_owned);
     let default = (kind == Kind::Secret).then_some(name);
@@ -116,22 +151,36 @@ fn define(
     shared: &mut Shared<'_>,
 ) -> Option<String> {
     let at = format!("{}.{name}", kind.section());
-    let is_external = top.get("external").is_some_and(|item| item.text() != Some("false"));
+    let is_external = top
+        .get("external")
+        .is_some_and(|item| item.text() != Some("false"));
     let given = top.get("name").and_then(Item::text);
     if let Some(driver) = top.get("driver").or_else(|| top.get("template_driver")) {
-        reader.report.refuse(driver.place, &at, "there are no drivers of secrets", "write `file` or `environment`");
+        reader.report.refuse(
+            driver.place,
+            &at,
+            "there are no drivers of secrets",
+            "write `file` or `environment`",
+        );
         return None;
     }
     match kind {
         Kind::Config if is_external => {
             let hint = "write `file` or `content`: a config goes with its deployment";
-            reader.report.refuse(top.place, &at, format!("the config `{name}` is not this file's own"), hint);
+            reader.report.refuse(
+                top.place,
+                &at,
+                format!("the config `{name}` is not this file's own"),
+                hint,
+            );
             None
         }
         Kind::Config => {
             if !shared.configs.contains_key(name) {
                 let bytes = content(kind, name, top, reader.variables, reader.around, reader.report)?;
-                shared.configs.insert(name.to_owned(), ConfigSpec::of_bytes(bytes));
+                shared
+                    .configs
+                    .insert(name.to_owned(), ConfigSpec::of_bytes(bytes));
             }
             Some(name.to_owned())
         }

@@ -91,6 +91,12 @@ fn put(
             rest = &inner[end + 1..];
         } else {
             let length = name_length(after);
+            // A hash of a password may stand as the word for what is not set.
+            if length == 0 && depth > 0 {
+                filled.text.push('$');
+                rest = after;
+                continue;
+            }
             if length == 0 {
                 let hint = "write `$$` for a `$` that is meant as it stands";
                 return Err(("no name follows this `$`".into(), hint.into()));
@@ -120,7 +126,10 @@ fn braced(
 ) -> Result<(), Problem> {
     let (name, rule) = inner.split_at(name_length(inner));
     let known = ["", ":-", "-", ":?", "?", ":+", "+"];
-    let mark = known.iter().rev().find(|mark| !mark.is_empty() && rule.starts_with(**mark));
+    let mark = known
+        .iter()
+        .rev()
+        .find(|mark| !mark.is_empty() && rule.starts_with(**mark));
     if name.is_empty() || (mark.is_none() && !rule.is_empty()) {
         let shown: String = inner.chars().take(40).collect();
         let hint = "write `${NAME}`, `${NAME:-word}`, `${NAME:?message}` or `${NAME:+word}`; `$$` is a `$`";
@@ -144,7 +153,10 @@ fn braced(
                 "" => format!("`{name}` is required and not set"),
                 text => format!("`{name}` is required and not set: {text}"),
             };
-            Err((said, format!("set it in the environment or in `.env`: `{name}=…`")))
+            Err((
+                said,
+                format!("set it in the environment or in `.env`: `{name}=…`"),
+            ))
         }
         ("" | "-" | "?", Some(value)) => {
             filled.text.push_str(&value);
@@ -193,7 +205,9 @@ mod tests {
             "ODD" => Some("${TAG} $$".to_owned()),
             _ => None,
         };
-        text(written, &env).map(|filled| filled.text).map_err(|(message, _)| message)
+        text(written, &env)
+            .map(|filled| filled.text)
+            .map_err(|(message, _)| message)
     }
 
     #[test]
@@ -219,6 +233,7 @@ mod tests {
             // What comes out is not read again.
             ("${ODD}", "${TAG} $$"),
             ("${GONE:-a:b?c}", "a:b?c"),
+            ("${GONE:-$2a$14$1l}", "$2a$14$1l"),
         ] {
             assert_eq!(filled(written).as_deref(), Ok(expected), "{written}");
         }

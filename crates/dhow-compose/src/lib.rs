@@ -7,8 +7,10 @@
 mod dotenv;
 mod duration;
 mod endpoints;
+mod environment;
 mod extends;
 mod files;
+mod health;
 mod interpolate;
 mod item;
 mod keys;

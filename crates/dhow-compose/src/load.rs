@@ -24,7 +24,10 @@ pub fn is_compose(text: &str, file_name: &str) -> bool {
     };
     let item = Item::of(0, &root);
     let is_ours = item.get("deployment").is_some() || item.get("version").and_then(Item::text) == Some("v1");
-    let has = |key: &str| item.fields().is_some_and(|fields| fields.iter().any(|field| &*field.key == key));
+    let has = |key: &str| {
+        item.fields()
+            .is_some_and(|fields| fields.iter().any(|field| &*field.key == key))
+    };
     !is_ours && (has("services") || has("include"))
 }
 
@@ -61,17 +64,33 @@ pub(crate) fn load(asked: &Asked, around: &Around<'_>, report: &mut Report) -> O
         read: 0,
     };
     let mut variables = loader.dotenv(&asked.folder, &asked.env_files)?;
-    if let Some(project) = asked.project.clone().or_else(|| variables.get(around, "COMPOSE_PROJECT_NAME")) {
-        variables.0.entry("COMPOSE_PROJECT_NAME".into()).or_insert(project);
+    if let Some(project) = asked
+        .project
+        .clone()
+        .or_else(|| variables.get(around, "COMPOSE_PROJECT_NAME"))
+    {
+        variables
+            .0
+            .entry("COMPOSE_PROJECT_NAME".into())
+            .or_insert(project);
     }
     let mut root = loader.merged(&asked.files, &asked.folder, &variables, &mut Vec::new())?;
     merge::without_resets(&mut root);
     let named = asked
         .project
         .clone()
-        .or_else(|| variables.get(around, "COMPOSE_PROJECT_NAME").filter(|name| !name.is_empty()))
+        .or_else(|| {
+            variables
+                .get(around, "COMPOSE_PROJECT_NAME")
+                .filter(|name| !name.is_empty())
+        })
         .or_else(|| root.get("name").and_then(Item::text).map(str::to_owned));
-    let folder = || asked.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let folder = || {
+        asked
+            .folder
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
     let name = names::project(&named.or_else(folder).unwrap_or_default());
     Some(Loaded {
         root,
@@ -98,10 +117,16 @@ impl Loader<'_, '_> {
                 Ok(found) => values.extend(found),
                 Err(problem) => {
                     let source = Source::new(&path.display().to_string(), &text);
-                    let start = text.split('\n').take(problem.line as usize - 1).map(|line| line.len() + 1).sum();
+                    let start = text
+                        .split('\n')
+                        .take(problem.line as usize - 1)
+                        .map(|line| line.len() + 1)
+                        .sum();
                     let place = Place {
                         span: source.span_at(start),
-                        file: self.report.add_file(source.clone(), PathBuf::new(), Findings::of(source)),
+                        file: self
+                            .report
+                            .add_file(source.clone(), PathBuf::new(), Findings::of(source)),
                     };
                     self.report.refuse(place, "", problem.message, "");
                     return None;
@@ -115,13 +140,18 @@ impl Loader<'_, '_> {
         self.read += 1;
         if self.read > FILES_MAX {
             let message = format!("this project has more than {FILES_MAX} files");
-            self.report.outside(Findings::outside(name, message, "is there a circle of `include`?"));
+            self.report.outside(Findings::outside(
+                name,
+                message,
+                "is there a circle of `include`?",
+            ));
             return None;
         }
         let bytes = match (self.around.file)(path) {
             Ok(bytes) => bytes,
             Err(problem) => {
-                self.report.outside(Findings::outside(name, problem.message, problem.hint));
+                self.report
+                    .outside(Findings::outside(name, problem.message, problem.hint));
                 return None;
             }
         };
@@ -149,14 +179,16 @@ impl Loader<'_, '_> {
         };
         let Some(root) = root else {
             if is_sound {
-                self.report.refuse(place, "", "the file is empty", "a compose file has `services:`");
+                self.report
+                    .refuse(place, "", "the file is empty", "a compose file has `services:`");
             }
             return None;
         };
         let mut item = Item::of(file, &root);
         if item.kind() != Kind::Map {
             let message = format!("a compose file is a map, found {}", item.shown());
-            self.report.refuse(place, "", message, "it has `services:` and the services below it");
+            self.report
+                .refuse(place, "", message, "it has `services:` and the services below it");
             return None;
         }
         let around = self.around;
@@ -178,7 +210,9 @@ impl Loader<'_, '_> {
             let mut item = self.file(path, base, variables)?;
             extends::resolve(self, &mut item, path, variables);
             let included = self.included(&mut item, base, variables, open);
-            let item = included.into_iter().fold(item, |item, included| self.add(item, included));
+            let item = included
+                .into_iter()
+                .fold(item, |item, included| self.add(item, included));
             merged = Some(match merged {
                 None => item,
                 Some(before) => merge::files(before, item),
@@ -203,10 +237,18 @@ impl Loader<'_, '_> {
         };
         let field = fields.remove(position);
         let Tree::List(entries) = &field.value.value else {
-            self.report.refuse(field.key_place, "include", "`include` takes a list", "write `- other.yaml`");
+            self.report.refuse(
+                field.key_place,
+                "include",
+                "`include` takes a list",
+                "write `- other.yaml`",
+            );
             return Vec::new();
         };
-        entries.iter().filter_map(|entry| self.include(entry, base, variables, open)).collect()
+        entries
+            .iter()
+            .filter_map(|entry| self.include(entry, base, variables, open))
+            .collect()
     }
 
     fn include(
@@ -220,7 +262,9 @@ impl Loader<'_, '_> {
             let Some(item) = item else { return Vec::new() };
             let one = item.text().map(str::to_owned);
             let several = item.items().unwrap_or_default().iter();
-            one.into_iter().chain(several.filter_map(|item| item.text().map(str::to_owned))).collect()
+            one.into_iter()
+                .chain(several.filter_map(|item| item.text().map(str::to_owned)))
+                .collect()
         };
         let paths = match entry.text() {
             Some(text) => vec![text.to_owned()],
@@ -235,12 +279,14 @@ impl Loader<'_, '_> {
             }
         }
         let Some(first) = paths.first() else {
-            self.report.refuse(place, "include", "this names no file", "write `- other.yaml`");
+            self.report
+                .refuse(place, "include", "this names no file", "write `- other.yaml`");
             return None;
         };
         if first.contains("://") || first.starts_with("git@") {
             let hint = "fetch it, and name the file here";
-            self.report.refuse(place, "include", format!("`{first}` is on another machine"), hint);
+            self.report
+                .refuse(place, "include", format!("`{first}` is on another machine"), hint);
             return None;
         }
         let paths: Vec<PathBuf> = paths.iter().map(|path| base.join(path)).collect();
@@ -249,10 +295,14 @@ impl Loader<'_, '_> {
             None => paths[0].parent().unwrap_or(base).to_owned(),
         };
         if open.contains(&paths[0]) {
-            self.report.refuse(place, "include", "this includes itself", "remove it");
+            self.report
+                .refuse(place, "include", "this includes itself", "remove it");
             return None;
         }
-        let env_files: Vec<PathBuf> = listed(entry.get("env_file")).iter().map(|path| base.join(path)).collect();
+        let env_files: Vec<PathBuf> = listed(entry.get("env_file"))
+            .iter()
+            .map(|path| base.join(path))
+            .collect();
         let mut own = self.dotenv(&folder, &env_files)?;
         own.0.extend(variables.0.clone());
         open.push(paths[0].clone());
@@ -283,9 +333,17 @@ impl Loader<'_, '_> {
                     None => own.push(theirs),
                     Some(own) if own.value.is_same(&theirs.value) => {}
                     Some(own) => {
-                        let message = format!("`{}` is there already, and an included file has another one", theirs.key);
+                        let message = format!(
+                            "`{}` is there already, and an included file has another one",
+                            theirs.key
+                        );
                         let hint = "rename one of the two, or put the changes into an override file";
-                        self.report.refuse(own.key_place, &format!("{}.{}", other.key, theirs.key), message, hint);
+                        self.report.refuse(
+                            own.key_place,
+                            &format!("{}.{}", other.key, theirs.key),
+                            message,
+                            hint,
+                        );
                     }
                 }
             }
@@ -296,4 +354,3 @@ impl Loader<'_, '_> {
         }
     }
 }
-

@@ -48,7 +48,14 @@ mod tests {
         let ports = |text: &str, host: &str| ports_in(text, host).into_iter().collect::<Vec<_>>();
         assert_eq!(ports("http://app:3000/x, app:9090", "app"), [3000, 9090]);
         assert_eq!(ports("http://user:pass@app:80", "app"), [80]);
-        for text in ["myapp:3000", "app:7", "app:3000x", "app.other:80", "app:", "app:99999"] {
+        for text in [
+            "myapp:3000",
+            "app:7",
+            "app:3000x",
+            "app.other:80",
+            "app:",
+            "app:99999",
+        ] {
             assert!(ports(text, "app").is_empty(), "{text}");
         }
     }

@@ -58,7 +58,8 @@ fn said(item: &Item) -> Vec<String> {
 
 /// One whole file over another.
 pub(crate) fn files(base: Item, over: Item) -> Item {
-    let per_name = |base: Item, over: Item, merge: fn(Item, Item) -> Item| map(base, over, &|_, a, b| merge(a, b));
+    let per_name =
+        |base: Item, over: Item, merge: fn(Item, Item) -> Item| map(base, over, &|_, a, b| merge(a, b));
     map(base, over, &|key, base, over| match key {
         "services" => per_name(base, over, service),
         _ => per_name(base, over, |a, b| usual(a, b, &[])),
@@ -131,7 +132,9 @@ fn keyed(base: Item, over: Item, key: fn(&Item) -> Option<String>) -> Item {
     };
     for other in others {
         let wanted = key(&other);
-        let found = items.iter().position(|item| wanted.is_some() && key(item) == wanted);
+        let found = items
+            .iter()
+            .position(|item| wanted.is_some() && key(item) == wanted);
         match found {
             Some(position) => items[position] = other,
             None => items.push(other),
@@ -149,7 +152,9 @@ pub(crate) fn without_resets(item: &mut Item) {
     match &mut item.value {
         Tree::Map(fields) => {
             fields.retain(|field| field.value.tag != Tag::Reset);
-            fields.iter_mut().for_each(|field| without_resets(&mut field.value));
+            fields
+                .iter_mut()
+                .for_each(|field| without_resets(&mut field.value));
         }
         Tree::List(items) => {
             items.retain(|item| item.tag != Tag::Reset);

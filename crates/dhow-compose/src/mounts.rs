@@ -40,7 +40,12 @@ enum Kind {
     Tmpfs,
 }
 
-pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec, shared: &mut Shared<'_>) {
+pub(crate) fn read(
+    reader: &mut Reader<'_, '_>,
+    service: &Item,
+    spec: &mut ServiceSpec,
+    shared: &mut Shared<'_>,
+) {
     if let Some(item) = service.get("volumes") {
         match item.items() {
             Some(items) => {
@@ -69,7 +74,8 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut Servi
                 (Some(text), _) => spec.devices.push(text.to_owned()),
                 (None, Some(source)) => {
                     let parts = [Some(source), part("target"), part("permissions")];
-                    spec.devices.push(parts.into_iter().flatten().collect::<Vec<_>>().join(":"));
+                    spec.devices
+                        .push(parts.into_iter().flatten().collect::<Vec<_>>().join(":"));
                 }
                 (None, None) => {
                     let hint = "write `/dev/fuse` or `/dev/sda:/dev/xvda:rw`";
@@ -95,18 +101,37 @@ fn in_memory(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec
                     Some(("size", text)) => size = duration::size(text),
                     Some(("mode", "1777" | "01777")) | None => {}
                     Some((name, _)) => {
-                        reader.note(place, format!("`{name}` of `tmpfs` has no effect: everybody inside may write there"));
+                        reader.note(
+                            place,
+                            format!("`{name}` of `tmpfs` has no effect: everybody inside may write there"),
+                        );
                     }
                 }
             }
-            mounted(reader, spec, place, Storage::Tmpfs { target: target.to_owned(), size });
+            mounted(
+                reader,
+                spec,
+                place,
+                Storage::Tmpfs {
+                    target: target.to_owned(),
+                    size,
+                },
+            );
         }
     }
     if let Some(item) = service.get("shm_size")
         && let Some(size) = reader.size(item, "shm_size")
     {
         let target = "/dev/shm".to_owned();
-        mounted(reader, spec, item.place, Storage::Tmpfs { target, size: Some(size) });
+        mounted(
+            reader,
+            spec,
+            item.place,
+            Storage::Tmpfs {
+                target,
+                size: Some(size),
+            },
+        );
     }
 }
 
@@ -129,7 +154,11 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         makes_folder: true,
     };
     if let Some(target) = parts.next() {
-        mount.kind = if first.starts_with(['.', '/', '~']) { Kind::Bind } else { Kind::Volume };
+        mount.kind = if first.starts_with(['.', '/', '~']) {
+            Kind::Bind
+        } else {
+            Kind::Volume
+        };
         mount.source = Some(first);
         mount.target = target.to_owned();
     }
@@ -144,7 +173,12 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
             "shared" | "rshared" | "slave" | "rslave" => return propagation(reader, item.place, option),
             _ => {
                 let hint = "write `SOURCE:TARGET` or `SOURCE:TARGET:ro`";
-                return reader.refuse(item.place, "volumes", format!("`{option}` is no option of a mount"), hint);
+                return reader.refuse(
+                    item.place,
+                    "volumes",
+                    format!("`{option}` is no option of a mount"),
+                    hint,
+                );
             }
         }
     }
@@ -152,12 +186,30 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
 }
 
 fn propagation<T>(reader: &mut Reader<'_, '_>, place: Place, which: &str) -> Option<T> {
-    let message = format!("mounts are not passed on between host and container: `{which}` cannot be carried out");
-    reader.refuse(place, "volumes", message, "leave it out, where nothing is mounted below it later")
+    let message =
+        format!("mounts are not passed on between host and container: `{which}` cannot be carried out");
+    reader.refuse(
+        place,
+        "volumes",
+        message,
+        "leave it out, where nothing is mounted below it later",
+    )
 }
 
+/// The fields of a long form.
+const KNOWN: [&str; 9] = [
+    "type",
+    "source",
+    "target",
+    "read_only",
+    "bind",
+    "volume",
+    "tmpfs",
+    "consistency",
+    "image",
+];
+
 fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
-    const KNOWN: [&str; 9] = ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency", "image"];
     reader.known(item, "volumes", &KNOWN);
     let kind = match item.get("type").and_then(Item::text) {
         Some("volume") | None => Kind::Volume,
@@ -165,22 +217,39 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         Some("tmpfs") => Kind::Tmpfs,
         Some(other) => {
             let hint = "write `volume`, `bind` or `tmpfs`";
-            return reader.refuse(item.place, "volumes", format!("mounts of type `{other}` are not carried out"), hint);
+            return reader.refuse(
+                item.place,
+                "volumes",
+                format!("mounts of type `{other}` are not carried out"),
+                hint,
+            );
         }
     };
     let source = item.get("source").and_then(Item::text).map(str::to_owned);
     let Some(target) = item.get("target").and_then(Item::text).map(str::to_owned) else {
-        return reader.refuse(item.place, "volumes", "this mount has no `target`", "add one, such as `target: /data`");
+        return reader.refuse(
+            item.place,
+            "volumes",
+            "this mount has no `target`",
+            "add one, such as `target: /data`",
+        );
     };
     let inner = |block: &str, name: &str| item.get(block).and_then(|block| block.get(name)).cloned();
     if let Some(item) = inner("bind", "propagation")
-        && let Some(which) = item.text().filter(|which| !matches!(*which, "private" | "rprivate"))
+        && let Some(which) = item
+            .text()
+            .filter(|which| !matches!(*which, "private" | "rprivate"))
     {
         return propagation(reader, item.place, which);
     }
     if let Some(item) = inner("volume", "subpath") {
         let hint = "leave it out, and give the folder a volume of its own";
-        return reader.refuse(item.place, "volumes", "a part of a volume cannot be mounted", hint);
+        return reader.refuse(
+            item.place,
+            "volumes",
+            "a part of a volume cannot be mounted",
+            hint,
+        );
     }
     for (block, name) in [("volume", "nocopy"), ("bind", "selinux"), ("tmpfs", "mode")] {
         if let Some(item) = inner(block, name) {
@@ -192,9 +261,12 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         kind,
         source,
         target,
-        read_only: item.get("read_only").is_some_and(|item| reader.flag(item, "volumes").unwrap_or_default()),
+        read_only: item
+            .get("read_only")
+            .is_some_and(|item| reader.flag(item, "volumes").unwrap_or_default()),
         size: inner("tmpfs", "size").and_then(|item| reader.size(&item, "volumes")),
-        makes_folder: inner("bind", "create_host_path").is_some_and(|item| reader.flag(&item, "volumes").unwrap_or(true)),
+        makes_folder: inner("bind", "create_host_path")
+            .is_some_and(|item| reader.flag(&item, "volumes").unwrap_or(true)),
     })
 }
 
@@ -208,10 +280,17 @@ fn add(reader: &mut Reader<'_, '_>, mount: Mount, spec: &mut ServiceSpec, shared
             let name = name.clone();
             if !shared.volumes.contains(&name) {
                 let message = format!("the volume `{name}` is not declared");
-                let hint = format!("add it at the top: `volumes: {{ {name}: }}`; a folder begins with `./` or `/`");
-                return reader.refuse::<()>(mount.place, "volumes", message, hint).unwrap_or_default();
+                let hint =
+                    format!("add it at the top: `volumes: {{ {name}: }}`; a folder begins with `./` or `/`");
+                return reader
+                    .refuse::<()>(mount.place, "volumes", message, hint)
+                    .unwrap_or_default();
             }
-            shared.used_volumes.entry(name.clone()).or_default().push((reader.name.clone(), mount.place));
+            shared
+                .used_volumes
+                .entry(name.clone())
+                .or_default()
+                .push((reader.name.clone(), mount.place));
             Some(Storage::Named {
                 name,
                 target: mount.target.clone(),
@@ -224,7 +303,12 @@ fn add(reader: &mut Reader<'_, '_>, mount: Mount, spec: &mut ServiceSpec, shared
             read_only: mount.read_only,
         }),
         (Kind::Bind, Some(source)) => bind(reader, &mount, source, spec, shared),
-        (Kind::Bind, None) => reader.refuse(mount.place, "volumes", "this mount has no `source`", "name the folder"),
+        (Kind::Bind, None) => reader.refuse(
+            mount.place,
+            "volumes",
+            "this mount has no `source`",
+            "name the folder",
+        ),
     };
     if let Some(storage) = storage {
         mounted(reader, spec, mount.place, storage);
@@ -236,7 +320,13 @@ pub(crate) fn derived(parts: &[&str]) -> String {
     let text = parts.join("-");
     let plain: String = text
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') {
+                c
+            } else {
+                '-'
+            }
+        })
         .collect();
     let mut name = String::new();
     for part in plain.split('-').filter(|part| !part.is_empty()) {
@@ -282,7 +372,12 @@ fn bind(
     let path = match source.strip_prefix('~') {
         Some(rest) => {
             let Some(home) = (reader.around.env)("HOME") else {
-                return reader.refuse(mount.place, "volumes", "`HOME` is not set, so `~` is nowhere", "write the whole path");
+                return reader.refuse(
+                    mount.place,
+                    "volumes",
+                    "`HOME` is not set, so `~` is nowhere",
+                    "write the whole path",
+                );
             };
             Path::new(&home).join(rest.trim_start_matches('/'))
         }
@@ -304,7 +399,10 @@ fn bind(
             let hint = "make it, or check the path";
             return reader.refuse(mount.place, "volumes", format!("there is no {shown}"), hint);
         }
-        reader.note(mount.place, format!("{shown} is not there: it is made, as a folder"));
+        reader.note(
+            mount.place,
+            format!("{shown} is not there: it is made, as a folder"),
+        );
         if !shared.missing_folders.contains(&path) {
             shared.missing_folders.push(path.clone());
         }
@@ -329,7 +427,9 @@ fn as_config(
     let hint = "mount a single file with `:ro`, which then goes along as a config; put folders into the image or a volume";
     let what = match (kind, mount.read_only) {
         (PathKind::File, true) => match (reader.around.file)(path) {
-            Ok(bytes) if bytes.len() > FILE_BYTES_MAX => format!("{shown} has more than {} KiB", FILE_BYTES_MAX >> 10),
+            Ok(bytes) if bytes.len() > FILE_BYTES_MAX => {
+                format!("{shown} has more than {} KiB", FILE_BYTES_MAX >> 10)
+            }
             Ok(bytes) => {
                 let name = derived(&["file", &reader.name, &mount.target]);
                 shared.configs.insert(name.clone(), ConfigSpec::of_bytes(bytes));
@@ -343,7 +443,9 @@ fn as_config(
             }
             Err(problem) => problem.message,
         },
-        (PathKind::File, false) => format!("{shown} is on this machine, and replicas may write to it on others"),
+        (PathKind::File, false) => {
+            format!("{shown} is on this machine, and replicas may write to it on others")
+        }
         (PathKind::Folder, _) => format!("the folder {shown} is on this machine, and replicas run on others"),
         (PathKind::Other, _) => format!("{shown} is no file that could go along"),
         (PathKind::Nothing, _) => format!("{shown} is not there, and replicas run on other machines"),
@@ -357,7 +459,10 @@ mod tests {
 
     #[test]
     fn derived_names_are_names() {
-        assert_eq!(derived(&["anonymous", "web", "/app/node_modules"]), "anonymous-web-app-node_modules");
+        assert_eq!(
+            derived(&["anonymous", "web", "/app/node_modules"]),
+            "anonymous-web-app-node_modules"
+        );
         let long = derived(&["anonymous", "a-service", &"/long".repeat(30)]);
         assert!(long.len() <= 63 && long.starts_with('v'), "{long}");
         assert_ne!(long, derived(&["anonymous", "b-service", &"/long".repeat(30)]));

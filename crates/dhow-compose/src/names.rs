@@ -62,7 +62,12 @@ mod tests {
 
     #[test]
     fn names_are_cleaned() {
-        for (written, name) in [("My_App", "my-app"), ("a.b c", "a-b-c"), ("_x_", "x"), ("9lives", "9lives")] {
+        for (written, name) in [
+            ("My_App", "my-app"),
+            ("a.b c", "a-b-c"),
+            ("_x_", "x"),
+            ("9lives", "9lives"),
+        ] {
             assert_eq!(project(written), name);
         }
         assert_eq!(service("Redis_master.1"), "redis-master-1");

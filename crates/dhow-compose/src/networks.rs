@@ -43,7 +43,10 @@ impl Networks {
     /// Whether two services may call each other.
     pub fn share(&self, one: &str, other: &str) -> bool {
         let of = |name: &str| self.0.get(name);
-        one == other || of(one).zip(of(other)).is_some_and(|(one, other)| !one.is_disjoint(other))
+        one == other
+            || of(one)
+                .zip(of(other))
+                .is_some_and(|(one, other)| !one.is_disjoint(other))
     }
 
     /// The names that all services have for each other.
@@ -66,7 +69,12 @@ impl Networks {
                     Some((linked, _)) => names.add(written, &alias, linked, (services, place), report),
                     None => {
                         let at = format!("services.{written}.links");
-                        report.refuse(place, &at, format!("there is no service `{target}`"), "check the name");
+                        report.refuse(
+                            place,
+                            &at,
+                            format!("there is no service `{target}`"),
+                            "check the name",
+                        );
                     }
                 }
             }
@@ -102,13 +110,17 @@ impl Names {
     /// The names that a caller has for a service.
     pub fn of<'n>(&'n self, caller: &str, service: &'n ServiceName) -> impl Iterator<Item = &'n str> {
         let known = self.0.get(caller).into_iter().flatten();
-        known.filter(move |(_, (name, _))| name == service).map(|(alias, _)| alias.as_str())
+        known
+            .filter(move |(_, (name, _))| name == service)
+            .map(|(alias, _)| alias.as_str())
     }
 
     /// They as `extra_hosts` of a caller.
     pub fn hosts(&self, caller: &str) -> Vec<String> {
         let known = self.0.get(caller).into_iter().flatten();
-        known.map(|(alias, (service, _))| format!("{alias}:@{service}")).collect()
+        known
+            .map(|(alias, (service, _))| format!("{alias}:@{service}"))
+            .collect()
     }
 }
 
@@ -117,13 +129,22 @@ fn of_service(field: &Field, declared: &BTreeMap<&str, &Item>, report: &mut Repo
     if let Some(item) = field.value.get("network_mode") {
         let mode = item.text().unwrap_or_default();
         if !matches!(mode, "bridge" | "default") {
-            let message = format!("`network_mode: {mode}` cannot be carried out: each replica has a network of its own");
+            let message = format!(
+                "`network_mode: {mode}` cannot be carried out: each replica has a network of its own"
+            );
             let hint = match mode {
-                "host" => "leave it out and name its ports in `ports`; a program that needs the host's network runs without an image, in a deployment file",
+                "host" => {
+                    "leave it out and name its ports in `ports`; a program that needs the host's network runs without an image, in a deployment file"
+                }
                 "none" => "leave it out: who calls nobody and has no ports is alone",
                 _ => "leave it out, and call the other service by its name",
             };
-            report.refuse(item.place, &format!("services.{}.network_mode", field.key), message, hint);
+            report.refuse(
+                item.place,
+                &format!("services.{}.network_mode", field.key),
+                message,
+                hint,
+            );
         }
     }
     let Some(item) = field.value.get("networks") else {
@@ -135,21 +156,39 @@ fn of_service(field: &Field, declared: &BTreeMap<&str, &Item>, report: &mut Repo
         let name: &str = &network.key;
         if name != DEFAULT && !declared.contains_key(name) {
             let hint = format!("add it at the top: `networks: {{ {name}: }}`");
-            report.refuse(network.key_place, &at, format!("the network `{name}` is not declared"), hint);
+            report.refuse(
+                network.key_place,
+                &at,
+                format!("the network `{name}` is not declared"),
+                hint,
+            );
         }
         names.insert(name.to_owned());
         for option in network.value.fields().unwrap_or_default() {
             match &*option.key {
                 "aliases" => {}
                 "priority" | "gw_priority" | "driver_opts" | "interface_name" => {
-                    report.note(option.key_place, format!("`{}` of a network has no effect", option.key));
+                    report.note(
+                        option.key_place,
+                        format!("`{}` of a network has no effect", option.key),
+                    );
                 }
                 "ipv4_address" | "ipv6_address" | "mac_address" | "link_local_ips" => {
                     let message = format!("`{}`: addresses are not fixed here", option.key);
-                    report.refuse(option.key_place, &at, message, "remove it, and call the service by its name");
+                    report.refuse(
+                        option.key_place,
+                        &at,
+                        message,
+                        "remove it, and call the service by its name",
+                    );
                 }
                 key if key.starts_with("x-") => {}
-                key => report.refuse(option.key_place, &at, format!("a network has no `{key}` here"), "remove it"),
+                key => report.refuse(
+                    option.key_place,
+                    &at,
+                    format!("a network has no `{key}` here"),
+                    "remove it",
+                ),
             }
         }
     }
@@ -194,7 +233,12 @@ fn aliases(written: &str, name: &ServiceName, item: &Item) -> Vec<(String, Optio
         }
     }
     for network in item.get("networks").and_then(Item::fields).unwrap_or_default() {
-        for alias in network.value.get("aliases").and_then(Item::items).unwrap_or_default() {
+        for alias in network
+            .value
+            .get("aliases")
+            .and_then(Item::items)
+            .unwrap_or_default()
+        {
             if let Some(text) = alias.text() {
                 found.push((text.to_owned(), Some(network.key.to_string()), alias.place));
             }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use dhow_wire::document::{Finding, Source, Span};
 use dhow_wire::Findings;
+use dhow_wire::document::{Finding, Source, Span};
 
 use crate::Converted;
 

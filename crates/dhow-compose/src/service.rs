@@ -1,18 +1,15 @@
 //! One service: what runs, with what rights and limits. Ports, mounts and the `deploy` block have files of their own.
 
-use std::collections::BTreeMap;
-
 use dhow_core::spec::check::{FieldPath, nearest};
 use dhow_core::spec::{
-    Capabilities, Check, CommandSpec, Cpu, HealthSpec, ImageSpec, PullPolicy, Resources, RestartPolicy,
-    ServiceSpec, TimeSpan, Ulimit,
+    Capabilities, CommandSpec, Cpu, ImageSpec, PullPolicy, Resources, RestartPolicy, ServiceSpec, TimeSpan,
+    Ulimit,
 };
 
 use crate::item::Item;
-use crate::keys::{self, Fate};
 use crate::load::Variables;
 use crate::report::{Place, Report};
-use crate::{Around, dotenv, duration, pairs, swarm, words};
+use crate::{Around, duration, environment, health, pairs, swarm, words};
 
 /// What all services of a project are read with.
 pub(crate) struct Reader<'r, 'a> {
@@ -45,17 +42,24 @@ impl Reader<'_, '_> {
 
     /// Remembers where a part of the spec comes from.
     pub fn at(&mut self, path: &[&str], place: Place) {
-        let path = path.iter().fold(FieldPath::default(), |path, part| match part.parse::<usize>() {
-            Ok(index) => path.index(index),
-            Err(_) => path.key((*part).to_owned()),
-        });
+        let path = path
+            .iter()
+            .fold(FieldPath::default(), |path, part| match part.parse::<usize>() {
+                Ok(index) => path.index(index),
+                Err(_) => path.key((*part).to_owned()),
+            });
         self.places.push((path, place));
     }
 
     pub fn text(&mut self, item: &Item, key: &str) -> Option<String> {
         match item.text() {
             Some(text) => Some(text.to_owned()),
-            None => self.refuse(item.place, key, format!("`{key}` takes a text, found {}", item.shown()), ""),
+            None => self.refuse(
+                item.place,
+                key,
+                format!("`{key}` takes a text, found {}", item.shown()),
+                "",
+            ),
         }
     }
 
@@ -73,7 +77,12 @@ impl Reader<'_, '_> {
     pub fn number<T: std::str::FromStr>(&mut self, item: &Item, key: &str) -> Option<T> {
         match item.text().and_then(|text| text.trim().parse().ok()) {
             Some(number) => Some(number),
-            None => self.refuse(item.place, key, format!("`{key}` takes a number, found {}", item.shown()), ""),
+            None => self.refuse(
+                item.place,
+                key,
+                format!("`{key}` takes a number, found {}", item.shown()),
+                "",
+            ),
         }
     }
 
@@ -104,7 +113,11 @@ impl Reader<'_, '_> {
                 .iter()
                 .filter_map(|item| Some((self.text(item, key)?, item.place)))
                 .collect(),
-            None => self.text(item, key).map(|text| (text, item.place)).into_iter().collect(),
+            None => self
+                .text(item, key)
+                .map(|text| (text, item.place))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -122,7 +135,10 @@ impl Reader<'_, '_> {
                 true => found.push((field.key.to_string(), None, field.key_place)),
                 false => {
                     let place = field.value.place;
-                    found.extend(self.text(&field.value, key).map(|text| (field.key.to_string(), Some(text), place)));
+                    found.extend(
+                        self.text(&field.value, key)
+                            .map(|text| (field.key.to_string(), Some(text), place)),
+                    );
                 }
             }
         }
@@ -140,48 +156,12 @@ impl Reader<'_, '_> {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("its fields are {}", known.join(", ")),
             };
-            let _: Option<()> = self.refuse(field.key_place, key, format!("`{key}` has no field `{name}`"), hint);
-        }
-    }
-}
-
-/// Says what becomes of keys that no reader takes.
-pub(crate) fn judge_keys(reader: &mut Reader<'_, '_>, service: &Item) {
-    for field in service.fields().unwrap_or_default() {
-        let name: &str = &field.key;
-        if name.starts_with("x-") {
-            continue;
-        }
-        match keys::fate(name) {
-            Some(Fate::Carried) => {}
-            _ if field.value.is_nothing() => {}
-            Some(Fate::NoEffect(why)) => reader.note(field.key_place, format!("`{name}` has no effect: {why}")),
-            Some(Fate::Refused(why, hint)) => {
-                let _: Option<()> = reader.refuse(field.key_place, name, format!("`{name}`: {why}"), hint);
-            }
-            None => {
-                let hint = match nearest(name, keys::all()) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
-                    None => "remove it, or begin its name with `x-`".to_owned(),
-                };
-                let _: Option<()> = reader.refuse(field.key_place, name, format!("a service has no key `{name}`"), hint);
-            }
-        }
-    }
-    for (name, allowed) in [
-        ("pid", &["private"][..]),
-        ("ipc", &["private", "shareable", "none"][..]),
-        ("uts", &[""][..]),
-        ("userns_mode", &[""][..]),
-        ("cgroup", &["private"][..]),
-        ("runtime", &["runc", "crun", "io.containerd.runc.v2"][..]),
-    ] {
-        let Some(item) = service.get(name) else { continue };
-        let text = item.text().unwrap_or_default();
-        if !allowed.contains(&text) {
-            let message = format!("`{name}: {text}` cannot be carried out: replicas share nothing with the host");
-            let hint = "leave it out; a program that needs the host runs as a service with `command` and no image, in a deployment file";
-            let _: Option<()> = reader.refuse(item.place, name, message, hint);
+            let _: Option<()> = self.refuse(
+                field.key_place,
+                key,
+                format!("`{key}` has no field `{name}`"),
+                hint,
+            );
         }
     }
 }
@@ -194,14 +174,14 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> ServiceSpec {
     };
     spec.image = image(reader, service);
     spec.command = command(reader, service);
-    spec.env = env(reader, service);
-    spec.health = health(reader, service);
+    spec.env = environment::read(reader, service);
+    spec.health = health::read(reader, service);
     restart(reader, service, &mut spec);
     rights(reader, service, &mut spec);
     limits(reader, service, &mut spec);
     host(reader, service, &mut spec);
     if let Some(item) = service.get("platform")
-        && let Some(text) = reader.text(item, "platform")
+        && let Some(text) = reader.text(item, "platform").filter(|text| !text.is_empty())
     {
         let mut parts = text.split('/');
         spec.platform.os = parts.next().map(str::to_owned);
@@ -227,30 +207,48 @@ fn image(reader: &mut Reader<'_, '_>, service: &Item) -> Option<ImageSpec> {
             "never" => PullPolicy::Never,
             "missing" | "if_not_present" | "build" => PullPolicy::IfNotPresent,
             text if text == "daily" || text == "weekly" || text.starts_with("every_") => {
-                reader.note(item.place, format!("`pull_policy: {text}`: the image is looked up when it is deployed"));
+                reader.note(
+                    item.place,
+                    format!("`pull_policy: {text}`: the image is looked up when it is deployed"),
+                );
                 PullPolicy::IfNotPresent
             }
             text => {
                 let message = format!("`{text}` is no policy of pulling");
-                reader.refuse(item.place, "pull_policy", message, "write `always`, `missing` or `never`")?
+                reader.refuse(
+                    item.place,
+                    "pull_policy",
+                    message,
+                    "write `always`, `missing` or `never`",
+                )?
             }
         },
     };
     let build = service.get("build");
     let Some(item) = service.get("image") else {
         let expected = format!("{}-{}", reader.project, reader.name);
-        return match build {
+        match build {
             Some(build) => {
                 let message = format!("images are not built here; it would expect `{expected}`");
-                let hint = format!("build and push it, and name it beside `build`: `image: REGISTRY/{expected}:TAG`");
-                reader.refuse(build.place, "build", message, hint)
+                let hint = format!(
+                    "build and push it, and name it beside `build`: `image: REGISTRY/{expected}:TAG`"
+                );
+                let _: Option<()> = reader.refuse(build.place, "build", message, hint);
             }
-            None => reader.refuse(service.place, "image", "this service has no image", "add one, such as `image: nginx:1.27`"),
-        };
+            None => {
+                let hint = "add one, such as `image: nginx:1.27`";
+                let _: Option<()> = reader.refuse(service.place, "image", "this service has no image", hint);
+            }
+        }
+        // It stands in, so that no rule is heard about a service without one.
+        return Some(ImageSpec::named("none"));
     };
     let name = reader.text(item, "image")?;
     if let Some(build) = build {
-        reader.note(build.place, format!("`build` is not carried out: `{name}` is expected where nodes find it"));
+        reader.note(
+            build.place,
+            format!("`build` is not carried out: `{name}` is expected where nodes find it"),
+        );
     }
     reader.at(&["image"], item.place);
     Some(ImageSpec {
@@ -261,7 +259,13 @@ fn image(reader: &mut Reader<'_, '_>, service: &Item) -> Option<ImageSpec> {
 
 fn list_of_words(reader: &mut Reader<'_, '_>, item: &Item, key: &str) -> Option<Vec<String>> {
     if item.items().is_some() {
-        return Some(reader.texts(item, key).into_iter().map(|(text, _)| text).collect());
+        return Some(
+            reader
+                .texts(item, key)
+                .into_iter()
+                .map(|(text, _)| text)
+                .collect(),
+        );
     }
     let text = reader.text(item, key)?;
     match words::split(&text) {
@@ -287,159 +291,46 @@ fn command(reader: &mut Reader<'_, '_>, service: &Item) -> Option<CommandSpec> {
     (command != CommandSpec::default()).then_some(command)
 }
 
-/// A value that is text, whatever it looks like: what begins as the name of a secret has one `$` more.
-fn as_text(value: String) -> String {
-    match value.starts_with("$S:") || value.starts_with("$$S:") {
-        true => format!("${value}"),
-        false => value,
-    }
-}
-
-fn env(reader: &mut Reader<'_, '_>, service: &Item) -> BTreeMap<String, String> {
-    let mut env = BTreeMap::new();
-    if let Some(item) = service.get("env_file") {
-        let own = [item.clone()];
-        for entry in item.items().unwrap_or(&own) {
-            env.extend(env_file(reader, entry).unwrap_or_default());
-        }
-    }
-    if let Some(item) = service.get("environment") {
-        reader.at(&["env"], item.place);
-        for (name, value, place) in reader.pairs(item, "environment") {
-            reader.at(&["env", &name], place);
-            let (variables, around) = (reader.variables, reader.around);
-            match value.or_else(|| variables.get(around, &name)) {
-                Some(value) => env.insert(name, as_text(value)),
-                None => env.remove(&name),
-            };
-        }
-    }
-    env
-}
-
-fn env_file(reader: &mut Reader<'_, '_>, entry: &Item) -> Option<BTreeMap<String, String>> {
-    reader.known(entry, "env_file", &["path", "required", "format"]);
-    let path = match entry.fields() {
-        Some(_) => match entry.get("path") {
-            Some(path) => reader.text(path, "env_file")?,
-            None => reader.refuse(entry.place, "env_file", "this names no `path`", "write `path: app.env`")?,
-        },
-        None => reader.text(entry, "env_file")?,
-    };
-    let required = match entry.get("required") {
-        Some(item) => reader.flag(item, "env_file")?,
-        None => true,
-    };
-    let form = match entry.get("format").and_then(Item::text) {
-        Some("raw") => dotenv::Form::Raw,
-        Some(_) | None => dotenv::Form::Usual,
-    };
-    let whole = reader.report.base(entry.place).join(&path);
-    if !required && (reader.around.kind)(&whole) == crate::PathKind::Nothing {
-        return None;
-    }
-    let bytes = match (reader.around.file)(&whole) {
-        Ok(bytes) => bytes,
-        Err(problem) => reader.refuse(entry.place, "env_file", problem.message, problem.hint)?,
-    };
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(_) => reader.refuse(entry.place, "env_file", format!("{path} is not text in UTF-8"), "save it as UTF-8")?,
-    };
-    let (variables, around) = (reader.variables, reader.around);
-    match dotenv::parse(&text, form, &|name| variables.get(around, name)) {
-        Ok(values) => Some(values.into_iter().map(|(name, value)| (name, as_text(value))).collect()),
-        Err(problem) => {
-            let message = format!("line {} of {path}: {}", problem.line, problem.message);
-            reader.refuse(entry.place, "env_file", message, "")
-        }
-    }
-}
-
-fn health(reader: &mut Reader<'_, '_>, service: &Item) -> Option<HealthSpec> {
-    let item = service.get("healthcheck")?;
-    const KNOWN: [&str; 7] = ["test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"];
-    reader.known(item, "healthcheck", &KNOWN);
-    if let Some(disable) = item.get("disable")
-        && reader.flag(disable, "healthcheck")?
-    {
-        return None;
-    }
-    let Some(test) = item.get("test") else {
-        let message = "the check of the image itself is not known here";
-        let hint = "write its `test`, or remove `healthcheck`";
-        return reader.refuse(item.place, "healthcheck", message, hint);
-    };
-    let shell = |line: String| vec!["/bin/sh".to_owned(), "-c".to_owned(), line];
-    let command = match test.items() {
-        None => shell(reader.text(test, "healthcheck")?),
-        Some(_) => {
-            let mut words = reader.texts(test, "healthcheck").into_iter().map(|(word, _)| word);
-            match words.next().as_deref() {
-                Some("NONE") => return None,
-                Some("CMD") => words.collect(),
-                Some("CMD-SHELL") => shell(words.collect::<Vec<_>>().join(" ")),
-                Some(_) | None => {
-                    let hint = "begin the list with `CMD` or `CMD-SHELL`, or write a text for the shell";
-                    reader.refuse(test.place, "healthcheck", "this list does not say how it is run", hint)?
-                }
-            }
-        }
-    };
-    let mut health = HealthSpec {
-        start_grace: TimeSpan::ZERO,
-        interval: TimeSpan::from_secs(30),
-        timeout: TimeSpan::from_secs(30),
-        ..HealthSpec::of(Check::Command { command })
-    };
-    for (name, field) in [
-        ("interval", &mut health.interval),
-        ("timeout", &mut health.timeout),
-        ("start_period", &mut health.start_grace),
-    ] {
-        if let Some(item) = item.get(name)
-            && let Some(span) = reader.span(item, name)
-            && (span != TimeSpan::ZERO || name == "start_period")
-        {
-            *field = span;
-        }
-    }
-    if let Some(retries) = item.get("retries")
-        && let Some(retries) = reader.number(retries, "retries")
-        && retries != 0
-    {
-        health.retries = retries;
-    }
-    if let Some(item) = item.get("start_interval") {
-        reader.note(item.place, "`start_interval` has no effect: `interval` holds from the start");
-    }
-    reader.at(&["health"], item.place);
-    reader.note(item.place, "a replica that stays unhealthy is started again, as in Swarm");
-    Some(health)
-}
-
 fn restart(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
     spec.restart.policy = RestartPolicy::Never;
-    let Some(item) = service.get("restart") else { return };
-    let Some(text) = reader.text(item, "restart") else { return };
+    let Some(item) = service.get("restart") else {
+        return;
+    };
+    let Some(text) = reader.text(item, "restart") else {
+        return;
+    };
     reader.at(&["restart"], item.place);
-    let (policy, count) = text.split_once(':').map_or((text.as_str(), None), |(policy, count)| (policy, Some(count)));
+    let (policy, count) = text
+        .split_once(':')
+        .map_or((text.as_str(), None), |(policy, count)| (policy, Some(count)));
     spec.restart.policy = match policy {
-        "no" | "false" => RestartPolicy::Never,
+        "no" | "false" | "never" | "" => RestartPolicy::Never,
         "always" | "unless-stopped" => RestartPolicy::Always,
         "on-failure" => RestartPolicy::OnFailure,
         _ => {
             let hint = "write `no`, `always`, `unless-stopped` or `on-failure:3`";
-            let _: Option<()> = reader.refuse(item.place, "restart", format!("`{text}` is no rule of restarting"), hint);
+            let _: Option<()> = reader.refuse(
+                item.place,
+                "restart",
+                format!("`{text}` is no rule of restarting"),
+                hint,
+            );
             return;
         }
     };
     let attempts = count.map(str::parse::<u32>);
     match attempts {
-        Some(Ok(attempts)) if policy == "on-failure" => spec.restart.max_attempts = (attempts > 0).then_some(attempts),
+        Some(Ok(attempts)) if policy == "on-failure" => {
+            spec.restart.max_attempts = (attempts > 0).then_some(attempts)
+        }
         None => {}
         Some(_) => {
-            let _: Option<()> = reader.refuse(item.place, "restart", format!("`{text}` has no count"), "write `on-failure:3`");
+            let _: Option<()> = reader.refuse(
+                item.place,
+                "restart",
+                format!("`{text}` has no count"),
+                "write `on-failure:3`",
+            );
         }
     }
 }
@@ -468,13 +359,18 @@ fn rights(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
         spec.user = reader.text(item, "user").filter(|user| !user.is_empty());
         reader.at(&["user"], item.place);
     }
-    let Some(item) = service.get("security_opt") else { return };
+    let Some(item) = service.get("security_opt") else {
+        return;
+    };
     for (option, place) in reader.texts(item, "security_opt") {
         match option.replace('=', ":").as_str() {
             "no-new-privileges" | "no-new-privileges:true" => spec.no_new_privileges = Some(true),
             "no-new-privileges:false" => {}
             plain if plain.starts_with("label:") || plain.starts_with("apparmor:") => {
-                reader.note(place, format!("`{option}` has no effect: containers have no such profile here"));
+                reader.note(
+                    place,
+                    format!("`{option}` has no effect: containers have no such profile here"),
+                );
             }
             _ => {
                 let message = format!("`{option}` cannot be carried out");
@@ -495,25 +391,37 @@ fn limits(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
         reader.at(&["resources", "memory"], item.place);
         reader.size(item, "mem_limit")
     });
-    let reserved = service.get("mem_reservation").and_then(|item| Some((reader.size(item, "mem_reservation")?, item.place)));
+    let reserved = service
+        .get("mem_reservation")
+        .and_then(|item| Some((reader.size(item, "mem_reservation")?, item.place)));
     resources.memory = limit.or(reserved.map(|(size, _)| size));
     match (limit, reserved) {
         (Some(limit), Some((reserved, place))) if limit != reserved => {
             let message = format!("{reserved} are reserved and {limit} the limit: there is one amount here");
-            let _: Option<()> = reader.refuse(place, "mem_reservation", message, "remove `mem_reservation`, or make both equal");
+            let _: Option<()> = reader.refuse(
+                place,
+                "mem_reservation",
+                message,
+                "remove `mem_reservation`, or make both equal",
+            );
         }
         (None, Some((_, place))) => reader.note(place, "what is reserved is the limit too"),
         (_, _) => {}
     }
     if let Some(item) = service.get("pids_limit") {
-        resources.pids = reader.number::<i64>(item, "pids_limit").and_then(|pids| u32::try_from(pids).ok()).filter(|pids| *pids > 0);
+        resources.pids = reader
+            .number::<i64>(item, "pids_limit")
+            .and_then(|pids| u32::try_from(pids).ok())
+            .filter(|pids| *pids > 0);
     }
     spec.resources = resources;
     ulimits(reader, service, spec);
 }
 
 fn ulimits(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
-    let Some(item) = service.get("ulimits") else { return };
+    let Some(item) = service.get("ulimits") else {
+        return;
+    };
     reader.at(&["ulimits"], item.place);
     for field in item.fields().unwrap_or_default() {
         let name = field.key.to_string();
@@ -522,7 +430,10 @@ fn ulimits(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) 
             Some(u64::try_from(number).unwrap_or(u64::MAX))
         };
         let found = match field.value.fields() {
-            None => limit(&field.value).map(|both| Ulimit { soft: both, hard: both }),
+            None => limit(&field.value).map(|both| Ulimit {
+                soft: both,
+                hard: both,
+            }),
             Some(_) => {
                 let soft = field.value.get("soft").and_then(&mut limit);
                 let hard = field.value.get("hard").and_then(&mut limit);
@@ -542,20 +453,31 @@ fn host(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
     {
         let plain = name.replace('_', "-");
         if plain != name {
-            reader.note(item.place, format!("its hostname is `{plain}`: a hostname holds no `_`"));
+            reader.note(
+                item.place,
+                format!("its hostname is `{plain}`: a hostname holds no `_`"),
+            );
         }
         spec.hostname = Some(plain);
         reader.at(&["hostname"], item.place);
     }
     if let Some(item) = service.get("dns") {
-        spec.dns = reader.texts(item, "dns").into_iter().map(|(text, _)| text).collect();
+        spec.dns = reader
+            .texts(item, "dns")
+            .into_iter()
+            .map(|(text, _)| text)
+            .collect();
         reader.at(&["dns"], item.place);
-        reader.note(item.place, "with `dns` of its own it does not know services by name; leave it out where it calls them");
+        reader.note(
+            item.place,
+            "with `dns` of its own it does not know services by name; leave it out where it calls them",
+        );
     }
     if let Some(item) = service.get("extra_hosts") {
         reader.at(&["extra_hosts"], item.place);
         for (name, address, _) in reader.pairs(item, "extra_hosts") {
-            spec.extra_hosts.push(format!("{name}:{}", address.unwrap_or_default()));
+            spec.extra_hosts
+                .push(format!("{name}:{}", address.unwrap_or_default()));
         }
     }
     for (key, field) in [("labels", &mut spec.labels), ("sysctls", &mut spec.sysctls)] {
@@ -578,5 +500,8 @@ fn host(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
 
 /// A number of cores.
 pub(crate) fn cpu(text: &str) -> Option<Cpu> {
-    text.trim().parse::<f64>().ok().and_then(|cores| Cpu::from_cores(cores).ok())
+    text.trim()
+        .parse::<f64>()
+        .ok()
+        .and_then(|cores| Cpu::from_cores(cores).ok())
 }

@@ -52,7 +52,10 @@ mod tests {
     #[test]
     fn words_are_split_without_a_shell() {
         for (text, words) in [
-            ("redis-server --save 60 1", &["redis-server", "--save", "60", "1"][..]),
+            (
+                "redis-server --save 60 1",
+                &["redis-server", "--save", "60", "1"][..],
+            ),
             ("sh -c 'a && b $X'", &["sh", "-c", "a && b $X"]),
             ("a \"b \\\"c\\\" \\n\" d\\ e", &["a", "b \"c\" \\n", "d e"]),
             ("a ''  b", &["a", "", "b"]),

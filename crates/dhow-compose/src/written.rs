@@ -7,7 +7,18 @@ use serde_json::{Map, Value};
 
 /// Fields of a service that people look for first.
 const FIRST: [&str; 12] = [
-    "rtype", "image", "command", "env", "endpoints", "image_ports", "scale", "depends", "health", "restart", "storage", "configs",
+    "rtype",
+    "image",
+    "command",
+    "env",
+    "endpoints",
+    "image_ports",
+    "scale",
+    "depends",
+    "health",
+    "restart",
+    "storage",
+    "configs",
 ];
 
 /// The file's text. It reads back to the same deployment.
@@ -44,7 +55,12 @@ fn without_defaults(service: &ServiceSpec) -> Result<Value, serde_json::Error> {
             own.retain(|key, value| key == "check" || plain.get(key) != Some(value));
         }
     }
-    for endpoint in fields.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
+    for endpoint in fields
+        .get_mut("endpoints")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Value::Object(fields) = endpoint
             && fields.get("expose") == Some(&Value::from("internal"))
         {
@@ -110,7 +126,12 @@ fn field(text: &mut String, indent: usize, key: &str, value: &Value) {
     match value {
         Value::Object(fields) if !fields.is_empty() && !is_short(value) => {
             text.push('\n');
-            let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
+            let rank = |key: &str| {
+                FIRST
+                    .iter()
+                    .position(|first| *first == key)
+                    .unwrap_or(FIRST.len())
+            };
             let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
             if indent == 2 {
                 sorted.sort_by_key(|(key, _)| rank(key));
@@ -174,7 +195,10 @@ fn flow(value: &Value) -> String {
         Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
         Value::Object(fields) if fields.is_empty() => "{}".into(),
         Value::Object(fields) => {
-            let pairs: Vec<String> = fields.iter().map(|(key, value)| format!("{}: {}", word(key), flow(value))).collect();
+            let pairs: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| format!("{}: {}", word(key), flow(value)))
+                .collect();
             format!("{{ {} }}", pairs.join(", "))
         }
     }
@@ -184,7 +208,8 @@ fn flow(value: &Value) -> String {
 fn word(text: &str) -> String {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_'));
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '.' | '-' | '@' | '+');
-    let is_word = !["true", "false", "null", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str());
+    let is_word =
+        !["true", "false", "null", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str());
     // `a:1` is a text, `a: 1` and `a:` are not.
     let has_colon = text.ends_with(':');
     if starts && is_word && !has_colon && text.chars().all(|c| fits(c) || c == ':') {

@@ -12,6 +12,7 @@ mod health;
 mod host;
 mod names;
 mod placement;
+mod reference;
 mod rollout;
 mod scale;
 mod service;
@@ -21,6 +22,7 @@ mod variables;
 mod workload;
 
 pub(crate) use endpoint::ranges;
+pub use reference::schema;
 pub use surroundings::{Client, FileProblem, Sender};
 
 use std::collections::BTreeMap;

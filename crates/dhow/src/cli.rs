@@ -3,8 +3,8 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
-    restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
+    cluster, completions, convert, daemon, deploy, events, exec, explain, history, image, logs, net, node,
+    plan, ps, restart, rm, rollback, scale, schema, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -28,8 +28,10 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 9] = [
+const OFFLINE: [&[&str]; 11] = [
     &["validate"],
+    &["convert"],
+    &["schema"],
     &["daemon"],
     &["worker"],
     &["completions"],
@@ -68,6 +70,8 @@ pub enum Command {
     Up(up::Args),
     Deploy(deploy::Args),
     Validate(validate::Args),
+    Convert(convert::Args),
+    Schema(schema::Args),
     Plan(plan::Args),
     Status(status::Args),
     Ps(ps::Args),

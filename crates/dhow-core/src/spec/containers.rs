@@ -12,7 +12,9 @@ pub const SERVICE_MARK: char = '@';
 impl DeploymentSpec {
     /// Whether it has rules of containers that came with feature level 5.
     pub fn needs_container_rules(&self) -> bool {
-        self.services.values().any(|service| service.has_container_rules())
+        self.services
+            .values()
+            .any(|service| service.has_container_rules())
     }
 }
 
@@ -23,7 +25,9 @@ impl ServiceSpec {
             let address = host_entry(entry).map(|(_, address)| address);
             address.is_some_and(|address| address == HOST_GATEWAY || address.starts_with(SERVICE_MARK))
         };
-        self.image_ports.is_some() || self.storage.iter().any(is_read) || self.extra_hosts.iter().any(is_named)
+        self.image_ports.is_some()
+            || self.storage.iter().any(is_read)
+            || self.extra_hosts.iter().any(is_named)
     }
 }
 

@@ -210,7 +210,9 @@ async fn storage(host: Arc<TestHost>) {
         },
         Storage::Named {
             name: "data".into(),
-            target: "/home".into(), read_only: false, },
+            target: "/home".into(),
+            read_only: false,
+        },
         Storage::Tmpfs {
             target: "/scratch".into(),
             size: None,

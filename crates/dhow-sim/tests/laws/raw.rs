@@ -100,7 +100,9 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
             if volume {
                 spec.storage.push(Storage::Named {
                     name: "data".into(),
-                    target: "/data".into(), read_only: false, });
+                    target: "/data".into(),
+                    read_only: false,
+                });
             }
             let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");
             (name, Arc::new(spec))

@@ -3,7 +3,8 @@
 use dhow_core::acme;
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
 use dhow_core::spec::{
-    Allowed, Endpoint, EndpointOptions, Expose, ImagePorts, IpRange, IpRangeError, Protocol, ProxyProtocol, Sticky, Tls,
+    Allowed, Endpoint, EndpointOptions, Expose, ImagePorts, IpRange, IpRangeError, Protocol, ProxyProtocol,
+    Sticky, Tls,
 };
 
 use super::names;

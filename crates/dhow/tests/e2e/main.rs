@@ -10,6 +10,7 @@
 
 mod acme;
 mod chaos;
+mod compose;
 mod failures;
 mod faults;
 mod files;

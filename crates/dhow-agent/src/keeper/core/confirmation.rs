@@ -90,7 +90,9 @@ mod tests {
         let bound = ServiceSpec {
             storage: vec![Storage::Named {
                 name: "data".into(),
-                target: "/data".into(), read_only: false, }],
+                target: "/data".into(),
+                read_only: false,
+            }],
             ..ServiceSpec::default()
         };
         let twice = ServiceSpec {

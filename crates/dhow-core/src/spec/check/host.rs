@@ -108,7 +108,8 @@ pub(super) fn hostname_problem(hostname: &str) -> Option<(String, String)> {
 }
 
 fn extra_host_problem(entry: &str) -> Option<(String, String)> {
-    const HOW: &str = "write `name:address`, such as `db.internal:10.0.0.5`, `name:@service` or `name:host-gateway`";
+    const HOW: &str =
+        "write `name:address`, such as `db.internal:10.0.0.5`, `name:@service` or `name:host-gateway`";
     let Some((name, address)) = host_entry(entry) else {
         return Some((format!("{} has no address", quoted(entry)), HOW.into()));
     };

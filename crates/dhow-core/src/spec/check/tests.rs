@@ -166,7 +166,9 @@ fn a_volume_cannot_surge() {
     let mut spec = service();
     spec.storage = vec![Storage::Named {
         name: "data".into(),
-        target: "/data".into(), read_only: false, }];
+        target: "/data".into(),
+        read_only: false,
+    }];
     assert_eq!(paths_of(spec.clone()), Vec::<String>::new());
     spec.rollout.max_surge = Some(1);
     assert_eq!(paths_of(spec.clone()), ["services.web.rollout.max_surge"]);

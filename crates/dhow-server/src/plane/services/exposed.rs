@@ -69,7 +69,8 @@ fn asked_image(service: &ServiceSpec) -> Option<&ImageSpec> {
         RType::Service | RType::System => true,
         RType::Job | RType::Cron => false,
     };
-    let wants = runs_on && service.runtime() == Runtime::Container
+    let wants = runs_on
+        && service.runtime() == Runtime::Container
         && (service.endpoints.is_empty() || service.image_ports.is_some());
     service.image.as_ref().filter(|_| wants)
 }
