@@ -228,7 +228,7 @@ pub(crate) fn judge(reader: &mut Reader<'_, '_>, service: &Item) {
         }
         match fate(name) {
             Some(Carried) => {}
-            _ if field.value.is_nothing() => {}
+            Some(NoEffect(_) | Refused(..)) if field.value.is_nothing() => {}
             Some(NoEffect(why)) => reader.note(field.key_place, format!("`{name}` has no effect: {why}")),
             Some(Refused(why, hint)) => {
                 let _: Option<()> = reader.refuse(field.key_place, name, format!("`{name}`: {why}"), hint);

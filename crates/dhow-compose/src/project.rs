@@ -97,6 +97,17 @@ pub(crate) fn convert(
             .collect();
     }
     one_node(&drafts, &shared, around, report);
+    if let Some((_, place)) = shared
+        .used_volumes
+        .values()
+        .flatten()
+        .min_by_key(|(_, place)| (place.file, place.span))
+    {
+        report.note(
+            *place,
+            "a new volume begins empty: what the image has at its target is not copied into it",
+        );
+    }
     let spec = DeploymentSpec {
         version: SpecVersion::V1,
         deployment: deployment?,

@@ -59,36 +59,72 @@ impl Unread {
     }
 }
 
+/// What the arguments name, before anything is made of it.
+struct Opened {
+    files: Vec<PathBuf>,
+    input: Input,
+    is_compose: bool,
+}
+
 /// Reads what the arguments name, and says what of a compose file differs here.
 pub fn read(args: &FileArgs, nodes: Nodes) -> Result<FromFile, Unread> {
+    open(args)?.read(args, nodes)
+}
+
+/// The same for the cluster of a client, which is asked how many nodes it has where a compose file depends on it.
+pub async fn read_for(args: &FileArgs, client: &Client) -> Result<Result<FromFile, Unread>, ClientError> {
+    let opened = match open(args) {
+        Ok(opened) => opened,
+        Err(unread) => return Ok(Err(unread)),
+    };
+    let nodes = match opened.is_compose {
+        true => nodes(client).await?,
+        false => Nodes::Here,
+    };
+    Ok(opened.read(args, nodes))
+}
+
+fn open(args: &FileArgs) -> Result<Opened, Unread> {
     let files = chosen(args).map_err(Unread::NoFile)?;
-    let wrong = |findings: Findings| Unread::Wrong(vec![findings]);
     let first = files.first().cloned().unwrap_or_default();
-    let input = input::read(&first).map_err(wrong)?;
+    let input = input::read(&first).map_err(|findings| Unread::Wrong(vec![findings]))?;
     let is_compose = files.len() > 1 || dhow_compose::is_compose(&input.text, &input.name);
-    if !is_compose {
-        if let Some(flag) = compose_flag(args) {
-            let why = format!("{} is a deployment file: {flag} is for compose files", input.name);
-            return Err(Unread::NoFile(why));
+    Ok(Opened {
+        files,
+        input,
+        is_compose,
+    })
+}
+
+impl Opened {
+    fn read(self, args: &FileArgs, nodes: Nodes) -> Result<FromFile, Unread> {
+        let name = self.input.name.clone();
+        if self.is_compose {
+            let converted = compose(args, self.files, &self.input, nodes).map_err(Unread::Wrong)?;
+            for note in &converted.notes {
+                output::note(&note.to_string());
+            }
+            return Ok(FromFile {
+                name,
+                spec: converted.deployment,
+                missing_folders: converted.missing_folders,
+                secrets: converted.secrets,
+            });
         }
-        let spec = parse(&first, &input).map_err(wrong)?;
-        return Ok(FromFile {
-            name: input.name,
+        if let Some(flag) = compose_flag(args) {
+            return Err(Unread::NoFile(format!(
+                "{name} is a deployment file: {flag} is for compose files"
+            )));
+        }
+        let first = self.files.first().cloned().unwrap_or_default();
+        let spec = parse(&first, &self.input).map_err(|findings| Unread::Wrong(vec![findings]))?;
+        Ok(FromFile {
+            name,
             spec,
             missing_folders: Vec::new(),
             secrets: Vec::new(),
-        });
+        })
     }
-    let converted = compose(args, files, &input, nodes).map_err(Unread::Wrong)?;
-    for note in &converted.notes {
-        output::note(&note.to_string());
-    }
-    Ok(FromFile {
-        name: input.name,
-        spec: converted.deployment,
-        missing_folders: converted.missing_folders,
-        secrets: converted.secrets,
-    })
 }
 
 fn compose_flag(args: &FileArgs) -> Option<&'static str> {
@@ -104,7 +140,7 @@ fn compose_flag(args: &FileArgs) -> Option<&'static str> {
 }
 
 /// Reads the text of a deployment file, with the environment of this process and the files beside it.
-pub fn parse(file: &Path, input: &Input) -> Result<DeploymentSpec, Findings> {
+fn parse(file: &Path, input: &Input) -> Result<DeploymentSpec, Findings> {
     let beside = Beside::of(file);
     let client = dhow_wire::Client {
         env: &|name| std::env::var(name).ok(),
@@ -230,7 +266,7 @@ fn found_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Where replicas will run, as the daemon knows it; where none answers, it will be one of this machine.
-pub async fn nodes(client: &Client) -> Result<Nodes, ClientError> {
+async fn nodes(client: &Client) -> Result<Nodes, ClientError> {
     match client.fetch(Request::get(&["nodes"])).await {
         Ok(nodes) => {
             let is_one = nodes.as_array().is_some_and(|nodes| nodes.len() <= 1);

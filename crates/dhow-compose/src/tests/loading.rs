@@ -105,7 +105,7 @@ fn extends_and_include_are_followed() {
         ),
         (
             "include: [compose.yaml]\nservices: { a: { image: x:1 } }",
-            "more than 200 files",
+            "this includes itself",
         ),
     ] {
         let found = world(text).refusals();

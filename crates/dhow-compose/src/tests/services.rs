@@ -137,7 +137,7 @@ fn variables_of_the_file_are_text() {
          C:\n      D:\n      E: 1\n      F: \"$$E:HOME $${X}\"\n",
     );
     world.add("a.env", "A=from file\nG='$S:y'\nD=gone\n");
-    world.add(".env", "WORD=$S:secret\nC=dot\nTAG=\n");
+    world.add(".env", "WORD='$S:secret'\nC=dot\nTAG=\n");
     world.set("C", "shell");
     let deployment = world.deployment();
     let web = deployment.services.values().next().unwrap();
@@ -281,7 +281,7 @@ fn networks_say_who_may_call_whom_and_by_which_names() {
     };
     let allow = of("db").image_ports.as_ref().unwrap().allow.clone().unwrap();
     let allow: Vec<String> = allow.iter().map(ToString::to_string).collect();
-    assert_eq!(allow, ["db", "web-app"]);
+    assert_eq!(allow, ["web-app", "db"]);
     assert!(of("web-app").image_ports.is_none(), "all share a network with it");
     assert_eq!(
         of("web-app").extra_hosts,

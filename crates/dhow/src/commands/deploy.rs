@@ -17,7 +17,7 @@ use crate::progress::Watch;
 use crate::source_files::{self, FromFile};
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let read = match source_files::read(&args.from, source_files::nodes(client).await?) {
+    let read = match source_files::read_for(&args.from, client).await? {
         Ok(read) => read,
         Err(unread) => {
             unread.show();

@@ -68,7 +68,7 @@ pub fn start(args: &Args, host: Option<&str>) -> anyhow::Result<Exit> {
 }
 
 async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
-    let read = match source_files::read(&args.from, source_files::nodes(&client).await?) {
+    let read = match source_files::read_for(&args.from, &client).await? {
         Ok(read) => read,
         Err(unread) => {
             unread.show();
