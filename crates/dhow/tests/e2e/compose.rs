@@ -106,7 +106,7 @@ fn a_compose_file_runs_and_its_deployment_file_says_the_same() {
     );
     fs::write(&file, "services: { web: { image: a:1, pid: host } }").unwrap();
     let refused = daemon.dhow(&["deploy", &file]).ends_with(2);
-    assert!(refused.stderr.contains("compose.yaml:1:38"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("compose.yaml:1:37"), "{}", refused.stderr);
     daemon.dhow(&["rm", "shop", "--wait"]).ends_with(0);
     daemon.finish();
 }
