@@ -6,7 +6,7 @@ use dhow_core::spec::{Endpoint, Expose, Protocol};
 
 use crate::Nodes;
 use crate::item::Item;
-use crate::report::Place;
+use crate::report::Location;
 use crate::service::Reader;
 
 /// Ports of one service: a range of more was not meant one by one.
@@ -14,22 +14,22 @@ const PORTS_MAX: usize = 128;
 
 /// Who reaches a published port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
+enum ReachedFrom {
     Everywhere,
     ThisHost,
 }
 
 struct Port {
-    place: Place,
+    place: Location,
     published: Option<u16>,
     target: u16,
     is_udp: bool,
-    from: From,
+    from: ReachedFrom,
     protocol: Option<Protocol>,
 }
 
 /// The endpoints that `ports` and `expose` ask for.
-pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> Vec<(Endpoint, Place)> {
+pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> Vec<(Endpoint, Location)> {
     let mut ports = Vec::new();
     if let Some(item) = service.get("ports") {
         match item.items() {
@@ -48,7 +48,7 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> Vec<(Endpoint
             }
         }
     }
-    let mut inner: Vec<(u16, bool, Place)> = ports
+    let mut inner: Vec<(u16, bool, Location)> = ports
         .iter()
         .map(|port| (port.target, port.is_udp, port.place))
         .collect();
@@ -88,7 +88,7 @@ pub(crate) fn internal(port: u16, is_udp: bool) -> Endpoint {
     Endpoint::new(name(protocol, port), protocol, port)
 }
 
-fn endpoints(ports: Vec<Port>, inner: Vec<(u16, bool, Place)>) -> Vec<(Endpoint, Place)> {
+fn endpoints(ports: Vec<Port>, inner: Vec<(u16, bool, Location)>) -> Vec<(Endpoint, Location)> {
     let mut taken: BTreeSet<(u16, bool)> = BTreeSet::new();
     let mut endpoints = Vec::new();
     for port in ports {
@@ -104,8 +104,8 @@ fn endpoints(ports: Vec<Port>, inner: Vec<(u16, bool, Place)>) -> Vec<(Endpoint,
         let endpoint = Endpoint {
             target_port: (port.target != published).then_some(port.target),
             expose: match port.from {
-                From::Everywhere => Expose::Public,
-                From::ThisHost => Expose::Internal,
+                ReachedFrom::Everywhere => Expose::Public,
+                ReachedFrom::ThisHost => Expose::Internal,
             },
             ..Endpoint::new(name(protocol, published), protocol, published)
         };
@@ -206,7 +206,7 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Vec<Port>> {
 
 fn ports_of(
     reader: &mut Reader<'_, '_>,
-    place: Place,
+    place: Location,
     (address, published, target): (&str, &str, &str),
     is_udp: bool,
     protocol: Option<Protocol>,
@@ -255,10 +255,10 @@ fn ports_of(
 }
 
 /// Who a port of this address is for. One address of the host among several is never widened.
-fn host_address(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Option<From> {
+fn host_address(reader: &mut Reader<'_, '_>, place: Location, address: &str) -> Option<ReachedFrom> {
     let plain = address.trim_matches(['[', ']']);
     match plain {
-        "" | "0.0.0.0" | "::" => Some(From::Everywhere),
+        "" | "0.0.0.0" | "::" => Some(ReachedFrom::Everywhere),
         "localhost" | "::1" => this_host(reader, place, plain),
         text if text.starts_with("127.") => this_host(reader, place, text),
         other => {
@@ -271,7 +271,7 @@ fn host_address(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Opt
     }
 }
 
-fn this_host(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Option<From> {
+fn this_host(reader: &mut Reader<'_, '_>, place: Location, address: &str) -> Option<ReachedFrom> {
     match reader.around.nodes {
         Nodes::Here => {
             reader.note(
@@ -280,7 +280,7 @@ fn this_host(reader: &mut Reader<'_, '_>, place: Place, address: &str) -> Option
                     "{address}: on this host root and the daemon's user call it at 127.0.0.1, nobody else"
                 ),
             );
-            Some(From::ThisHost)
+            Some(ReachedFrom::ThisHost)
         }
         Nodes::Elsewhere => {
             let message = format!("{address} is each node by itself, where there are several");

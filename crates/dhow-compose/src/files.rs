@@ -5,7 +5,7 @@ use dhow_core::spec::{ConfigSpec, FileMode, FileMount, ServiceSpec};
 
 use crate::item::Item;
 use crate::load::Variables;
-use crate::project::Shared;
+use crate::project::ProjectParts;
 use crate::report::Report;
 use crate::service::Reader;
 use crate::{Around, SecretValue};
@@ -74,7 +74,7 @@ pub(crate) fn read(
     reader: &mut Reader<'_, '_>,
     service: &Item,
     spec: &mut ServiceSpec,
-    shared: &mut Shared<'_>,
+    shared: &mut ProjectParts<'_>,
 ) {
     for kind in [Kind::Config, Kind::Secret] {
         let section = kind.section();
@@ -92,7 +92,12 @@ pub(crate) fn read(
     }
 }
 
-fn mount(reader: &mut Reader<'_, '_>, item: &Item, kind: Kind, shared: &mut Shared<'_>) -> Option<FileMount> {
+fn mount(
+    reader: &mut Reader<'_, '_>,
+    item: &Item,
+    kind: Kind,
+    shared: &mut ProjectParts<'_>,
+) -> Option<FileMount> {
     let section = kind.section();
     reader.known(item, section, &["source", "target", "uid", "gid", "mode"]);
     let name = match item.fields() {
@@ -148,7 +153,7 @@ fn define(
     kind: Kind,
     name: &str,
     top: &Item,
-    shared: &mut Shared<'_>,
+    shared: &mut ProjectParts<'_>,
 ) -> Option<String> {
     let at = format!("{}.{name}", kind.section());
     let is_external = top

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use dhow_wire::document::{Kind, Node, Scalar, ScalarStyle, Span, Tag, Value};
 
-use crate::report::Place;
+use crate::report::Location;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub place: Place,
+    pub place: Location,
     pub tag: Tag,
     pub value: Tree,
 }
@@ -26,13 +26,13 @@ pub(crate) enum Tree {
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub key: Arc<str>,
-    pub key_place: Place,
+    pub key_place: Location,
     pub value: Item,
 }
 
 impl Item {
     pub fn of(file: usize, node: &Node) -> Self {
-        let place = |span: Span| Place { file, span };
+        let place = |span: Span| Location { file, span };
         let value = match &node.value {
             Value::Scalar(scalar) => Tree::Scalar(scalar.clone()),
             Value::Sequence(items) => Tree::List(items.iter().map(|item| Self::of(file, item)).collect()),
@@ -52,7 +52,7 @@ impl Item {
         }
     }
 
-    pub fn text_at(place: Place, text: &str) -> Self {
+    pub fn text_at(place: Location, text: &str) -> Self {
         Self {
             place,
             tag: Tag::Plain,
@@ -63,7 +63,7 @@ impl Item {
         }
     }
 
-    pub fn map_at(place: Place, fields: Vec<Field>) -> Self {
+    pub fn map_at(place: Location, fields: Vec<Field>) -> Self {
         Self {
             place,
             tag: Tag::Plain,
@@ -71,7 +71,7 @@ impl Item {
         }
     }
 
-    pub fn list_at(place: Place, items: Vec<Item>) -> Self {
+    pub fn list_at(place: Location, items: Vec<Item>) -> Self {
         Self {
             place,
             tag: Tag::Plain,

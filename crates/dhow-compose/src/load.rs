@@ -8,7 +8,7 @@ use dhow_wire::{Findings, document::Kind};
 
 use crate::dotenv::{self, Form};
 use crate::item::{Field, Item, Tree};
-use crate::report::{Place, Report};
+use crate::report::{Location, Report};
 use crate::{Around, Asked, extends, interpolate, merge, names};
 
 /// Files of one project: more are a circle that nobody meant.
@@ -122,7 +122,7 @@ impl Loader<'_, '_> {
                         .take(problem.line as usize - 1)
                         .map(|line| line.len() + 1)
                         .sum();
-                    let place = Place {
+                    let place = Location {
                         span: source.span_at(start),
                         file: self
                             .report
@@ -173,7 +173,7 @@ impl Loader<'_, '_> {
         let root = parse_mergeable(&source, &mut findings).and_then(|document| document.root);
         let is_sound = findings.is_empty();
         let file = self.report.add_file(source, base.to_owned(), findings);
-        let place = Place {
+        let place = Location {
             file,
             span: self.report.source(file).span_at(0),
         };

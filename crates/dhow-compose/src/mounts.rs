@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use dhow_core::spec::{ByteSize, ConfigSpec, FileMount, ServiceSpec, Storage};
 
 use crate::item::Item;
-use crate::project::Shared;
-use crate::report::Place;
+use crate::project::ProjectParts;
+use crate::report::Location;
 use crate::service::Reader;
 use crate::{Nodes, PathKind, duration};
 
@@ -24,7 +24,7 @@ const SOCKETS: [&str; 5] = [
 
 /// A mount in the long form.
 struct Mount {
-    place: Place,
+    place: Location,
     kind: Kind,
     source: Option<String>,
     target: String,
@@ -44,7 +44,7 @@ pub(crate) fn read(
     reader: &mut Reader<'_, '_>,
     service: &Item,
     spec: &mut ServiceSpec,
-    shared: &mut Shared<'_>,
+    shared: &mut ProjectParts<'_>,
 ) {
     if let Some(item) = service.get("volumes") {
         match item.items() {
@@ -135,7 +135,7 @@ fn in_memory(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec
     }
 }
 
-fn mounted(reader: &mut Reader<'_, '_>, spec: &mut ServiceSpec, place: Place, storage: Storage) {
+fn mounted(reader: &mut Reader<'_, '_>, spec: &mut ServiceSpec, place: Location, storage: Storage) {
     reader.at(&["storage", &spec.storage.len().to_string()], place);
     spec.storage.push(storage);
 }
@@ -185,7 +185,7 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
     Some(mount)
 }
 
-fn propagation<T>(reader: &mut Reader<'_, '_>, place: Place, which: &str) -> Option<T> {
+fn propagation<T>(reader: &mut Reader<'_, '_>, place: Location, which: &str) -> Option<T> {
     let message =
         format!("mounts are not passed on between host and container: `{which}` cannot be carried out");
     reader.refuse(
@@ -270,7 +270,7 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
     })
 }
 
-fn add(reader: &mut Reader<'_, '_>, mount: Mount, spec: &mut ServiceSpec, shared: &mut Shared<'_>) {
+fn add(reader: &mut Reader<'_, '_>, mount: Mount, spec: &mut ServiceSpec, shared: &mut ProjectParts<'_>) {
     let storage = match (mount.kind, &mount.source) {
         (Kind::Tmpfs, _) => Some(Storage::Tmpfs {
             target: mount.target.clone(),
@@ -367,7 +367,7 @@ fn bind(
     mount: &Mount,
     source: &str,
     spec: &mut ServiceSpec,
-    shared: &mut Shared<'_>,
+    shared: &mut ProjectParts<'_>,
 ) -> Option<Storage> {
     let path = match source.strip_prefix('~') {
         Some(rest) => {
@@ -421,7 +421,7 @@ fn as_config(
     path: &Path,
     kind: PathKind,
     spec: &mut ServiceSpec,
-    shared: &mut Shared<'_>,
+    shared: &mut ProjectParts<'_>,
 ) -> Option<Storage> {
     let shown = path.display();
     let hint = "mount a single file with `:ro`, which then goes along as a config; put folders into the image or a volume";

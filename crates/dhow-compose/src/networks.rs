@@ -6,7 +6,7 @@ use dhow_core::ids::ServiceName;
 
 use crate::item::{Field, Item};
 use crate::pairs;
-use crate::report::{Place, Report};
+use crate::report::{Location, Report};
 
 const DEFAULT: &str = "default";
 
@@ -16,7 +16,7 @@ pub(crate) struct Networks(BTreeMap<String, BTreeSet<String>>);
 
 /// Names by which a service calls others, beside their own.
 #[derive(Default)]
-pub(crate) struct Names(BTreeMap<String, BTreeMap<String, (ServiceName, Place)>>);
+pub(crate) struct Names(BTreeMap<String, BTreeMap<String, (ServiceName, Location)>>);
 
 impl Networks {
     pub fn read(root: &Item, services: &[&Field], report: &mut Report) -> Self {
@@ -89,7 +89,7 @@ impl Names {
         caller: &str,
         alias: &str,
         service: &ServiceName,
-        (services, place): (&BTreeMap<&str, (ServiceName, &Item)>, Place),
+        (services, place): (&BTreeMap<&str, (ServiceName, &Item)>, Location),
         report: &mut Report,
     ) {
         // Its own name needs none.
@@ -220,7 +220,7 @@ fn judge(name: &str, item: &Item, report: &mut Report) {
 }
 
 /// Names of a service beside its own: in all its networks, or in one.
-fn aliases(written: &str, name: &ServiceName, item: &Item) -> Vec<(String, Option<String>, Place)> {
+fn aliases(written: &str, name: &ServiceName, item: &Item) -> Vec<(String, Option<String>, Location)> {
     let mut found = Vec::new();
     if written != name.as_str() {
         found.push((written.to_owned(), None, item.place));
@@ -248,7 +248,7 @@ fn aliases(written: &str, name: &ServiceName, item: &Item) -> Vec<(String, Optio
 }
 
 /// `links: [db, db:database]`: the service and what it is called.
-fn links(item: &Item) -> Vec<(String, String, Place)> {
+fn links(item: &Item) -> Vec<(String, String, Location)> {
     let items = item.get("links").and_then(Item::items).unwrap_or_default().iter();
     let link = |item: &Item| {
         let text = item.text()?;

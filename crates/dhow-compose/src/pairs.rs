@@ -3,7 +3,7 @@
 use dhow_wire::document::{Scalar, ScalarStyle, Tag};
 
 use crate::item::{Field, Item, Tree};
-use crate::report::Place;
+use crate::report::Location;
 
 /// `[KEY=value, KEY]` as `{KEY: value, KEY: }`; a map stays one. Hosts are `name:address` too.
 pub(crate) fn as_map(item: Item) -> Item {
@@ -53,7 +53,7 @@ pub(crate) fn named(item: Item) -> Item {
     }
 }
 
-fn nothing(place: Place) -> Item {
+fn nothing(place: Location) -> Item {
     Item {
         place,
         tag: Tag::Plain,

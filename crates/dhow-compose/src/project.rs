@@ -14,24 +14,24 @@ use dhow_core::spec::{
 use crate::item::{Field, Item};
 use crate::load::Loaded;
 use crate::networks::Networks;
-use crate::report::{Place, Report};
+use crate::report::{Location, Report};
 use crate::service::{self, Reader};
 use crate::{
     Around, Asked, Converted, Nodes, SecretValue, endpoints, files, keys, mentions, mounts, names, pairs,
 };
 
 /// What the services of a project have together.
-pub(crate) struct Shared<'p> {
+pub(crate) struct ProjectParts<'p> {
     root: &'p Item,
     /// Volumes that are declared.
     pub volumes: BTreeSet<String>,
-    pub used_volumes: BTreeMap<String, Vec<(String, Place)>>,
+    pub used_volumes: BTreeMap<String, Vec<(String, Location)>>,
     pub configs: BTreeMap<String, ConfigSpec>,
     pub secrets: Vec<SecretValue>,
     pub missing_folders: Vec<PathBuf>,
 }
 
-impl<'p> Shared<'p> {
+impl<'p> ProjectParts<'p> {
     /// A config or a secret of the top level; one that says nothing is an empty map.
     pub fn top(&self, section: &str, name: &str) -> Option<&'p Item> {
         let fields = self.root.get(section)?.fields()?;
@@ -48,7 +48,7 @@ struct Draft<'p> {
     name: ServiceName,
     item: &'p Item,
     spec: ServiceSpec,
-    endpoints: Vec<(Endpoint, Place)>,
+    endpoints: Vec<(Endpoint, Location)>,
 }
 
 pub(crate) fn convert(
@@ -71,7 +71,7 @@ pub(crate) fn convert(
     let active = active(&loaded, asked, around, report)?;
     let known = names::services(active.iter().map(|field| (&*field.key, &field.value)), report);
     let networks = Networks::read(root, &active, report);
-    let mut shared = Shared {
+    let mut shared = ProjectParts {
         root,
         volumes: declared_volumes(root, report),
         used_volumes: BTreeMap::new(),
@@ -133,9 +133,9 @@ fn read_services<'p>(
     active: &[&'p Field],
     known: &BTreeMap<String, ServiceName>,
     (around, report): (&Around<'_>, &mut Report),
-    shared: &mut Shared<'p>,
-) -> (Vec<Draft<'p>>, Vec<(FieldPath, Place)>) {
-    let mut places: Vec<(FieldPath, Place)> = Vec::new();
+    shared: &mut ProjectParts<'p>,
+) -> (Vec<Draft<'p>>, Vec<(FieldPath, Location)>) {
+    let mut places: Vec<(FieldPath, Location)> = Vec::new();
     let mut drafts: Vec<Draft<'_>> = Vec::new();
     for field in active {
         let mut reader = Reader {
@@ -470,7 +470,7 @@ fn reach(drafts: &mut [Draft<'_>], networks: &Networks, report: &mut Report) {
 }
 
 /// A volume that two services share is one folder of one node.
-fn one_node(drafts: &[Draft<'_>], shared: &Shared<'_>, around: &Around<'_>, report: &mut Report) {
+fn one_node(drafts: &[Draft<'_>], shared: &ProjectParts<'_>, around: &Around<'_>, report: &mut Report) {
     if around.nodes == Nodes::Here {
         return;
     }
@@ -499,7 +499,7 @@ fn one_node(drafts: &[Draft<'_>], shared: &Shared<'_>, around: &Around<'_>, repo
 }
 
 /// What the rules of deployments find, at the places in the compose files that it comes from.
-fn judge(spec: &DeploymentSpec, root: &Item, places: &[(FieldPath, Place)], report: &mut Report) {
+fn judge(spec: &DeploymentSpec, root: &Item, places: &[(FieldPath, Location)], report: &mut Report) {
     for finding in check_deployment(spec) {
         let parts = finding.path.parts();
         let holders = places.iter().filter(|(path, _)| parts.starts_with(path.parts()));

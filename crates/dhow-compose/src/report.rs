@@ -9,7 +9,7 @@ use crate::Converted;
 
 /// A place in one of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub file: usize,
     pub span: Span,
 }
@@ -59,7 +59,7 @@ impl Report {
         &self.files[file].source
     }
 
-    pub fn base(&self, place: Place) -> &Path {
+    pub fn base(&self, place: Location) -> &Path {
         &self.files[place.file].base
     }
 
@@ -71,7 +71,13 @@ impl Report {
         !self.outside.is_empty() || self.files.iter().any(|file| !file.findings.is_empty())
     }
 
-    pub fn refuse(&mut self, place: Place, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub fn refuse(
+        &mut self,
+        place: Location,
+        path: &str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         let Some(file) = self.files.get_mut(place.file) else {
             return;
         };
@@ -86,7 +92,7 @@ impl Report {
         }
     }
 
-    pub fn note(&mut self, place: Place, message: impl Into<String>) {
+    pub fn note(&mut self, place: Location, message: impl Into<String>) {
         let Some(file) = self.files.get(place.file) else {
             return;
         };

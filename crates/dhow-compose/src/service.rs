@@ -8,7 +8,7 @@ use dhow_core::spec::{
 
 use crate::item::Item;
 use crate::load::Variables;
-use crate::report::{Place, Report};
+use crate::report::{Location, Report};
 use crate::{Around, duration, environment, health, pairs, swarm, words};
 
 /// What all services of a project are read with.
@@ -20,13 +20,13 @@ pub(crate) struct Reader<'r, 'a> {
     pub name: String,
     pub project: String,
     /// Where the parts of its spec stand in the files.
-    pub places: Vec<(FieldPath, Place)>,
+    pub places: Vec<(FieldPath, Location)>,
 }
 
 impl Reader<'_, '_> {
     pub fn refuse<T>(
         &mut self,
-        place: Place,
+        place: Location,
         key: &str,
         message: impl Into<String>,
         hint: impl Into<String>,
@@ -36,12 +36,12 @@ impl Reader<'_, '_> {
         None
     }
 
-    pub fn note(&mut self, place: Place, message: impl std::fmt::Display) {
+    pub fn note(&mut self, place: Location, message: impl std::fmt::Display) {
         self.report.note(place, format!("{}: {message}", self.name));
     }
 
     /// Remembers where a part of the spec comes from.
-    pub fn at(&mut self, path: &[&str], place: Place) {
+    pub fn at(&mut self, path: &[&str], place: Location) {
         let path = path
             .iter()
             .fold(FieldPath::default(), |path, part| match part.parse::<usize>() {
@@ -107,7 +107,7 @@ impl Reader<'_, '_> {
     }
 
     /// One text or a list of texts.
-    pub fn texts(&mut self, item: &Item, key: &str) -> Vec<(String, Place)> {
+    pub fn texts(&mut self, item: &Item, key: &str) -> Vec<(String, Location)> {
         match item.items() {
             Some(items) => items
                 .iter()
@@ -122,7 +122,7 @@ impl Reader<'_, '_> {
     }
 
     /// `KEY=value` as a list or a map.
-    pub fn pairs(&mut self, item: &Item, key: &str) -> Vec<(String, Option<String>, Place)> {
+    pub fn pairs(&mut self, item: &Item, key: &str) -> Vec<(String, Option<String>, Location)> {
         let map = pairs::as_map(item.clone());
         let Some(fields) = map.fields() else {
             let message = format!("`{key}` takes a map, found {}", item.shown());
@@ -336,7 +336,7 @@ fn restart(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) 
 }
 
 fn rights(reader: &mut Reader<'_, '_>, service: &Item, spec: &mut ServiceSpec) {
-    let plain = |(name, _): (String, Place)| name.trim_start_matches("CAP_").to_owned();
+    let plain = |(name, _): (String, Location)| name.trim_start_matches("CAP_").to_owned();
     let mut lists = Capabilities::default();
     for (key, list) in [("cap_add", &mut lists.add), ("cap_drop", &mut lists.drop)] {
         if let Some(item) = service.get(key) {
