@@ -84,18 +84,7 @@ pub(crate) fn convert(
     let all: BTreeSet<&str> = services_of(root).iter().map(|field| &*field.key).collect();
     depends(&mut drafts, &known, &all, report);
     reach(&mut drafts, &networks, report);
-    for draft in &mut drafts {
-        for (position, (_, place)) in draft.endpoints.iter().enumerate() {
-            let at = FieldPath::of("services")
-                .key(draft.name.to_string())
-                .key("endpoints");
-            places.push((at.index(position), *place));
-        }
-        draft.spec.endpoints = std::mem::take(&mut draft.endpoints)
-            .into_iter()
-            .map(|(endpoint, _)| endpoint)
-            .collect();
-    }
+    settle(&mut drafts, &mut places);
     one_node(&drafts, &shared, around, report);
     if let Some((_, place)) = shared
         .used_volumes
@@ -173,6 +162,22 @@ fn read_services<'p>(
         });
     }
     (drafts, places)
+}
+
+/// Gives each service its endpoints, and says where they come from.
+fn settle(drafts: &mut [Draft<'_>], places: &mut Vec<(FieldPath, Location)>) {
+    for draft in drafts {
+        for (position, (_, place)) in draft.endpoints.iter().enumerate() {
+            let at = FieldPath::of("services")
+                .key(draft.name.to_string())
+                .key("endpoints");
+            places.push((at.index(position), *place));
+        }
+        draft.spec.endpoints = std::mem::take(&mut draft.endpoints)
+            .into_iter()
+            .map(|(endpoint, _)| endpoint)
+            .collect();
+    }
 }
 
 fn judge_root(root: &Item, report: &mut Report) {

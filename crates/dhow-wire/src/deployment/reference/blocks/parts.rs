@@ -106,7 +106,7 @@ pub(super) const IMAGE_PORTS: &[Field] = &[row(
     "Just these services may call them.",
 )];
 
-const SCALE: &[Field] = &[
+pub(super) const SCALE: &[Field] = &[
     row(
         "mode",
         Kind::Words(&["fixed", "manual", "adaptive"]),
