@@ -22,6 +22,7 @@ pub mod rm;
 pub mod rollback;
 pub mod scale;
 pub mod shown;
+pub mod source_files;
 pub mod status;
 mod table;
 pub mod target;

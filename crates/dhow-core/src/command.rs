@@ -54,7 +54,8 @@ pub enum Command {
 impl Command {
     /// The feature level without which a server of an older version would lose a part of it.
     pub fn needed_level(&self) -> u32 {
-        let level = |spec: &DeploymentSpec| match (spec.needs_job_rules(), spec.has_files()) {
+        let is_newest = |spec: &DeploymentSpec| spec.needs_job_rules() || spec.needs_container_rules();
+        let level = |spec: &DeploymentSpec| match (is_newest(spec), spec.has_files()) {
             (true, _) => crate::step::JOBS_LEVEL,
             (false, true) => crate::step::FILES_LEVEL,
             (false, false) => 0,

@@ -5,9 +5,9 @@ mod examples;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history, image,
-    logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, scale, secret, source, status,
-    token, up, validate, worker,
+    cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
+    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, scale, schema, secret,
+    source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -31,10 +31,12 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 11] = [
+const OFFLINE: [&[&str]; 13] = [
     &["doctor"],
     &["man"],
     &["validate"],
+    &["convert"],
+    &["schema"],
     &["daemon"],
     &["worker"],
     &["completions"],
@@ -74,6 +76,8 @@ pub enum Command {
     Up(up::Args),
     Deploy(deploy::Args),
     Validate(validate::Args),
+    Convert(convert::Args),
+    Schema(schema::Args),
     Plan(plan::Args),
     Status(status::Args),
     Ps(ps::Args),

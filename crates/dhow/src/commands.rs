@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod completions;
+pub mod convert;
 pub mod cron;
 pub mod daemon;
 pub mod dashboard;
@@ -24,6 +25,7 @@ pub mod restart;
 pub mod rm;
 pub mod rollback;
 pub mod scale;
+pub mod schema;
 pub mod secret;
 pub mod source;
 pub mod status;
@@ -46,6 +48,8 @@ pub fn run(cli: Cli) -> Exit {
     let result = match &cli.command {
         Command::Up(args) => up::start(args, host),
         Command::Validate(args) => offline(host, || validate::run(args)),
+        Command::Schema(schema::Args {}) => offline(host, schema::run),
+        Command::Convert(args) => offline(host, || convert::run(args)),
         Command::Daemon(args) => offline(host, || daemon::run(args)),
         Command::Worker(args) => offline(host, || worker::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),

@@ -213,6 +213,7 @@ async fn storage(host: Arc<TestHost>) {
         Storage::Named {
             name: "data".into(),
             target: "/home".into(),
+            read_only: false,
         },
         Storage::Tmpfs {
             target: "/scratch".into(),

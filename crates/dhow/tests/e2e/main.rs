@@ -11,6 +11,7 @@
 mod acme;
 mod at_terminal;
 mod chaos;
+mod compose;
 mod failures;
 mod faults;
 mod files;
