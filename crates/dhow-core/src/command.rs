@@ -1,6 +1,7 @@
 //! Everything that can be written into the log, closed. Times, ids and chosen nodes are inside, so that
 //! applying needs nothing else.
 
+mod jobs;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use jobs::JobCommand;
 pub use outcome::{Missing, Outcome, Refused, Stale};
 
 use crate::ids::{
@@ -74,8 +76,23 @@ impl Command {
             )
             | Self::Cluster(_)
             | Self::Node(_)
-            | Self::Plan(_)
             | Self::Agent(_) => 0,
+            Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Plan(command) => match command {
+                PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
+                PlanCommand::Place { .. }
+                | PlanCommand::Stop { .. }
+                | PlanCommand::Forget { .. }
+                | PlanCommand::ForgetService { .. }
+                | PlanCommand::OpenGeneration { .. }
+                | PlanCommand::Release { .. }
+                | PlanCommand::MarkStable { .. }
+                | PlanCommand::Fail { .. }
+                | PlanCommand::DrainFinished { .. }
+                | PlanCommand::CronFired { .. }
+                | PlanCommand::TrySettings { .. }
+                | PlanCommand::AdoptSettings { .. } => 0,
+            },
         }
     }
 }
@@ -253,6 +270,11 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         wall_unix_secs: i64,
     },
+    /// A run of a schedule, now.
+    StartRun {
+        deployment: DeploymentName,
+        service: ServiceName,
+    },
 }
 
 /// One deployment of a set of manifests, kept in the entry as JSON.
@@ -333,6 +355,8 @@ pub enum PlanCommand {
         generation: Generation,
         settings: SettingsId,
     },
+    /// About the runs of a job or a schedule.
+    Job(JobCommand),
 }
 
 /// A replica that the planner puts on a node.

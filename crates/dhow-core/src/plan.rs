@@ -8,6 +8,7 @@ mod cache;
 mod depends;
 mod displace;
 mod failure;
+mod jobs;
 mod moving;
 mod nodes;
 mod placing;

@@ -35,6 +35,7 @@ pub use files::{
 };
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
+pub use jobs::{Concurrency, InitStep, JobSpec, Missed};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};

@@ -15,6 +15,7 @@ mod node;
 mod node_ids;
 mod registry;
 mod replica;
+mod runs;
 mod service;
 mod settings;
 mod worker_cas;
@@ -38,6 +39,7 @@ pub use registry::{
     EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
 };
 pub use replica::{Replica, Wanted};
+pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use worker_cas::WorkerCaGenerations;
@@ -116,6 +118,8 @@ impl State {
     pub const EARLIER_SECRETS_MAX: usize = 4;
     /// Ended replicas that a service remembers for `ps --all`.
     pub const ENDED_MAX: usize = 16;
+    /// Runs of one schedule that are under way at a time, where it allows several.
+    pub const OPEN_RUNS_MAX: usize = 16;
     /// Failures on nodes that a service remembers: more than two of a slot count for nothing, so this is room for
     /// many slots at once.
     pub const FAILED_ON_MAX: usize = 32;

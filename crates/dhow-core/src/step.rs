@@ -15,6 +15,7 @@ mod node;
 mod plan;
 mod replicas;
 mod rollout;
+mod runs;
 mod scaled;
 mod service;
 mod settings;
@@ -131,6 +132,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Scale { .. }
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
+            | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -187,9 +187,14 @@ const FORM_FIVE: Lengths = Lengths {
 };
 
 const FORM_SIX: Lengths = Lengths {
-    fields: &[],
+    fields: &[("NodeInfo", 10), ("Service", 21)],
     variant_fields: &[],
-    variants: &[],
+    variants: &[
+        ("DeploymentCommand", 7),
+        ("Outcome", 5),
+        ("PlanCommand", 12),
+        ("Stale", 9),
+    ],
 };
 
 impl State {

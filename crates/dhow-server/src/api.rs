@@ -11,6 +11,7 @@ mod body;
 mod caller;
 mod cluster;
 mod context;
+mod crons;
 mod deploy;
 mod deployments;
 mod disk;

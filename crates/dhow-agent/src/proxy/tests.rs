@@ -11,3 +11,4 @@ mod stalled;
 mod streams;
 pub(super) mod support;
 mod tls;
+mod usual;

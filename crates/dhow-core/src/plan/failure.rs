@@ -32,7 +32,7 @@ impl Planner<'_> {
             .iter()
             .filter(|(slot, _)| view.wants(*slot))
             .flat_map(|(_, slot)| &slot.fresh);
-        let mut cause = None;
+        let mut cause = late(service);
         for seen in fresh.filter(|seen| !self.moving.contains(&seen.key)) {
             cause = cause.or_else(|| self.failing(view, seen, failures_max));
             if cause.is_none() && !seen.available && !seen.has_ended() {
@@ -131,6 +131,16 @@ impl Planner<'_> {
             cause: cause.into(),
         });
     }
+}
+
+/// A job that was ended by its deadline.
+fn late(service: &Service) -> Option<String> {
+    service.late?;
+    let deadline = service.spec()?.job.deadline?;
+    let name = &service.key.service;
+    Some(format!(
+        "`{name}` was not done by its deadline, {deadline} after it began"
+    ))
 }
 
 /// Until when a replica has to be healthy. One that was there long before has its time anew from when the service

@@ -26,6 +26,9 @@ impl Planner<'_> {
             self.system_service(service);
             return;
         }
+        if self.end_late(service) {
+            return;
+        }
         let mut summary = self.cache.summaries.remove(&service.id).unwrap_or_default();
         let view = View::of_open(state, service, self.now, &mut summary);
         self.cache.summaries.insert(service.id, summary);
@@ -73,7 +76,8 @@ impl Planner<'_> {
         // The runs of a schedule are no part of a revision: each has its own end.
         let is_cron = service.rtype() == RType::Cron;
         let at_rest = self.settings(view, &mut report);
-        if is_cron || (settled && missing.is_empty() && at_rest) {
+        let is_late = service.late.is_some();
+        if is_cron || (settled && missing.is_empty() && at_rest && !is_late) {
             self.cache.settled.insert(service.id);
         } else {
             self.judge(view, all_placed, &report);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, files, jobs, replicas, rollout, service, settings, sources};
+use super::{callers, cluster, completed, files, jobs, replicas, rollout, runs, service, settings, sources};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -68,6 +68,11 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::StartRun { deployment, service } => {
+            let known = present(state, deployment)?;
+            let id = service_in(state, known, service)?;
+            runs::start(state, id, sink)
+        }
     }
 }
 
@@ -239,7 +244,10 @@ fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn Ch
                 let current = state
                     .service(id)
                     .is_some_and(|service| service.is_current(key.generation));
+                // An end counts among the failures, but work that is done stays done.
+                let done = level >= jobs::SINCE_LEVEL && replica.is_completed();
                 (current || level < settings::SINCE_LEVEL)
+                    && !done
                     && replica.wanted == Wanted::Run
                     && replica.machine.failures > 0
                     && !replica.is_healthy()
@@ -278,7 +286,7 @@ pub(super) fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
             .iter()
             .map(|group| u64::from(group.count))
             .sum::<u64>();
-        let asked = groups.max(u64::from(service.scale.desired_at_first()));
+        let asked = groups.max(u64::from(service.desired_total_at_first()));
         if asked > u64::from(State::REPLICAS_PER_SERVICE_MAX) {
             return Err(Refused::TooManyReplicas {
                 asked,

@@ -101,7 +101,7 @@ pub(super) async fn explain(
 }
 
 /// A name that cannot exist names nothing that is there.
-fn known_name(name: &str) -> Answer<DeploymentName> {
+pub(super) fn known_name(name: &str) -> Answer<DeploymentName> {
     DeploymentName::new(name).map_err(|_| {
         let shown: String = name.chars().take(80).collect();
         NoSuchName::Deployment(shown).into()
@@ -132,6 +132,10 @@ async fn write(context: &Context, command: Command, caller: &Caller, body: &[u8]
     Ok(Json(WriteDone {
         state_revision: applied.revision.0,
     }))
+}
+
+pub(super) fn known_service(name: &str) -> Answer<ServiceName> {
+    checked(ServiceName::new(name))
 }
 
 /// Sets how many replicas services have: all changes or none.

@@ -20,7 +20,7 @@ use super::context::{Api, Context};
 use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
-    audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
+    audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, net_check, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca,
     worker_tokens,
 };
@@ -196,6 +196,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::restart))
         .routes(routes!(deployments::rollback))
         .routes(routes!(deployments::history))
+        .routes(routes!(crons::list))
+        .routes(routes!(crons::start))
         .routes(routes!(deployments::explain))
         .routes(routes!(replicas::list))
         .routes(routes!(secrets::list))

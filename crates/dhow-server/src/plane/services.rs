@@ -4,6 +4,7 @@
 
 mod callers;
 mod cluster;
+mod crons;
 mod deployment;
 mod digests;
 mod explain;

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
-use dhow_cli::{deploy, explain, history, node, plan, ps, restart, rm, rollback, scale, status};
+use dhow_cli::{cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, scale, status};
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::spec::TimeSpan;
 
@@ -35,7 +35,11 @@ pub(super) enum Action {
     Node(NodeId, NodeAction),
     RememberPlan,
     ApplyRememberedPlan,
-    Cron(NamedTarget),
+    Due {
+        target: NamedTarget,
+        /// The same moment once more.
+        again: bool,
+    },
     Token(TokenAction),
     Check,
 }
@@ -55,6 +59,7 @@ pub(super) enum Verb {
     Rollback(rollback::Args),
     Explain(explain::Args),
     Node(node::Args),
+    Cron(cron::Args),
 }
 
 /// What happens to one node, beside what people do with it.

@@ -18,6 +18,8 @@ mod fuzz;
 mod history;
 mod ingress;
 mod inside;
+mod installed;
+mod jobs;
 mod listings;
 mod load;
 mod members;

@@ -133,6 +133,9 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::NothingToRestart(_)
         | Refused::WhichRole { .. }
         | Refused::NotScalable { .. }
+        | Refused::NoSchedule(_)
+        | Refused::RunUnderWay { .. }
+        | Refused::TooManyRuns { .. }
         | Refused::TooManyNodes { .. }
         | Refused::NodeInUse(_)
         | Refused::NodeIdUsed(_)

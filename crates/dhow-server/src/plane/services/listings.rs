@@ -9,9 +9,9 @@ use dhow_core::dry_run::dry_run;
 use dhow_core::ids::{NodeId, ReplicaKey};
 use dhow_core::plan::PlanReport;
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::{Node, Service, State};
+use dhow_core::state::{Deployment, Node, Service, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress};
+use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress};
 use dhow_wire::{DeploymentStatus, NodeStatus, ReplicaStatus};
 
 use super::overview::Overview;
@@ -19,7 +19,7 @@ use super::progress::Pulls;
 use super::replicas::{ReplicaFilter, ReplicaWindow};
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{deployment, explain, history, nodes, overview, progress, replicas, select};
+use super::{crons, deployment, explain, history, nodes, overview, progress, replicas, select};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -124,6 +124,33 @@ impl<'a> Listings<'a> {
     pub fn explain(&self, name: &str, what: &str) -> Result<Explanation, NoSuchName> {
         let known = select::deployment(self.state, name)?;
         explain::explain(self.report, self.observed, &self.times(), known, what)
+    }
+
+    /// Schedules by deployment and service, each with so many of its next moments. A deployment or service that is not there
+    /// is an error.
+    pub fn crons(
+        &self,
+        deployment: Option<&str>,
+        service: Option<&str>,
+        next: usize,
+    ) -> Result<Vec<CronStatus>, NoSuchName> {
+        let known: Vec<&Deployment> = match deployment {
+            Some(name) => vec![select::deployment(self.state, name)?],
+            None => self.state.deployments.values().map(AsRef::as_ref).collect(),
+        };
+        let times = self.times();
+        let mut found = Vec::new();
+        for deployment in known {
+            let is_meant = |name: &str| service.is_none_or(|service| service == name);
+            let mut names = deployment.services.keys();
+            if let Some(service) = service.filter(|_| !names.any(|name| is_meant(name.as_str()))) {
+                return Err(NoSuchName::Name(deployment.name.clone(), service.to_owned()));
+            }
+            let services = deployment::services(self.state, deployment);
+            let services = services.filter(|(name, _)| is_meant(name.as_str()));
+            found.extend(services.filter_map(|(_, service)| crons::status(&times, service, next)));
+        }
+        Ok(found)
     }
 
     /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a

@@ -51,7 +51,9 @@ pub(super) fn list(
     for service in services.filter(|service| filter.takes(&service.key.deployment, &service.key.service)) {
         let revisions = revisions(state, service);
         let dated = |status: ReplicaStatus| with_revision(&revisions, status);
+        // What earlier runs of a schedule have left is kept for its logs.
         let present = state.replicas_of(service.id);
+        let present = present.filter(|(key, _)| filter.all || service.is_present(key.slot));
         let present = present.map(|(key, replica)| measured_status(service, key, replica, observed, times));
         list.extend(present.map(dated));
         list.extend(done_before(state, service));
@@ -115,7 +117,7 @@ pub(super) fn within(
     let mut passed = 0;
     let mut list: Vec<ReplicaStatus> = state
         .replicas_of(service.id)
-        .filter(|(_, replica)| shown(replica))
+        .filter(|(key, replica)| service.is_present(key.slot) && shown(replica))
         .inspect(|_| passed += 1)
         .skip(window.skip)
         .take(window.take)

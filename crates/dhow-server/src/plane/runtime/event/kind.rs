@@ -42,6 +42,11 @@ pub enum EventKind {
     Reverting,
     Failed,
     CronFired,
+    /// No run begins for a moment of a schedule.
+    RunLeftOut,
+    RunEnded,
+    /// A job was ended by its deadline.
+    JobLate,
     ReplicaPlaced,
     ReplicaStopAsked,
     ReplicaPulling,
