@@ -29,8 +29,8 @@ fn rule(path: &[&str]) -> Rule {
         | ["build", "args" | "labels" | "extra_hosts"]
         | ["deploy", "labels"] => Rule::Pairs,
         ["depends_on" | "networks"] => Rule::Names,
-        ["volumes"] => Rule::Keyed(|item| pairs::mount_target(item)),
-        ["devices"] => Rule::Keyed(|item| pairs::mount_target(item)),
+        ["volumes"] => Rule::Keyed(pairs::mount_target),
+        ["devices"] => Rule::Keyed(pairs::mount_target),
         ["configs" | "secrets"] => Rule::Keyed(|item| {
             let target = item.get("target").or_else(|| item.get("source")).unwrap_or(item);
             target.text().map(str::to_owned)

@@ -86,7 +86,7 @@ impl Report {
         if !hint.is_empty() {
             finding = finding.with_hint(hint);
         }
-        let is_said = file.findings.list().iter().any(|said| *said == finding);
+        let is_said = file.findings.list().contains(&finding);
         if !is_said {
             file.findings.add(finding);
         }
