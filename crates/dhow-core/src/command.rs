@@ -15,7 +15,8 @@ use crate::ids::{
     ServiceName, SettingsId, Slot, Term,
 };
 use crate::replica::{Machine, ReplicaEvent};
-use crate::spec::DeploymentSpec;
+use crate::rollout::Judgement;
+use crate::spec::{DeploymentSpec, RolloutSpec};
 use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
 use crate::time::ClusterTime;
 
@@ -52,10 +53,14 @@ pub enum Command {
 impl Command {
     /// The feature level without which a server of an older version would lose a part of it.
     pub fn needed_level(&self) -> u32 {
-        let level = |spec: &DeploymentSpec| match (spec.needs_job_rules(), spec.has_files()) {
-            (true, _) => crate::step::JOBS_LEVEL,
-            (false, true) => crate::step::FILES_LEVEL,
-            (false, false) => 0,
+        let level = |spec: &DeploymentSpec| {
+            let needs = [
+                (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
+                (spec.has_files(), crate::step::FILES_LEVEL),
+            ];
+            let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
+            levels.max().unwrap_or(0)
         };
         match self {
             Self::Deployment(
@@ -66,6 +71,7 @@ impl Command {
                 .map(|ManifestSpec(spec)| level(spec))
                 .max()
                 .unwrap_or(0),
+            Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -218,6 +224,9 @@ pub enum DeploymentCommand {
         spec: Arc<DeploymentSpec>,
         author: Arc<str>,
         wall_unix_secs: i64,
+        /// Even what was reverted before.
+        #[serde(default)]
+        force: bool,
     },
     Remove {
         deployment: DeploymentName,
@@ -253,6 +262,26 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         wall_unix_secs: i64,
     },
+    /// A person takes a hand in a rollout that is under way.
+    Steer {
+        deployment: DeploymentName,
+        /// All that it concerns where none is named.
+        service: Option<ServiceName>,
+        action: RolloutAction,
+        author: Arc<str>,
+    },
+}
+
+/// What a person may do with a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutAction {
+    /// The canary is good: the others follow.
+    Promote,
+    Pause,
+    Resume,
+    /// Back to the last good revision.
+    Abort,
 }
 
 /// One deployment of a set of manifests, kept in the entry as JSON.
@@ -312,6 +341,9 @@ pub enum PlanCommand {
         revision: DeploymentRevision,
         service: ServiceId,
         cause: Arc<str>,
+        /// The version is to blame, and no node: it is not taken again unasked.
+        #[serde(default)]
+        of_version: bool,
     },
     DrainFinished {
         node: NodeId,
@@ -332,6 +364,12 @@ pub enum PlanCommand {
         service: ServiceId,
         generation: Generation,
         settings: SettingsId,
+    },
+    /// What the canary of the target was judged by, and what came of it.
+    JudgeCanary {
+        service: ServiceId,
+        generation: Generation,
+        judgement: Judgement,
     },
 }
 

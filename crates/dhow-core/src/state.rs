@@ -15,6 +15,7 @@ mod node;
 mod node_ids;
 mod registry;
 mod replica;
+mod rollout;
 mod service;
 mod settings;
 mod worker_cas;
@@ -38,6 +39,7 @@ pub use registry::{
     EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
 };
 pub use replica::{Replica, Wanted};
+pub use rollout::{Rollout, Stage};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use worker_cas::WorkerCaGenerations;

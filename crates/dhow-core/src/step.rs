@@ -13,12 +13,14 @@ mod files;
 mod jobs;
 mod node;
 mod plan;
+mod quarantine;
 mod replicas;
 mod rollout;
 mod scaled;
 mod service;
 mod settings;
 mod sources;
+mod stages;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -131,6 +133,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Scale { .. }
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
+            | DeploymentCommand::Steer { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

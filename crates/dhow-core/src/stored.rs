@@ -187,9 +187,13 @@ const FORM_FIVE: Lengths = Lengths {
 };
 
 const FORM_SIX: Lengths = Lengths {
-    fields: &[],
-    variant_fields: &[],
-    variants: &[],
+    fields: &[("Service", 21)],
+    variant_fields: &[
+        ("DeploymentCommand", "Deploy", 3),
+        ("PlanCommand", "Fail", 4),
+        ("RevisionOutcome", "Reverted", 1),
+    ],
+    variants: &[("DeploymentCommand", 7), ("Phase", 6), ("PlanCommand", 12)],
 };
 
 impl State {

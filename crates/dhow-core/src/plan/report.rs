@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::ids::{NodeId, RoleName, ServiceId, ServiceName, Slot};
 use crate::placement::Unplaced;
+use crate::rollout::AtGate;
 use crate::spec::{Condition, TimeSpan};
 use crate::time::ClusterTime;
 
@@ -72,6 +73,8 @@ pub enum Why {
     ReplacementUnproven { node: NodeId },
     /// It goes on as before until it has passed its new settings.
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
+    /// Its rollout waits at a gate.
+    AtGate { at: AtGate },
 }
 
 impl ServiceReport {
@@ -121,7 +124,8 @@ impl Why {
             | Self::LeavesLater { .. }
             | Self::Paused
             | Self::ReplacementUnproven { .. }
-            | Self::TriesSettings { .. } => false,
+            | Self::TriesSettings { .. }
+            | Self::AtGate { .. } => false,
         }
     }
 }
@@ -174,6 +178,7 @@ impl fmt::Display for Why {
                     "stays until the one in its place on node {node} has proved itself"
                 )
             }
+            Self::AtGate { at } => at.fmt(f),
             Self::TriesSettings { node, message } => {
                 write!(f, "tries its new settings on node {node}")?;
                 match message {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, files, jobs, replicas, rollout, service, settings, sources};
+use super::{
+    callers, cluster, completed, files, jobs, quarantine, replicas, rollout, service, settings, sources, stages,
+};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
@@ -23,6 +25,7 @@ pub(super) fn apply(
             spec,
             author,
             wall_unix_secs,
+            force,
         } => {
             let new = NewRevision {
                 spec,
@@ -30,6 +33,7 @@ pub(super) fn apply(
                 wall_unix_secs: *wall_unix_secs,
                 brings_back: None,
                 scaled: Scaled::new(),
+                force: *force,
             };
             deploy(state, &new, false, sink)
         }
@@ -54,6 +58,7 @@ pub(super) fn apply(
                 wall_unix_secs: *wall_unix_secs,
                 brings_back: Some(back_to),
                 scaled: scaled::kept(state, present(state, deployment)?, &recorded),
+                force: false,
             };
             deploy(state, &new, false, sink)
         }
@@ -68,6 +73,17 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::Steer {
+            deployment,
+            service,
+            action,
+            author,
+        } => {
+            let known = present(state, deployment)?.clone();
+            let only = service.as_ref();
+            let only = only.map(|name| service_in(state, &known, name)).transpose()?;
+            stages::steer(state, &known, (only, service.as_ref()), (*action, author), sink)
+        }
     }
 }
 
@@ -79,6 +95,8 @@ pub(super) struct NewRevision<'a> {
     pub brings_back: Option<DeploymentRevision>,
     /// Counts that people asked for and that it keeps.
     pub scaled: Scaled,
+    /// Even what was taken back before.
+    pub force: bool,
 }
 
 /// Refuses what cannot be carried out, and what not all servers of the cluster know yet.
@@ -86,6 +104,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    stages::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 
@@ -115,6 +134,7 @@ pub(super) fn deploy(
                 changed: false,
             });
         }
+        quarantine::check(state, known, new)?;
     }
     if !manifests {
         // A set is compared as a whole before anything of it is deployed.
@@ -126,6 +146,7 @@ pub(super) fn deploy(
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     scaled::note(state, &mut deployment);
     supersede(&mut deployment);
+    quarantine::lift(&mut deployment, new.spec);
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
     deployment.from_manifests = manifests;
@@ -164,7 +185,7 @@ pub(super) fn deploy(
 /// Whether the revision before has failed, so that its services begin anew.
 fn is_after_failure(state: &State, known: &Deployment, new: &NewRevision<'_>) -> bool {
     let same = known.current().is_some_and(|record| record.spec == *new.spec);
-    known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
+    matches!(known.phase, Phase::Failed | Phase::RevertFailed) && (same || state.feature_level >= settings::SINCE_LEVEL)
 }
 
 /// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
@@ -224,7 +245,7 @@ fn record_conflicted(
 
 /// What failed and is asked for again, as it was or mended, is tried at once and with a clean slate: its replicas give
 /// way to new ones.
-fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
+pub(super) fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
     let level = state.feature_level;
     let services: Vec<ServiceId> = state
         .deployment(name)
@@ -350,8 +371,10 @@ pub(super) fn turn_services(
         .current()
         .is_some_and(|record| record.brings_back.is_some());
     for (name, wanted) in &spec.services {
+        // What is brought back was good, and nobody has to try it first.
+        let is_tried = !brings_back;
         let service::Turned { id, anew } =
-            service::turn(state, &deployment.name, name, (wanted, scaled), sink);
+            service::turn(state, &deployment.name, name, (wanted, scaled, is_tried), sink);
         match (brings_back, anew) {
             (true, _) => completed::bring_back(state, &deployment, id),
             (false, true) => completed::forget(&mut deployment, name, wanted),
@@ -517,6 +540,9 @@ fn restart(
             all.filter(|id| restarts_unnamed(state, *id)).collect()
         }
     };
+    if ids.iter().any(|id| state.service(*id).is_some_and(|service| service.canary_base().is_some())) {
+        return Err(Refused::CanaryUnderWay(name.clone()));
+    }
     if ids.is_empty() && state.feature_level >= JOBS_BY_NAME_SINCE {
         return Err(Refused::NothingToRestart(name.clone()));
     }

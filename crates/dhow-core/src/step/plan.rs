@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, service, settings};
+use super::{files, replicas, rollout, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -60,8 +60,14 @@ pub(super) fn apply(
             revision,
             service,
             cause,
+            of_version,
         } => {
-            return rollout::fail(state, deployment, *revision, (*service, cause), sink);
+            let failure = rollout::Failure {
+                service: Some(*service),
+                cause,
+                of_version: *of_version,
+            };
+            return rollout::fail(state, deployment, *revision, &failure, sink);
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
         PlanCommand::CronFired { service, .. } => cron_fired(state, *service, command, sink)?,
@@ -82,6 +88,11 @@ pub(super) fn apply(
             targeted(state, *service, *generation)?;
             settings::adopt(state, *service, *settings, sink)?;
         }
+        PlanCommand::JudgeCanary {
+            service,
+            generation,
+            judgement,
+        } => return stages::judged(state, (*service, *generation), judgement, sink),
     }
     Ok(Outcome::Done)
 }
@@ -106,6 +117,15 @@ fn targeted(state: &State, id: ServiceId, generation: Generation) -> Result<Arc<
     Ok(service.clone())
 }
 
+/// The service, if the plan still speaks of what is started of it: the target, and beside a canary the version before.
+fn placed(state: &State, id: ServiceId, generation: Generation) -> Result<Arc<Service>, Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?;
+    match service.canary_base() == Some(generation) {
+        true => Ok(service.clone()),
+        false => targeted(state, id, generation),
+    }
+}
+
 fn place(
     state: &mut State,
     id: ServiceId,
@@ -113,8 +133,9 @@ fn place(
     placements: &[Placement],
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
-    let service = targeted(state, id, generation)?;
-    let spec = service.spec().cloned().ok_or(Stale::Generation)?;
+    let service = placed(state, id, generation)?;
+    let spec = service.info(generation).map(|info| info.spec.clone());
+    let spec = spec.ok_or(Stale::Generation)?;
     if service.spent {
         return Err(Stale::Generation.into());
     }
@@ -213,7 +234,9 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
         }
         let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
         let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
-        service.is_current(other.generation) && replica.wanted == Wanted::Run && !lost && !leaving
+        // A canary and the version beside it may both have the slot.
+        let alike = service.is_current(other.generation) == service.is_current(key.generation);
+        alike && replica.wanted == Wanted::Run && !lost && !leaving
     })
 }
 
