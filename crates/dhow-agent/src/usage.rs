@@ -2,6 +2,7 @@
 //! next heartbeat. It only measures: nothing is decided by it, and nothing waits for it.
 
 mod calls;
+mod canaries;
 mod host;
 mod rates;
 
@@ -38,7 +39,9 @@ impl Meter {
         loop {
             self.names.borrow_and_update();
             let mut usage = self.measure(&mut rates, &mut host).await;
-            usage.endpoints = calls.since(&self.balancer.figures().await, Instant::now());
+            let figures = self.balancer.figures().await;
+            usage.canaries = canaries::counted(&figures);
+            usage.endpoints = calls.since(&figures, Instant::now());
             self.session.usage(usage);
             tokio::select! {
                 () = sleep(USAGE_EVERY) => {}

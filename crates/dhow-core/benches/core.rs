@@ -109,8 +109,7 @@ fn deploy(state: &mut State, number: u64, spec: ServiceSpec) {
     let command = DeploymentCommand::Deploy {
         spec,
         author: "bench".into(),
-        wall_unix_secs: 0,
-    };
+        wall_unix_secs: 0, force: false, };
     apply(state, Command::Deployment(command));
 }
 

@@ -4,7 +4,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
-    restart, rm, rollback, scale, secret, source, status, token, up, validate, worker,
+    restart, rm, rollback, rollout, scale, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -78,6 +78,7 @@ pub enum Command {
     Rm(rm::Args),
     History(history::Args),
     Rollback(rollback::Args),
+    Rollout(rollout::Args),
     Explain(explain::Args),
     Events(events::Args),
     Net(net::Args),

@@ -41,8 +41,7 @@ fn deploy(state: &mut State, name: &str, image: &str) {
         DeploymentCommand::Deploy {
             spec,
             author,
-            wall_unix_secs: 5,
-        },
+            wall_unix_secs: 5, force: false, },
     );
 }
 

@@ -88,8 +88,7 @@ impl Cluster {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs: 0,
-        }))
+            wall_unix_secs: 0, force: false, }))
     }
 
     fn plan(&mut self) -> Vec<String> {

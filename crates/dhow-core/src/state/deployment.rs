@@ -34,7 +34,7 @@ impl Phase {
             Self::Reverted => "reverted",
             Self::Failed => "failed",
             Self::Removing => "removing",
-            Self::RevertFailed => "revert failed",
+            Self::RevertFailed => "revert_failed",
         }
     }
 }

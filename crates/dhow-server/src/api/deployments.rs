@@ -101,14 +101,14 @@ pub(super) async fn explain(
 }
 
 /// A name that cannot exist names nothing that is there.
-fn known_name(name: &str) -> Answer<DeploymentName> {
+pub(super) fn known_name(name: &str) -> Answer<DeploymentName> {
     DeploymentName::new(name).map_err(|_| {
         let shown: String = name.chars().take(80).collect();
         NoSuchName::Deployment(shown).into()
     })
 }
 
-fn checked<T>(name: Result<T, NameError>) -> Answer<T> {
+pub(super) fn checked<T>(name: Result<T, NameError>) -> Answer<T> {
     name.map_err(|error| ApiProblem::invalid(error.to_string()))
 }
 

@@ -16,6 +16,7 @@ mod manager;
 mod nodes;
 mod progress;
 mod replicas;
+mod rollouts;
 mod select;
 mod sum;
 mod wall_times;

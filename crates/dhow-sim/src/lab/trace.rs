@@ -196,6 +196,7 @@ fn attempt(state: &State, command: &PlanCommand) -> String {
             format!("a run of {} is due", service_name(state, *service))
         }
         PlanCommand::TrySettings { service, .. } => of("a trial of the new settings", service),
+        PlanCommand::JudgeCanary { service, .. } => of("a judgement of the canary", service),
         PlanCommand::AdoptSettings { service, .. } => {
             format!("the new settings of {} count", service_name(state, *service))
         }

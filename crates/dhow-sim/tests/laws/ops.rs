@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, ScaleChange};
+use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, RolloutAction, ScaleChange};
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::spec::{
     Affinity, AffinityMode, ByteSize, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint, Expose,
@@ -34,6 +34,9 @@ pub enum Op {
     Scale(u8, u8, u32),
     Restart(u8),
     Rollback(u8),
+    Steer(u8, u8),
+    /// The balancers have counted so many failures of 400 requests to a canary.
+    Calls(u64),
     Remove(u8),
     SetSecret(u8),
     ChangeLeader(u64),
@@ -62,6 +65,8 @@ pub struct ServiceShape {
     selector: bool,
     lost_after: u64,
     file: u8,
+    canary: u8,
+    spared: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -89,6 +94,8 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         prop::bool::weighted(0.15),
         prop_oneof![4 => Just(0), 1 => 1..30u64],
         0..12u8,
+        0..6u8,
+        0..4u8,
     );
     (first, second, third).prop_map(|(a, b, c)| ServiceShape {
         name: a.0,
@@ -108,6 +115,8 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         selector: c.2,
         lost_after: c.3,
         file: c.4,
+        canary: c.5,
+        spared: c.6,
     })
 }
 
@@ -422,6 +431,21 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
                 wall_unix_secs: 0,
             })));
         }
+        Op::Steer(name, action) => {
+            let actions = [
+                RolloutAction::Promote,
+                RolloutAction::Pause,
+                RolloutAction::Resume,
+                RolloutAction::Abort,
+            ];
+            drop(lab.apply(Command::Deployment(DeploymentCommand::Steer {
+                deployment: deployment(*name),
+                service: None,
+                action: actions[usize::from(*action) % actions.len()],
+                author: "lab".into(),
+            })));
+        }
+        Op::Calls(errors) => calls(lab, *errors),
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
         Op::SetSecret(name) => set_secret(lab, *name),
         Op::ChangeLeader(id) => lab.change_leader(NodeId(*id)),

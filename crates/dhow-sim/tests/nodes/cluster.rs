@@ -155,8 +155,7 @@ impl Cluster {
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
-            wall_unix_secs: 0,
-        }))
+            wall_unix_secs: 0, force: false, }))
         .await;
     }
 

@@ -226,6 +226,7 @@ fn the_names_are_those_of_the_core() {
         Phase::Reverted,
         Phase::Failed,
         Phase::Removing,
+        Phase::RevertFailed,
     ] {
         assert_eq!(
             words(&[DeploymentState::from(phase)]),

@@ -29,6 +29,7 @@ use super::pool::{self, Answered, Link, Speaks};
 use super::{Connection, HttpListener};
 use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
+use crate::proxy::canary::is_failed_grpc;
 use crate::proxy::idle_clients::UnderWay;
 use crate::proxy::mesh::Origin;
 use crate::proxy::meters::Call;
@@ -418,6 +419,7 @@ impl Outgoing {
             let speaks = self.target.speaks;
             let Ok((link, reused)) = Link::open(&lease.backend, origin, speaks, idle_max).await else {
                 lease.backend.refused();
+                lease.fails();
                 self.tried.add(&lease.backend);
                 continue;
             };
@@ -426,9 +428,16 @@ impl Outgoing {
                 Some(timeout) => tokio::time::timeout(timeout, sending).await,
                 None => Ok(sending.await),
             };
-            match sent.map_err(|_| Failed::Late)? {
+            let sent = sent.map_err(|_| {
+                lease.fails();
+                Failed::Late
+            })?;
+            match sent {
                 Ok(response) => {
                     lease.backend.accepted();
+                    if response.status().is_server_error() || is_failed_grpc(response.headers()) {
+                        lease.fails();
+                    }
                     return Ok(Some((response, lease)));
                 }
                 Err(error) => self.failed(&error, &lease, reused)?,
@@ -439,6 +448,11 @@ impl Outgoing {
 
     /// Lets the request be sent once more, where that is safe.
     fn failed(&mut self, error: &ExchangeError, lease: &Lease, reused: bool) -> Result<(), Failed> {
+        match error {
+            ExchangeError::Lost | ExchangeError::Bad(_) => lease.fails(),
+            ExchangeError::Unsent if !reused => lease.fails(),
+            ExchangeError::Unsent | ExchangeError::Body | ExchangeError::Stalled => lease.says_nothing(),
+        }
         match error {
             ExchangeError::Unsent => {
                 // An old connection says nothing about the backend; a new one that is closed at once does.

@@ -43,8 +43,7 @@ impl Cluster {
         self.checked(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs: 1,
-        }))
+            wall_unix_secs: 1, force: false, }))
     }
 
     fn stable(&mut self) {

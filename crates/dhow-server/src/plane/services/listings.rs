@@ -9,15 +9,15 @@ use dhow_core::dry_run::dry_run;
 use dhow_core::ids::NodeId;
 use dhow_core::plan::PlanReport;
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::State;
+use dhow_core::state::{Deployment, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry};
+use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, RolloutStatus};
 use dhow_wire::{DeploymentStatus, NodeStatus, ReplicaStatus};
 
 use super::replicas::ReplicaFilter;
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{deployment, explain, history, nodes, replicas, select};
+use super::{deployment, explain, history, nodes, replicas, rollouts, select};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -80,18 +80,26 @@ impl<'a> Listings<'a> {
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
         let all = self.state.deployments.values();
         let now_unix_secs = self.times().now_unix_secs();
-        all.map(|known| deployment::status(self.state, self.observed, known, now_unix_secs))
+        all.map(|known| self.with_gates(known, deployment::status(self.state, self.observed, known, now_unix_secs)))
             .collect()
+    }
+
+    /// Says as well where its rollouts wait.
+    fn with_gates(&self, known: &Deployment, mut status: DeploymentStatus) -> DeploymentStatus {
+        status.notes.extend(rollouts::notes(self.state, self.report, known));
+        status
+    }
+
+    /// Every service with a rollout that is under way.
+    pub fn rollouts(&self) -> Vec<RolloutStatus> {
+        rollouts::list(self.state, self.report)
     }
 
     pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
         let known = select::deployment(self.state, name)?;
-        Ok(deployment::status(
-            self.state,
-            self.observed,
-            known,
-            self.times().now_unix_secs(),
-        ))
+        let now_unix_secs = self.times().now_unix_secs();
+        let status = deployment::status(self.state, self.observed, known, now_unix_secs);
+        Ok(self.with_gates(known, status))
     }
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {

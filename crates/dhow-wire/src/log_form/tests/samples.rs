@@ -6,13 +6,14 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, ManifestSpec,
-    NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
+    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
     ServiceId, ServiceName, SettingsId, Slot, Term,
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
+use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, State};
 use dhow_core::step::step;
@@ -39,10 +40,10 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, Steer);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings);
+    TrySettings, AdoptSettings, JudgeCanary);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -86,8 +87,7 @@ pub fn entry_with_files() -> Entry {
     entry(Command::Deployment(DeploymentCommand::Deploy {
         spec: spec_with_files(),
         author: "operator".into(),
-        wall_unix_secs: 1_700_000_000,
-    }))
+        wall_unix_secs: 1_700_000_000, force: false, }))
 }
 
 pub fn info() -> Arc<NodeInfo> {
@@ -318,8 +318,7 @@ fn deployment() -> Vec<DeploymentCommand> {
         DeploymentCommand::Deploy {
             spec: spec(),
             author: "operator".into(),
-            wall_unix_secs: 1_700_000_000,
-        },
+            wall_unix_secs: 1_700_000_000, force: false, },
         DeploymentCommand::Remove { deployment: shop() },
         DeploymentCommand::Scale {
             deployment: shop(),
@@ -353,6 +352,12 @@ fn deployment() -> Vec<DeploymentCommand> {
             spec: spec(),
             author: "op".into(),
             wall_unix_secs: 1_700_000_004,
+        },
+        DeploymentCommand::Steer {
+            deployment: shop(),
+            service: Some(web()),
+            action: RolloutAction::Abort,
+            author: "operator".into(),
         },
     ]
 }
@@ -394,6 +399,7 @@ fn plan() -> Vec<PlanCommand> {
             revision: DeploymentRevision(1),
             service,
             cause: "web-default-0 was not healthy in time".into(),
+            of_version: true,
         },
         PlanCommand::DrainFinished { node: NodeId(7) },
         PlanCommand::CronFired {
@@ -410,6 +416,23 @@ fn plan() -> Vec<PlanCommand> {
             service,
             generation,
             settings: SettingsId(2),
+        },
+        PlanCommand::JudgeCanary {
+            service,
+            generation,
+            judgement: Judgement {
+                figures: Figures {
+                    canary: Counted {
+                        requests: 200,
+                        errors: 41,
+                    },
+                    base: Counted {
+                        requests: 8_000,
+                        errors: 16,
+                    },
+                },
+                verdict: Verdict::Worse,
+            },
         },
     ]
 }
@@ -474,8 +497,7 @@ fn beginning() -> Vec<Command> {
         Command::Deployment(DeploymentCommand::Deploy {
             spec: spec(),
             author: "operator".into(),
-            wall_unix_secs: 1_700_000_000,
-        }),
+            wall_unix_secs: 1_700_000_000, force: false, }),
     ]
 }
 

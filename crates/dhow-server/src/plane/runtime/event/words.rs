@@ -3,7 +3,7 @@
 use dhow_core::change::{
     Change, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
-use dhow_core::command::{ScaleChange, StopReason};
+use dhow_core::command::{RolloutAction, ScaleChange, StopReason};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
@@ -158,6 +158,30 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         DeploymentChange::Failed { service, cause, .. } => {
             caused(of_service(EventKind::Failed, service), cause)
         }
+        DeploymentChange::RevertFailed { service, cause, .. } => {
+            caused(of_service(EventKind::RevertFailed, service), cause)
+        }
+        DeploymentChange::Steered {
+            action,
+            service,
+            author,
+        } => Event {
+            service: service.cloned(),
+            ..of(steered(*action)).with_message(format!("by {author}"))
+        },
+        DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
+            "revision {revision} was just this and was taken back: {cause}"
+        )),
+    }
+}
+
+fn steered(action: RolloutAction) -> EventKind {
+    match action {
+        RolloutAction::Promote => EventKind::RolloutPromoted,
+        RolloutAction::Pause => EventKind::RolloutPaused,
+        RolloutAction::Resume => EventKind::RolloutResumed,
+        // It is told as the revert that it is.
+        RolloutAction::Abort => EventKind::Reverting,
     }
 }
 
@@ -181,6 +205,9 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
             Some(of(EventKind::CronFired).with_message(run))
         }
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
+        ServiceChange::CanaryJudged(judgement) => {
+            Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
+        }
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }
 }
