@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::balance::Balancer;
 use crate::drivers::Drivers;
-use crate::limits::{USAGE_EVERY, USAGE_SETTLES};
+use crate::limits::{CANARIES_EVERY, USAGE_EVERY, USAGE_SETTLES};
 use crate::session::Session;
 use calls::CallRates;
 use host::HostFigures;
@@ -42,9 +42,13 @@ impl Meter {
             let figures = self.balancer.figures().await;
             usage.canaries = canaries::counted(&figures);
             usage.endpoints = calls.since(&figures, Instant::now());
+            let pause = match usage.canaries.is_empty() {
+                true => USAGE_EVERY,
+                false => CANARIES_EVERY,
+            };
             self.session.usage(usage);
             tokio::select! {
-                () = sleep(USAGE_EVERY) => {}
+                () = sleep(pause) => {}
                 () = others(&mut self.names) => {}
             }
         }

@@ -10,6 +10,8 @@ mod following;
 mod ops;
 #[path = "laws/raw.rs"]
 mod raw;
+#[path = "laws/rollouts.rs"]
+mod rollouts;
 #[path = "laws/told.rs"]
 mod told;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, RolloutAction, ScaleChange};
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
+use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
     Affinity, AffinityMode, ByteSize, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint, Expose,
-    FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Protocol, RType, ReplicaGroup, ScaleSpec,
+    FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Promote, Protocol, RType, ReplicaGroup, ScaleSpec,
     ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
@@ -138,6 +139,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..2u8, 0..3u8, 0..8u32).prop_map(|(name, service, count)| Op::Scale(name, service, count)),
         1 => (0..2u8).prop_map(Op::Restart),
         1 => (0..2u8).prop_map(Op::Rollback),
+        2 => (0..2u8, 0..4u8).prop_map(|(name, action)| Op::Steer(name, action)),
+        2 => (0..400u64).prop_map(Op::Calls),
         1 => (0..2u8).prop_map(Op::Remove),
         1 => (0..2u8).prop_map(Op::SetSecret),
         1 => node().prop_map(Op::ChangeLeader),
@@ -145,6 +148,23 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::ApplyRememberedPlan),
         6 => prop_oneof![1..3_000u64, 3_000..60_000u64, 60_000..900_000u64].prop_map(Op::Run),
     ]
+}
+
+/// All canaries there are have got 400 requests, and so many of them failed; beside them one in a hundred.
+fn calls(lab: &mut Lab, errors: u64) {
+    let counted = |requests, errors| Counted { requests, errors };
+    let services = lab.state.services.values();
+    let canaries = services.filter(|service| service.canary_base().is_some());
+    lab.figures = canaries
+        .filter_map(|service| Some((service.id, service.target_info()?.template)))
+        .map(|key| {
+            let figures = Figures {
+                canary: counted(400, errors),
+                base: counted(4_000, 40),
+            };
+            (key, figures)
+        })
+        .collect();
 }
 
 pub fn script() -> impl Strategy<Value = Script> {
@@ -234,6 +254,16 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     } else {
         OnFailure::Revert
     };
+    if rtype == RType::Service && !shape.volume && shape.surge > 0 {
+        (spec.rollout.canary, spec.rollout.promote) = match shape.canary {
+            1 => (1, Promote::Auto),
+            2 => (2, Promote::Auto),
+            3 => (1, Promote::Manual),
+            _ => (0, Promote::Auto),
+        };
+        let spared = ["0%", "0%", "20%", "50%"][usize::from(shape.spared)];
+        spec.rollout.failure_ratio = spared.parse().expect("a share");
+    }
     spec.reschedule.lost_after = TimeSpan::from_secs(shape.lost_after);
     if shape.volume {
         spec.storage.push(Storage::Named {
