@@ -68,7 +68,11 @@ pub use process::main;
 pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
 pub(crate) use table::{ASLEEP_MAX, OnDemand, WantedService};
-pub use table::{Allowed, Backend, Caller, Canary, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint, NamedReplica, NamedService, Names, ProcessCaller, Protocol, RelayDuty, RelayedPeer, Route, Rule, Table, TableError, TicketKey, Transport, Trusted};
+pub use table::{
+    Allowed, Backend, Caller, Canary, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
+    NamedReplica, NamedService, Names, ProcessCaller, Protocol, RelayDuty, RelayedPeer, Route, Rule, Table,
+    TableError, TicketKey, Transport, Trusted,
+};
 pub use tls::{GivenCertificates, RefusedCertificate};
 
 pub(crate) use bind::taken_beside;

@@ -79,7 +79,9 @@ pub fn said(verb: RolloutVerb, target: &Target, deployed: &Deployed) -> String {
 
 /// Every rollout, a row for each service, and what it waits for.
 pub fn list(rollouts: &[RolloutStatus]) -> Shown {
-    let mut table = Table::new(&["SERVICE", "REVISION", "STAGE", "NEW", "OLD", "SHARE", "GATE", "REASON"]);
+    let mut table = Table::new(&[
+        "SERVICE", "REVISION", "STAGE", "NEW", "OLD", "SHARE", "GATE", "REASON",
+    ]);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     for rollout in rollouts {
         table.row([
@@ -90,7 +92,13 @@ pub fn list(rollouts: &[RolloutStatus]) -> Shown {
             rollout.outdated.to_string(),
             or_dash(&rollout.share),
             or_dash(&rollout.gate),
-            one_line(rollout.reason.as_ref().or(rollout.judgement.as_ref()).map_or("-", |text| text)),
+            one_line(
+                rollout
+                    .reason
+                    .as_ref()
+                    .or(rollout.judgement.as_ref())
+                    .map_or("-", |text| text),
+            ),
         ]);
     }
     match table.is_empty() {

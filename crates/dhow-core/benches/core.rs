@@ -109,7 +109,9 @@ fn deploy(state: &mut State, number: u64, spec: ServiceSpec) {
     let command = DeploymentCommand::Deploy {
         spec,
         author: "bench".into(),
-        wall_unix_secs: 0, force: false, };
+        wall_unix_secs: 0,
+        force: false,
+    };
     apply(state, Command::Deployment(command));
 }
 

@@ -5,6 +5,7 @@ mod gate;
 mod judgement;
 mod waves;
 
-pub use gate::{AtGate, CanaryLook, Gate, Passage, canary_passage, paused};
-pub use judgement::{Counted, Figures, JUDGED_FROM, Judgement, Verdict, judge};
-pub use waves::{WAVES_FROM, Wave, wave};
+pub use gate::{AtGate, Gate};
+pub(crate) use gate::{CanaryLook, Passage, canary_passage, paused};
+pub use judgement::{Counted, Figures, Judgement, Verdict};
+pub(crate) use waves::{Wave, wave};

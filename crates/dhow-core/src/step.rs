@@ -15,6 +15,7 @@ mod node;
 mod plan;
 mod quarantine;
 mod replicas;
+mod restart;
 mod rollout;
 mod scaled;
 mod service;

@@ -132,7 +132,9 @@ impl Lab {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "user".into(),
-            wall_unix_secs: 0, force: false, }))
+            wall_unix_secs: 0,
+            force: false,
+        }))
     }
 
     pub fn remove(&mut self, deployment: DeploymentName) -> Result<Outcome, Refused> {

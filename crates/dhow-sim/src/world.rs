@@ -114,7 +114,9 @@ impl World {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(spec.expect("a deployment without findings")),
             author: "world".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         let (_, deployed) = self.log.write(Command::Deployment(deploy), now_ms);
         deployed.expect("the deployment is taken");
         // The nodes of a new leader live.

@@ -15,7 +15,10 @@ use super::book::AddressBook;
 use super::door::{Door, Ingress, WebPorts, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
-use crate::proxy::{Backend, Caller, Canary, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty, Table, Transport, Trusted};
+use crate::proxy::{
+    Backend, Caller, Canary, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty,
+    Table, Transport, Trusted,
+};
 use crate::session::KnownDirectory;
 
 /// What stands behind a route.

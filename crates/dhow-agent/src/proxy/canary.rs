@@ -169,7 +169,11 @@ mod tests {
             let mut had = 0_u64;
             for requests in 1..=2_000_u64 {
                 had += u64::from(meter.turn() == Version::Canary);
-                assert_eq!(had, requests * u64::from(share) / u64::from(of.max(1)), "{share} of {of}");
+                assert_eq!(
+                    had,
+                    requests * u64::from(share) / u64::from(of.max(1)),
+                    "{share} of {of}"
+                );
             }
         }
         let meter = meter(1, 4);

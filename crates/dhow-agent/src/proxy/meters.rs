@@ -234,7 +234,11 @@ mod tests {
             let split = meter.try_canary(canary).expect("a canary");
             drop(Tally::new(&split, Version::Canary));
         };
-        let counted = || meter.canary_figures().map(|(number, figures)| (number, figures.canary.requests));
+        let counted = || {
+            meter
+                .canary_figures()
+                .map(|(number, figures)| (number, figures.canary.requests))
+        };
         assert_eq!(counted(), None);
         count(canary(2, 4));
         assert!(meter.try_canary(None).is_none(), "it has crashed");

@@ -194,7 +194,10 @@ impl Route {
         let chosen = match client {
             Some(StickyTo::Address(addr)) => {
                 // A share of the clients stands for that share of the requests.
-                let version = self.canary.as_ref().map(|split| split.meter.turn_of(rank(addr, &self.id)));
+                let version = self
+                    .canary
+                    .as_ref()
+                    .map(|split| split.meter.turn_of(rank(addr, &self.id)));
                 let is_of = |backend: &Arc<BackendState>| self.version(backend) == version;
                 backends.max_by_key(|backend| (is_of(backend), rank(addr, &backend.id)))
             }

@@ -46,11 +46,24 @@ mod tests {
             id: "shop/db/pg".into(),
             ..EndpointFigures::default()
         };
-        let all = [endpoint("shop/web/http", 2, 5), endpoint("shop/web/admin", 2, 3), plain];
+        let all = [
+            endpoint("shop/web/http", 2, 5),
+            endpoint("shop/web/admin", 2, 3),
+            plain,
+        ];
         let counts = counted(&all);
         let [web] = &counts[..] else {
             panic!("{counts:?}");
         };
-        assert_eq!((web.number, web.figures.canary), (2, Counted { requests: 8, errors: 2 }));
+        assert_eq!(
+            (web.number, web.figures.canary),
+            (
+                2,
+                Counted {
+                    requests: 8,
+                    errors: 2
+                }
+            )
+        );
     }
 }

@@ -194,7 +194,9 @@ impl Plane {
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, }));
+            wall_unix_secs: 0,
+            force: false,
+        }));
     }
 
     /// From now on the node gets contents of files, or none.

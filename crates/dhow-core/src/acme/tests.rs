@@ -148,7 +148,9 @@ fn each_host_of_a_public_endpoint_is_ordered_once() {
         let command = DeploymentCommand::Deploy {
             spec,
             author: "ann".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         let entry = Entry {
             time: ClusterTime(state.time.0 + 1),
             term: Term(0),

@@ -41,7 +41,9 @@ fn deploy(state: &mut State, name: &str, image: &str) {
         DeploymentCommand::Deploy {
             spec,
             author,
-            wall_unix_secs: 5, force: false, },
+            wall_unix_secs: 5,
+            force: false,
+        },
     );
 }
 

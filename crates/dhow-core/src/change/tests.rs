@@ -88,7 +88,9 @@ impl Cluster {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs: 0, force: false, }))
+            wall_unix_secs: 0,
+            force: false,
+        }))
     }
 
     fn plan(&mut self) -> Vec<String> {

@@ -103,7 +103,9 @@ pub enum Refused {
     NothingToRestart(DeploymentName),
     #[error("nothing of deployment `{0}` is being rolled out; `dhow rollout ls` lists what is")]
     NoRollout(DeploymentName),
-    #[error("deployment `{0}` has no canary that could be promoted; `dhow rollout ls` lists those that there are")]
+    #[error(
+        "deployment `{0}` has no canary that could be promoted; `dhow rollout ls` lists those that there are"
+    )]
     NoCanary(DeploymentName),
     #[error("nothing of deployment `{0}` is paused; `dhow rollout ls` lists what is")]
     NotPaused(DeploymentName),

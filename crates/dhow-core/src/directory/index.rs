@@ -12,7 +12,9 @@ use imbl::{OrdMap, OrdSet};
 
 use super::change::listing_change;
 use super::ways::Ways;
-use super::{CanaryShare, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL};
+use super::{
+    CanaryShare, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL,
+};
 use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::spec::{Endpoint, Expose, Runtime};

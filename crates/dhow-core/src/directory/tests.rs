@@ -81,7 +81,9 @@ impl World {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(&text).unwrap()),
             author: "ann".into(),
-            wall_unix_secs: 0, force: false, }));
+            wall_unix_secs: 0,
+            force: false,
+        }));
         let plan = plan_next(&self.state, &mut PlanCache::default(), self.state.time);
         for command in plan.commands {
             self.apply(Command::Plan(command));

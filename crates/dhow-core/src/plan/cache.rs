@@ -53,14 +53,19 @@ pub type CanaryBook = BTreeMap<(ServiceId, Template), Figures>;
 impl PlanCache {
     /// Takes in what was counted of canaries until now.
     pub fn hear(&mut self, figures: CanaryBook) {
-        let changed = figures.iter().filter(|(key, count)| self.figures.get(key) != Some(count));
+        let changed = figures
+            .iter()
+            .filter(|(key, count)| self.figures.get(key) != Some(count));
         let changed: Vec<ServiceId> = changed.map(|((service, _), _)| *service).collect();
         self.dirty.extend(changed);
         self.figures = figures;
     }
 
     pub(super) fn figures_of(&self, service: ServiceId, template: Template) -> Figures {
-        self.figures.get(&(service, template)).copied().unwrap_or_default()
+        self.figures
+            .get(&(service, template))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The services to plan: those that leave, then the most important first.

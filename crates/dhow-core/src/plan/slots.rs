@@ -238,7 +238,11 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
         lost(state, view, slot, best, decisions);
     } else if is_done(view, best) {
         let is_paused = view.service.rolling && paused(view.service.rollout.as_ref()).is_some();
-        for old in seen.old.iter().filter(|old| !is_paused || is_leaving(state, view, old)) {
+        for old in seen
+            .old
+            .iter()
+            .filter(|old| !is_paused || is_leaving(state, view, old))
+        {
             match is_leaving(state, view, old) {
                 true => decisions.draining.push(old.key),
                 false => decisions.replaced.push(old.key),
@@ -356,6 +360,20 @@ fn replace(
         }
         return;
     }
+    give_way(state, view, (slot, seen), budget, decisions);
+}
+
+/// Its old replicas end before the next one begins, where one may be missing.
+fn give_way(
+    state: &State,
+    view: &View<'_>,
+    (slot, seen): (Slot, &SlotView<'_>),
+    budget: &mut Budget,
+    decisions: &mut Decisions,
+) {
+    let keys = || seen.old.iter().map(|old| old.key);
+    let serving = seen.is_available();
+    let is_on_draining_node = seen.old.iter().any(|old| is_on_draining(state, old));
     let leaving = seen.old.iter().find(|old| is_leaving(state, view, old));
     if serving && budget.down == 0 {
         let node = leaving.map(|old| old.replica.node);

@@ -85,7 +85,9 @@ pub enum Passage {
 /// Whether a person stopped the rollout.
 pub fn paused(rollout: Option<&Rollout>) -> Option<AtGate> {
     let by = rollout?.paused_by.as_ref()?;
-    Some(Gate::Paused.waits(format!("{by} paused the rollout; `dhow rollout resume` lets it go on")))
+    Some(Gate::Paused.waits(format!(
+        "{by} paused the rollout; `dhow rollout resume` lets it go on"
+    )))
 }
 
 /// The gates of a canary, one after the other.

@@ -112,7 +112,8 @@ fn chance(canary: Counted, base: Counted) -> f64 {
         return 0.0;
     }
     // The first term in logarithms, the others from one to the next; beyond the most likely one they only get smaller.
-    let mut term = ln_choose(all, errors) + errors as f64 * share.ln() + (all - errors) as f64 * (1.0 - share).ln();
+    let mut term =
+        ln_choose(all, errors) + errors as f64 * share.ln() + (all - errors) as f64 * (1.0 - share).ln();
     let (mut sum, mut count) = (0.0_f64, errors);
     loop {
         let added = term.exp();
@@ -147,7 +148,12 @@ impl fmt::Display for Counted {
             0 => 0,
             requests => u128::from(*errors) * 1_000 / u128::from(*requests),
         };
-        write!(f, "{errors} of {requests} requests ({}.{} %)", tenths / 10, tenths % 10)
+        write!(
+            f,
+            "{errors} of {requests} requests ({}.{} %)",
+            tenths / 10,
+            tenths % 10
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! The waves of a large service: how many replicas a rollout may begin before those so far have proved themselves.
 
 /// Replicas from which on a rollout goes in waves: below, a tenth is less than two.
-pub const WAVES_FROM: u32 = 20;
+const WAVES_FROM: u32 = 20;
 
 /// The ends of all waves but the last one, in percent of the replicas.
 const ENDS_PERCENT: [u64; 2] = [10, 50];
@@ -27,7 +27,10 @@ pub fn wave(replicas: u32, done: u32) -> Wave {
         }
     }
     let number = if is_large { 3 } else { 1 };
-    Wave { number, end: replicas }
+    Wave {
+        number,
+        end: replicas,
+    }
 }
 
 #[cfg(test)]

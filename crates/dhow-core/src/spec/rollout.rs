@@ -45,7 +45,10 @@ pub struct RolloutSpec {
     #[serde(default)]
     pub on_failure: OnFailure,
     /// How long a canary is given to get the requests that it is judged by.
-    #[serde(default = "RolloutSpec::default_observe", skip_serializing_if = "RolloutSpec::is_default_observe")]
+    #[serde(
+        default = "RolloutSpec::default_observe",
+        skip_serializing_if = "RolloutSpec::is_default_observe"
+    )]
     pub observe: TimeSpan,
     /// The share of the replicas that may fail without the revision being given up.
     #[serde(default, skip_serializing_if = "Percent::is_none")]

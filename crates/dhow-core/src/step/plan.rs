@@ -10,7 +10,7 @@ use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
-use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId};
+use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, SettingsId};
 use crate::replica::ReplicaState;
 use crate::spec::{NodeMode, RType};
 use crate::state::{Drain, FailedOn, Node, Phase, Service, State, Wanted};
@@ -25,9 +25,7 @@ pub(super) fn apply(
             service,
             generation,
             placements,
-        } => {
-            return place(state, *service, *generation, placements, sink);
-        }
+        } => return place(state, *service, *generation, placements, sink),
         PlanCommand::Stop {
             service,
             generation,
@@ -40,17 +38,14 @@ pub(super) fn apply(
         PlanCommand::Forget { replicas } => forget(state, replicas, sink),
         PlanCommand::ForgetService { service } => forget_service(state, *service, sink)?,
         PlanCommand::OpenGeneration { service, generation } => {
-            targeted(state, *service, *generation)?;
-            service::reopen(state, *service);
-            sink.tell(state, Change::Service(*service, ServiceChange::GenerationOpened));
+            open_generation(state, *service, *generation, sink)?;
         }
         PlanCommand::Release {
             service,
             generation,
             without,
         } => {
-            targeted(state, *service, *generation)?;
-            release(state, *service, without.as_ref(), sink);
+            release(state, (*service, *generation), without.as_ref(), sink)?;
         }
         PlanCommand::MarkStable { deployment, revision } => {
             return rollout::mark_stable(state, deployment, *revision, sink);
@@ -62,11 +57,7 @@ pub(super) fn apply(
             cause,
             of_version,
         } => {
-            let failure = rollout::Failure {
-                service: Some(*service),
-                cause,
-                of_version: *of_version,
-            };
+            let failure = rollout::Failure::of(*service, cause, *of_version);
             return rollout::fail(state, deployment, *revision, &failure, sink);
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
@@ -76,10 +67,7 @@ pub(super) fn apply(
             generation,
             settings,
             replicas,
-        } => {
-            targeted(state, *service, *generation)?;
-            settings::begin(state, *service, *settings, replicas, sink)?;
-        }
+        } => begin_settings(state, (*service, *generation), *settings, replicas, sink)?,
         PlanCommand::AdoptSettings {
             service,
             generation,
@@ -97,8 +85,39 @@ pub(super) fn apply(
     Ok(Outcome::Done)
 }
 
+/// Has replicas try settings, if the plan still speaks of the service's target.
+fn begin_settings(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    settings: SettingsId,
+    replicas: &[ReplicaKey],
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    settings::begin(state, id, settings, replicas, sink)
+}
+
+/// A new generation of the same template.
+fn open_generation(
+    state: &mut State,
+    id: ServiceId,
+    generation: Generation,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    service::reopen(state, id);
+    sink.tell(state, Change::Service(id, ServiceChange::GenerationOpened));
+    Ok(())
+}
+
 /// Lets a service start.
-fn release(state: &mut State, id: ServiceId, without: Option<&Arc<str>>, sink: &mut dyn ChangeSink) {
+fn release(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    without: Option<&Arc<str>>,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
     let now = state.time;
     if let Some(service) = replicas::service_mut(state, id) {
         service.released = true;
@@ -106,6 +125,7 @@ fn release(state: &mut State, id: ServiceId, without: Option<&Arc<str>>, sink: &
         service.progressed = now;
     }
     sink.tell(state, Change::Service(id, ServiceChange::Released { without }));
+    Ok(())
 }
 
 /// The service, if the plan still speaks of its present target.

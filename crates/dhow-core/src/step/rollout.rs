@@ -65,7 +65,10 @@ pub(super) fn mark_stable(
     };
     set_outcome(&mut deployment, RevisionOutcome::Good);
     deployment.last_good = Some(revision);
-    if let Some(spec) = deployment.current().map(|record| scaled::as_written(&record.spec)) {
+    if let Some(spec) = deployment
+        .current()
+        .map(|record| scaled::as_written(&record.spec))
+    {
         quarantine::lift(&mut deployment, &spec);
     }
     let services: Vec<ServiceId> = deployment.services.values().copied().collect();
@@ -94,6 +97,16 @@ pub(super) struct Failure<'a> {
     pub cause: &'a Arc<str>,
     /// The version is to blame, and no node.
     pub of_version: bool,
+}
+
+impl<'a> Failure<'a> {
+    pub fn of(service: ServiceId, cause: &'a Arc<str>, of_version: bool) -> Self {
+        Self {
+            service: Some(service),
+            cause,
+            of_version,
+        }
+    }
 }
 
 /// Puts the last good revision back, or says that there is none.

@@ -41,7 +41,9 @@ pub(super) fn turn(
     };
     let (now, level) = (state.time, state.feature_level);
     let bears = state.replicas_of(id).any(|(_, replica)| bears_settings(replica));
-    let runs = state.replicas_of(id).any(|(_, replica)| replica.wanted == Wanted::Run);
+    let runs = state
+        .replicas_of(id)
+        .any(|(_, replica)| replica.wanted == Wanted::Run);
     let is_tried = is_tried && runs;
     let Some(service) = replicas::service_mut(state, id) else {
         return Turned { id, anew: is_new };
@@ -459,7 +461,13 @@ mod tests {
         set_counts(service, [5].into(), crate::time::ClusterTime(1));
         for (limits, kept) in [((2, 6), 5), ((2, 4), 4), ((6, 9), 6)] {
             let spec = adaptive(limits.0, limits.1);
-            turn(&mut state, &deployment, &name, (&spec, &Scaled::new(), true), &mut ());
+            turn(
+                &mut state,
+                &deployment,
+                &name,
+                (&spec, &Scaled::new(), true),
+                &mut (),
+            );
             assert_eq!(counts(&state, id), [kept], "{limits:?}");
         }
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
-use super::scaled::Scaled;
 use super::{callers, files};
 use crate::change::{Change, ChangeSink, ClusterChange, DeploymentChange};
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
@@ -111,14 +110,7 @@ pub(super) fn apply_set(
         Some(name) => format!("source {name} {}", version.version).into(),
     };
     for ManifestSpec(spec) in specs {
-        let new = NewRevision {
-            spec,
-            author: &author,
-            wall_unix_secs,
-            brings_back: None,
-            scaled: Scaled::new(),
-            force: false,
-        };
+        let new = NewRevision::asked(spec, &author, wall_unix_secs);
         match deploy(state, &new, true, sink) {
             // It was taken back before: what runs stays, and the rest of the set counts.
             Err(Refused::Quarantined { revision, cause, .. }) => {

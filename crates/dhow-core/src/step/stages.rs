@@ -32,7 +32,9 @@ pub(super) fn judged(
     super::needs_level(state, SINCE_LEVEL)?;
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     let deployment = state.deployment(&service.key.deployment).cloned();
-    let is_open = deployment.as_ref().is_some_and(|known| known.phase == Phase::Deploying);
+    let is_open = deployment
+        .as_ref()
+        .is_some_and(|known| known.phase == Phase::Deploying);
     if service.target != generation || service.canary_base().is_none() || !is_open {
         return Err(Stale::Generation.into());
     }
@@ -50,14 +52,13 @@ pub(super) fn judged(
             service.progressed = now;
         }
     }
-    sink.tell(state, Change::Service(id, ServiceChange::CanaryJudged(*judgement)));
+    sink.tell(
+        state,
+        Change::Service(id, ServiceChange::CanaryJudged(*judgement)),
+    );
     if is_worse && let Some(deployment) = deployment {
         let cause: Arc<str> = format!("`{}`: {judgement}", service.key.service).into();
-        let failure = rollout::Failure {
-            service: Some(id),
-            cause: &cause,
-            of_version: true,
-        };
+        let failure = rollout::Failure::of(id, &cause, true);
         return rollout::fail(state, &deployment.name, deployment.revision, &failure, sink);
     }
     Ok(Outcome::Done)
@@ -66,12 +67,15 @@ pub(super) fn judged(
 /// A person takes a hand in the rollout of a deployment, or of one of its services.
 pub(super) fn steer(
     state: &mut State,
-    deployment: &Deployment,
-    (only, name): (Option<ServiceId>, Option<&ServiceName>),
+    deployment: &DeploymentName,
+    name: Option<&ServiceName>,
     (action, author): (RolloutAction, &Arc<str>),
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     super::needs_level(state, SINCE_LEVEL)?;
+    let deployment = &deployment::present(state, deployment)?.clone();
+    let only = name.map(|name| deployment::service_in(state, deployment, name));
+    let only = only.transpose()?;
     if action == RolloutAction::Abort {
         return abort(state, deployment, author, sink);
     }
@@ -82,7 +86,11 @@ pub(super) fn steer(
     let all = deployment.services.values().copied();
     let concerned: Vec<ServiceId> = all
         .filter(|id| only.is_none_or(|only| only == *id))
-        .filter(|id| state.service(*id).is_some_and(|service| concerns(service, action)))
+        .filter(|id| {
+            state
+                .service(*id)
+                .is_some_and(|service| concerns(service, action))
+        })
         .collect();
     if concerned.is_empty() {
         let name = deployment.name.clone();
@@ -194,8 +202,11 @@ fn abort(
         cause: &cause,
         of_version: false,
     };
-    rollout::revert(state, deployment, &failure, sink).ok_or_else(|| Refused::NothingToRollBackTo(name.clone()))?;
-    let revision = state.deployment(name).map_or(deployment.revision, |known| known.revision);
+    rollout::revert(state, deployment, &failure, sink)
+        .ok_or_else(|| Refused::NothingToRollBackTo(name.clone()))?;
+    let revision = state
+        .deployment(name)
+        .map_or(deployment.revision, |known| known.revision);
     Ok(Outcome::Deployed {
         revision,
         changed: true,

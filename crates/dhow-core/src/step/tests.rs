@@ -98,7 +98,9 @@ impl Cluster {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs, force: false, }));
+            wall_unix_secs,
+            force: false,
+        }));
     }
 
     fn plan(&mut self) {
@@ -205,7 +207,9 @@ fn a_system_replica_that_is_heard_before_its_node_is_back_stays() {
     cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
         spec: Arc::new(serde_json::from_str(text).unwrap()),
         author: "ann".into(),
-        wall_unix_secs: 5, force: false, }));
+        wall_unix_secs: 5,
+        force: false,
+    }));
     cluster.plan();
     let runs = [
         ReplicaEvent::StartBegan,
@@ -239,7 +243,9 @@ fn a_restart_runs_a_job_again_only_by_its_name() {
         cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(&text).unwrap()),
             author: "ann".into(),
-            wall_unix_secs: 5, force: false, }));
+            wall_unix_secs: 5,
+            force: false,
+        }));
     };
     let job = r#""once":{"image":"b:1","rtype":"job"}"#;
     let target = |cluster: &Cluster, name: &str| {
@@ -286,7 +292,9 @@ fn settings_that_nothing_bears_are_mended_by_the_next_file() {
         cluster.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(text).unwrap()),
             author: "ann".into(),
-            wall_unix_secs: 6, force: false, }));
+            wall_unix_secs: 6,
+            force: false,
+        }));
         let service = cluster.state.service(cluster.service()).unwrap();
         let info = service.target_info().unwrap();
         assert!(

@@ -72,7 +72,8 @@ pub(super) async fn deploy(
     let command = DeploymentCommand::Deploy {
         spec: Arc::new(spec),
         author: caller.author().await,
-        wall_unix_secs: context.wall_unix_secs(), force,
+        wall_unix_secs: context.wall_unix_secs(),
+        force,
     };
     let request = caller.request_id(&bytes);
     let applied = context.write(Command::Deployment(command), request).await?;

@@ -573,7 +573,9 @@ async fn the_first_report_is_answered_with_the_rollouts_that_are_open() {
     let deploy = DeploymentCommand::Deploy {
         spec: Arc::new(serde_json::from_value(spec).unwrap()),
         author: "test".into(),
-        wall_unix_secs: 0, force: false, };
+        wall_unix_secs: 0,
+        force: false,
+    };
     door.server.write(Command::Deployment(deploy)).await;
     let state = door.server.state();
     let service = state.services.values().next().unwrap();

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, RolloutAction, ScaleChange};
+use dhow_core::command::{
+    ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, RolloutAction, ScaleChange,
+};
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
@@ -21,7 +23,11 @@ pub const NODES: u64 = 6;
 
 #[derive(Clone, Debug)]
 pub enum Op {
-    AddNode { id: u64, cpu: u64, zone: u8 },
+    AddNode {
+        id: u64,
+        cpu: u64,
+        zone: u8,
+    },
     Cut(u64),
     PowerOff(u64),
     Back(u64),

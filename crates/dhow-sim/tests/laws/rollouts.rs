@@ -162,7 +162,10 @@ fn calls(lab: &mut Lab, errors: u64) {
         return;
     };
     let figures = Figures {
-        canary: Counted { requests: 300, errors },
+        canary: Counted {
+            requests: 300,
+            errors,
+        },
         base: Counted {
             requests: 3_000,
             errors: 30,
@@ -178,7 +181,11 @@ fn run(lab: &mut Lab, span_ms: u64, least: usize) -> Result<(), TestCaseError> {
         let step_ms = (end.0 - lab.now.0).min(500);
         lab.run(TimeSpan::from_millis(step_ms));
         let found = healthy(&lab.state);
-        prop_assert!(found >= least, "{found} of at least {least} are healthy at {}", lab.now);
+        prop_assert!(
+            found >= least,
+            "{found} of at least {least} are healthy at {}",
+            lab.now
+        );
         let violations = invariants::check(&lab.state);
         prop_assert!(violations.is_empty(), "{violations:?}");
     }

@@ -155,7 +155,9 @@ impl Cluster {
         self.write(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, }))
+            wall_unix_secs: 0,
+            force: false,
+        }))
         .await;
     }
 

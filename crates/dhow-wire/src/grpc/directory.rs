@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::directory::{Absent, CanaryShare, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica};
+use dhow_core::directory::{
+    Absent, CanaryShare, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica,
+};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, RoleName, ServiceKey, ServiceName};
 use dhow_core::spec::Endpoint;
 

@@ -33,8 +33,14 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let (deployed, what, watched) =
-        deploy_and_watch(client, &source, (&spec, args.force), args.timeout.to_std(), interrupt()).await?;
+    let (deployed, what, watched) = deploy_and_watch(
+        client,
+        &source,
+        (&spec, args.force),
+        args.timeout.to_std(),
+        interrupt(),
+    )
+    .await?;
     let exit = conclude(&what, &watched, ProgressOutcome::Ready);
     if args.json {
         output::json(&as_json(&deployed, &watched)?)?;

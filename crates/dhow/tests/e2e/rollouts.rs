@@ -211,7 +211,9 @@ fn judged(cause: &str) -> [f64; 4] {
         [after, before]
     });
     let numbers: Vec<f64> = numbers.flatten().filter_map(|word| word.parse().ok()).collect();
-    let numbers: [f64; 4] = numbers.try_into().unwrap_or_else(|found| panic!("{cause}: {found:?}"));
+    let numbers: [f64; 4] = numbers
+        .try_into()
+        .unwrap_or_else(|found| panic!("{cause}: {found:?}"));
     numbers
 }
 
@@ -244,7 +246,10 @@ fn a_canary_is_judged_by_its_requests() {
 
     // The same as its callers saw it: what failed was the canary's, and that was a share of what they asked meanwhile.
     let failures = load.failures();
-    assert!(failures.iter().all(|failure| failure == "500: v2"), "{failures:?}");
+    assert!(
+        failures.iter().all(|failure| failure == "500: v2"),
+        "{failures:?}"
+    );
     let failed = u32::try_from(failures.len()).unwrap();
     let well = load.bodies().get("v2").copied().unwrap_or_default();
     let seen = f64::from(failed) + f64::from(u32::try_from(well).unwrap());
@@ -259,7 +264,10 @@ fn a_canary_is_judged_by_its_requests() {
     stable_at(&daemon, "v3", &load);
     sampler.kept_the_promise();
     let events = daemon.dhow(&["events"]).ends_with(0).stdout;
-    assert!(events.contains("canary_judged") && events.contains("no difference that counts"), "{events}");
+    assert!(
+        events.contains("canary_judged") && events.contains("no difference that counts"),
+        "{events}"
+    );
     let answered = load.ends_without_failure();
     eprintln!("{seen} of {all} requests went to the bad canary; {answered} were answered in all");
     daemon.finish();

@@ -29,7 +29,10 @@ fn what_fails_alike_is_no_reason_to_go_back() {
     // One or two failures are chance, even where the other version has none.
     assert_eq!(verdict((200, 1), (8_000, 0)), Some(Verdict::NotWorse));
     // Sure, and too little to go back for.
-    assert_eq!(verdict((100_000, 300), (4_000_000, 4_000)), Some(Verdict::NotWorse));
+    assert_eq!(
+        verdict((100_000, 300), (4_000_000, 4_000)),
+        Some(Verdict::NotWorse)
+    );
 }
 
 #[test]
@@ -72,7 +75,10 @@ fn the_chance_is_what_adding_up_gives() {
         let Figures { canary, base } = figures(canary, base);
         let (quick, slow) = (chance(canary, base), slowly(canary, base));
         let is_same = (quick - slow).abs() <= slow * 1e-9;
-        assert!(is_same || (quick >= CHANCE_MIN && slow >= CHANCE_MIN), "{quick} {slow}");
+        assert!(
+            is_same || (quick >= CHANCE_MIN && slow >= CHANCE_MIN),
+            "{quick} {slow}"
+        );
     }
 }
 

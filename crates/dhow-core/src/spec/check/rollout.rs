@@ -16,9 +16,12 @@ fn check_canary(service: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<Spec
     if rollout.canary == 0 {
         if rollout.promote == Promote::Manual {
             findings.push(
-                SpecFinding::at(at.key("promote"), "`promote: manual` without a canary waits for nothing")
-                    .because(at.key("canary"))
-                    .hint("add `canary: 1`, or remove it"),
+                SpecFinding::at(
+                    at.key("promote"),
+                    "`promote: manual` without a canary waits for nothing",
+                )
+                .because(at.key("canary"))
+                .hint("add `canary: 1`, or remove it"),
             );
         }
         return;
@@ -27,25 +30,34 @@ fn check_canary(service: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<Spec
     findings.extend(too_long(at.key("observe"), rollout.observe));
     if spec.rtype != RType::Service {
         findings.push(
-            SpecFinding::at(canary, "only a `service` has a canary: nobody calls the others beside their old version")
-                .because(service.key("rtype"))
-                .hint("remove `canary`"),
+            SpecFinding::at(
+                canary,
+                "only a `service` has a canary: nobody calls the others beside their old version",
+            )
+            .because(service.key("rtype"))
+            .hint("remove `canary`"),
         );
         return;
     }
     if spec.has_named_storage() {
         findings.push(
-            SpecFinding::at(canary, "a service with `named` storage has no canary: its volume is in one place")
-                .also(service.key("storage"), "the storage")
-                .hint("remove `canary`; its replicas are replaced one by one"),
+            SpecFinding::at(
+                canary,
+                "a service with `named` storage has no canary: its volume is in one place",
+            )
+            .also(service.key("storage"), "the storage")
+            .hint("remove `canary`; its replicas are replaced one by one"),
         );
         return;
     }
     if spec.max_surge() == 0 {
         findings.push(
-            SpecFinding::at(canary, "a canary runs beside the replicas, and `max_surge: 0` leaves it no room")
-                .because(at.key("max_surge"))
-                .hint("write `max_surge: 1`, or remove `canary`"),
+            SpecFinding::at(
+                canary,
+                "a canary runs beside the replicas, and `max_surge: 0` leaves it no room",
+            )
+            .because(at.key("max_surge"))
+            .hint("write `max_surge: 1`, or remove `canary`"),
         );
         return;
     }

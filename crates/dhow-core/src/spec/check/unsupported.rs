@@ -12,14 +12,12 @@ struct Unsupported {
 }
 
 /// Shorten this list by carrying one of them out.
-const NOT_IN_THIS_VERSION: [Unsupported; 1] = [
-    Unsupported {
-        field: ["scale", "mode"],
-        text: "`scale.mode: adaptive`",
-        is_used: |spec| matches!(spec.scale, ScaleSpec::Adaptive { .. }),
-        instead: "write `{ mode: fixed, replicas: N }`; `dhow scale` changes the count of `mode: manual` at any time",
-    },
-];
+const NOT_IN_THIS_VERSION: [Unsupported; 1] = [Unsupported {
+    field: ["scale", "mode"],
+    text: "`scale.mode: adaptive`",
+    is_used: |spec| matches!(spec.scale, ScaleSpec::Adaptive { .. }),
+    instead: "write `{ mode: fixed, replicas: N }`; `dhow scale` changes the count of `mode: manual` at any time",
+}];
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     for field in NOT_IN_THIS_VERSION.iter().filter(|field| (field.is_used)(spec)) {

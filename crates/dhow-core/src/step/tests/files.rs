@@ -43,7 +43,9 @@ impl Cluster {
         self.checked(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs: 1, force: false, }))
+            wall_unix_secs: 1,
+            force: false,
+        }))
     }
 
     fn stable(&mut self) {

@@ -519,7 +519,9 @@ async fn deploy_web(harbour: &Harbour) {
     let deploy = DeploymentCommand::Deploy {
         spec: Arc::new(serde_json::from_str(spec).unwrap()),
         author: "test".into(),
-        wall_unix_secs: 0, force: false, };
+        wall_unix_secs: 0,
+        force: false,
+    };
     harbour.server.write(Command::Deployment(deploy)).await;
 }
 

@@ -177,7 +177,9 @@ impl World {
         let command = DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str::<DeploymentSpec>(&text).unwrap()),
             author: "test".into(),
-            wall_unix_secs: EIGHT, force: false, };
+            wall_unix_secs: EIGHT,
+            force: false,
+        };
         let input = self.handle.input();
         input.write(Command::Deployment(command), None).await.unwrap();
     }

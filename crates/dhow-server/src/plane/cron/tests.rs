@@ -50,7 +50,9 @@ impl World {
         let command = DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
-            wall_unix_secs: self.clock.wall_unix_ms() / 1_000, force: false, };
+            wall_unix_secs: self.clock.wall_unix_ms() / 1_000,
+            force: false,
+        };
         let input = self.handle.input();
         input.write(Command::Deployment(command), None).await.unwrap();
     }

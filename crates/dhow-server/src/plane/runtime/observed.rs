@@ -103,7 +103,10 @@ impl Observed {
     pub fn canaries(&self, state: &State) -> CanaryBook {
         let mut book = CanaryBook::new();
         let tables = self.tables();
-        let known = tables.canaries.iter().filter(|(node, _)| state.node(**node).is_some());
+        let known = tables
+            .canaries
+            .iter()
+            .filter(|(node, _)| state.node(**node).is_some());
         for count in known.flat_map(|(_, counts)| counts) {
             let id = state.service_ids.get(&count.service);
             let service = id.and_then(|id| state.service(*id));

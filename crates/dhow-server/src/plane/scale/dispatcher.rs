@@ -256,7 +256,9 @@ mod tests {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(spec).unwrap()),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         server.write(Command::Deployment(deploy)).await;
         let state = server.state();
         let service = state.services.values().next().unwrap();

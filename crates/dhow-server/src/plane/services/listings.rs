@@ -80,13 +80,20 @@ impl<'a> Listings<'a> {
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
         let all = self.state.deployments.values();
         let now_unix_secs = self.times().now_unix_secs();
-        all.map(|known| self.with_gates(known, deployment::status(self.state, self.observed, known, now_unix_secs)))
-            .collect()
+        all.map(|known| {
+            self.with_gates(
+                known,
+                deployment::status(self.state, self.observed, known, now_unix_secs),
+            )
+        })
+        .collect()
     }
 
     /// Says as well where its rollouts wait.
     fn with_gates(&self, known: &Deployment, mut status: DeploymentStatus) -> DeploymentStatus {
-        status.notes.extend(rollouts::notes(self.state, self.report, known));
+        status
+            .notes
+            .extend(rollouts::notes(self.state, self.report, known));
         status
     }
 

@@ -59,12 +59,10 @@ fn status(
         Phase::Failed => RolloutStage::Failed,
         Phase::Reverting => RolloutStage::Reverting,
         Phase::RevertFailed => RolloutStage::RevertFailed,
-        Phase::Deploying | Phase::Stable | Phase::Reverted | Phase::Removing => {
-            match service.canary_base() {
-                Some(_) => RolloutStage::Canary,
-                None => RolloutStage::Spread,
-            }
-        }
+        Phase::Deploying | Phase::Stable | Phase::Reverted | Phase::Removing => match service.canary_base() {
+            Some(_) => RolloutStage::Canary,
+            None => RolloutStage::Spread,
+        },
     };
     let running = state.replicas_of(service.id);
     let running = running.filter(|(_, replica)| replica.wanted == Wanted::Run && replica.is_running());

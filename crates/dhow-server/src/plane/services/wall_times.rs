@@ -75,7 +75,9 @@ mod tests {
         let deploy = Command::Deployment(DeploymentCommand::Deploy {
             spec: std::sync::Arc::new(spec),
             author: "user".into(),
-            wall_unix_secs: 1_000, force: false, });
+            wall_unix_secs: 1_000,
+            force: false,
+        });
         let asked = ClusterTime(10_000);
         let entry = Entry {
             time: asked,

@@ -23,13 +23,18 @@ impl Runner {
         let command = DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "user".into(),
-            wall_unix_secs: self.wall_unix_secs(), force,
+            wall_unix_secs: self.wall_unix_secs(),
+            force,
         };
         let deployed = self.deployed(&deployment, command)?;
         Ok(lines(&deploy::said(&deployed)))
     }
 
-    pub(super) fn redeploy(&mut self, (name, force): (&DeploymentName, bool), change: &[String]) -> Result<Answer, String> {
+    pub(super) fn redeploy(
+        &mut self,
+        (name, force): (&DeploymentName, bool),
+        change: &[String],
+    ) -> Result<Answer, String> {
         let file = self
             .files
             .get(name)

@@ -87,7 +87,9 @@ pub fn entry_with_files() -> Entry {
     entry(Command::Deployment(DeploymentCommand::Deploy {
         spec: spec_with_files(),
         author: "operator".into(),
-        wall_unix_secs: 1_700_000_000, force: false, }))
+        wall_unix_secs: 1_700_000_000,
+        force: false,
+    }))
 }
 
 pub fn info() -> Arc<NodeInfo> {
@@ -318,7 +320,9 @@ fn deployment() -> Vec<DeploymentCommand> {
         DeploymentCommand::Deploy {
             spec: spec(),
             author: "operator".into(),
-            wall_unix_secs: 1_700_000_000, force: false, },
+            wall_unix_secs: 1_700_000_000,
+            force: false,
+        },
         DeploymentCommand::Remove { deployment: shop() },
         DeploymentCommand::Scale {
             deployment: shop(),
@@ -497,7 +501,9 @@ fn beginning() -> Vec<Command> {
         Command::Deployment(DeploymentCommand::Deploy {
             spec: spec(),
             author: "operator".into(),
-            wall_unix_secs: 1_700_000_000, force: false, }),
+            wall_unix_secs: 1_700_000_000,
+            force: false,
+        }),
     ]
 }
 

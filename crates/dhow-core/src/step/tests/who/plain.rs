@@ -20,7 +20,9 @@ impl World {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(&spec).unwrap()),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         self.apply(Command::Deployment(deploy)).unwrap();
     }
 

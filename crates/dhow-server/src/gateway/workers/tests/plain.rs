@@ -56,7 +56,9 @@ impl Harbour {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_value(spec).unwrap()),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         self.server.write(Command::Deployment(deploy)).await;
     }
 

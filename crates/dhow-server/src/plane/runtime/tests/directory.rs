@@ -24,7 +24,9 @@ fn deploy(deployment: &str, expose: &str) -> Command {
     Command::Deployment(DeploymentCommand::Deploy {
         spec: Arc::new(serde_json::from_str(&text).unwrap()),
         author: "test".into(),
-        wall_unix_secs: WALL_UNIX_MS / 1_000, force: false, })
+        wall_unix_secs: WALL_UNIX_MS / 1_000,
+        force: false,
+    })
 }
 
 fn ready(directory: &Directory) -> Vec<(String, usize)> {

@@ -223,7 +223,9 @@ pub fn deploy(replicas: u32) -> Command {
     Command::Deployment(DeploymentCommand::Deploy {
         spec: Arc::new(spec(replicas, "nginx:1.27")),
         author: "test".into(),
-        wall_unix_secs: WALL_UNIX_MS / 1_000, force: false, })
+        wall_unix_secs: WALL_UNIX_MS / 1_000,
+        force: false,
+    })
 }
 
 pub fn place(state: &State, service: &str, node: NodeId) -> PlanCommand {

@@ -47,7 +47,9 @@ impl Bench {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(serde_json::from_str(spec).unwrap()),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, };
+            wall_unix_secs: 0,
+            force: false,
+        };
         server.write(Command::Deployment(deploy)).await;
         Self {
             server,

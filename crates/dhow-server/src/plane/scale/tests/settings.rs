@@ -77,7 +77,9 @@ impl Leader {
         self.apply(Command::Deployment(DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "test".into(),
-            wall_unix_secs: 0, force: false, }));
+            wall_unix_secs: 0,
+            force: false,
+        }));
         let mut cache = PlanCache::default();
         loop {
             let plan = plan_next(&self.0, &mut cache, ClusterTime(1));

@@ -122,7 +122,9 @@ impl Peer {
         let deploy = DeploymentCommand::Deploy {
             spec: Arc::new(spec),
             author: "ann".into(),
-            wall_unix_secs: 1, force: false, };
+            wall_unix_secs: 1,
+            force: false,
+        };
         self.input
             .write(Command::Deployment(deploy), None)
             .await
