@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, rollout, service, settings, sources,
-    stages,
+    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, service, settings,
+    sources, stages,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -50,10 +50,11 @@ pub(super) fn apply(
             wall_unix_secs,
         } => {
             let (back_to, recorded) = rollback_target(state, deployment, *to)?;
+            let spec = scaled::as_written(&recorded);
             let new = NewRevision {
                 brings_back: Some(back_to),
                 scaled: scaled::kept(state, present(state, deployment)?, &recorded),
-                ..NewRevision::asked(&scaled::as_written(&recorded), author, *wall_unix_secs)
+                ..NewRevision::asked(&spec, author, *wall_unix_secs)
             };
             deploy(state, &new, false, sink)
         }
