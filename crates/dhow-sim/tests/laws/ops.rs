@@ -156,6 +156,35 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A canary, and a share of replicas that may fail, where there is room for one.
+fn roll_in_stages(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if spec.rtype == RType::Service && !shape.volume && shape.surge > 0 {
+        (spec.rollout.canary, spec.rollout.promote) = match shape.canary {
+            1 => (1, Promote::Auto),
+            2 => (2, Promote::Auto),
+            3 => (1, Promote::Manual),
+            _ => (0, Promote::Auto),
+        };
+        let spared = ["0%", "0%", "20%", "50%"][usize::from(shape.spared)];
+        spec.rollout.failure_ratio = spared.parse().expect("a share");
+    }
+}
+
+fn steer(lab: &mut Lab, name: u8, action: u8) {
+    let actions = [
+        RolloutAction::Promote,
+        RolloutAction::Pause,
+        RolloutAction::Resume,
+        RolloutAction::Abort,
+    ];
+    drop(lab.apply(Command::Deployment(DeploymentCommand::Steer {
+        deployment: deployment(name),
+        service: None,
+        action: actions[usize::from(action) % actions.len()],
+        author: "lab".into(),
+    })));
+}
+
 /// All canaries there are have got 400 requests, and so many of them failed; beside them one in a hundred.
 fn calls(lab: &mut Lab, errors: u64) {
     let counted = |requests, errors| Counted { requests, errors };
@@ -260,16 +289,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     } else {
         OnFailure::Revert
     };
-    if rtype == RType::Service && !shape.volume && shape.surge > 0 {
-        (spec.rollout.canary, spec.rollout.promote) = match shape.canary {
-            1 => (1, Promote::Auto),
-            2 => (2, Promote::Auto),
-            3 => (1, Promote::Manual),
-            _ => (0, Promote::Auto),
-        };
-        let spared = ["0%", "0%", "20%", "50%"][usize::from(shape.spared)];
-        spec.rollout.failure_ratio = spared.parse().expect("a share");
-    }
+    roll_in_stages(&mut spec, shape);
     spec.reschedule.lost_after = TimeSpan::from_secs(shape.lost_after);
     if shape.volume {
         spec.storage.push(Storage::Named {
@@ -467,20 +487,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
                 wall_unix_secs: 0,
             })));
         }
-        Op::Steer(name, action) => {
-            let actions = [
-                RolloutAction::Promote,
-                RolloutAction::Pause,
-                RolloutAction::Resume,
-                RolloutAction::Abort,
-            ];
-            drop(lab.apply(Command::Deployment(DeploymentCommand::Steer {
-                deployment: deployment(*name),
-                service: None,
-                action: actions[usize::from(*action) % actions.len()],
-                author: "lab".into(),
-            })));
-        }
+        Op::Steer(name, action) => steer(lab, *name, *action),
         Op::Calls(errors) => calls(lab, *errors),
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
         Op::SetSecret(name) => set_secret(lab, *name),

@@ -366,6 +366,17 @@ fn deployment() -> Vec<DeploymentCommand> {
     ]
 }
 
+fn judgement() -> Judgement {
+    let counted = |requests, errors| Counted { requests, errors };
+    Judgement {
+        figures: Figures {
+            canary: counted(200, 41),
+            base: counted(8_000, 16),
+        },
+        verdict: Verdict::Worse,
+    }
+}
+
 fn plan() -> Vec<PlanCommand> {
     let (service, generation) = (ServiceId(1), Generation(1));
     vec![
@@ -424,19 +435,7 @@ fn plan() -> Vec<PlanCommand> {
         PlanCommand::JudgeCanary {
             service,
             generation,
-            judgement: Judgement {
-                figures: Figures {
-                    canary: Counted {
-                        requests: 200,
-                        errors: 41,
-                    },
-                    base: Counted {
-                        requests: 8_000,
-                        errors: 16,
-                    },
-                },
-                verdict: Verdict::Worse,
-            },
+            judgement: judgement(),
         },
     ]
 }
