@@ -1,5 +1,6 @@
 //! Turns a service towards a spec: its roles, its counts and its target generation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
@@ -41,10 +42,12 @@ pub(super) fn turn(
     };
     let (now, level) = (state.time, state.feature_level);
     let bears = state.replicas_of(id).any(|(_, replica)| bears_settings(replica));
-    let runs = state
+    let running: BTreeSet<Generation> = state
         .replicas_of(id)
-        .any(|(_, replica)| replica.wanted == Wanted::Run);
-    let is_tried = is_tried && runs;
+        .filter(|(_, replica)| replica.wanted == Wanted::Run)
+        .map(|(key, _)| key.generation)
+        .collect();
+    let is_tried = is_tried && !running.is_empty();
     let Some(service) = replicas::service_mut(state, id) else {
         return Turned { id, anew: is_new };
     };
@@ -66,6 +69,7 @@ pub(super) fn turn(
         level,
         bears,
         is_tried,
+        running,
     };
     let heard = retarget(service, &asked, now);
     let anew = is_new || service.next_template != template;
@@ -203,6 +207,8 @@ struct Asked<'a> {
     bears: bool,
     /// Whether it is new and runs, so that some of it may be tried beside what runs.
     is_tried: bool,
+    /// The generations of its replicas that are to run.
+    running: BTreeSet<Generation>,
 }
 
 /// Which nodes must hear of a change although they keep their replicas.
@@ -235,6 +241,15 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
         .cloned();
     let mut heard = Heard::Nobody;
     let before = service.rollout.take();
+    // What nothing of it runs any more is as new as if nobody had known it.
+    let mut known = service.generations.iter();
+    let runs = same.as_ref().is_some_and(|same| {
+        known.any(|(generation, info)| info.template == same.template && asked.running.contains(generation))
+    });
+    if !runs && asked.wants_canary() && service.count_total() > 0 {
+        let base = add_base(service, before.as_ref(), &target);
+        service.rollout = Some(Rollout::canary(base));
+    }
     match same {
         Some(known) if level >= settings::SINCE_LEVEL => {
             heard = resettle(service, &known, asked);
@@ -248,10 +263,6 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
             let template = service.next_template;
             service.next_template = template.next();
             service.released = spec.depends.is_empty();
-            if asked.wants_canary() && service.count_total() > 0 {
-                let base = add_base(service, before.as_ref(), &target);
-                service.rollout = Some(Rollout::canary(base));
-            }
             add_generation(service, template, spec, None);
         }
     }
@@ -403,8 +414,7 @@ fn add_generation(
 
 /// Forgets generations that no replica has.
 pub(super) fn prune(state: &mut State, id: ServiceId) {
-    let used: std::collections::BTreeSet<Generation> =
-        state.replicas_of(id).map(|(key, _)| key.generation).collect();
+    let used: BTreeSet<Generation> = state.replicas_of(id).map(|(key, _)| key.generation).collect();
     let Some(service) = state.service(id) else { return };
     let (target, base) = (service.target, service.canary_base());
     let is_needed = |generation: &Generation| {
