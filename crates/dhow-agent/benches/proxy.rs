@@ -1,6 +1,7 @@
 //! Requests a second through the proxy, over HTTP and as a TCP stream, as a ratio to the same load without
 //! it and beside nginx and HAProxy where they are installed; and what the proxy weighs.
-//! `cargo bench -p dhow-agent --bench proxy`, with `wrk` installed.
+//! `cargo bench -p dhow-agent --bench proxy`, with `wrk` installed. `DHOW_BENCH_BEFORE` may name the same program of an
+//! earlier version, whose proxy is measured beside this one.
 //!
 //! One binary in three roles: `proxy` (what the product's binary does under that name), `backend` (a small
 //! server), and the measurement. All share the host's cores with `wrk`: the ratio is a lower bound.
@@ -68,7 +69,11 @@ impl Drop for Role {
 }
 
 fn role(args: &[&str]) -> Role {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    role_of(&std::env::current_exe().unwrap(), args)
+}
+
+fn role_of(program: &Path, args: &[&str]) -> Role {
+    let mut command = Command::new(program);
     Role(command.args(args).stdout(Stdio::piped()).spawn().unwrap())
 }
 
@@ -80,21 +85,10 @@ fn measure() -> ExitCode {
     let mut servers: Vec<Role> = (0..3).map(|_| role(&["backend"])).collect();
     let addrs: Vec<SocketAddr> = servers.iter_mut().map(said).collect();
     let dir = tempfile::tempdir().unwrap();
-    let http = free_port();
-    let tcp = free_port();
-    let table = Table {
-        revision: 1,
-        listeners: vec![
-            listener(http, Protocol::Http, &addrs),
-            listener(tcp, Protocol::Tcp, &addrs),
-        ],
-        ..Table::empty()
-    };
-    std::fs::write(dir.path().join("table.json"), serde_json::to_vec(&table).unwrap()).unwrap();
-    let proxy = role(&["proxy", "--dir", dir.path().to_str().unwrap()]);
-    while std::net::TcpStream::connect(tcp).is_err() || std::net::TcpStream::connect(http).is_err() {
-        std::thread::yield_now();
-    }
+    let (proxy, http, tcp) = proxy(&std::env::current_exe().unwrap(), dir.path(), &addrs);
+    let before_dir = tempfile::tempdir().unwrap();
+    let before = std::env::var_os("DHOW_BENCH_BEFORE");
+    let before = before.map(|program| self::proxy(Path::new(&program), before_dir.path(), &addrs));
     println!("proxy, idle: {}", resident(&proxy));
     let peers = peers(dir.path(), &addrs);
     for connections in CONNECTIONS {
@@ -103,11 +97,35 @@ fn measure() -> ExitCode {
             Way::new("http", http, &proxy),
             Way::new("tcp", tcp, &proxy),
         ];
+        ways.extend(
+            before
+                .iter()
+                .map(|(role, http, _)| Way::new("http before", *http, role)),
+        );
         ways.extend(peers.iter().map(|(name, addr, role)| Way::new(name, *addr, role)));
         compare(connections, &mut ways);
     }
     println!("proxy, after: {}", resident(&proxy));
     ExitCode::SUCCESS
+}
+
+/// A proxy that listens for requests and for streams.
+fn proxy(program: &Path, dir: &Path, backends: &[SocketAddr]) -> (Role, SocketAddr, SocketAddr) {
+    let (http, tcp) = (free_port(), free_port());
+    let table = Table {
+        revision: 1,
+        listeners: vec![
+            listener(http, Protocol::Http, backends),
+            listener(tcp, Protocol::Tcp, backends),
+        ],
+        ..Table::empty()
+    };
+    std::fs::write(dir.join("table.json"), serde_json::to_vec(&table).unwrap()).unwrap();
+    let proxy = role_of(program, &["proxy", "--dir", dir.to_str().unwrap()]);
+    while std::net::TcpStream::connect(tcp).is_err() || std::net::TcpStream::connect(http).is_err() {
+        std::thread::yield_now();
+    }
+    (proxy, http, tcp)
 }
 
 /// One way to the servers, who is charged for the processor on it, and what came of its rounds.

@@ -95,6 +95,29 @@ pub async fn start_of(
     })
 }
 
+/// The start of a step: as the replica's own, with what the step says of its command and its variables.
+pub async fn for_step(
+    start: &ReplicaStart,
+    spec: Arc<ServiceSpec>,
+    own: &BTreeMap<String, String>,
+    session: &dyn Session,
+) -> Result<ReplicaStart, EnvironmentError> {
+    let secret_env = secrets_of(own, session).await?;
+    let mut step = ReplicaStart {
+        spec,
+        ..start.clone()
+    };
+    for (key, value) in own {
+        step.secret_env.remove(key);
+        step.env.remove(key);
+        if !secret_env.contains_key(key) {
+            step.env.insert(key.clone(), plain(value));
+        }
+    }
+    step.secret_env.extend(secret_env);
+    Ok(step)
+}
+
 /// Text that begins as the name of a secret does has one `$` more in a spec.
 fn plain(value: &str) -> String {
     match value.starts_with("$$S:") {

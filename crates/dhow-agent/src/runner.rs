@@ -7,6 +7,7 @@
 pub mod core;
 mod files;
 mod start;
+mod steps;
 mod stop;
 mod trial;
 mod watch;

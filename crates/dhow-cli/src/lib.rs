@@ -5,6 +5,7 @@
 //! of `dhow-sim`, which ask a simulated cluster the same. It must never read a clock, a terminal, a file or a socket:
 //! the time and the place from which somebody looks are passed in.
 
+pub mod cron;
 pub mod deploy;
 pub mod endpoints;
 pub mod events;

@@ -73,6 +73,7 @@ fn nodes(state: &mut State, count: u64) {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: None,
         };
         apply(

@@ -65,6 +65,7 @@ fn cluster(nodes: u64) -> NodeTable {
             replicas: 0,
             occupant: Occupant::Nobody,
             mounts_files: true,
+            runs_steps: true,
         });
     }
     table

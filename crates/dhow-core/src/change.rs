@@ -14,7 +14,7 @@ use crate::command::{Refused, RolloutAction, ScaleChange, Stale, StopReason};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::state::{ApiToken, Drain, SourceSettings, State};
+use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State};
 
 pub use compare::compare;
 
@@ -180,6 +180,33 @@ pub enum ServiceChange<'a> {
     SettingsAdopted,
     CanaryJudged(Judgement),
     Removed,
+    /// A run of a schedule; for no due time where somebody asked for it.
+    RunBegan {
+        run: u32,
+        due_unix_secs: Option<i64>,
+    },
+    /// No run begins for that due time.
+    RunLeftOut {
+        due_unix_secs: i64,
+        why: LeftOut,
+    },
+    RunEnded {
+        run: u32,
+        outcome: RunOutcome,
+    },
+    /// A job was ended by its deadline.
+    JobLate,
+}
+
+/// Why no run begins for a due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// No server could start it in time.
+    Missed,
+    /// This run has not ended, and the schedule forbids two at a time.
+    UnderWay { run: u32 },
+    /// So many are under way already.
+    TooMany { runs: usize },
 }
 
 /// Why a replica is to end.
@@ -188,6 +215,10 @@ pub enum StopCause {
     Planned(StopReason),
     /// Its deployment had failed and was asked for again.
     CleanSlate,
+    /// Its run was not done by its deadline.
+    Late,
+    /// The next run of its schedule takes its place.
+    NextRun,
     /// A comparison of two states does not show it.
     Unknown,
 }

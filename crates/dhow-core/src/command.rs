@@ -1,6 +1,7 @@
 //! Everything that can be written into the log, closed. Times, ids and chosen nodes are inside, so that
 //! applying needs nothing else.
 
+mod jobs;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use jobs::JobCommand;
 pub use outcome::{Missing, Outcome, Refused, Stale};
 
 use crate::ids::{
@@ -80,8 +82,24 @@ impl Command {
             )
             | Self::Cluster(_)
             | Self::Node(_)
-            | Self::Plan(_)
             | Self::Agent(_) => 0,
+            Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Plan(command) => match command {
+                PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
+                PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
+                PlanCommand::Place { .. }
+                | PlanCommand::Stop { .. }
+                | PlanCommand::Forget { .. }
+                | PlanCommand::ForgetService { .. }
+                | PlanCommand::OpenGeneration { .. }
+                | PlanCommand::Release { .. }
+                | PlanCommand::MarkStable { .. }
+                | PlanCommand::Fail { .. }
+                | PlanCommand::DrainFinished { .. }
+                | PlanCommand::CronFired { .. }
+                | PlanCommand::TrySettings { .. }
+                | PlanCommand::AdoptSettings { .. } => 0,
+            },
         }
     }
 }
@@ -262,6 +280,11 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         wall_unix_secs: i64,
     },
+    /// A run of a schedule, now.
+    StartRun {
+        deployment: DeploymentName,
+        service: ServiceName,
+    },
     /// A person takes a hand in a rollout that is under way.
     Steer {
         deployment: DeploymentName,
@@ -365,6 +388,8 @@ pub enum PlanCommand {
         generation: Generation,
         settings: SettingsId,
     },
+    /// About the runs of a job or a schedule.
+    Job(JobCommand),
     /// What the canary of the target was judged by, and what came of it.
     JudgeCanary {
         service: ServiceId,

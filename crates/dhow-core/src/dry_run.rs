@@ -148,6 +148,7 @@ fn note(run: &mut DryRun, copy: &State, spec: &DeploymentSpec, command: &PlanCom
         | PlanCommand::Fail { .. }
         | PlanCommand::DrainFinished { .. }
         | PlanCommand::CronFired { .. }
+        | PlanCommand::Job(_)
         | PlanCommand::TrySettings { .. }
         | PlanCommand::AdoptSettings { .. }
         | PlanCommand::JudgeCanary { .. } => {}

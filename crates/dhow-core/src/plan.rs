@@ -9,6 +9,7 @@ mod canary;
 mod depends;
 mod displace;
 mod failure;
+mod jobs;
 mod moving;
 mod nodes;
 mod placing;

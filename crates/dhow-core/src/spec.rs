@@ -36,6 +36,7 @@ pub use files::{
 };
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
+pub use jobs::{Concurrency, InitStep, JobSpec, Missed};
 pub use percent::{Percent, PercentError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;

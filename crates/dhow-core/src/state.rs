@@ -16,6 +16,7 @@ mod node_ids;
 mod registry;
 mod replica;
 mod rollout;
+mod runs;
 mod service;
 mod settings;
 mod worker_cas;
@@ -40,6 +41,7 @@ pub use registry::{
 };
 pub use replica::{Replica, Wanted};
 pub use rollout::{Rollout, Stage};
+pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use worker_cas::WorkerCaGenerations;
@@ -118,6 +120,8 @@ impl State {
     pub const EARLIER_SECRETS_MAX: usize = 4;
     /// Ended replicas that a service remembers for `ps --all`.
     pub const ENDED_MAX: usize = 16;
+    /// Runs of one schedule that are under way at a time, where it allows several.
+    pub const OPEN_RUNS_MAX: usize = 16;
     /// Failures on nodes that a service remembers: more than two of a slot count for nothing, so this is room for
     /// many slots at once.
     pub const FAILED_ON_MAX: usize = 32;

@@ -17,6 +17,7 @@ mod quarantine;
 mod replicas;
 mod restart;
 mod rollout;
+mod runs;
 mod scaled;
 mod service;
 mod settings;
@@ -134,6 +135,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Scale { .. }
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
+            | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,

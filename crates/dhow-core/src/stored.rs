@@ -187,13 +187,19 @@ const FORM_FIVE: Lengths = Lengths {
 };
 
 const FORM_SIX: Lengths = Lengths {
-    fields: &[("Service", 21)],
+    fields: &[("NodeInfo", 10), ("Service", 21)],
     variant_fields: &[
         ("DeploymentCommand", "Deploy", 3),
         ("PlanCommand", "Fail", 4),
         ("RevisionOutcome", "Reverted", 1),
     ],
-    variants: &[("DeploymentCommand", 7), ("Phase", 6), ("PlanCommand", 12)],
+    variants: &[
+        ("DeploymentCommand", 7),
+        ("Outcome", 5),
+        ("Phase", 6),
+        ("PlanCommand", 12),
+        ("Stale", 9),
+    ],
 };
 
 impl State {

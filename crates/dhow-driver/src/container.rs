@@ -42,7 +42,7 @@ mod user;
 mod volatile;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dhow_core::ids::ReplicaName;
@@ -177,6 +177,11 @@ impl ContainerDriver {
             driver.inner.volatile.remove()
         });
         removed.await.map_err(|cause| cause.at_host(Stage::Remove))
+    }
+
+    /// The runtime that was found to work here, once it was probed.
+    pub fn runtime_path(&self) -> Option<&Path> {
+        self.inner.runtime.get().map(|runtime| runtime.path.as_path())
     }
 
     /// The runtime that works here, tried out at the first call.

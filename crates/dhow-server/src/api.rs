@@ -11,6 +11,7 @@ mod body;
 mod caller;
 mod cluster;
 mod context;
+mod crons;
 mod deploy;
 mod deployments;
 mod disk;
@@ -42,13 +43,14 @@ mod worker_api;
 mod worker_ca;
 mod worker_tokens;
 
+pub(crate) use access::OfSession;
 pub use access::{AUTHOR_HEADER, Access, PRINCIPAL_HEADER, Principal};
 pub use context::{Api, WorkerTokenKey};
 pub use internal::{StaticRoutes, static_routes};
 pub use openapi::document;
-pub use router::{Beside, router, router_with};
+pub use router::{Beside, Inside, router, router_with};
 pub use serve::{ApiTls, BindError, Bound, Listeners, Tunneled, bind, serve, serve_with, socket_group};
 pub use worker_api::{WorkerApi, serve_worker};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

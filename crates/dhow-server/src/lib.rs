@@ -7,4 +7,5 @@ pub mod api;
 pub mod clock;
 pub mod gateway;
 pub mod net;
+pub mod page;
 pub mod plane;

@@ -425,6 +425,7 @@ fn info() -> NodeInfo {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     }
 }

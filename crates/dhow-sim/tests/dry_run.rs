@@ -26,6 +26,7 @@ fn cluster(nodes: u64) -> Lab {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: None,
         };
         lab.add_node(NodeId(id), info).expect("a new node is taken");

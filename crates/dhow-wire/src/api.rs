@@ -4,6 +4,7 @@
 //! them. Keys may be added; none is renamed or dropped. Nothing here decides or opens anything.
 
 mod cluster;
+mod crons;
 mod deployments;
 mod event;
 mod exec;
@@ -22,6 +23,7 @@ mod sources;
 mod tokens;
 
 pub use cluster::MemberAddRequest;
+pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
 pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
 pub use event::EventDocument;
 pub use exec::{

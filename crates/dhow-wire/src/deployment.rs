@@ -10,6 +10,7 @@ mod env_file;
 mod files;
 mod health;
 mod host;
+mod jobs;
 mod names;
 mod placement;
 mod rollout;
@@ -41,6 +42,8 @@ pub(crate) struct Reading<'e> {
     around: &'e Surroundings<'e>,
     /// Rules that need to know what was written rather than what it means.
     found: Vec<SpecFinding>,
+    /// Services whose steps stand under `init`.
+    inits: Vec<FieldPath>,
 }
 
 /// Reads a deployment file that stands alone. `env` gives the client's environment.
@@ -100,12 +103,14 @@ fn read(
     let mut reading = Reading {
         around,
         found: Vec::new(),
+        inits: Vec::new(),
     };
     let Some(spec) = read_deployment(&mut decoder, &root, &mut reading) else {
         return Err(decoder.into_findings());
     };
     let mut judged = check_deployment(&spec);
     judged.append(&mut reading.found);
+    jobs::point_at_init(&mut judged, &reading.inits);
     judged.append(&mut rules(&spec));
     let names_failed = decoder.any_failed(|path| path.parts().len() == 2);
     judged.retain(|finding| is_decided(&decoder, names_failed, finding));

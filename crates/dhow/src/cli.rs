@@ -3,8 +3,9 @@
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, daemon, deploy, events, exec, explain, history, image, logs, net, node, plan, ps,
-    restart, rm, rollback, rollout, scale, secret, source, status, token, up, validate, worker,
+    cluster, completions, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history, image,
+    logs, man, net, node, plan, ps, restart, rm, rollback, rollout, scale, secret, source, status, token, up,
+    validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -28,7 +29,9 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 9] = [
+const OFFLINE: [&[&str]; 11] = [
+    &["doctor"],
+    &["man"],
     &["validate"],
     &["daemon"],
     &["worker"],
@@ -80,7 +83,9 @@ pub enum Command {
     Rollback(rollback::Args),
     Rollout(rollout::Args),
     Explain(explain::Args),
+    Cron(cron::Args),
     Events(events::Args),
+    Dashboard(dashboard::Args),
     Net(net::Args),
     Node(node::Args),
     Cluster(cluster::Args),
@@ -90,5 +95,7 @@ pub enum Command {
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }

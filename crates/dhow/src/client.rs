@@ -180,6 +180,31 @@ impl Client {
         Ok(Sse::new(self.lines(request).await?))
     }
 
+    /// Passes a request of a browser on as it is, once, and gives the answer as it comes. The address is below the
+    /// daemon's own.
+    pub async fn pass_on(
+        &self,
+        method: reqwest::Method,
+        address: &str,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Response, ClientError> {
+        let text = format!("{}{address}", self.base.as_str().trim_end_matches('/'));
+        let url = Url::parse(&text).map_err(|error| ClientError::Unreadable {
+            host: self.host.clone(),
+            why: error.to_string(),
+        })?;
+        let is_write = method != reqwest::Method::GET;
+        let sent = self
+            .http
+            .request(method, url)
+            .headers(headers)
+            .body(body)
+            .send()
+            .await;
+        sent.map_err(|error| self.away(error.without_url(), is_write, true))
+    }
+
     fn unreadable(&self, error: &serde_json::Error) -> ClientError {
         ClientError::Unreadable {
             host: self.host.clone(),

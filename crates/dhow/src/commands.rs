@@ -2,8 +2,11 @@
 
 pub mod cluster;
 pub mod completions;
+pub mod cron;
 pub mod daemon;
+pub mod dashboard;
 pub mod deploy;
+pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod explain;
@@ -11,6 +14,7 @@ pub mod history;
 pub mod image;
 pub mod listing;
 pub mod logs;
+pub mod man;
 pub mod net;
 pub mod node;
 pub mod plan;
@@ -45,6 +49,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Daemon(args) => offline(host, || daemon::run(args)),
         Command::Worker(args) => offline(host, || worker::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),
+        Command::Man(args) => offline(host, || man::run(args)),
+        Command::Doctor(args) => offline(host, || doctor::run(args)),
         Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
         Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),
         Command::Status(args) => online(host, async |client| status::run(args, &client).await),
@@ -59,6 +65,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Rollout(args) => online(host, async |client| rollout::run(args, &client).await),
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
+        Command::Dashboard(args) => online(host, async |client| dashboard::run(args, client).await),
+        Command::Cron(args) => online(host, async |client| cron::run(args, &client).await),
         Command::Net(args) => online(host, async |client| net::run(args, &client).await),
         Command::Node(args) => online(host, async |client| node::run(args, &client).await),
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),

@@ -21,6 +21,7 @@ pub mod reload;
 mod security;
 mod single;
 pub mod static_mode;
+pub mod systemd;
 #[cfg(test)]
 mod tests;
 mod tier;
@@ -36,7 +37,7 @@ use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_driver::shim::identity::boot_id;
-use dhow_server::api::{self, Api};
+use dhow_server::api::{self, Api, Beside};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::keep_renewed;
 use dhow_server::net::node_door::ClusterDoor;
@@ -122,6 +123,7 @@ impl Daemon {
         let agent = tokio::spawn(agent.run(agent_cancel.clone()));
         let api_cancel = CancellationToken::new();
         let authority = open_authority(config).await?;
+        let tcp_addrs = bound.tcp_addrs();
         let serving = Serving {
             bound,
             policy: file_policy(config),
@@ -135,7 +137,7 @@ impl Daemon {
             plane.view.clone(),
             cancel.clone(),
         ));
-        tracing::info!(data_dir = %config.data_dir.display(), socket = %config.socket.display(), "the daemon serves");
+        first_words(config, node, &tcp_addrs, &host);
         Ok(Self {
             cancel,
             clock,
@@ -168,6 +170,7 @@ impl Daemon {
             }),
         };
         self.cancel.cancel();
+        systemd::stopping();
         // First, while this server still answers: callers are passed on to the next leader.
         if tokio::time::timeout(SHUTDOWN, self.cluster.hand_over())
             .await
@@ -208,6 +211,27 @@ impl Daemon {
             None => Ok(()),
         }
     }
+}
+
+/// What a person wants to see first: which daemon this is, and where it is reached.
+fn first_words(config: &DaemonConfig, node: NodeId, tcp_addrs: &[SocketAddr], host: &HostParts) {
+    let addrs: Vec<String> = tcp_addrs.iter().map(SocketAddr::to_string).collect();
+    let api = match addrs.is_empty() {
+        true => "off".to_owned(),
+        false => addrs.join(", "),
+    };
+    tracing::info!(
+        version = %env!("CARGO_PKG_VERSION"),
+        mode = %config.cluster.name(),
+        %node,
+        %api,
+        socket = %config.socket.display(),
+        data_dir = %config.data_dir.display(),
+        mesh = config.mesh_addr().map(|mesh| mesh.told.to_string()),
+        containers = %host.container_runtime(),
+        "the daemon serves"
+    );
+    systemd::ready(&format!("{}, node {node}, API at {api}", config.cluster.name()));
 }
 
 /// Starts the control plane of the mode that the configuration names.
@@ -373,7 +397,11 @@ fn serve(
     });
     let orders = orders.map(|orders| orders.run(cancel.clone()));
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
-    let serving = api::serve_with(api, plane.beside.clone(), bound, cancel.clone());
+    let beside = Beside {
+        page: Some(dhow_server::page::routes),
+        ..plane.beside.clone()
+    };
+    let serving = api::serve_with(api, beside, bound, cancel.clone());
     tokio::spawn(async move {
         let orders = futures_util::future::OptionFuture::from(orders);
         tokio::join!(schedules, serving, orders);

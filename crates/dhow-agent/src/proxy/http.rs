@@ -1,11 +1,14 @@
 //! HTTP listeners: one task per client connection, which balances each of its requests by itself.
 
 mod access;
+mod ahead;
+mod attempts;
 mod body;
 mod challenge;
 mod chunks;
 mod exchange;
 mod extended;
+mod failed;
 mod forward;
 mod head;
 mod headers;
@@ -16,6 +19,7 @@ pub mod pool;
 mod pump;
 mod sticky;
 mod tunnel;
+mod usual;
 
 use std::io;
 use std::pin::Pin;
@@ -23,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::http::uri::Scheme;
 use hyper::server::conn::{http1, http2};
@@ -35,7 +40,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::forward::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
+use self::ahead::Ahead;
+pub use self::attempts::{BACKEND_LOOK_INTERVAL, BACKEND_WAIT};
 use self::joined_writes::JoinedWrites;
 use self::pace::StreamExecutor;
 use self::patience::{Patient, TAKE_TIMEOUT};
@@ -239,7 +245,15 @@ async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     version: Version,
 ) {
-    let io = TokioIo::new(Patient::new(stream));
+    let stream = Patient::new(stream);
+    let stream = match version {
+        Version::One => match usual::serve(&connection, stream).await {
+            Some(rest) => rest,
+            None => return,
+        },
+        Version::Two => Ahead::new(Bytes::new(), stream),
+    };
+    let io = TokioIo::new(stream);
     let shared = connection.clone();
     let service = service_fn(move |request| forward::answer(shared.clone(), request));
     // How a client's connection ended is the client's affair: there is nobody to tell.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -56,6 +56,15 @@ impl BackendStream {
     pub fn is_quiet(&self) -> bool {
         match self {
             Self::Here(stream) => is_quiet(stream),
+            Self::There(stream) => stream.is_quiet(),
+        }
+    }
+
+    /// The same as far as the runtime has heard, which may not be the last word.
+    pub fn seems_quiet(&self) -> bool {
+        let mut nobody = Context::from_waker(Waker::noop());
+        match self {
+            Self::Here(stream) => stream.poll_read_ready(&mut nobody).is_pending(),
             Self::There(stream) => stream.is_quiet(),
         }
     }

@@ -12,3 +12,4 @@ mod stalled;
 mod streams;
 pub(super) mod support;
 mod tls;
+mod usual;

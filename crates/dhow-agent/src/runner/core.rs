@@ -201,6 +201,12 @@ impl RunnerCore {
     pub fn resume(&self, left: LeftBehind) -> Option<ReplicaEvent> {
         let machine = &self.replica.machine;
         let state = machine.state;
+        let is_before_run =
+            self.is_before_start() || matches!(state, ReplicaState::Pulling | ReplicaState::Starting);
+        if is_before_run && self.has_steps() {
+            // What is there may be one of its steps: they run from the first one again.
+            return None;
+        }
         let ran = matches!(state, ReplicaState::Running | ReplicaState::Stopping);
         match left {
             LeftBehind::Runs { pid } => {
@@ -217,6 +223,12 @@ impl RunnerCore {
                 oom: false,
             }),
         }
+    }
+
+    /// Whether something runs before its program.
+    pub fn has_steps(&self) -> bool {
+        let spec = self.replica.spec.as_ref();
+        spec.is_some_and(|spec| spec.has_init_steps())
     }
 
     /// What it is made from is being fetched.

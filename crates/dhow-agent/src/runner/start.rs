@@ -12,6 +12,7 @@ use dhow_driver::driver::{
 use dhow_driver::shim::ShimError;
 use tokio::sync::watch;
 
+use super::steps::Steps;
 use super::{Runner, message, settled};
 use crate::balance::CallsFrom;
 use crate::environment::{self, EnvironmentError};
@@ -38,7 +39,12 @@ impl Runner {
             Ready::Interrupted => {}
             Ready::Failed(why) => self.could_not_start(&why).await,
             Ready::NotFetched(why) => self.could_not_fetch(&why).await,
-            Ready::Start(start) => self.start(&start).await,
+            Ready::Start(start) => match self.run_steps(spec, &start).await {
+                Steps::Done => self.start(&start).await,
+                Steps::Failed(why) => self.could_not_start(&why).await,
+                Steps::NotFetched(why) => self.could_not_fetch(&why).await,
+                Steps::Interrupted => {}
+            },
         }
     }
 
@@ -77,7 +83,7 @@ impl Runner {
     }
 
     /// Fetches what it needs. `None` where another thing is wished before that is done.
-    async fn prepare(&mut self, spec: &Arc<ServiceSpec>) -> Option<DriverResult<Prepared>> {
+    pub(super) async fn prepare(&mut self, spec: &Arc<ServiceSpec>) -> Option<DriverResult<Prepared>> {
         let what = Preparation {
             spec: Arc::clone(spec),
         };

@@ -101,6 +101,7 @@ impl Plane {
             runs_replicas: true,
             tries_settings: true,
             mounts_files: true,
+            runs_steps: true,
             mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {

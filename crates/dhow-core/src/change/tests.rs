@@ -74,6 +74,7 @@ impl Cluster {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: None,
         };
         self.apply(Command::Node(NodeCommand::Register {

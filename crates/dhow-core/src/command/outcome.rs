@@ -30,6 +30,10 @@ pub enum Outcome {
         durable_seq: u64,
         diverged: Vec<ReplicaKey>,
     },
+    /// Of a schedule, by its number.
+    RunBegan {
+        run: u32,
+    },
 }
 
 /// What a plan read that has changed since.
@@ -53,6 +57,8 @@ pub enum Stale {
     VolumeElsewhere,
     #[error("the service has other settings to come by now")]
     Settings,
+    #[error("as much of the job is under way as may be at a time")]
+    EnoughAtWork,
 }
 
 /// What a command named that is not there.
@@ -171,6 +177,14 @@ pub enum Refused {
     SecretUsed { name: Arc<str>, by: String },
     #[error("the configs of all deployments may have {max} together: remove deployments that are not needed")]
     TooManyConfigs { max: crate::spec::ByteSize },
+    #[error("`{0}` has no schedule: only a `cron` service has runs to start")]
+    NoSchedule(ServiceName),
+    #[error(
+        "run {run} of `{service}` is under way, and its `concurrency` is `forbid`: wait for its end, or write `allow` or `replace`"
+    )]
+    RunUnderWay { service: ServiceName, run: u32 },
+    #[error("{max} runs of `{service}` are under way, the most that one schedule can have")]
+    TooManyRuns { service: ServiceName, max: usize },
     #[error("not now: {0}")]
     NotNow(&'static str),
     #[error("the spec cannot be carried out: {0}")]

@@ -55,6 +55,7 @@ impl World {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: Some(mesh.into()),
         };
         let info = Arc::new(info);

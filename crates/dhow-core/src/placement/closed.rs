@@ -15,6 +15,7 @@ pub(super) enum Closed {
     Unsuitable,
     /// Its agent is of a version that mounts no files.
     MountsNoFiles,
+    RunsNoSteps,
     Unreachable,
     Draining,
     Drained,
@@ -91,6 +92,9 @@ pub(super) fn closed(
     }
     if ask.spec.has_files() && !node.mounts_files {
         return Some(Closed::MountsNoFiles);
+    }
+    if ask.spec.has_init_steps() && !node.runs_steps {
+        return Some(Closed::RunsNoSteps);
     }
     match node.open {
         Openness::Open | Openness::NoReplicas => {}

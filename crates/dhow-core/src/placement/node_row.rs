@@ -46,6 +46,8 @@ pub struct NodeRow {
     pub occupant: Occupant,
     /// It shows replicas configs and secrets as files.
     pub mounts_files: bool,
+    /// It runs steps before the program of a replica.
+    pub runs_steps: bool,
 }
 
 impl NodeRow {

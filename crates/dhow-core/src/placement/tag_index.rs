@@ -103,6 +103,7 @@ mod tests {
             replicas: 0,
             occupant: Occupant::Nobody,
             mounts_files: true,
+            runs_steps: true,
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Reason {
     },
     /// Its agent is of a version that shows no configs and secrets as files.
     MountsNoFiles,
+    /// Its agent is of a version that runs nothing before the program of a replica.
+    RunsNoSteps,
     Unreachable,
     Draining,
     Drained,
@@ -136,6 +138,7 @@ impl Reason {
             Self::Platform { os, arch } => write!(f, "{is} not {}", Wanted { os, arch }),
             Self::LacksLabel { key, value } => write!(f, "lack{s} label {key}={value}"),
             Self::MountsNoFiles => write!(f, "run{s} a version that mounts no configs and secrets"),
+            Self::RunsNoSteps => write!(f, "run{s} a version that runs no `init` steps"),
             Self::Unreachable => write!(f, "{is} unreachable"),
             Self::Draining => write!(f, "{is} draining"),
             Self::Drained => write!(f, "{is} drained"),

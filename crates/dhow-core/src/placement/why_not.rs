@@ -172,6 +172,7 @@ fn closed_reason(closed: Closed) -> Option<Reason> {
         Closed::RunsNone => Some(Reason::RunsNone),
         Closed::Unsuitable => None,
         Closed::MountsNoFiles => Some(Reason::MountsNoFiles),
+        Closed::RunsNoSteps => Some(Reason::RunsNoSteps),
         Closed::Unreachable => Some(Reason::Unreachable),
         Closed::Draining => Some(Reason::Draining),
         Closed::Drained => Some(Reason::Drained),

@@ -68,6 +68,7 @@ fn waits_at_gate(report: &ServiceReport) -> bool {
         | Why::LeavesLater { .. }
         | Why::Paused
         | Why::ReplacementUnproven { .. }
+        | Why::WorkToCome { .. }
         | Why::TriesSettings { .. } => false,
     })
 }
@@ -91,7 +92,7 @@ impl Planner<'_> {
             .filter(|(slot, _)| view.wants(*slot))
             .flat_map(|(_, slot)| &slot.fresh);
         let mut spared = tolerated(view);
-        let mut cause: Option<Cause> = None;
+        let mut cause: Option<Cause> = late(service).map(Cause::of_version);
         for seen in fresh.filter(|seen| !self.moving.contains(&seen.key)) {
             let failing = self.failing(view, seen, failures_max);
             if failing.is_some() && spared > 0 {
@@ -200,6 +201,16 @@ impl Planner<'_> {
             of_version: cause.of_version,
         });
     }
+}
+
+/// A job that was ended by its deadline.
+fn late(service: &Service) -> Option<String> {
+    service.late?;
+    let deadline = service.spec()?.job.deadline?;
+    let name = &service.key.service;
+    Some(format!(
+        "`{name}` was not done by its deadline, {deadline} after it began"
+    ))
 }
 
 /// Until when a replica has to be healthy. One that was there long before has its time anew from when the service

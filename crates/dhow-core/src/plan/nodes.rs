@@ -24,6 +24,7 @@ pub fn node_row(node: &Node) -> NodeRow {
         replicas: node.reserving,
         occupant: occupant(node.taken),
         mounts_files: node.info.mounts_files,
+        runs_steps: node.info.runs_steps,
     }
 }
 

@@ -71,6 +71,8 @@ pub enum Why {
     Paused,
     /// It has to leave its node and waits until the one in its place can be relied on.
     ReplacementUnproven { node: NodeId },
+    /// As much of its job is under way as may be at a time.
+    WorkToCome { most: u32 },
     /// It goes on as before until it has passed its new settings.
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
     /// Its rollout waits at a gate.
@@ -124,6 +126,7 @@ impl Why {
             | Self::LeavesLater { .. }
             | Self::Paused
             | Self::ReplacementUnproven { .. }
+            | Self::WorkToCome { .. }
             | Self::TriesSettings { .. }
             | Self::AtGate { .. } => false,
         }
@@ -179,6 +182,9 @@ impl fmt::Display for Why {
                 )
             }
             Self::AtGate { at } => at.fmt(f),
+            Self::WorkToCome { most } => {
+                write!(f, "its turn comes when one of the {most} at work is done")
+            }
             Self::TriesSettings { node, message } => {
                 write!(f, "tries its new settings on node {node}")?;
                 match message {

@@ -34,6 +34,9 @@ impl Planner<'_> {
             self.system_service(service);
             return;
         }
+        if self.end_late(service) {
+            return;
+        }
         if let Some(base) = service.canary_base() {
             self.service_with_canary(service, base);
             return;
@@ -54,7 +57,8 @@ impl Planner<'_> {
         // The runs of a schedule are no part of a revision: each has its own end.
         let is_cron = service.rtype() == RType::Cron;
         let at_rest = self.settings(view, &mut report);
-        if is_cron || (settled && at_rest) {
+        let is_late = service.late.is_some();
+        if is_cron || (settled && at_rest && !is_late) {
             self.cache.settled.insert(service.id);
         } else {
             self.judge(view, all_placed, &report);

@@ -10,7 +10,7 @@ use crate::time::ClusterTime;
 
 /// Whether a service is what a dependent waits for: all its slots, of its target.
 pub(super) fn meets(state: &State, service: &Service, condition: Condition, now: ClusterTime) -> bool {
-    if service.removing {
+    if service.removing || service.late.is_some() {
         return false;
     }
     if service.rtype() == RType::System {

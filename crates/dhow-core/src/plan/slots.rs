@@ -3,6 +3,7 @@
 //! A slot is served by a fresh replica (of the target, on a node that stays) or by an old one. Never fewer
 //! slots are available than the spec promises, never more are doubled than it allows.
 
+use super::jobs;
 use super::report::Why;
 use super::view::{Line, Seen, SlotView, View};
 use crate::command::StopReason;
@@ -47,7 +48,7 @@ impl Decisions {
         self.wake = Some(self.wake.map_or(at, |set| set.min(at)));
     }
 
-    fn wait(&mut self, slot: Slot, why: Why) {
+    pub(super) fn wait(&mut self, slot: Slot, why: Why) {
         self.waiting.push((slot, why));
     }
 }
@@ -166,10 +167,14 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
             decisions.draining.extend(&seen.overdue);
         }
         if !view.wants(*slot) {
-            decisions
-                .surplus
-                .extend(seen.fresh.iter().chain(&seen.old).map(|seen| seen.key));
-            decisions.settled &= seen.fresh.is_empty() && seen.old.is_empty();
+            let left = seen.fresh.iter().chain(&seen.old);
+            // What a run that is kept has left is for people to look at.
+            let left: Vec<_> = left
+                .filter(|seen| !(seen.has_ended() && view.service.keeps(*slot)))
+                .map(|seen| seen.key)
+                .collect();
+            decisions.settled &= left.is_empty();
+            decisions.surplus.extend(left);
             continue;
         }
         match (seen.fresh.as_slice(), seen.old.as_slice()) {
@@ -189,6 +194,7 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
         decisions.settled = false;
         replace(state, view, slot, seen, &mut budget, &mut decisions);
     }
+    jobs::hold_back(view, &mut decisions);
     wake_for_drains(state, view, &mut decisions);
     decisions
 }

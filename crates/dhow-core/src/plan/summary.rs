@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::Vector;
+
 use crate::ids::{Generation, NodeId, Slot};
-use crate::state::{GenerationInfo, Replica, Service};
+use crate::state::{GenerationInfo, Replica, ScheduleRun, Service};
 
 /// What the plan cache keeps of one service.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ struct Basis {
     info: Arc<GenerationInfo>,
     counts: Arc<[u32]>,
     cron_base: u32,
+    runs: Vector<Arc<ScheduleRun>>,
+    is_late: bool,
     rolling: bool,
     removing: bool,
 }
@@ -36,6 +40,8 @@ impl Summary {
             info: info.clone(),
             counts: service.counts.clone(),
             cron_base: service.cron_base,
+            runs: service.runs.clone(),
+            is_late: service.late.is_some(),
             rolling: service.rolling,
             removing: service.removing,
         });
@@ -55,6 +61,8 @@ impl Summary {
                     .is_some_and(|info| Arc::ptr_eq(info, &basis.info))
                 && basis.counts == service.counts
                 && basis.cron_base == service.cron_base
+                && basis.runs == service.runs
+                && basis.is_late == service.late.is_some()
                 && (basis.rolling, basis.removing) == (service.rolling, service.removing)
         })
     }

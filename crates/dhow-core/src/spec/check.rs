@@ -16,6 +16,7 @@ mod finding;
 mod health;
 mod host;
 mod image;
+mod jobs;
 pub mod limits;
 mod names;
 mod placement;
@@ -34,7 +35,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use cron::{CronProblem, CronSchedule};
+pub use cron::{CronProblem, CronSchedule, TimeOfDay};
 pub use finding::{FieldPath, PathPart, Related, SpecFinding};
 pub use names::secret_name_problem;
 pub use placement::{arch_hint, os_hint};
@@ -78,6 +79,7 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     resources::check(at, spec, findings);
     endpoints::check(at, spec, findings);
     scale::check(at, spec, findings);
+    jobs::check(at, spec, findings);
     health::check(at, spec, findings);
     rollout::check(at, spec, findings);
     storage::check(at, spec, findings);

@@ -323,8 +323,10 @@ impl ServiceSpec {
     /// Whether it needs a secret: in a variable, as a file, or for the certificate of an endpoint.
     pub fn names_secret(&self, name: &str) -> bool {
         let groups = self.replica_groups.iter().map(|group| &group.env);
+        let steps = self.init_steps.iter().map(|step| &step.env);
         let mut values = std::iter::once(&self.env)
             .chain(groups)
+            .chain(steps)
             .flat_map(|env| env.values());
         let is_named = |value: &String| value.strip_prefix("$S:") == Some(name);
         let is_mounted = self.secrets.iter().any(|mount| mount.source == name);

@@ -131,7 +131,11 @@ impl Policy {
     /// All that is forbidden of what one role runs.
     pub fn check(&self, spec: &ServiceSpec, host: &dyn HostFacts) -> Vec<Forbidden> {
         let mut found = match spec.runtime() {
-            Runtime::Process if !self.root_processes => of_root(spec, host),
+            Runtime::Process if !self.root_processes => {
+                let mut found = of_root(spec, host);
+                found.extend(steps_of_root(spec, host));
+                found
+            }
             Runtime::Process | Runtime::Container => Vec::new(),
         };
         let mut forbid = |rule, field: FieldPath, what: String, hint: &str| {
@@ -216,6 +220,24 @@ fn of_root(spec: &ServiceSpec, host: &dyn HostFacts) -> Vec<Forbidden> {
             "leave the group out, or put the user into it; a number that is nobody's has a group that is nobody's too, \
              such as `user: 4242:4242`",
         ));
+    }
+    found
+}
+
+/// The same of its steps that run as another user.
+fn steps_of_root(spec: &ServiceSpec, host: &dyn HostFacts) -> Vec<Forbidden> {
+    let mut found = Vec::new();
+    for (position, step) in spec.init_steps.iter().enumerate() {
+        if step.user.is_none() {
+            continue;
+        }
+        let place = FieldPath::of("init_steps").index(position);
+        let own = of_root(&spec.for_step(step), host).into_iter();
+        let of_user = own.filter(|forbidden| forbidden.field == FieldPath::of("user"));
+        found.extend(of_user.map(|forbidden| Forbidden {
+            field: place.key("user"),
+            ..forbidden
+        }));
     }
     found
 }

@@ -8,6 +8,7 @@ use super::command::{CommandSpec, ImageSpec, Resources, Runtime};
 use super::endpoint::Endpoint;
 use super::files::FileMount;
 use super::health::{HealthSpec, RestartSpec, StopSpec};
+use super::jobs::{Concurrency, InitStep, JobSpec, Missed};
 use super::placement::{Affinity, NodeMode, NodeSelector, Platform, Reschedule};
 use super::rollout::RolloutSpec;
 use super::scale::{Dependency, ReplicaGroup, ScaleSpec};
@@ -152,6 +153,18 @@ pub struct ServiceSpec {
     /// Secrets of the cluster that it sees as files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<FileMount>,
+    #[serde(default, skip_serializing_if = "JobSpec::is_default")]
+    pub job: JobSpec,
+    /// Where the times of `schedule` are read off the clock, by its IANA name; UTC where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Missed>,
+    /// What runs before its program, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub init_steps: Vec<InitStep>,
 }
 
 impl Default for ServiceSpec {
@@ -196,6 +209,11 @@ impl Default for ServiceSpec {
             offline: Offline::default(),
             configs: Vec::new(),
             secrets: Vec::new(),
+            job: JobSpec::default(),
+            zone: None,
+            concurrency: None,
+            missed: None,
+            init_steps: Vec::new(),
         }
     }
 }
@@ -247,10 +265,9 @@ impl ServiceSpec {
     /// How many replicas of a role a first deployment asks for.
     pub fn desired_at_first(&self, role: &RoleName) -> u32 {
         if self.replica_groups.is_empty() {
-            return if *role == RoleName::fallback() {
-                self.scale.desired_at_first()
-            } else {
-                0
+            return match *role == RoleName::fallback() {
+                true => self.desired_total_at_first(),
+                false => 0,
             };
         }
         self.group(role).map_or(0, |group| group.count)
@@ -259,7 +276,8 @@ impl ServiceSpec {
     /// How many replicas a first deployment asks for over all roles.
     pub fn desired_total_at_first(&self) -> u32 {
         if self.replica_groups.is_empty() {
-            return self.scale.desired_at_first();
+            let scaled = self.scale.desired_at_first();
+            return self.completions().unwrap_or(scaled);
         }
         self.replica_groups
             .iter()
@@ -404,6 +422,10 @@ impl ServiceSpec {
         });
         ServiceSpec {
             schedule: None,
+            job: plain.job,
+            zone: None,
+            concurrency: None,
+            missed: None,
             scale: plain.scale,
             replica_groups: groups,
             depends: plain.depends,

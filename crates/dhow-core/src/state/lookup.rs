@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Deployment, Node, Replica, Service, State};
+use super::{Deployment, Node, Replica, ScheduleRun, Service, State, Wanted};
 use crate::ids::{
     DeploymentName, Generation, NodeId, ReplicaKey, ReplicaName, RoleId, ServiceId, ServiceKey, ServiceName,
     Slot,
@@ -97,6 +97,9 @@ impl State {
             };
             self.replicas.range(key(0)..=key(u32::MAX)).next().is_some()
         };
+        if !service.runs.is_empty() {
+            return service.open_runs().next().is_some();
+        }
         let waiting = service.cron_runs > 0
             && service
                 .wanted_slots()
@@ -105,9 +108,32 @@ impl State {
         waiting || replicas.any(|(_, replica)| !replica.machine.state.is_ended())
     }
 
+    /// Whether every slot of a run has come to its end, and whether all have done their work. None while one has not.
+    pub fn run_end(&self, service: &Service, run: &ScheduleRun) -> Option<bool> {
+        let mut all_done = true;
+        // The last ones are begun last, and end last.
+        for slot in run.slots().rev().filter(|slot| !service.is_done(*slot)) {
+            let key = |generation| ReplicaKey {
+                service: service.id,
+                slot,
+                generation: Generation(generation),
+            };
+            let mut found = self.replicas.range(key(0)..=key(u32::MAX));
+            let stays = found.find(|(_, replica)| replica.wanted == Wanted::Run)?.1;
+            if !stays.machine.state.is_ended() {
+                return None;
+            }
+            all_done &= stays.is_completed();
+        }
+        Some(all_done)
+    }
+
     /// How many replicas a service should have now.
     pub fn desired(&self, service: &Service) -> u32 {
         match service.rtype() {
+            RType::Cron if !service.removing && !service.runs.is_empty() => service
+                .present_runs()
+                .fold(0, |sum, run| sum.saturating_add(run.count_total())),
             RType::Service | RType::Job | RType::Cron => {
                 if service.removing {
                     0

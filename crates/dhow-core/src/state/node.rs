@@ -41,6 +41,9 @@ pub struct NodeInfo {
     /// Its agent shows replicas configs and secrets as files.
     #[serde(default)]
     pub mounts_files: bool,
+    /// Its agent runs steps before the program of a replica.
+    #[serde(default)]
+    pub runs_steps: bool,
 }
 
 /// Whether the leader hears a node.

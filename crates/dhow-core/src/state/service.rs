@@ -9,6 +9,7 @@ use super::ended::EndedReplica;
 use super::failed_on::FailedOn;
 use super::replica::Replica;
 use super::rollout::{Rollout, Stage};
+use super::runs::{DueTimes, ScheduleRun};
 use super::settings::{NextSettings, Trial};
 use crate::amount::Amount;
 use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, SettingsId, Slot, Template};
@@ -73,6 +74,15 @@ pub struct Service {
     /// The last settings that its replicas were told to try.
     #[serde(default)]
     pub settings: SettingsId,
+    /// Runs of a schedule that are under way or kept, the newest last. Before feature level 5 there is one, told by
+    /// `cron_base` and `counts`.
+    #[serde(default)]
+    pub runs: Vector<Arc<ScheduleRun>>,
+    #[serde(default)]
+    pub due_times: DueTimes,
+    /// When a job was ended by its deadline: it has no work any more until somebody asks for it again.
+    #[serde(default)]
+    pub late: Option<ClusterTime>,
     #[serde(default)]
     pub rollout: Option<Rollout>,
 }
@@ -117,17 +127,29 @@ impl Service {
 
     /// Whether the slot should have a replica.
     pub fn wants(&self, slot: Slot) -> bool {
+        if self.removing || self.late.is_some() {
+            return false;
+        }
+        if !self.runs.is_empty() {
+            return self.open_runs().any(|run| run.has(slot));
+        }
         let base = self.cron_base;
-        !self.removing && slot.index >= base && slot.index - base < self.count(slot.role)
+        slot.index >= base && slot.index - base < self.count(slot.role)
     }
 
     /// The slots that should have a replica, in order.
     pub fn wanted_slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        let roles = if self.removing { 0 } else { self.counts.len() };
+        let has_none = self.removing || self.late.is_some();
+        let roles = if has_none { 0 } else { self.counts.len() };
         (0..roles).flat_map(move |place| {
             let role = RoleId(place as u16);
-            let first = self.cron_base;
-            (first..first.saturating_add(self.count(role))).map(move |index| Slot { role, index })
+            let own = match self.runs.is_empty() {
+                true => self.cron_base..self.cron_base.saturating_add(self.count(role)),
+                false => 0..0,
+            };
+            // Runs stand in the order of their indices.
+            let of_runs = self.open_runs().flat_map(move |run| run.slots_in(role));
+            own.map(move |index| Slot { role, index }).chain(of_runs)
         })
     }
 

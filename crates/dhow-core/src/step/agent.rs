@@ -1,6 +1,6 @@
 //! What nodes report of their replicas.
 
-use super::{completed, replicas, settings};
+use super::{completed, replicas, runs, settings};
 use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{AgentCommand, AgentEvent, InventoryItem, Missing, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
@@ -151,6 +151,9 @@ fn settle(
         return;
     }
     completed::note(state, key);
+    if ended {
+        runs::settle(state, key.service, sink);
+    }
     if healthy && !was_healthy {
         let now = state.time;
         if let Some(service) = replicas::service_mut(state, key.service)

@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, service, settings,
-    sources, stages,
+    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
+    settings, sources, stages,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -69,6 +69,11 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::StartRun { deployment, service } => {
+            let known = present(state, deployment)?;
+            let id = service_in(state, known, service)?;
+            runs::start(state, id, sink)
+        }
         DeploymentCommand::Steer {
             deployment,
             service,
@@ -271,7 +276,10 @@ pub(super) fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: 
                 let current = state
                     .service(id)
                     .is_some_and(|service| service.is_current(key.generation));
+                // An end counts among the failures, but work that is done stays done.
+                let done = level >= jobs::SINCE_LEVEL && replica.is_completed();
                 (current || level < settings::SINCE_LEVEL)
+                    && !done
                     && replica.wanted == Wanted::Run
                     && replica.machine.failures > 0
                     && !replica.is_healthy()
@@ -310,7 +318,7 @@ pub(super) fn check_spec(spec: &DeploymentSpec) -> Result<(), Refused> {
             .iter()
             .map(|group| u64::from(group.count))
             .sum::<u64>();
-        let asked = groups.max(u64::from(service.scale.desired_at_first()));
+        let asked = groups.max(u64::from(service.desired_total_at_first()));
         if asked > u64::from(State::REPLICAS_PER_SERVICE_MAX) {
             return Err(Refused::TooManyReplicas {
                 asked,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{files, replicas, settings};
+use super::{files, jobs, replicas, runs, settings};
 use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
@@ -128,13 +128,17 @@ fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
     let tries_settings = info.tries_settings && level >= settings::SINCE_LEVEL;
     let mesh_addr = info.mesh_addr.as_ref().filter(|_| level >= MESH_LEVEL);
     let mounts_files = info.mounts_files && level >= files::SINCE_LEVEL;
-    let as_it_is = tries_settings == info.tries_settings && mounts_files == info.mounts_files;
+    let runs_steps = info.runs_steps && level >= jobs::SINCE_LEVEL;
+    let as_it_is = tries_settings == info.tries_settings
+        && mounts_files == info.mounts_files
+        && runs_steps == info.runs_steps;
     if as_it_is && mesh_addr == info.mesh_addr.as_ref() {
         return info.clone();
     }
     Arc::new(NodeInfo {
         tries_settings,
         mounts_files,
+        runs_steps,
         mesh_addr: mesh_addr.cloned(),
         ..info.as_ref().clone()
     })
@@ -264,6 +268,7 @@ fn remove(state: &mut State, id: NodeId, sink: &mut dyn ChangeSink) -> Result<()
     for key in keys {
         keep_done(state, &key);
         replicas::give_up(state, &key, sink);
+        runs::settle(state, key.service, sink);
     }
     let bound: Vec<_> = state
         .services

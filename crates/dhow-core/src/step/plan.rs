@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, service, settings, stages};
+use super::{files, replicas, rollout, runs, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -62,6 +62,7 @@ pub(super) fn apply(
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
         PlanCommand::CronFired { service, .. } => cron_fired(state, *service, command, sink)?,
+        PlanCommand::Job(command) => return runs::apply(state, command, sink),
         PlanCommand::TrySettings {
             service,
             generation,
@@ -161,13 +162,15 @@ fn place(
     }
     let (mut placed, mut left_out) = (0u32, Vec::new());
     let mut bound = Vec::new();
+    let mut work = runs::AtWork::of(state, &service);
     for placement in placements {
         let key = ReplicaKey {
             service: id,
             slot: placement.slot,
             generation,
         };
-        if let Err(stale) = check_placement(state, &service, spec.node_mode, &key, placement) {
+        let fits = check_placement(state, &service, spec.node_mode, &key, placement);
+        if let Err(stale) = fits.and_then(|()| work.begin(&service, placement.slot)) {
             left_out.push((key, placement.node, stale));
             continue;
         }
@@ -419,6 +422,11 @@ fn cron_fired(
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
     if service.removing || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
+    }
+    if !service.runs.is_empty() {
+        return Err(Refused::NotNow(
+            "the runs of this schedule are begun otherwise by now",
+        ));
     }
     if state.has_run_under_way(&service) {
         return Err(Refused::NotNow("the last run of this schedule has not ended"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::scaled::{self, Scaled};
-use super::{files, replicas, settings, stages};
+use super::{files, jobs, replicas, runs, settings, stages};
 use crate::amount::Amount;
 use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
@@ -15,7 +15,7 @@ use crate::ids::{
 };
 use crate::replica::ReplicaState;
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
-use crate::state::{GenerationInfo, NextSettings, Replica, Rollout, Service, Stage, State, Wanted};
+use crate::state::{DueTimes, GenerationInfo, NextSettings, Replica, Rollout, Service, Stage, State, Wanted};
 
 /// What came of turning a service.
 pub(super) struct Turned {
@@ -60,10 +60,16 @@ pub(super) fn turn(
     service.held = false;
     service.roles = roles_for(&service.roles, spec);
     let counts = counts_for(&service.roles, spec, Some(service));
-    let counts = scaled::over(scaled, name, &service.roles, spec, counts);
+    let mut counts = scaled::over(scaled, name, &service.roles, spec, counts);
+    runs::turned(service, spec);
+    if level >= jobs::SINCE_LEVEL && spec.rtype == RType::Cron && service.rtype() != RType::Cron {
+        // What it ran before was no run of the schedule.
+        counts = service.roles.iter().map(|_| 0).collect();
+    }
     if counts != service.counts {
         set_counts(service, counts, now);
     }
+    begin_late_anew(service, now);
     let asked = Asked {
         spec,
         level,
@@ -77,9 +83,17 @@ pub(super) fn turn(
     Turned { id, anew }
 }
 
+/// A job that was ended by its deadline is to be done after all, and has its time anew.
+fn begin_late_anew(service: &mut Service, now: crate::time::ClusterTime) {
+    if service.late.take().is_some() {
+        service.asked = now;
+    }
+}
+
 /// Asks for other counts from now on.
 pub(super) fn set_counts(service: &mut Service, counts: Arc<[u32]>, now: crate::time::ClusterTime) {
     service.counts = counts;
+    service.late = None;
     service.asked = now;
     service.progressed = now;
     let unwanted: Vec<Slot> = service
@@ -120,6 +134,9 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         done: OrdSet::new(),
         failed_on: Vector::new(),
         settings: SettingsId::default(),
+        runs: Vector::new(),
+        due_times: DueTimes::default(),
+        late: None,
         rollout: None,
     };
     state.service_ids.insert(key, id);
@@ -374,6 +391,7 @@ pub(super) fn renew(state: &mut State, id: ServiceId) {
     service.next_template = template.next();
     add_generation(service, template, &target.spec, target.next.clone());
     service.done = OrdSet::new();
+    service.late = None;
     service.rolling = true;
     service.held = false;
     service.asked = now;

@@ -57,6 +57,7 @@ impl Cluster {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {

@@ -5,13 +5,15 @@
 mod browser;
 mod principal;
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::Response;
 use dhow_core::state::ApiRole;
 use dhow_wire::token::CaFingerprint;
-use dhow_wire::{AccessToken, ProblemCode};
+use dhow_wire::{AccessToken, Problem, ProblemCode};
 use hyper::body::Body as _;
 
 use super::barrier::Barrier;
@@ -45,6 +47,8 @@ pub(super) enum Rights {
     Admins,
     /// What runs a command in a replica. It does not go through the log, where a state that is old would be found out.
     Commands,
+    /// The page for browsers. Whatever is done there goes on to the routes of the API, which look again.
+    Pages,
 }
 
 impl Rights {
@@ -56,6 +60,7 @@ impl Rights {
             Self::Admins | Self::Commands => true,
             Self::Events => changes || request.uri().query().is_some_and(|query| query.contains("audit")),
             Self::Anybody | Self::Members | Self::Nodes | Self::Users | Self::Readers => changes,
+            Self::Pages => false,
         }
     }
 
@@ -69,6 +74,7 @@ impl Rights {
                  --role admin` made",
             ),
             Self::Readers if *method == Method::POST => None,
+            Self::Pages => None,
             Self::Anybody
             | Self::Members
             | Self::Nodes
@@ -92,9 +98,17 @@ const WORKER_TOKEN_HEADER: &str = "x-dhow-internal-token";
 
 const UNKNOWN_TOKEN: &str = "this cluster does not know the token: it was revoked, or is another cluster's";
 
+const SESSION_ENDED: &str =
+    "the session is over: the token that it was opened with was revoked, or has expired";
+
 /// For so long a server that hears of no leader lets tokens read what it has: long enough to look at a cluster that has
 /// just lost its majority, and no longer, because it hears of no revocation. The socket stays open.
 const ALONE_MS_MAX: u64 = 5 * 60 * 1_000;
+
+/// Goes with a request of somebody who is known by a session of the page: the id of the token that it was opened with.
+/// Nothing that comes over a connection has it.
+#[derive(Clone, Debug)]
+pub(crate) struct OfSession(pub Arc<str>);
 
 /// Decides who is let in.
 #[derive(Clone)]
@@ -120,6 +134,23 @@ impl Access {
         }
     }
 
+    /// Before who looks at the page is asked: a name of another site that leads to this host is not answered. Over TLS the
+    /// certificate sees to that.
+    pub(crate) fn check_page(request: &Request) -> Result<(), Box<Problem>> {
+        match request.extensions().get::<Peer>() {
+            Some(Peer::Unix { .. } | Peer::Tls { .. }) => Ok(()),
+            Some(Peer::Tcp(_) | Peer::OwnAgent(_)) | None => {
+                browser::check_host(request).map_err(|problem| problem.0)
+            }
+        }
+    }
+
+    /// Who looks at the page: by the connection or a token, or by the session that was found for it.
+    pub(crate) async fn admit_page(&self, request: &mut Request) -> Result<Principal, Box<Problem>> {
+        let admitted = self.admit(request, Rights::Pages).await;
+        admitted.map_err(|problem| problem.0)
+    }
+
     /// Something was done that stands in no entry of the log.
     pub(super) async fn tell(&self, deed: Event, principal: &Principal) {
         let author = Some(principal.recorded().await);
@@ -127,7 +158,7 @@ impl Access {
     }
 
     /// Notes that a caller was refused for the credential that it showed, or for showing none.
-    pub(super) fn tell_refused(&self, peer: Option<Peer>, reason: &str) {
+    pub(crate) fn tell_refused(&self, peer: Option<Peer>, reason: &str) {
         let addr = match peer {
             Some(Peer::Tcp(addr) | Peer::Tls { addr, .. }) => addr,
             // Users of the socket are known by the kernel.
@@ -137,7 +168,7 @@ impl Access {
     }
 
     /// The answer, which ends with the token that it is given to: a stream outlives no right to it.
-    pub(super) fn while_good(&self, principal: &Principal, response: Response) -> Response {
+    pub(crate) fn while_good(&self, principal: &Principal, response: Response) -> Response {
         if response.body().size_hint().exact().is_some() || !matches!(principal, Principal::Token { .. }) {
             return response;
         }
@@ -214,7 +245,13 @@ impl Access {
         let is_internal = rights == Rights::Members;
         let is_open = rights == Rights::Anybody;
         let is_of_nodes = rights == Rights::Nodes;
-        browser::check_site(request.headers())?;
+        if let Some(OfSession(id)) = request.extensions().get() {
+            return self.of_token(id, rights, request.method());
+        }
+        // A page is one's own, which looks at the rest by itself.
+        if rights != Rights::Pages {
+            browser::check_site(request.headers())?;
+        }
         match request.extensions().get::<Peer>() {
             Some(Peer::Unix { .. }) if is_internal && self.ca.is_some() => Err(members_only()),
             Some(Peer::Unix { uid }) => Ok(Principal::User { uid: *uid }),
@@ -228,7 +265,9 @@ impl Access {
             },
             // An agent asks the gateway of its process, and nothing of the API.
             Some(Peer::Tcp(_) | Peer::OwnAgent(_)) | None => {
-                browser::check(request)?;
+                if rights != Rights::Pages {
+                    browser::check(request)?;
+                }
                 match is_open || is_of_nodes {
                     true => Ok(Principal::Unknown),
                     false => self.bearer(request, rights),
@@ -239,13 +278,38 @@ impl Access {
 
     fn bearer(&self, request: &Request, rights: Rights) -> Result<Principal, ApiProblem> {
         let principal = self.token(request.headers())?;
+        Self::within(principal, rights, request.method())
+    }
+
+    /// Whoever opened a session with this token, for as long as it is good.
+    fn of_token(&self, id: &Arc<str>, rights: Rights, method: &Method) -> Result<Principal, ApiProblem> {
+        let state = self.manager.state();
+        let known = state.api_tokens.get(id);
+        let known = known.filter(|known| !known.is_expired(self.now_unix_secs()));
+        let Some(known) = known else {
+            return Err(ApiProblem::new(ProblemCode::Unauthorized, SESSION_ENDED));
+        };
+        let principal = Principal::Token {
+            id: Arc::clone(id),
+            name: known.name.clone(),
+            role: known.role,
+        };
+        Self::within(principal, rights, method)
+    }
+
+    fn now_unix_secs(&self) -> i64 {
+        self.manager.clock().wall_unix_ms().div_euclid(1_000)
+    }
+
+    /// What a token does not allow is refused.
+    fn within(principal: Principal, rights: Rights, method: &Method) -> Result<Principal, ApiProblem> {
         if rights == Rights::Members {
             return Err(members_only());
         }
         match principal {
             Principal::Token {
                 role: ApiRole::Read, ..
-            } => match rights.refused_to_readers(request.method()) {
+            } => match rights.refused_to_readers(method) {
                 Some(why) => Err(forbidden(why)),
                 None => Ok(principal),
             },
@@ -274,7 +338,7 @@ impl Access {
         let Some(known) = known.filter(|known| token.is_of(&known.hash)) else {
             return refused(UNKNOWN_TOKEN);
         };
-        if known.is_expired(self.manager.clock().wall_unix_ms().div_euclid(1_000)) {
+        if known.is_expired(self.now_unix_secs()) {
             return refused("the token has expired; `dhow token create` makes a new one");
         }
         Ok(Principal::Token {

@@ -131,11 +131,13 @@ pub(super) fn deployed(deployment: &str, applied: Applied) -> Answer<Deployed> {
             state_revision: applied.revision.0,
             brings_back: None,
         }),
-        Outcome::Done | Outcome::Registered { .. } | Outcome::Placed { .. } | Outcome::Reported { .. } => {
-            Err(ApiProblem::new(
-                ProblemCode::Internal,
-                "the write has an outcome that does not belong to it",
-            ))
-        }
+        Outcome::Done
+        | Outcome::Registered { .. }
+        | Outcome::Placed { .. }
+        | Outcome::RunBegan { .. }
+        | Outcome::Reported { .. } => Err(ApiProblem::new(
+            ProblemCode::Internal,
+            "the write has an outcome that does not belong to it",
+        )),
     }
 }

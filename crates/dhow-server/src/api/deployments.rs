@@ -134,6 +134,10 @@ async fn write(context: &Context, command: Command, caller: &Caller, body: &[u8]
     }))
 }
 
+pub(super) fn known_service(name: &str) -> Answer<ServiceName> {
+    checked(ServiceName::new(name))
+}
+
 /// Sets how many replicas services have: all changes or none.
 #[utoipa::path(
     post, path = "/api/v1/deployments/{name}/scale", tag = "deployments", params(("name" = String, Path)),

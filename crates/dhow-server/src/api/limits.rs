@@ -49,6 +49,9 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Events that are read from the log at a time.
 pub(super) const EVENTS_AT_ONCE: usize = 256;
 
+/// Moments of a schedule that are told at a time.
+pub(super) const CRON_NEXT_MAX: usize = 100;
+
 /// The most lines that are sorted for the tail of a log: at 200 bytes each 2 MiB.
 pub(super) const LOG_TAIL_MAX: usize = 10_000;
 

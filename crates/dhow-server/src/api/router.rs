@@ -20,7 +20,7 @@ use super::context::{Api, Context};
 use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
-    audit, body, cluster, deploy, deployments, events, exec, forward, health, images, internal, logs,
+    audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
     worker_ca, worker_tokens,
 };
@@ -43,6 +43,17 @@ pub struct Beside {
     pub members: Router,
     /// In a cluster with a worker tier: the gateway for workers that speak JSON.
     pub workers: Option<NodeGateway>,
+    /// The page for browsers, made of what the API gives it. It looks by itself who calls.
+    pub page: Option<fn(Inside) -> Router>,
+}
+
+/// What the page stands on: whatever is asked there is asked of the API's own routes, on behalf of whoever looks at it.
+#[derive(Clone)]
+pub struct Inside {
+    pub api: Api,
+    pub access: Access,
+    pub routes: Router,
+    pub end: CancellationToken,
 }
 
 /// Routes that are alike in who may call them, and in who answers.
@@ -80,11 +91,21 @@ pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationTo
         None => Router::new().route("/api/v1/workers/{*call}", any(no_worker_tier)),
     });
     let members = beside.members.reset_fallback();
-    routes
+    let routes = routes
         .fallback(no_such_address.layer(guarded(Rights::Users)))
-        .with_state(context.clone())
+        .with_state(context.clone());
+    let page = beside.page.map(|page| {
+        page(Inside {
+            api: context.api.clone(),
+            access: access.clone(),
+            routes: routes.clone(),
+            end: context.end.clone(),
+        })
+    });
+    routes
         .merge(with_methods(nodes).layer(guarded(Rights::Nodes)))
         .merge(with_methods(members).layer(guarded(Rights::Members)))
+        .merge(page.unwrap_or_default())
 }
 
 /// Before who calls is looked at: a method that a route does not have is told to those who may call the route.
@@ -177,6 +198,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(rollouts::list))
         .routes(routes!(rollouts::steer))
         .routes(routes!(deployments::history))
+        .routes(routes!(crons::list))
+        .routes(routes!(crons::start))
         .routes(routes!(deployments::explain))
         .routes(routes!(replicas::list))
         .routes(routes!(secrets::list))

@@ -14,7 +14,7 @@ mod old_state;
 mod progress;
 mod serving;
 mod streams;
-mod support;
+pub(crate) mod support;
 mod tokens;
 mod truth;
 mod worker_tokens;

@@ -4,6 +4,7 @@
 
 mod callers;
 mod cluster;
+mod crons;
 mod deployment;
 mod digests;
 mod explain;
@@ -14,6 +15,7 @@ mod listings;
 mod live;
 mod manager;
 mod nodes;
+mod overview;
 mod progress;
 mod replicas;
 mod rollouts;
@@ -28,6 +30,8 @@ pub use digests::resolve_digests;
 pub use exposed::fill_endpoints;
 pub use listings::Listings;
 pub use manager::ServiceManager;
+pub(crate) use overview::{DeploymentGlance, Overview};
 pub use replicas::ReplicaFilter;
+pub(crate) use replicas::ReplicaWindow;
 pub use select::{NoSuchName, SelectedReplica, select, without_log};
 pub use sum::ServiceSum;

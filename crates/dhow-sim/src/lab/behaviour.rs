@@ -12,6 +12,8 @@ pub struct Behaviour {
     pub start: TimeSpan,
     /// It cannot be started at all.
     pub cannot_start: bool,
+    /// The step before it that does not end well, by its number, with its exit code.
+    pub failing_step: Option<(u32, i32)>,
     /// Its image cannot be fetched.
     pub cannot_pull: bool,
     /// From running to healthy; none is never.
@@ -42,6 +44,7 @@ impl Default for Behaviour {
         Self {
             start: TimeSpan::from_millis(500),
             cannot_start: false,
+            failing_step: None,
             cannot_pull: false,
             healthy_after: Some(TimeSpan::from_secs(1)),
             unhealthy_after: None,

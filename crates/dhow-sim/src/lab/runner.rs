@@ -36,9 +36,20 @@ pub(crate) struct ScriptedRunner {
 
 pub(super) fn behaviour_of(behaviours: &Behaviours, node: NodeId, spec: &ServiceSpec) -> Behaviour {
     let image = spec.image.as_ref();
-    image
+    let mut own = image
         .map(|image| behaviours.of(node, &image.name))
-        .unwrap_or_default()
+        .unwrap_or_default();
+    // It starts once all its steps have ended.
+    for (step, number) in spec.init_steps.iter().zip(1..) {
+        let script = step.image.as_ref().map(|image| behaviours.of(node, &image.name));
+        let script = script.unwrap_or_default();
+        own.start = own.start.plus(script.exit_after.unwrap_or_default());
+        if script.exit_code != 0 {
+            own.failing_step = Some((number, script.exit_code));
+            break;
+        }
+    }
+    own
 }
 
 /// The first thing that a node does with a replica.
@@ -223,11 +234,14 @@ impl ScriptedRunner {
         let script = self.behaviour;
         match event {
             ReplicaEvent::StartBegan => {
-                let next = match script.cannot_start {
-                    true => ReplicaEvent::CouldNotStart {
+                let next = match (script.cannot_start, script.failing_step) {
+                    (true, _) => ReplicaEvent::CouldNotStart {
                         message: "no such image".into(),
                     },
-                    false => ReplicaEvent::Started {
+                    (false, Some((step, code))) => ReplicaEvent::CouldNotStart {
+                        message: format!("its step `{step}` failed: exit code {code}").into(),
+                    },
+                    (false, None) => ReplicaEvent::Started {
                         pid: 100 + self.key.slot.index,
                     },
                 };

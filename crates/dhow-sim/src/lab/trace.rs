@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use dhow_core::change::{Change, ChangeSink, ReplicaChange, ServiceChange};
-use dhow_core::command::{AgentCommand, Command, Entry, PlanCommand, Refused};
+use dhow_core::command::{AgentCommand, Command, Entry, JobCommand, PlanCommand, Refused};
 use dhow_core::ids::{NodeId, ReplicaKey, ServiceId};
 use dhow_core::state::{Session, State};
 use dhow_core::time::ClusterTime;
@@ -195,6 +195,10 @@ fn attempt(state: &State, command: &PlanCommand) -> String {
         PlanCommand::CronFired { service, .. } => {
             format!("a run of {} is due", service_name(state, *service))
         }
+        PlanCommand::Job(JobCommand::Due { service, .. }) => {
+            format!("a run of {} is due", service_name(state, *service))
+        }
+        PlanCommand::Job(JobCommand::Late { service, .. }) => of("the deadline", service),
         PlanCommand::TrySettings { service, .. } => of("a trial of the new settings", service),
         PlanCommand::JudgeCanary { service, .. } => of("a judgement of the canary", service),
         PlanCommand::AdoptSettings { service, .. } => {

@@ -169,6 +169,7 @@ fn info_of(place: usize, around: &Surroundings) -> NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: interests.map(|_| format!("{}:3672", address_of(place)).into()),
     }
 }

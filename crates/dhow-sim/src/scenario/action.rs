@@ -2,7 +2,9 @@
 
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
-use dhow_cli::{deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, status};
+use dhow_cli::{
+    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, status,
+};
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
 use dhow_core::spec::TimeSpan;
@@ -39,7 +41,11 @@ pub(super) enum Action {
     Node(NodeId, NodeAction),
     RememberPlan,
     ApplyRememberedPlan,
-    Cron(NamedTarget),
+    Due {
+        target: NamedTarget,
+        /// The same moment once more.
+        again: bool,
+    },
     /// What the balancers have counted since the canary of a service began.
     Calls {
         service: NamedTarget,
@@ -65,6 +71,7 @@ pub(super) enum Verb {
     Rollout(rollout::Args),
     Explain(explain::Args),
     Node(node::Args),
+    Cron(cron::Args),
 }
 
 /// What happens to one node, beside what people do with it.

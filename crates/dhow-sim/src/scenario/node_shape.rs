@@ -82,6 +82,7 @@ impl NodeShape {
             runs_replicas: true,
             tries_settings: true,
             mounts_files: self.mounts_files,
+            runs_steps: self.mounts_files,
             mesh_addr: None,
         }
     }

@@ -40,7 +40,14 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
                 base: counted(base)?,
             },
         }),
-        ["cron", path] => Ok(Action::Cron(target::named_target(path)?)),
+        ["due", path, rest @ ..] => Ok(Action::Due {
+            target: target::named_target(path)?,
+            again: match rest {
+                [] => false,
+                ["again"] => true,
+                _ => return Err("write `due DEPLOYMENT/SERVICE`, or the same with `again`".into()),
+            },
+        }),
         ["manifests", version, from @ ..] => Ok(Action::Manifests {
             version: number(version)?,
             source: match from {

@@ -53,6 +53,8 @@ struct Runner {
     files: BTreeMap<DeploymentName, String>,
     /// A plan of a leader, kept to be applied late.
     remembered: Option<(Term, Vec<PlanCommand>)>,
+    /// The last moment of a schedule that came.
+    due_unix_secs: i64,
 }
 
 impl Runner {
@@ -63,6 +65,7 @@ impl Runner {
             lab,
             files: BTreeMap::new(),
             remembered: None,
+            due_unix_secs: 0,
         }
     }
 

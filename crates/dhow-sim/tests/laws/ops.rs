@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use dhow_core::amount::Amount;
 use dhow_core::command::{
-    ClusterCommand, Command, DeploymentCommand, NodeCommand, PlanCommand, RolloutAction, ScaleChange,
+    ClusterCommand, Command, DeploymentCommand, JobCommand, NodeCommand, PlanCommand, RolloutAction,
+    ScaleChange,
 };
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
-    Affinity, AffinityMode, ByteSize, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint, Expose,
-    FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Promote, Protocol, RType, ReplicaGroup, ScaleSpec,
-    ServiceSpec, SpecVersion, Storage, TimeSpan,
+    Affinity, AffinityMode, ByteSize, Concurrency, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint,
+    Expose, FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Promote, Protocol, RType, ReplicaGroup,
+    ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
 use dhow_sim::lab::{Behaviour, Lab};
@@ -51,6 +52,9 @@ pub enum Op {
     ApplyRememberedPlan,
     Run(u64),
     Heal,
+    /// A moment of a schedule, of few, so that the same ones come again.
+    Due(u8, u8, i64),
+    StartRun(u8, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +92,7 @@ pub struct Memory {
 }
 
 fn shape() -> impl Strategy<Value = ServiceShape> {
-    let first = (0..3u8, 0..7u8, 0..7u32, 0..4u64, 0..8u8, 0..4u8, 0..8u8, 0..5u8);
+    let first = (0..3u8, 0..7u8, 0..7u32, 0..4u64, 0..11u8, 0..4u8, 0..8u8, 0..5u8);
     let second = (
         0..3u32,
         0..3u32,
@@ -150,6 +154,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2u8).prop_map(Op::Remove),
         1 => (0..2u8).prop_map(Op::SetSecret),
         1 => node().prop_map(Op::ChangeLeader),
+        3 => (0..2u8, 0..3u8, 0..12i64).prop_map(|(name, of, minute)| Op::Due(name, of, minute)),
+        1 => (0..2u8, 0..3u8).prop_map(|(name, of)| Op::StartRun(name, of)),
         1 => Just(Op::RememberPlan),
         1 => Just(Op::ApplyRememberedPlan),
         6 => prop_oneof![1..3_000u64, 3_000..60_000u64, 60_000..900_000u64].prop_map(Op::Run),
@@ -231,6 +237,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }
@@ -247,12 +254,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     let images = [
         "good:1", "good:2", "good:3", "crash:1", "sick:1", "gone:1", "brief:1",
     ];
-    let rtype = match shape.kind {
-        0 => RType::Job,
-        1 => RType::System,
-        2..=8 => RType::Service,
-        _ => unreachable!("kinds are below 8"),
-    };
+    let rtype = rtype_of(shape);
     let mut spec = ServiceSpec {
         rtype,
         image: Some(ImageSpec::named(images[usize::from(shape.image)])),
@@ -265,6 +267,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         ..ServiceSpec::default()
     };
     spec.endpoints = endpoint_of(shape).into_iter().collect();
+    count_work(&mut spec, shape);
     see_files(&mut spec, shape);
     spec.resources.cpu = (shape.cpu > 0).then_some(Cpu(shape.cpu * 400));
     spec.resources.memory = Some(ByteSize(64 << 20));
@@ -312,6 +315,36 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         });
     }
     spec
+}
+
+fn rtype_of(shape: &ServiceShape) -> RType {
+    match shape.kind {
+        0 | 8 => RType::Job,
+        1 => RType::System,
+        2..=7 => RType::Service,
+        9..=10 => RType::Cron,
+        _ => unreachable!("kinds are below 11"),
+    }
+}
+
+/// All work is two slots at a time, whatever else is said of it.
+fn count_work(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if !spec.runs_to_completion() {
+        return;
+    }
+    spec.job.parallelism = Some(2);
+    spec.job.deadline = (shape.mode % 2 == 0).then(|| TimeSpan::from_secs(120));
+    if shape.kind == 8 {
+        spec.scale = ScaleSpec::default();
+        spec.job.completions = Some(shape.replicas.max(1));
+    }
+    if spec.rtype == RType::Cron {
+        spec.schedule = Some("* * * * *".into());
+        spec.job.keep = Some(1 + u32::from(shape.mode));
+        spec.concurrency = Some(
+            [Concurrency::Allow, Concurrency::Forbid, Concurrency::Replace][usize::from(shape.mode % 3)],
+        );
+    }
 }
 
 /// Some services have an endpoint, for each kind of callers.
@@ -381,7 +414,7 @@ fn config(shape: &ServiceShape) -> (String, ConfigSpec) {
 fn mount(shape: &ServiceShape, source: String) -> FileMount {
     let on_change = match (shape.kind, shape.file % 3) {
         // Work that ends by itself is not told.
-        (0, _) | (_, 0) => OnChange::Restart,
+        (0 | 8..=10, _) | (_, 0) => OnChange::Restart,
         (_, 1) => OnChange::Signal,
         (_, _) => OnChange::None,
     };
@@ -433,6 +466,27 @@ fn behaviours(lab: &mut Lab) {
     }
 }
 
+fn due(lab: &mut Lab, (name, of): (u8, u8), minute: i64) {
+    let Some(found) = lab.state.service_named(&deployment(name), &service(of)) else {
+        return;
+    };
+    let due = JobCommand::Due {
+        service: found.id,
+        due_unix_secs: minute * 60,
+        follows_unix_secs: Some(minute * 60 - 60),
+        is_missed: minute % 5 == 4,
+    };
+    drop(lab.apply(Command::Plan(PlanCommand::Job(due))));
+}
+
+fn start_run(lab: &mut Lab, (name, of): (u8, u8)) {
+    let start = DeploymentCommand::StartRun {
+        deployment: deployment(name),
+        service: service(of),
+    };
+    drop(lab.apply(Command::Deployment(start)));
+}
+
 /// Does one thing; refusals are part of life.
 pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
     behaviours(lab);
@@ -472,6 +526,8 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             };
             drop(lab.apply(Command::Deployment(scale)));
         }
+        Op::Due(name, of, minute) => due(lab, (*name, *of), *minute),
+        Op::StartRun(name, of) => start_run(lab, (*name, *of)),
         Op::Restart(name) => {
             let restart = DeploymentCommand::Restart {
                 deployment: deployment(*name),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dhow_core::amount::Amount;
 use dhow_core::command::{
-    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, NodeCommand,
-    Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
+    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, ServiceId,
@@ -15,7 +15,7 @@ use dhow_core::ids::{
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Figures, Judgement, Verdict};
 use dhow_core::spec::{
-    Cpu, DeploymentSpec, ImageSpec, NodeMode, ScaleSpec, ServiceSpec, SpecVersion, Storage,
+    Cpu, DeploymentSpec, ImageSpec, NodeMode, RType, ScaleSpec, ServiceSpec, SpecVersion, Storage,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole, Request, State};
 use dhow_core::time::ClusterTime;
@@ -76,6 +76,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 runs_replicas: true,
                 tries_settings: true,
                 mounts_files: true,
+                runs_steps: true,
                 mesh_addr: None,
             })
         })
@@ -98,6 +99,9 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
                 ..ServiceSpec::default()
             };
             spec.resources.cpu = Some(Cpu(cpu));
+            if image == 2 {
+                spec.rtype = RType::Cron;
+            }
             if volume {
                 spec.storage.push(Storage::Named {
                     name: "data".into(),
@@ -262,6 +266,14 @@ fn plans() -> impl Strategy<Value = PlanCommand> {
         }),
         1 => node().prop_map(|node| PlanCommand::DrainFinished { node }),
         1 => service().prop_map(|service| PlanCommand::CronFired { service, scheduled_unix_secs: 0 }),
+        2 => (service(), any::<i64>(), prop::option::of(any::<i64>()), any::<bool>()).prop_map(
+            |(service, due_unix_secs, follows_unix_secs, is_missed)| {
+                PlanCommand::Job(JobCommand::Due { service, due_unix_secs, follows_unix_secs, is_missed })
+            }
+        ),
+        1 => (service(), generation(), prop::option::of(small(4))).prop_map(|(service, generation, run)| {
+            PlanCommand::Job(JobCommand::Late { service, generation, run })
+        }),
         1 => (service(), generation(), settings(), vec(key(), 0..4)).prop_map(|(service, generation, settings, replicas)| {
             PlanCommand::TrySettings { service, generation, settings, replicas }
         }),

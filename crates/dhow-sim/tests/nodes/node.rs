@@ -45,6 +45,7 @@ pub fn info(zone: &str) -> NodeInfo {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     }
 }

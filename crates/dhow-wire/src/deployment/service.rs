@@ -1,9 +1,11 @@
 //! One service: every field of the language, in the order of its documentation.
 
-use dhow_core::spec::check::beside_groups;
+use dhow_core::spec::check::{FieldPath, beside_groups};
 use dhow_core::spec::{Offline, ScaleSpec, ServiceSpec};
 
-use super::{Reading, endpoint, env, files, health, host, placement, rollout, scale, storage, workload};
+use super::{
+    Reading, endpoint, env, files, health, host, jobs, placement, rollout, scale, storage, workload,
+};
 use crate::document::{Decoder, Fields, Node, flag, integer, list_of, loose_text, text, text_map};
 
 /// What other tools call it, with what to write here.
@@ -12,8 +14,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("cap_add", "write `capabilities: { add: [...] }`"),
     ("cap_drop", "write `capabilities: { drop: [...] }`"),
     ("container_name", "replicas are named by their service: remove it"),
+    (
+        "concurrencyPolicy",
+        "write `concurrency: allow`, `forbid` or `replace`",
+    ),
     ("cpus", "write `resources: { cpu: 0.5 }`"),
+    ("completions", "write `job: { completions: 10 }`"),
     ("cron", "write `rtype: cron` and `schedule`"),
+    ("deadline", "write `job: { deadline: 30m }`"),
     (
         "depends_on",
         "write `depends: [{ service: db, condition: healthy }]`",
@@ -33,9 +41,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "healthcheck",
         "write `health: { check: { type: http, url: /healthz } }`",
     ),
+    ("init_containers", "write `init: [{ command: [./migrate] }]`"),
+    ("initContainers", "write `init: [{ command: [./migrate] }]`"),
+    ("keep", "write `job: { keep: 5 }`"),
     ("mem_limit", "write `resources: { memory: 256Mi }`"),
     ("memory", "write `resources: { memory: 256Mi }`"),
     ("networks", "services reach each other without one: remove it"),
+    ("parallelism", "write `job: { parallelism: 2 }`"),
     ("pids_limit", "write `resources: { pids: 200 }`"),
     (
         "ports",
@@ -49,6 +61,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("replicas", "write `scale: { mode: fixed, replicas: 3 }`"),
     ("stop_grace_period", "write `stop: { grace: 10s }`"),
     ("stop_signal", "write `stop: { signal: SIGTERM }`"),
+    ("startingDeadlineSeconds", "write `missed: skip`"),
+    ("timeZone", "write `zone`"),
+    ("time_zone", "write `zone`"),
+    ("timezone", "write `zone`"),
     ("tmpfs", "write `storage: [{ type: tmpfs, target: /tmp }]`"),
     ("type", "write `rtype`"),
     ("update", "write `rollout`"),
@@ -75,8 +91,11 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>
     read_rules(&mut fields, &mut spec);
     read_placement(&mut fields, &mut spec);
     read_host(&mut fields, &mut spec);
+    read_init(&mut fields, &mut spec, reading, &at);
     let says_both = fields.has("scale") && fields.has("replica_groups");
     fields.close();
+    let before = reading.found.len();
+    reading.found.extend(jobs::zone_finding(&at, &spec, before));
     // A `scale` that differs from the default is found by the rules of the spec.
     if says_both && spec.scale == ScaleSpec::default() {
         reading.found.push(beside_groups(&at));
@@ -87,6 +106,10 @@ pub(super) fn read(decoder: &mut Decoder, node: &Node, reading: &mut Reading<'_>
 fn read_work(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut Reading<'_>) {
     spec.rtype = fields.or("rtype", spec.rtype, workload::rtype);
     spec.schedule = fields.optional("schedule", text);
+    spec.zone = fields.optional("zone", text);
+    spec.concurrency = fields.optional("concurrency", jobs::concurrency);
+    spec.missed = fields.optional("missed", jobs::missed);
+    spec.job = fields.optional("job", jobs::job).unwrap_or_default();
     spec.runtime = fields.optional("runtime", workload::runtime);
     spec.image = fields.optional("image", workload::image);
     spec.command = fields.optional("command", workload::command);
@@ -143,6 +166,19 @@ fn read_placement(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     });
 }
 
+fn read_init(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut Reading<'_>, at: &FieldPath) {
+    let init = fields.optional("init", |decoder, node| jobs::init(decoder, node, reading));
+    (spec.init, spec.init_steps) = init.unwrap_or_default();
+    if !spec.init_steps.is_empty() {
+        reading.inits.push(at.clone());
+    }
+    let steps = fields.optional("init_steps", |decoder, node| jobs::steps(decoder, node, reading));
+    if let Some(mut steps) = steps {
+        // One list after the other, where somebody writes both.
+        spec.init_steps.append(&mut steps);
+    }
+}
+
 fn read_host(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     const ADDRESSES: &str = "such as `[1.1.1.1]`";
     spec.labels = fields.optional("labels", text_map).unwrap_or_default();
@@ -162,7 +198,6 @@ fn read_host(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
     );
     spec.devices = fields.or("devices", Vec::new(), list_of("a list", "such as `[/dev/fuse]`"));
     spec.privileged = fields.or("privileged", false, flag);
-    spec.init = fields.or("init", false, flag);
     let no_new_privileges = fields.optional("no_new_privileges", flag);
     spec.no_new_privileges = Some(no_new_privileges.unwrap_or(!spec.privileged));
     spec.offline = fields.or("offline", Offline::default(), workload::offline);

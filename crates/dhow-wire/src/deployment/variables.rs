@@ -10,15 +10,19 @@ use crate::document::{Decoder, Node, Scalar, ScalarStyle, Span, Value};
 pub(super) type Problem = (String, String);
 
 /// A place in the document whose text is not looked at, as the keys that lead there; `*` is any.
-const AS_WRITTEN: [&[&str]; 7] = [
+const AS_WRITTEN: [&[&str]; 11] = [
     &["configs", "*", "content"],
     &["configs", "*", "content_base64"],
     &["services", "*", "command"],
     &["services", "*", "health", "check", "command"],
     &["services", "*", "replica_groups", "*", "command"],
+    &["services", "*", "init", "*", "command"],
+    &["services", "*", "init_steps", "*", "command"],
     // Variables have rules of their own.
     &["services", "*", "env"],
     &["services", "*", "replica_groups", "*", "env"],
+    &["services", "*", "init", "*", "env"],
+    &["services", "*", "init_steps", "*", "env"],
 ];
 
 /// Whether what stands there is taken as it is written.

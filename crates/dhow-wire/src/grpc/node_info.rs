@@ -32,6 +32,7 @@ pub fn to_node_info(info: &NodeInfo) -> proto::NodeInfo {
         tries_settings: info.tries_settings,
         mesh_addr: info.mesh_addr.as_deref().map(str::to_owned),
         mounts_files: info.mounts_files,
+        runs_steps: info.runs_steps,
     }
 }
 
@@ -77,5 +78,6 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
         tries_settings: info.tries_settings,
         mesh_addr: mesh_addr.map(Arc::from),
         mounts_files: info.mounts_files,
+        runs_steps: info.runs_steps,
     })
 }

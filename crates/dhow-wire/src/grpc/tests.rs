@@ -230,6 +230,7 @@ fn a_node_arrives_as_it_said() {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);

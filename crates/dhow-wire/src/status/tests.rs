@@ -69,10 +69,11 @@ fn deployments() {
         DeploymentState::Reverted,
         DeploymentState::Failed,
         DeploymentState::Removing,
+        DeploymentState::RevertFailed,
     ];
     assert_eq!(
         words(&all),
-        r#"["deploying","stable","degraded","reverting","reverted","failed","removing"]"#
+        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed"]"#
     );
 }
 

@@ -1,6 +1,7 @@
 //! `dhow daemon`: the daemon in the foreground, and `--check` for its configuration.
 
 pub mod neighbours;
+mod stop;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::default_data_dir;
 use crate::daemon::reload::{self, Reread};
-use crate::daemon::{Daemon, TcpApi, logging, worker};
+use crate::daemon::{Daemon, TcpApi, logging, systemd, worker};
 use crate::exit::Exit;
 use crate::{input, output};
 
@@ -24,9 +25,11 @@ const RUNTIME_END: Duration = Duration::from_secs(2);
 /// Run the daemon in the foreground
 ///
 /// Every setting may stand in the file; a variable wins over the file, a flag over the variable. SIGTERM ends it in
-/// order, and everything that it started runs on; SIGHUP reads the configuration again.
+/// order, and everything that it started runs on; SIGHUP reads the configuration again. `dhow daemon stop` ends one
+/// that runs.
 #[derive(clap::Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "Variables: DHOW_CONFIG, DHOW_DATA_DIR, DHOW_SOCKET, DHOW_API_ADDR, DHOW_CLUSTER_KEY_FILE, \
                         DHOW_LOG_LEVEL, DHOW_LOG_FORMAT."
 )]
@@ -62,6 +65,14 @@ pub struct Args {
     /// Only check the configuration and print the effective one as YAML; opens no other file, binds nothing
     #[arg(long)]
     check: bool,
+
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    Stop(stop::Args),
 }
 
 impl Args {
@@ -82,6 +93,9 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(Verb::Stop(args)) = &args.verb {
+        return stop::run(args);
+    }
     let config = match load(args) {
         Ok(config) => config,
         Err(findings) => {
@@ -132,6 +146,7 @@ pub fn server_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 async fn serve(config: &DaemonConfig, reread: Reread<'_>) -> anyhow::Result<()> {
     let cancel = CancellationToken::new();
     cancel_on_signals(cancel.clone()).context("signals cannot be caught")?;
+    systemd::keep_alive(cancel.clone());
     let hangups = signal(SignalKind::hangup()).context("signals cannot be caught")?;
     tokio::select! {
         served = run_to_end(config, cancel) => served,

@@ -34,6 +34,10 @@ pub struct Args {
     #[arg(value_name = "DEPLOYMENT[/NAME]", value_parser = target::target)]
     target: Target,
 
+    /// Only this run of a schedule, by its number; `dhow cron ls` lists those that are kept
+    #[arg(long, value_name = "N")]
+    run: Option<u32>,
+
     /// Go on with what comes, replicas that start later included
     #[arg(long, short)]
     follow: bool,
@@ -66,9 +70,17 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         json: args.json,
         raw: args.raw,
     };
+    let name = match (args.run, &args.target.name) {
+        (Some(run), Some(name)) => Some(format!("{name}@{run}")),
+        (None, name) => name.clone(),
+        (Some(_), None) => {
+            output::failure("a run belongs to a schedule: write DEPLOYMENT/SERVICE");
+            return Ok(Exit::BadInput);
+        }
+    };
     let query = LogQuery {
         deployment: args.target.deployment.clone(),
-        name: args.target.name.clone(),
+        name,
         tail: args.tail,
         follow: args.follow,
     };
@@ -180,13 +192,18 @@ async fn replica_ids(client: &Client, query: &LogQuery) -> Vec<String> {
     let Ok(replicas) = client.fetch_as::<Vec<ReplicaStatus>>(request).await else {
         return Vec::new();
     };
+    // The number of a run goes behind the name of its schedule.
+    let name = query
+        .name
+        .as_deref()
+        .map(|name| name.split('@').next().unwrap_or(name));
     let is_service = replicas
         .iter()
-        .any(|replica| Some(&replica.service) == query.name.as_ref());
-    let is_meant = |replica: &ReplicaStatus| match &query.name {
+        .any(|replica| Some(replica.service.as_str()) == name);
+    let is_meant = |replica: &ReplicaStatus| match name {
         None => true,
-        Some(name) if is_service => replica.service == *name,
-        Some(name) => replica.id == *name,
+        Some(name) if is_service => replica.service == name,
+        Some(name) => replica.id == name,
     };
     replicas
         .into_iter()

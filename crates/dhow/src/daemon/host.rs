@@ -52,6 +52,12 @@ impl HostParts {
             .context("a task of the daemon ended early")
     }
 
+    /// The program that makes containers here, or that there is none.
+    pub fn container_runtime(&self) -> String {
+        let path = self.containers.as_ref().and_then(ContainerDriver::runtime_path);
+        path.map_or_else(|| "none".to_owned(), |path| path.display().to_string())
+    }
+
     /// Ends and gives up what only replicas needed, where none is left. What is found by a path that leads elsewhere by
     /// now is another daemon's.
     pub async fn rest(&self, data_dir: LeadsTo) {

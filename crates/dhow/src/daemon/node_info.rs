@@ -44,6 +44,7 @@ pub fn node_info(config: &DaemonConfig, role: NodeRole) -> NodeInfo {
         runs_replicas,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: config.mesh_addr().map(|mesh| mesh.told.to_string().into()),
     }
 }

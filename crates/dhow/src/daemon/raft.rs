@@ -119,6 +119,7 @@ fn beside(gateway: &NodeGateway, tier: Option<&Tier>) -> Beside {
         nodes: gateway::routes(gateway.clone()),
         members: gateway::holder_routes(gateway.clone()).merge(gateway::tunnel_routes(tunnels)),
         workers: tier.map(|_| gateway.clone()),
+        page: None,
     }
 }
 

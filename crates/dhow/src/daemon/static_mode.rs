@@ -268,7 +268,7 @@ impl Parts {
             beside: Beside {
                 nodes: gateway::routes(gateway),
                 members: routes,
-                workers: None,
+                ..Beside::default()
             },
             sessions: self.sessions,
             refused: self.refused,

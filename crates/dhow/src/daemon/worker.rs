@@ -38,6 +38,7 @@ use super::host::HostParts;
 use super::mesh_listener;
 use super::node_info::node_info;
 use super::proxy_identity::WorkerProxyIdentity;
+use super::systemd;
 use dial_back::Dialling;
 use identity_dir::IdentityDir;
 use joining::TokenFile;
@@ -97,6 +98,8 @@ pub async fn run(config: &DaemonConfig, cancel: CancellationToken) -> anyhow::Re
             None => {
                 let file = TokenFile::read(token_file.as_deref())?;
                 tracing::info!(servers = servers.join(", "), "joining the cluster");
+                // A cluster that is away must not hold up the start of its machine.
+                systemd::ready("joining the cluster");
                 tokio::select! {
                     joined = joining::join(&file, &routes, &info, &dir) => joined?,
                     () = cancel.cancelled() => return Ok(()),
@@ -170,7 +173,7 @@ impl Worker<'_> {
         let mut agent = tokio::spawn(agent.run(end.clone()));
         let served = (session.standing(), tunnels);
         let api = self.answer(&handle, &host, served, &end).await?;
-        tracing::info!(%node, cluster = self.identity.cluster_id(), "this worker serves");
+        self.first_words(&host);
         let unknown = CancellationToken::new();
         let identifying = WorkerProxyIdentity {
             identity: Arc::clone(&self.identity),
@@ -192,6 +195,7 @@ impl Worker<'_> {
             }),
         };
         end.cancel();
+        systemd::stopping();
         if !agent.is_finished() {
             // Its task only waits for its ledger, and for what has ended to be removed.
             let _ = tokio::time::timeout(SHUTDOWN, &mut agent).await;
@@ -205,6 +209,24 @@ impl Worker<'_> {
         }
         host.rest(self.data_dir.leads_to()).await;
         ended
+    }
+
+    /// What a person wants to see first: which worker this is, and where it is reached.
+    fn first_words(&self, host: &HostParts) {
+        let (node, cluster) = (self.identity.node(), self.identity.cluster_id());
+        tracing::info!(
+            version = %env!("CARGO_PKG_VERSION"),
+            mode = %self.config.cluster.name(),
+            %node,
+            cluster,
+            api = %self.info.api_addr.as_deref().unwrap_or("off"),
+            socket = %self.config.socket.display(),
+            data_dir = %self.config.data_dir.display(),
+            mesh = self.info.mesh_addr.as_deref(),
+            containers = %host.container_runtime(),
+            "this worker serves"
+        );
+        systemd::ready(&format!("worker {node} of cluster {cluster}"));
     }
 
     /// Finds out how this worker is reached, where nobody has said it.

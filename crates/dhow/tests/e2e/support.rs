@@ -2,6 +2,7 @@
 
 mod answer;
 mod api;
+mod browser;
 mod busybox;
 mod cluster;
 mod daemon;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use answer::Answer;
 pub use api::{Reply, ask, ask_with};
+pub use browser::Browser;
 pub use busybox::{busybox_layout, container};
 pub use cluster::{Cluster, Where};
 pub use daemon::{Daemon, Replica, by_node, replicas_at};

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::{Daemon, Scratch, Service, is_alive, rounds, skip, until};
+use crate::support::{Daemon, Scratch, Service, is_alive, until};
 
 #[test]
 fn services_are_scaled_restarted_rolled_back_and_removed() {
@@ -206,33 +206,6 @@ fn services_wait_until_jobs_complete() {
     assert!(failed.contains("exited with 3"), "{failed}");
     assert!(failed.contains("sorry"), "{failed}");
     assert!(!fs::read_to_string(&order).unwrap().contains("web 3"));
-    daemon.finish();
-}
-
-#[test]
-fn schedules_fire() {
-    if rounds(0, 1) == 0 {
-        return skip(
-            "schedules_fire",
-            "schedules have minutes; set DHOW_TEST_LONG=1 to wait for one",
-        );
-    }
-    let daemon = Daemon::start("cron");
-    let fired = daemon.scratch.path.join("fired");
-    let script = format!("echo fired >> {}", fired.display());
-    let cron = Service::shell(&script)
-        .with("rtype", json!("cron"))
-        .with("schedule", json!("* * * * *"));
-    daemon.deploy("clock", &[("tick", cron)]).ends_with(0);
-    assert!(!fired.exists(), "it waits for its minute");
-    // A minute, and what it takes to start.
-    for _ in 0..2 {
-        if fired.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_secs(31));
-    }
-    until("it has fired", || fired.exists().then_some(()));
     daemon.finish();
 }
 

@@ -236,6 +236,7 @@ fn info() -> NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     }
 }

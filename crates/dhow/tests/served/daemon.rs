@@ -151,6 +151,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     };
     let register = CoreCommand::Node(NodeCommand::Register {

@@ -44,6 +44,11 @@ const ROOMS: &[Room] = &[
         uses: &["clock", "net", "plane", "gateway"],
         is_in_order: false,
     },
+    Room {
+        name: "page",
+        uses: &["clock", "net", "plane", "api"],
+        is_in_order: false,
+    },
 ];
 
 /// That a file names a module: which one, by its path from the root, and in which line.

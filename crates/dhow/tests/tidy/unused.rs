@@ -61,11 +61,6 @@ const KEPT: &[(&str, &str, &str)] = &[
         "the mounts of tests are looked for",
     ),
     (
-        "crates/dhow-server/src/api/serve.rs",
-        "tcp_addrs",
-        "tests bind port 0 and ask where that is",
-    ),
-    (
         "crates/dhow-server/src/net/keys/worker_ca.rs",
         "recognise",
         "certificates are recognised with their time by the tests of keys",

@@ -1,11 +1,12 @@
 //! One line of the access log: begun with a request, written when the last byte of the answer is on its way or the client
 //! has gone.
 
-use hyper::http::request::Parts;
-use hyper::{StatusCode, Version};
+use hyper::StatusCode;
 use tokio::time::Instant;
 
+use super::Connection;
 use crate::proxy::access_log::AccessLog;
+use crate::proxy::routes::Route;
 
 /// The longest target of a request that a line repeats.
 const TARGET_CHARS_MAX: usize = 1024;
@@ -21,21 +22,31 @@ pub struct AccessEntry {
     pub bytes: u64,
 }
 
+/// What stands in the first line of a request, and where it was asked.
+pub struct AskedFor<'a> {
+    pub host: &'a str,
+    pub method: &'a str,
+    pub target: &'a str,
+    pub version: &'a str,
+}
+
 impl AccessEntry {
-    pub fn new(log: AccessLog, endpoint: &str, client: &str, host: &str, parts: &Parts) -> Self {
-        let target: String = parts.uri.to_string().chars().take(TARGET_CHARS_MAX).collect();
-        let version = match parts.version {
-            Version::HTTP_2 => "HTTP/2",
-            Version::HTTP_10 => "HTTP/1.0",
-            _ => "HTTP/1.1",
-        };
+    pub(super) fn new(connection: &Connection, route: &Route, asked: &AskedFor<'_>) -> Self {
+        let AskedFor {
+            host,
+            method,
+            target,
+            version,
+        } = asked;
+        let target: String = target.chars().take(TARGET_CHARS_MAX).collect();
         let asked = format!(
-            "access {endpoint} {client} {host:?} \"{} {} {version}\"",
-            parts.method,
+            "access {} {} {host:?} \"{method} {} {version}\"",
+            route.id,
+            connection.peer.to_str().unwrap_or_default(),
             target.escape_default(),
         );
         Self {
-            log,
+            log: connection.listener.access_log.clone(),
             begin: Instant::now(),
             asked,
             status: StatusCode::OK,

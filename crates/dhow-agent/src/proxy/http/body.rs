@@ -316,7 +316,7 @@ impl Relayed {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = self.source.poll(cx);
         if let Some(call) = self.lease.as_ref().and_then(|lease| lease.call.as_ref()) {
             count(&polled, &call.meter.sent_bytes);

@@ -11,7 +11,8 @@ use hyper::{Method, Response, StatusCode};
 use super::HttpListener;
 use super::body::ResponseBody;
 
-const PREFIX: &str = "/.well-known/acme-challenge/";
+/// Where they ask.
+pub const PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The answer to a request that is one of an ACME server; nothing for every other. Only hosts whose certificates the
 /// cluster orders are answered for: at all others such a path is the replica's like any other.

@@ -10,13 +10,14 @@ use std::time::Instant;
 use bytes::{Buf, Bytes, BytesMut};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::body::{RequestBody, RequestError};
 use super::chunks::{Chunks, Step};
 use super::head::{self, AnswerHead, AnswerLength, BadAnswer, RequestLength};
+use super::usual::answer::{self, PassedHead};
 use crate::proxy::reach::BackendStream;
 
 /// What is read at first, and kept by an idle connection; most answers fit.
@@ -33,6 +34,10 @@ pub struct BackendConnection {
     ahead: Bytes,
     read_bytes: usize,
     upload: Upload,
+    /// The last answer had a body, behind which a replica that knows HTTP has nothing more to say.
+    had_body: bool,
+    /// Nobody has asked the kernel for it since, and nothing has come of an answer.
+    is_trusted: bool,
 }
 
 /// A request on its way to the replica.
@@ -63,10 +68,16 @@ pub enum ExchangeError {
     Stalled,
     #[error("the replica went away")]
     Lost,
+    /// A connection that was trusted in had been closed.
+    #[error("the connection had been closed while it was idle")]
+    Stale,
     /// What an HTTP/2 library finds bad it says in no way of ours.
     #[error("the replica's answer is not understood")]
     Bad(Option<BadAnswer>),
 }
+
+/// The head of an answer with its status and how many bytes it has; nothing where some are still to come.
+type ReadHead<H> = Result<Option<(StatusCode, H, usize)>, BadAnswer>;
 
 enum UploadError {
     Body,
@@ -97,6 +108,8 @@ impl BackendConnection {
             ahead: Bytes::new(),
             read_bytes: READ_MIN_BYTES,
             upload: Upload::default(),
+            had_body: false,
+            is_trusted: false,
         })
     }
 
@@ -107,6 +120,13 @@ impl BackendConnection {
     /// Whether it is open and the replica has said nothing since the last answer.
     pub fn is_quiet(&self) -> bool {
         self.ahead.is_empty() && self.stream.is_quiet()
+    }
+
+    /// Whether it seems so without asking the kernel: nothing that the runtime has heard says otherwise, and nothing more is
+    /// to be expected. Whoever trusts in it may find it closed by its first answer.
+    pub fn seems_quiet(&mut self) -> bool {
+        self.is_trusted = self.had_body && self.ahead.is_empty() && self.stream.seems_quiet();
+        self.is_trusted
     }
 
     /// Closes one that is idle, so that the way to another node can be used again.
@@ -121,7 +141,11 @@ impl BackendConnection {
         body: &mut RequestBody,
     ) -> Result<(Response<()>, AnswerBody), ExchangeError> {
         self.upload.begin(parts, body);
-        let head = poll_fn(|cx| self.poll_exchange(cx, &parts.method, body)).await;
+        let mut read = |bytes: &Bytes| -> ReadHead<AnswerHead> {
+            let found = head::read(bytes, &parts.method)?;
+            Ok(found.map(|(head, count)| (head.response.status(), head, count)))
+        };
+        let head = poll_fn(|cx| self.poll_exchange(cx, &mut read, body)).await;
         let AnswerHead {
             response,
             length,
@@ -131,26 +155,37 @@ impl BackendConnection {
                 body.put_back(std::mem::take(&mut self.upload.frame));
             }
         })?;
-        let left = match length {
-            AnswerLength::Empty => Left::Nothing,
-            AnswerLength::Exact(bytes) => Left::Exact(bytes),
-            AnswerLength::Chunked => Left::Chunks(Chunks::new()),
-            AnswerLength::UntilClose => Left::UntilClose,
-        };
-        let answer = AnswerBody {
-            connection: self,
-            left,
-            is_kept,
-        };
-        Ok((response, answer))
+        Ok((response, AnswerBody::new(self, length, is_kept)))
     }
 
-    fn poll_exchange(
+    /// The same for a request all of whose bytes are here. The head of the answer is written for the client behind what
+    /// `out` has; `is_head` is whether the request asks for a head alone.
+    pub async fn ask(
+        mut self: Box<Self>,
+        request: &[u8],
+        is_head: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(PassedHead, AnswerBody), ExchangeError> {
+        self.upload.begin_whole(request);
+        let begin = out.len();
+        let mut read = |bytes: &Bytes| -> ReadHead<PassedHead> {
+            // What was written of one that the client does not get, or that has not come to its end.
+            out.truncate(begin);
+            let found = answer::pass(bytes, is_head, out)?;
+            Ok(found.map(|(head, count)| (head.status, head, count)))
+        };
+        let mut body = RequestBody::Empty;
+        let head = poll_fn(|cx| self.poll_exchange(cx, &mut read, &mut body)).await?;
+        let answer = AnswerBody::new(self, head.length, head.is_kept);
+        Ok((head, answer))
+    }
+
+    fn poll_exchange<H>(
         &mut self,
         cx: &mut Context<'_>,
-        method: &Method,
+        read: &mut impl FnMut(&Bytes) -> ReadHead<H>,
         body: &mut RequestBody,
-    ) -> Poll<Result<AnswerHead, ExchangeError>> {
+    ) -> Poll<Result<H, ExchangeError>> {
         match self.poll_upload(cx, body) {
             Poll::Ready(Ok(())) | Poll::Pending => {}
             Poll::Ready(Err(UploadError::Body)) => return Poll::Ready(Err(ExchangeError::Body)),
@@ -161,31 +196,30 @@ impl BackendConnection {
             // It may have answered before it stopped reading.
             Poll::Ready(Err(UploadError::Write)) => self.upload.has_all = true,
         }
-        self.poll_head(cx, method)
+        self.poll_head(cx, read)
     }
 
-    fn poll_head(
+    fn poll_head<H>(
         &mut self,
         cx: &mut Context<'_>,
-        method: &Method,
-    ) -> Poll<Result<AnswerHead, ExchangeError>> {
+        read: &mut impl FnMut(&Bytes) -> ReadHead<H>,
+    ) -> Poll<Result<H, ExchangeError>> {
         loop {
             if !self.ahead.is_empty() {
-                let read = head::read(&self.ahead, method);
-                match read.map_err(|why| ExchangeError::Bad(Some(why)))? {
-                    Some((answer, count)) => {
+                match read(&self.ahead).map_err(|why| ExchangeError::Bad(Some(why)))? {
+                    Some((status, head, count)) => {
                         self.ahead.advance(count);
-                        let status = answer.response.status();
                         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
                             continue;
                         }
-                        return Poll::Ready(Ok(answer));
+                        return Poll::Ready(Ok(head));
                     }
                     None => self.input = BytesMut::from(std::mem::take(&mut self.ahead)),
                 }
             }
             match ready!(self.poll_fill(cx)) {
-                Ok(true) => {}
+                Ok(true) => self.is_trusted = false,
+                Ok(false) | Err(_) if self.is_trusted => return Poll::Ready(Err(ExchangeError::Stale)),
                 Ok(false) | Err(_) => return Poll::Ready(Err(ExchangeError::Lost)),
             }
         }
@@ -230,6 +264,19 @@ impl BackendConnection {
 }
 
 impl Upload {
+    /// A request that is here as it is sent.
+    fn begin_whole(&mut self, request: &[u8]) {
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        head.extend_from_slice(request);
+        *self = Self {
+            head,
+            left: Some(0),
+            has_all: true,
+            ..Self::default()
+        };
+    }
+
     fn begin(&mut self, parts: &Parts, body: &RequestBody) {
         let length = match (body.is_end_stream(), body.size_hint().exact()) {
             (true, _) => RequestLength::Empty,
@@ -333,6 +380,24 @@ impl Upload {
 }
 
 impl AnswerBody {
+    fn new(mut connection: Box<BackendConnection>, length: AnswerLength, is_kept: bool) -> Self {
+        connection.had_body = match length {
+            AnswerLength::Empty | AnswerLength::Exact(0) => false,
+            AnswerLength::Exact(_) | AnswerLength::Chunked | AnswerLength::UntilClose => true,
+        };
+        let left = match length {
+            AnswerLength::Empty => Left::Nothing,
+            AnswerLength::Exact(bytes) => Left::Exact(bytes),
+            AnswerLength::Chunked => Left::Chunks(Chunks::new()),
+            AnswerLength::UntilClose => Left::UntilClose,
+        };
+        Self {
+            connection,
+            left,
+            is_kept,
+        }
+    }
+
     /// Whether the request was sent to its end before the answer began.
     pub fn is_sent(&self) -> bool {
         self.connection.upload.is_done
@@ -402,6 +467,9 @@ impl AnswerBody {
         connection.read_bytes = READ_MIN_BYTES;
         if connection.input.capacity() > READ_MIN_BYTES {
             connection.input = BytesMut::new();
+        }
+        if connection.upload.head.capacity() > READ_MIN_BYTES {
+            connection.upload.head = Vec::new();
         }
         is_free.then_some(connection)
     }

@@ -78,11 +78,27 @@ pub fn write(parts: &Parts, length: RequestLength, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+pub fn write_line(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+pub fn write_number(name: &str, number: u64, out: &mut Vec<u8>) {
+    const DIGITS_MAX: usize = 20;
+    let (mut digits, mut left) = ([b'0'; DIGITS_MAX], number);
+    let mut begin = DIGITS_MAX - 1;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        // The rest of a number of 64 bits by ten is below ten.
+        *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
+        left /= 10;
+        begin = at;
+        if left == 0 {
+            break;
+        }
+    }
+    write_line(name, digits.get(begin..).unwrap_or_default(), out);
 }
 
 /// The head at the beginning of `bytes`, with how many of them it has; `None` where some are still to come. `method` is that
@@ -110,10 +126,25 @@ pub fn read(bytes: &Bytes, method: &Method) -> Result<Option<(AnswerHead, usize)
         Some(0) => Version::HTTP_10,
         _ => Version::HTTP_11,
     };
-    let is_kept = is_kept(response.version(), &headers);
-    let length = length(method, response.status(), response.version(), &mut headers)?;
+    let mut framing = Framing::default();
+    for (name, value) in &headers {
+        framing.see(name.as_str(), value.as_bytes());
+    }
+    let is_head = *method == Method::HEAD;
+    let (length, is_kept) = framing.end(is_head, response.status(), response.version())?;
+    let said = headers.get(header::CONTENT_LENGTH).cloned();
+    match said {
+        // There is nothing whose length it could be, and some clients break off where they are told one.
+        Some(_) if has_no_length(response.status()) => {
+            headers.remove(header::CONTENT_LENGTH);
+        }
+        // It may be said again and is passed on once.
+        Some(first) => {
+            headers.insert(header::CONTENT_LENGTH, first);
+        }
+        None => {}
+    }
     *response.headers_mut() = headers;
-    let is_kept = is_kept && length != AnswerLength::UntilClose;
     Ok(Some((
         AnswerHead {
             response,
@@ -124,70 +155,102 @@ pub fn read(bytes: &Bytes, method: &Method) -> Result<Option<(AnswerHead, usize)
     )))
 }
 
-fn is_kept(version: Version, headers: &HeaderMap) -> bool {
-    let says = |wanted: &str| {
-        let values = headers.get_all(header::CONNECTION).iter();
-        let words = values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','));
-        words.map(str::trim).any(|word| word.eq_ignore_ascii_case(wanted))
-    };
-    match version {
-        Version::HTTP_10 => says("keep-alive"),
-        _ => !says("close"),
-    }
+/// Whether an answer of this kind has no body whose length it could say.
+pub fn has_no_length(status: StatusCode) -> bool {
+    status == StatusCode::NO_CONTENT || status.is_informational()
 }
 
-/// As the RFC has it; what it leaves to the reader's mercy is refused.
-fn length(
-    method: &Method,
-    status: StatusCode,
-    version: Version,
-    headers: &mut HeaderMap,
-) -> Result<AnswerLength, BadAnswer> {
-    if status == StatusCode::NO_CONTENT || status.is_informational() {
-        // There is nothing whose length it could be, and some clients break off where they are told one.
-        headers.remove(header::CONTENT_LENGTH);
-        return Ok(AnswerLength::Empty);
-    }
-    if method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
-        said_length(headers)?;
-        return Ok(AnswerLength::Empty);
-    }
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        if !is_chunked || codings.next().is_some() || version == Version::HTTP_10 {
-            return Err(BadAnswer::Coding);
+/// What the headers of an answer say of where it ends, and of whether its connection goes on.
+#[derive(Default)]
+pub struct Framing<'a> {
+    length: Option<&'a [u8]>,
+    has_two_lengths: bool,
+    coding: Option<&'a [u8]>,
+    has_two_codings: bool,
+    closes: bool,
+    keeps: bool,
+}
+
+impl<'a> Framing<'a> {
+    /// Looks at a header; its name is in small letters.
+    pub fn see(&mut self, name: &str, value: &'a [u8]) {
+        match name {
+            "content-length" => {
+                self.has_two_lengths |= self.length.is_some_and(|first| first != value);
+                self.length = self.length.or(Some(value));
+            }
+            "transfer-encoding" => {
+                self.has_two_codings |= self.coding.is_some();
+                self.coding = Some(value);
+            }
+            "connection" => {
+                for word in words(value) {
+                    self.closes |= word.eq_ignore_ascii_case(b"close");
+                    self.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            _ => {}
         }
-        return match headers.contains_key(header::CONTENT_LENGTH) {
-            true => Err(BadAnswer::Length),
-            false => Ok(AnswerLength::Chunked),
-        };
     }
-    let said = said_length(headers)?;
-    Ok(said.map_or(AnswerLength::UntilClose, AnswerLength::Exact))
+
+    /// As the RFC has it; what it leaves to the reader's mercy is refused.
+    pub fn end(
+        &self,
+        is_head: bool,
+        status: StatusCode,
+        version: Version,
+    ) -> Result<(AnswerLength, bool), BadAnswer> {
+        let length = self.answer_length(is_head, status, version)?;
+        let is_kept = match version {
+            Version::HTTP_10 => self.keeps,
+            _ => !self.closes,
+        };
+        Ok((length, is_kept && length != AnswerLength::UntilClose))
+    }
+
+    fn answer_length(
+        &self,
+        is_head: bool,
+        status: StatusCode,
+        version: Version,
+    ) -> Result<AnswerLength, BadAnswer> {
+        if has_no_length(status) {
+            return Ok(AnswerLength::Empty);
+        }
+        if is_head || status == StatusCode::NOT_MODIFIED {
+            self.said_length()?;
+            return Ok(AnswerLength::Empty);
+        }
+        if let Some(coding) = self.coding {
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            if !is_chunked || self.has_two_codings || version == Version::HTTP_10 {
+                return Err(BadAnswer::Coding);
+            }
+            return match self.length {
+                Some(_) => Err(BadAnswer::Length),
+                None => Ok(AnswerLength::Chunked),
+            };
+        }
+        let said = self.said_length()?;
+        Ok(said.map_or(AnswerLength::UntilClose, AnswerLength::Exact))
+    }
+
+    /// The length that headers say, where they say one.
+    pub fn said_length(&self) -> Result<Option<u64>, BadAnswer> {
+        let Some(first) = self.length else {
+            return Ok(None);
+        };
+        let digits =
+            Some(first).filter(|digits| !self.has_two_lengths && digits.iter().all(u8::is_ascii_digit));
+        let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let bytes = text.and_then(|text| text.parse().ok());
+        bytes.map(Some).ok_or(BadAnswer::Length)
+    }
 }
 
-/// The length that headers say, where they say one. It may be said again and is passed on once.
-fn said_length(headers: &mut HeaderMap) -> Result<Option<u64>, BadAnswer> {
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = lengths.next() else {
-        return Ok(None);
-    };
-    if lengths.any(|other| other != first) {
-        return Err(BadAnswer::Length);
-    }
-    let digits = first
-        .to_str()
-        .ok()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let bytes = digits
-        .and_then(|text| text.parse().ok())
-        .ok_or(BadAnswer::Length)?;
-    let first = first.clone();
-    headers.insert(header::CONTENT_LENGTH, first);
-    Ok(Some(bytes))
+/// What stands between the commas of a header.
+pub fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
 /// What proxies say to whoever is behind them.
-fn is_of_proxies(name: &str) -> bool {
+pub fn is_of_proxies(name: &str) -> bool {
     matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
 
 /// What no proxy says, and many programs take for the same: they are given headers as variables, in which a hyphen is an
 /// underscore.
-fn is_mistaken_for_proxies(name: &str) -> bool {
+pub fn is_mistaken_for_proxies(name: &str) -> bool {
     name.contains('_') && is_of_proxies(&name.replace('_', "-"))
 }
 
@@ -30,7 +30,7 @@ const GRPC: &str = "application/grpc";
 
 /// What one connection means and the next does not. `Connection` may name more; `HTTP2-Settings` goes with a wish for
 /// `h2c`, which is not passed on.
-fn is_of_one_hop(name: &str) -> bool {
+pub fn is_of_one_hop(name: &str) -> bool {
     matches!(
         name,
         "connection"
@@ -95,7 +95,7 @@ fn said_host(parts: &Parts) -> Result<HeaderValue, Bad> {
 }
 
 /// Whether this is a name or an address, with a port or without. None at all is what HTTP/1.0 says.
-fn is_host(host: &str) -> bool {
+pub fn is_host(host: &str) -> bool {
     let name = without_port(host);
     let port = host.get(name.len()..).unwrap_or_default();
     let is_port = port

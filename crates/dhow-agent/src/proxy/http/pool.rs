@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::RequestBody;
 use super::exchange::{AnswerBody, BackendConnection, ExchangeError};
+use super::usual::answer::PassedHead;
 use super::{BUFFER_MAX_BYTES, PING_INTERVAL, PING_TIMEOUT};
 use crate::proxy::backend::BackendState;
 use crate::proxy::mesh::Origin;
@@ -29,6 +30,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an idle connection carries a request that cannot be sent again. Servers let go of theirs after two seconds and
 /// more, and one that does so just then would cost the request.
 pub const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an idle connection is trusted in without asking the kernel: as long as it takes to hear of everything that has
+/// come, even with much to do. A request that finds it closed nevertheless is one that can be sent again.
+const TRUST_MAX: Duration = Duration::from_millis(2);
 /// What one response of HTTP/2 may have on its way: a client that reads slowly makes the backend wait.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Requests at once on one connection of HTTP/2: every server is asked to let so many in, and what it does not let in
@@ -46,6 +50,15 @@ pub struct Pool {
     retired: Mutex<Option<Instant>>,
     /// Connections of HTTP/2, for requests that need it: one, unless that one is full.
     two: Mutex<Vec<Two>>,
+}
+
+/// Which idle connections a request may have.
+#[derive(Clone, Copy)]
+pub struct Reuse {
+    /// How long it may have been idle.
+    pub idle_max: Duration,
+    /// One that was in use a moment ago is not looked at.
+    pub trusts: bool,
 }
 
 struct Idle {
@@ -93,16 +106,21 @@ impl Two {
 
 impl Pool {
     /// One that has been idle for less than this, and is open.
-    pub fn take(&self, idle_max: Duration) -> Option<Box<BackendConnection>> {
+    pub fn take(&self, reuse: Reuse) -> Option<Box<BackendConnection>> {
+        let Reuse { idle_max, trusts } = reuse;
         loop {
-            let Idle { connection, since } = self.lock().pop()?;
+            let Idle {
+                mut connection,
+                since,
+            } = self.lock().pop()?;
+            let idle = since.elapsed();
             // Those before it have been idle for longer: the next sweep lets go of them.
-            if since.elapsed() >= idle_max {
+            if idle >= idle_max {
                 let mut idle = self.lock();
                 idle.push(Idle { connection, since });
                 return None;
             }
-            if connection.is_quiet() {
+            if (trusts && idle < TRUST_MAX && connection.seems_quiet()) || connection.is_quiet() {
                 return Some(connection);
             }
         }
@@ -192,29 +210,43 @@ pub enum Answered {
 }
 
 impl Link {
-    /// A connection to a backend that has not been idle for longer than this, and whether it has carried requests before.
+    /// A connection to a backend, an idle one where that may be, and whether it has carried requests before.
     pub async fn open(
         backend: &BackendState,
-        origin: &Origin,
+        origin: impl Fn() -> Origin,
         speaks: Speaks,
-        idle_max: Duration,
+        reuse: Reuse,
     ) -> io::Result<(Self, bool)> {
         match speaks {
-            Speaks::One => match backend.pool.take(idle_max) {
+            Speaks::One => match backend.pool.take(reuse) {
                 Some(connection) => Ok((Self::One(connection), true)),
                 None => {
-                    let stream = backend.reach(origin, Transport::Stream).await?;
+                    let stream = backend.reach(&origin(), Transport::Stream).await?;
                     Ok((Self::One(BackendConnection::new(stream)), false))
                 }
             },
             Speaks::Two => match backend.pool.take_two() {
                 Some(place) => Ok((Self::Two(place), true)),
                 None => {
-                    let opened = backend.pool.put_two(open_two(backend, origin).await?);
+                    let opened = backend.pool.put_two(open_two(backend, &origin()).await?);
                     let place = opened.ok_or(io::ErrorKind::ConnectionReset)?;
                     Ok((Self::Two(place), false))
                 }
             },
+        }
+    }
+
+    /// Sends a usual request, and writes the head of its answer for the client behind what `out` has.
+    pub async fn ask(
+        self,
+        request: &[u8],
+        is_head: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(PassedHead, AnswerBody), ExchangeError> {
+        match self {
+            Self::One(connection) => connection.ask(request, is_head, out).await,
+            // Usual requests are sent as they come.
+            Self::Two(_) => Err(ExchangeError::Bad(None)),
         }
     }
 

@@ -3,18 +3,16 @@
 use std::net::IpAddr;
 
 use dhow_core::spec::Sticky;
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::HeaderValue;
 
 use crate::proxy::routes::{Route, StickyTo, mark_of};
 
 /// Where a client is to stay; none where it is new, or may go anywhere.
-pub fn wanted(route: &Route, client: IpAddr, headers: &HeaderMap) -> Option<StickyTo> {
+pub fn wanted<'c>(route: &Route, client: IpAddr, cookies: impl Iterator<Item = &'c str>) -> Option<StickyTo> {
     match route.options.sticky? {
         Sticky::Ip => Some(StickyTo::Address(client)),
         Sticky::Cookie => {
             let name = name(route);
-            let cookies = headers.get_all(header::COOKIE).iter();
-            let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
             let mut cookies = cookies.flat_map(|cookies| cookies.split(';'));
             let value = cookies.find_map(|cookie| cookie.trim().strip_prefix(&name)?.strip_prefix('='))?;
             Some(StickyTo::Backend(u64::from_str_radix(value, 16).ok()?))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dhow_core::assignment::AssignedSettings;
 use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceName, SettingsId};
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
-use dhow_core::spec::{ContentHash, FileMount, OnChange, ServiceSpec};
+use dhow_core::spec::{ContentHash, FileMount, InitStep, OnChange, ServiceSpec};
 
 use super::*;
 use crate::ledger::Tracked;
@@ -218,4 +218,25 @@ fn files_of_settings_are_shown_while_they_are_tried_and_taken_back_with_them() {
 
     assert!(core.take_wish(wish(None)).has_other_files);
     assert_eq!(core.showing(), Some(&with(b"one")));
+}
+
+#[test]
+fn what_is_found_before_the_program_has_run_may_be_a_step() {
+    for state in STATES {
+        let mut core = core_in(state);
+        core.replica.spec = Some(Arc::new(ServiceSpec {
+            init_steps: vec![InitStep::default()],
+            ..ServiceSpec::default()
+        }));
+        let found = core.resume(LeftBehind::Runs { pid: 7 });
+        let has_run = matches!(
+            state,
+            ReplicaState::Running | ReplicaState::Stopping | ReplicaState::Lost
+        );
+        assert_eq!(found.is_some(), has_run, "{state:?}");
+        assert_eq!(
+            core_in(state).resume(LeftBehind::Runs { pid: 7 }).is_some(),
+            !state.is_ended()
+        );
+    }
 }

@@ -106,6 +106,7 @@ pub fn node(id: u64, capacity: Amount) -> NodeRow {
         replicas: 0,
         occupant: Occupant::Nobody,
         mounts_files: true,
+        runs_steps: true,
     }
 }
 
@@ -188,6 +189,7 @@ pub fn any_node() -> impl Strategy<Value = (NodeRow, u32)> {
                     replicas: own + others,
                     occupant,
                     mounts_files: true,
+                    runs_steps: true,
                 };
                 (row, own)
             },

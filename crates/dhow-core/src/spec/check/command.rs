@@ -14,6 +14,10 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
             check_command(&place, command, findings);
         }
     }
+    for (position, step) in spec.init_steps.iter().enumerate() {
+        let place = at.key("init_steps").index(position).key("command");
+        check_command(&place, &step.command, findings);
+    }
 }
 
 fn check_command(at: &FieldPath, command: &CommandSpec, findings: &mut Vec<SpecFinding>) {

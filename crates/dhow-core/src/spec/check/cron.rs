@@ -1,4 +1,5 @@
-//! The five-field cron expression: minute, hour, day of month, month, day of week. It is read here alone: for the check of a
+//! The cron expression: minute, hour, day of month, month, day of week, and seconds before them where six fields are
+//! given. It is read here alone: for the check of a
 //! deployment file, and for the schedules of a server, which has the calendar that says which day a date is.
 
 use super::suggest::nearest;
@@ -24,7 +25,13 @@ const MONTHS: &[&str] = &[
 ];
 const DAYS: &[&str] = &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-const FIELDS: [Field; 5] = [
+const FIELDS: [Field; 6] = [
+    Field {
+        name: "second",
+        min: 0,
+        max: 59,
+        names: &[],
+    },
     Field {
         name: "minute",
         min: 0,
@@ -71,10 +78,14 @@ const MACROS: [(&str, &str); 7] = [
 /// The longest month of each, February in a leap year.
 const DAYS_IN_MONTH: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
+/// Hour, minute and second.
+pub type TimeOfDay = (u8, u8, u8);
+
 /// A schedule that was read: at which times of which days it fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronSchedule {
     /// Sets of bits, as the following ones.
+    seconds: u64,
     minutes: u64,
     hours: u64,
     days: u64,
@@ -90,19 +101,20 @@ pub struct CronSchedule {
 impl CronSchedule {
     pub fn parse(schedule: &str) -> Result<Self, CronProblem> {
         let words = fields_of(schedule)?;
-        let mut sets = [0u64; 5];
+        let mut sets = [0u64; FIELDS.len()];
         for ((word, field), set) in words.iter().zip(&FIELDS).zip(&mut sets) {
             *set = read_list(word, field)?;
         }
-        let [minutes, hours, days, months, weekdays] = sets;
+        let [seconds, minutes, hours, days, months, weekdays] = sets;
         let read = Self {
+            seconds,
             minutes,
             hours,
             days,
             months,
             weekdays: (weekdays | weekdays >> 7) & 0x7f,
-            is_any_day: words[2] == "*",
-            is_any_weekday: words[4] == "*",
+            is_any_day: words[3] == "*",
+            is_any_weekday: words[5] == "*",
         };
         if read.is_any_weekday && !ever_comes(days, months) {
             return Err(problem(
@@ -125,24 +137,37 @@ impl CronSchedule {
         is_on && has(self.months, month)
     }
 
-    /// The first hour and minute of a day, not before these.
-    pub fn first_time(&self, hour: u8, minute: u8) -> Option<(u8, u8)> {
-        let in_hour = first_from(self.minutes, minute).filter(|_| has(self.hours, hour));
-        if let Some(minute) = in_hour {
-            return Some((hour, minute));
+    /// The first hour, minute and second of a day, not before these.
+    pub fn first_time(&self, (hour, minute, second): TimeOfDay) -> Option<TimeOfDay> {
+        let seconds = first_from(self.seconds, 0)?;
+        if has(self.hours, hour) {
+            let in_minute = first_from(self.seconds, second).filter(|_| has(self.minutes, minute));
+            if let Some(second) = in_minute {
+                return Some((hour, minute, second));
+            }
+            if let Some(minute) = first_from(self.minutes, minute.saturating_add(1)) {
+                return Some((hour, minute, seconds));
+            }
         }
         let hour = first_from(self.hours, hour.saturating_add(1))?;
-        Some((hour, first_from(self.minutes, 0)?))
+        Some((hour, first_from(self.minutes, 0)?, seconds))
     }
 
-    /// The last hour and minute of a day, not after these.
-    pub fn last_time(&self, hour: u8, minute: u8) -> Option<(u8, u8)> {
-        let in_hour = last_until(self.minutes, minute).filter(|_| has(self.hours, hour));
-        if let Some(minute) = in_hour {
-            return Some((hour, minute));
+    /// The last hour, minute and second of a day, not after these.
+    pub fn last_time(&self, (hour, minute, second): TimeOfDay) -> Option<TimeOfDay> {
+        let seconds = last_until(self.seconds, 59)?;
+        if has(self.hours, hour) {
+            let in_minute = last_until(self.seconds, second).filter(|_| has(self.minutes, minute));
+            if let Some(second) = in_minute {
+                return Some((hour, minute, second));
+            }
+            let before = minute.checked_sub(1);
+            if let Some(minute) = before.and_then(|minute| last_until(self.minutes, minute)) {
+                return Some((hour, minute, seconds));
+            }
         }
         let hour = last_until(self.hours, hour.checked_sub(1)?)?;
-        Some((hour, last_until(self.minutes, 59)?))
+        Some((hour, last_until(self.minutes, 59)?, seconds))
     }
 }
 
@@ -172,10 +197,13 @@ fn fields_of(schedule: &str) -> Result<Vec<&str>, CronProblem> {
             format!("write `\"{fields}\"`"),
         ));
     }
-    let words: Vec<&str> = schedule.split_ascii_whitespace().collect();
+    let mut words: Vec<&str> = schedule.split_ascii_whitespace().collect();
+    if words.len() + 1 == FIELDS.len() {
+        words.insert(0, "0");
+    }
     if words.len() != FIELDS.len() {
         let hint = match words.len() {
-            6 => "seconds and years have no field: minute, hour, day of month, month, day of week",
+            7 => "years have no field: second, minute, hour, day of month, month, day of week",
             _ => "minute, hour, day of month, month, day of week, such as `\"*/15 8-18 * * MON-FRI\"`",
         };
         let found = match words.len() {
@@ -293,6 +321,7 @@ mod tests {
             "0 0 30 2 */2",
             "3/5 * * * *",
             "0 0 * * sun",
+            "*/10 * * * * *",
         ] {
             let read = CronSchedule::parse(schedule);
             assert!(read.is_ok(), "{schedule}: {read:?}");
@@ -305,7 +334,11 @@ mod tests {
             ("", "the schedule is empty"),
             ("@daily", "`@daily` is not one of the five fields of a schedule"),
             ("* * * *", "a schedule has five fields, `* * * *` has 4"),
-            ("0 * * * * *", "a schedule has five fields, `0 * * * * *` has 6"),
+            (
+                "0 * * * * * *",
+                "a schedule has five fields, `0 * * * * * *` has 7",
+            ),
+            ("60 * * * * *", "`60` is no second: it is 0 to 59"),
             ("60 * * * *", "`60` is no minute: it is 0 to 59"),
             ("* 24 * * *", "`24` is no hour: it is 0 to 23"),
             ("* * 0 * *", "`0` is no day of month: it is 1 to 31"),
@@ -333,17 +366,23 @@ mod tests {
     fn times_of_a_day_are_found_from_both_sides() {
         let read = |schedule| CronSchedule::parse(schedule).unwrap();
         let office = read("*/20 8-18 * * *");
-        assert_eq!(office.first_time(0, 0), Some((8, 0)));
-        assert_eq!(office.first_time(8, 41), Some((9, 0)));
-        assert_eq!(office.first_time(18, 40), Some((18, 40)));
-        assert_eq!(office.first_time(18, 41), None);
-        assert_eq!(office.last_time(23, 59), Some((18, 40)));
-        assert_eq!(office.last_time(9, 19), Some((9, 0)));
-        assert_eq!(office.last_time(7, 59), None);
-        assert_eq!(office.last_time(0, 0), None);
+        assert_eq!(office.first_time((0, 0, 0)), Some((8, 0, 0)));
+        assert_eq!(office.first_time((8, 40, 1)), Some((9, 0, 0)));
+        assert_eq!(office.first_time((18, 40, 0)), Some((18, 40, 0)));
+        assert_eq!(office.first_time((18, 40, 1)), None);
+        assert_eq!(office.last_time((23, 59, 59)), Some((18, 40, 0)));
+        assert_eq!(office.last_time((9, 19, 59)), Some((9, 0, 0)));
+        assert_eq!(office.last_time((7, 59, 59)), None);
+        assert_eq!(office.last_time((0, 0, 0)), None);
         let every = read("* * * * *");
-        assert_eq!(every.first_time(23, 59), Some((23, 59)));
-        assert_eq!(every.last_time(0, 0), Some((0, 0)));
+        assert_eq!(every.first_time((23, 59, 0)), Some((23, 59, 0)));
+        assert_eq!(every.first_time((23, 58, 1)), Some((23, 59, 0)));
+        assert_eq!(every.last_time((0, 0, 0)), Some((0, 0, 0)));
+        let often = read("*/20 5 * * * *");
+        assert_eq!(often.first_time((7, 5, 21)), Some((7, 5, 40)));
+        assert_eq!(often.first_time((7, 5, 41)), Some((8, 5, 0)));
+        assert_eq!(often.last_time((7, 5, 39)), Some((7, 5, 20)));
+        assert_eq!(often.last_time((7, 4, 59)), Some((6, 5, 40)));
     }
 
     #[test]

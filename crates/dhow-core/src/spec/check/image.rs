@@ -15,6 +15,10 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
             findings.extend(check_image(&place, image));
         }
     }
+    for (position, step) in spec.init_steps.iter().enumerate() {
+        let place = at.key("init_steps").index(position).key("image");
+        findings.extend(step.image.iter().filter_map(|image| check_image(&place, image)));
+    }
 }
 
 fn check_image(at: &FieldPath, image: &ImageSpec) -> Option<SpecFinding> {

@@ -43,5 +43,11 @@ pub const IMAGE_NAME_MAX_BYTES: usize = 255;
 /// The configs of one deployment together: they travel in one entry of the log, and a node writes them for each replica.
 pub const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Ended runs of a schedule that are kept with their logs: a day and a night of a run each quarter of an hour.
+pub const KEPT_RUNS_MAX: u32 = 100;
+
+/// Steps before a program: more belong into a script.
+pub const INIT_STEPS_MAX: usize = 16;
+
 /// Configs of a deployment, and files of a service: each is a name in every spec that a node is told.
 pub const CONFIGS_MAX: usize = 1_000;

@@ -21,6 +21,10 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
             findings,
         );
     }
+    for (position, step) in spec.init_steps.iter().enumerate() {
+        let place = at.key("init_steps").index(position).key("env");
+        check_env(&place, &step.env, findings);
+    }
     let labels = at.key("labels");
     findings.extend(
         spec.labels
@@ -187,6 +191,12 @@ impl Texts<'_> {
             self.image(&at, group.image.as_ref());
             self.command(&at, group.command.as_ref());
             self.map(&at.key("env"), &group.env);
+        }
+        for (position, step) in spec.init_steps.iter().enumerate() {
+            let at = at.key("init_steps").index(position);
+            self.image(&at, step.image.as_ref());
+            self.command(&at, Some(&step.command));
+            self.map(&at.key("env"), &step.env);
         }
     }
 }

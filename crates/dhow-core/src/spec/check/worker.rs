@@ -108,6 +108,7 @@ mod tests {
             runs_replicas: true,
             tries_settings: false,
             mounts_files: false,
+            runs_steps: false,
             mesh_addr: None,
         }
     }

@@ -37,6 +37,7 @@ fn state(feature_level: u32, tries_settings: bool, incarnation: u64) -> State {
         runs_replicas: true,
         tries_settings,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     });
     let register = NodeCommand::Register { node: NODE, info };

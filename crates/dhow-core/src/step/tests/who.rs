@@ -106,6 +106,7 @@ fn info(role: NodeRole) -> Arc<NodeInfo> {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     })
 }

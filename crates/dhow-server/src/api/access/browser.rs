@@ -23,10 +23,16 @@ pub(in crate::api) fn check_site(headers: &HeaderMap) -> Result<(), ApiProblem> 
 }
 
 pub(super) fn check(request: &Request) -> Result<(), ApiProblem> {
-    let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Forbidden, detail));
     if request.headers().contains_key(header::ORIGIN) {
-        return refused("web pages may not call this API: the request has an `Origin` header");
+        let detail = "web pages may not call this API: the request has an `Origin` header";
+        return Err(ApiProblem::new(ProblemCode::Forbidden, detail));
     }
+    check_host(request)
+}
+
+/// A name of another site that leads to this host is not answered.
+pub(super) fn check_host(request: &Request) -> Result<(), ApiProblem> {
+    let refused = |detail: &str| Err(ApiProblem::new(ProblemCode::Forbidden, detail));
     if request.headers().get_all(header::HOST).iter().nth(1).is_some() {
         return refused("the request has more than one `Host`");
     }

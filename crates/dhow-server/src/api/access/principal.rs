@@ -78,6 +78,21 @@ impl Principal {
         }
     }
 
+    /// Whether it may look and change nothing.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Self::Token { role, .. } => match role {
+                ApiRole::Read => true,
+                ApiRole::Admin => false,
+            },
+            Self::User { .. }
+            | Self::Member(_)
+            | Self::Forwarded { .. }
+            | Self::Worker(_)
+            | Self::Unknown => false,
+        }
+    }
+
     /// For people: the name of the one who called, where it is known, after the kind of what it showed, so that no
     /// name can be taken for somebody or something else.
     pub async fn author(&self) -> Arc<str> {

@@ -17,6 +17,7 @@ DELETE /api/v1/sources/{name}
 DELETE /api/v1/tokens/{id}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
+GET /api/v1/crons
 GET /api/v1/deployments
 GET /api/v1/deployments/{name}
 GET /api/v1/deployments/{name}/explain
@@ -44,6 +45,7 @@ POST /api/v1/deployments/{name}/replicas/{id}/exec
 POST /api/v1/deployments/{name}/restart
 POST /api/v1/deployments/{name}/rollback
 POST /api/v1/deployments/{name}/rollout
+POST /api/v1/deployments/{name}/runs
 POST /api/v1/deployments/{name}/scale
 POST /api/v1/images/import
 POST /api/v1/images/prune

@@ -141,6 +141,7 @@ impl World {
             runs_replicas: true,
             tries_settings: true,
             mounts_files: true,
+            runs_steps: true,
             mesh_addr: None,
         };
         let command = NodeCommand::Register {

@@ -294,6 +294,7 @@ impl GatewayState {
                 Outcome::Done
                 | Outcome::Deployed { .. }
                 | Outcome::Placed { .. }
+                | Outcome::RunBegan { .. }
                 | Outcome::Reported { .. } => None,
             })
         });

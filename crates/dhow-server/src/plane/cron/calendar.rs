@@ -1,128 +1,147 @@
-//! A schedule on the calendar, in UTC: which moment comes next, and which was the last.
+//! A schedule on the calendar of its zone: which moment comes next, and which was the last.
+//!
+//! A schedule names times that a clock on the wall shows. One that the clock leaves out, because it is set forward, comes at
+//! the end of what is left out; one that it shows twice comes the first time. So each time comes once, in order.
 
-use dhow_core::spec::check::CronSchedule;
+use dhow_core::spec::check::{CronSchedule, TimeOfDay};
+use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// Days that are looked at: between two days of a schedule lie eight years at most, where one of them is 29 February and
 /// a century is no leap year.
 const DAYS_MAX: usize = 8 * 366;
 
-const LAST_TIME: (u8, u8) = (23, 59);
+const MIDNIGHT: TimeOfDay = (0, 0, 0);
+const LAST_TIME: TimeOfDay = (23, 59, 59);
 
-/// The first firing after a moment. None where the calendar ends.
-pub(super) fn next_after(schedule: &CronSchedule, unix_secs: i64) -> Option<i64> {
-    // It fires as a minute begins.
-    let from = civil(unix_secs.div_euclid(60).checked_add(1)?.checked_mul(60)?)?;
-    let (mut date, mut time) = (from.date(), time_of(from));
-    for _ in 0..DAYS_MAX {
-        if is_on(schedule, date)
-            && let Some(time) = schedule.first_time(time.0, time.1)
-        {
-            return moment(date, time);
-        }
-        (date, time) = (date.tomorrow().ok()?, (0, 0));
+/// The zone of this name, where the calendar knows it.
+pub(super) fn zone(name: Option<&str>) -> Option<TimeZone> {
+    match name {
+        None => Some(TimeZone::UTC),
+        Some(name) => TimeZone::get(name).ok(),
     }
-    None
 }
 
-/// The last firing that is not after a moment.
-pub(super) fn last_until(schedule: &CronSchedule, unix_secs: i64) -> Option<i64> {
-    let until = civil(unix_secs)?;
-    let (mut date, mut time) = (until.date(), time_of(until));
-    for _ in 0..DAYS_MAX {
-        if is_on(schedule, date)
-            && let Some(time) = schedule.last_time(time.0, time.1)
-        {
-            return moment(date, time);
+/// A schedule and the clock that it is read off.
+#[derive(Clone, Debug)]
+pub(super) struct Calendar {
+    pub schedule: CronSchedule,
+    pub zone: TimeZone,
+}
+
+impl Calendar {
+    /// The first moment after another one. None where the calendar ends.
+    pub fn next_after(&self, unix_secs: i64) -> Option<i64> {
+        let then = self.zone.to_datetime(Timestamp::from_second(unix_secs).ok()?);
+        let (mut date, mut time) = (then.date(), Some(time_of(then)));
+        for _ in 0..DAYS_MAX {
+            while let Some(found) = time
+                .filter(|_| self.is_on(date))
+                .and_then(|time| self.schedule.first_time(time))
+            {
+                let at = self.moment(date, found)?;
+                if at > unix_secs {
+                    return Some(at);
+                }
+                // Now, or shown a second time.
+                time = second_after(found);
+            }
+            (date, time) = (date.tomorrow().ok()?, Some(MIDNIGHT));
         }
-        (date, time) = (date.yesterday().ok()?, LAST_TIME);
+        None
     }
-    None
-}
 
-fn is_on(schedule: &CronSchedule, date: Date) -> bool {
-    let weekday = date.weekday().to_sunday_zero_offset();
-    schedule.is_on(
-        date.month().unsigned_abs(),
-        date.day().unsigned_abs(),
-        weekday.unsigned_abs(),
-    )
-}
+    /// The last moment that is not after another one.
+    pub fn last_until(&self, unix_secs: i64) -> Option<i64> {
+        let (mut date, mut time) = {
+            let shown = self.last_shown(unix_secs)?;
+            (shown.date(), Some(time_of(shown)))
+        };
+        for _ in 0..DAYS_MAX {
+            while let Some(found) = time
+                .filter(|_| self.is_on(date))
+                .and_then(|time| self.schedule.last_time(time))
+            {
+                let at = self.moment(date, found)?;
+                if at <= unix_secs {
+                    return Some(at);
+                }
+                time = second_before(found);
+            }
+            (date, time) = (date.yesterday().ok()?, Some(LAST_TIME));
+        }
+        None
+    }
 
-fn time_of(at: DateTime) -> (u8, u8) {
-    (at.hour().unsigned_abs(), at.minute().unsigned_abs())
-}
+    /// The latest time that the clock has shown by then: while an hour is shown again, that is the end of the hour.
+    fn last_shown(&self, unix_secs: i64) -> Option<DateTime> {
+        let at = Timestamp::from_second(unix_secs).ok()?;
+        let shown = self.zone.to_datetime(at);
+        let ambiguous = self.zone.to_ambiguous_timestamp(shown);
+        let AmbiguousOffset::Fold { before, .. } = ambiguous.offset() else {
+            return Some(shown);
+        };
+        if ambiguous.earlier().ok()? >= at {
+            return Some(shown);
+        }
+        let set_back = self
+            .zone
+            .preceding(at.checked_add(jiff::SignedDuration::from_secs(1)).ok()?)
+            .next()?;
+        Some(before.to_datetime(set_back.timestamp()))
+    }
 
-fn civil(unix_secs: i64) -> Option<DateTime> {
-    let at = jiff::Timestamp::from_second(unix_secs).ok()?;
-    Some(TimeZone::UTC.to_datetime(at))
-}
-
-fn moment(date: Date, (hour, minute): (u8, u8)) -> Option<i64> {
-    let (hour, minute) = (i8::try_from(hour).ok()?, i8::try_from(minute).ok()?);
-    let at = TimeZone::UTC.to_timestamp(date.at(hour, minute, 0, 0)).ok()?;
-    Some(at.as_second())
-}
-
-#[cfg(test)]
-mod tests {
-    use croner::Cron;
-
-    use super::*;
-    use crate::clock::shown_utc;
-
-    /// What another reader of the same language says.
-    fn by_croner(cron: &Cron, unix_secs: i64) -> (Option<i64>, Option<i64>) {
-        let then = civil(unix_secs).unwrap();
-        let secs = |at: DateTime| TimeZone::UTC.to_timestamp(at).unwrap().as_second();
-        (
-            cron.find_next_occurrence(&then, false).ok().map(secs),
-            cron.find_previous_occurrence(&then, true).ok().map(secs),
+    fn is_on(&self, date: Date) -> bool {
+        let weekday = date.weekday().to_sunday_zero_offset();
+        self.schedule.is_on(
+            date.month().unsigned_abs(),
+            date.day().unsigned_abs(),
+            weekday.unsigned_abs(),
         )
     }
 
-    #[test]
-    fn moments_are_those_of_another_reader() {
-        let schedules = [
-            "* * * * *",
-            "*/15 8-18 * * MON-FRI",
-            "0 0 1 1 *",
-            "5,10-20/2 3 * feb-apr 7",
-            "0 0 29 2 *",
-            "59 23 31 * *",
-            "0 0 31 2 MON",
-            "0 12 13 * FRI",
-            "30 6 */2 * *",
-            "0 0 30 2 */2",
-            "0 4 1-7 * SUN",
-        ];
-        for schedule in schedules {
-            let (read, cron) = (CronSchedule::parse(schedule).unwrap(), schedule.parse::<Cron>());
-            let cron = cron.unwrap();
-            // Some forty years, at all times of days, weeks and months.
-            for step in 0..200_i64 {
-                let unix_secs = 1_700_000_000 + step * 6_283_187;
-                let found = (next_after(&read, unix_secs), last_until(&read, unix_secs));
-                assert_eq!(
-                    found,
-                    by_croner(&cron, unix_secs),
-                    "{schedule} at {}",
-                    shown_utc(unix_secs)
-                );
-                // At the moment itself: it was now, and the next one is later.
-                let Some(next) = found.0 else { continue };
-                let found = (next_after(&read, next), last_until(&read, next));
-                assert_eq!(found, by_croner(&cron, next), "{schedule} at {}", shown_utc(next));
-            }
-        }
-    }
-
-    #[test]
-    fn the_ends_of_the_calendar_are_the_ends() {
-        let read = CronSchedule::parse("* * * * *").unwrap();
-        assert_eq!(next_after(&read, i64::MAX), None);
-        assert_eq!(last_until(&read, i64::MIN), None);
-        assert_eq!(shown_utc(i64::MAX), i64::MAX.to_string());
+    /// When the clock shows a time for the first time, or would have.
+    fn moment(&self, date: Date, (hour, minute, second): TimeOfDay) -> Option<i64> {
+        let small = |number: u8| i8::try_from(number).ok();
+        let shown = date.at(small(hour)?, small(minute)?, small(second)?, 0);
+        let ambiguous = self.zone.to_ambiguous_timestamp(shown);
+        let first = ambiguous.earlier().ok()?;
+        let at = match ambiguous.offset() {
+            AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => first,
+            AmbiguousOffset::Gap { .. } => self.zone.following(first).next()?.timestamp(),
+        };
+        Some(at.as_second())
     }
 }
+
+fn time_of(at: DateTime) -> TimeOfDay {
+    (
+        at.hour().unsigned_abs(),
+        at.minute().unsigned_abs(),
+        at.second().unsigned_abs(),
+    )
+}
+
+/// None at the end of a day.
+fn second_after((hour, minute, second): TimeOfDay) -> Option<TimeOfDay> {
+    match (hour, minute, second) {
+        LAST_TIME => None,
+        (hour, 59, 59) => Some((hour + 1, 0, 0)),
+        (hour, minute, 59) => Some((hour, minute + 1, 0)),
+        (hour, minute, second) => Some((hour, minute, second + 1)),
+    }
+}
+
+/// None at the beginning of a day.
+fn second_before((hour, minute, second): TimeOfDay) -> Option<TimeOfDay> {
+    match (hour, minute, second) {
+        MIDNIGHT => None,
+        (hour, 0, 0) => Some((hour - 1, 59, 59)),
+        (hour, minute, 0) => Some((hour, minute - 1, 59)),
+        (hour, minute, second) => Some((hour, minute, second - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use dhow_core::ids::ServiceId;
-use dhow_core::spec::RType;
 use dhow_core::spec::check::CronSchedule;
+use dhow_core::spec::{Concurrency, Missed, RType};
 use dhow_core::state::{Request, Service, State};
 
-use super::calendar;
+use super::calendar::{self, Calendar};
 use crate::clock::shown_utc;
 
 /// Whose requests the firings are.
@@ -15,6 +15,8 @@ const PRINCIPAL: &str = "cron";
 /// A firing that lies further ahead than this was made by a clock that was wrong: it is not waited for. Less is what a
 /// clock is set right by now and then, and the runs of that time have been.
 const AHEAD_MAX_SECS: i64 = 15 * 60;
+/// What comes later than this was missed: no server led, or its clock was set forward. The change of a leader takes less.
+const LATE_MAX_SECS: i64 = 60;
 /// A clock that is behind the last firing by more than this is worth a word.
 const BEHIND_SAID_SECS: i64 = 60;
 
@@ -23,11 +25,17 @@ const BEHIND_SAID_SECS: i64 = 60;
 pub(super) struct Due {
     pub service: ServiceId,
     pub scheduled_unix_secs: i64,
+    /// The one before it in the schedule.
+    pub follows_unix_secs: Option<i64>,
+    /// It is too late for it, and the service does not make up for that.
+    pub is_missed: bool,
 }
 
 struct Row {
     schedule: String,
-    cron: CronSchedule,
+    zone: Option<String>,
+    missed: Missed,
+    calendar: Calendar,
     /// The last firing that is settled, or where counting began.
     last_unix_secs: i64,
     /// None where it never comes again.
@@ -40,6 +48,7 @@ struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outlook {
     pub schedule: String,
+    pub zone: Option<String>,
     /// None where it never comes again.
     pub next_unix_secs: Option<i64>,
     /// The last firing, where the clock has not come to it again: nothing fires before.
@@ -53,7 +62,10 @@ pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> O
     let mut row = is_cron(service).then(|| Row::new(state, service, now_unix_secs))??;
     row.mend(now_unix_secs);
     let missed = row.next_unix_secs.filter(|next| *next <= now_unix_secs);
-    let left_out_unix_secs = missed.filter(|_| state.has_run_under_way(service));
+    let forbids = service
+        .spec()
+        .is_none_or(|spec| spec.concurrency() == Concurrency::Forbid);
+    let left_out_unix_secs = missed.filter(|_| forbids && state.has_run_under_way(service));
     Some(Outlook {
         waits_for_unix_secs: Some(row.last_unix_secs).filter(|last| *last > now_unix_secs),
         next_unix_secs: match left_out_unix_secs {
@@ -62,7 +74,48 @@ pub(crate) fn outlook(state: &State, service: &Service, now_unix_secs: i64) -> O
         },
         left_out_unix_secs,
         schedule: row.schedule,
+        zone: row.zone,
     })
+}
+
+/// The next moments of a schedule, so many at most.
+pub(crate) fn coming(service: &Service, after_unix_secs: i64, most: usize) -> Vec<i64> {
+    let Some((calendar, _)) = calendar_of(service) else {
+        return Vec::new();
+    };
+    let mut at = after_unix_secs;
+    let mut found = Vec::new();
+    while found.len() < most
+        && let Some(next) = calendar.next_after(at)
+    {
+        found.push(next);
+        at = next;
+    }
+    found
+}
+
+/// What a service's schedule says; none where it has none, or one that this version cannot read.
+fn calendar_of(service: &Service) -> Option<(Calendar, String)> {
+    let spec = service.spec()?;
+    let text = spec.schedule.clone()?;
+    let schedule = match CronSchedule::parse(&text) {
+        Ok(schedule) => schedule,
+        Err(problem) => {
+            let error = problem.message;
+            tracing::warn!(service = %service.key, schedule = text, error, "a schedule cannot be read");
+            return None;
+        }
+    };
+    let zone = calendar::zone(spec.zone.as_deref());
+    if zone.is_none() {
+        let zone = spec.zone.as_deref();
+        tracing::warn!(service = %service.key, zone, "this server does not know the zone of a schedule");
+    }
+    let calendar = Calendar {
+        schedule,
+        zone: zone?,
+    };
+    Some((calendar, text))
 }
 
 /// The next run of each cron service. The leader's task for schedules keeps one.
@@ -92,15 +145,15 @@ impl Table {
             };
             row.tell_behind(service, now_unix_secs);
             row.mend(now_unix_secs);
-            if let Some(scheduled_unix_secs) = row.due(now_unix_secs) {
-                due.push(Due {
-                    service: service.id,
-                    scheduled_unix_secs,
-                });
-            }
+            due.extend(row.due(service.id, now_unix_secs));
             self.rows.insert(service.id, row);
         }
         due
+    }
+
+    /// The next moment of any schedule.
+    pub fn next_unix_secs(&self) -> Option<i64> {
+        self.rows.values().filter_map(|row| row.next_unix_secs).min()
     }
 
     /// A firing is settled: the next one is later.
@@ -117,24 +170,21 @@ fn is_cron(service: &Service) -> bool {
 }
 
 fn is_same(row: &Row, service: &Service) -> bool {
-    let spec = service.spec();
-    spec.is_some_and(|spec| spec.schedule.as_deref() == Some(row.schedule.as_str()))
+    service.spec().is_some_and(|spec| {
+        let as_before = (&spec.zone, spec.missed()) == (&row.zone, row.missed);
+        as_before && spec.schedule.as_deref() == Some(row.schedule.as_str())
+    })
 }
 
 impl Row {
     fn new(state: &State, service: &Service, now_unix_secs: i64) -> Option<Self> {
-        let schedule = service.spec()?.schedule.clone()?;
-        let cron = match CronSchedule::parse(&schedule) {
-            Ok(cron) => cron,
-            Err(problem) => {
-                let error = problem.message;
-                tracing::warn!(service = %service.key, schedule, error, "a schedule cannot be read");
-                return None;
-            }
-        };
+        let (calendar, schedule) = calendar_of(service)?;
+        let spec = service.spec()?;
         let mut row = Self {
             schedule,
-            cron,
+            zone: spec.zone.clone(),
+            missed: spec.missed(),
+            calendar,
             last_unix_secs: begins_unix_secs(state, service, now_unix_secs),
             next_unix_secs: None,
             said_behind: false,
@@ -169,14 +219,21 @@ impl Row {
     }
 
     /// The last firing whose time has come and that is not settled; those before it are left out.
-    fn due(&self, now_unix_secs: i64) -> Option<i64> {
+    fn due(&self, service: ServiceId, now_unix_secs: i64) -> Option<Due> {
         let next = self.next_unix_secs.filter(|next| *next <= now_unix_secs)?;
-        let last = calendar::last_until(&self.cron, now_unix_secs);
-        Some(last.unwrap_or(next).max(next))
+        let last = self.calendar.last_until(now_unix_secs);
+        let due_unix_secs = last.unwrap_or(next).max(next);
+        let is_late = now_unix_secs.saturating_sub(due_unix_secs) > LATE_MAX_SECS;
+        Some(Due {
+            service,
+            scheduled_unix_secs: due_unix_secs,
+            follows_unix_secs: self.calendar.last_until(due_unix_secs.saturating_sub(1)),
+            is_missed: is_late && self.missed == Missed::Skip,
+        })
     }
 
     fn next_after(&self, unix_secs_then: i64) -> Option<i64> {
-        calendar::next_after(&self.cron, unix_secs_then)
+        self.calendar.next_after(unix_secs_then)
     }
 }
 
@@ -189,7 +246,12 @@ fn begins_unix_secs(state: &State, service: &Service, now_unix_secs: i64) -> i64
     let deployed = current.map_or(now_unix_secs, |record| record.wall_unix_secs);
     let (first, last) = (request(service.id, 0), request(service.id, i64::MAX));
     let remembered = state.requests.range(first..=last).next_back();
-    let fired = remembered.and_then(|(request, _)| request.key.rsplit('/').next()?.parse::<i64>().ok());
+    let by_request = remembered.and_then(|(request, _)| request.key.rsplit('/').next()?.parse::<i64>().ok());
+    // What lies further ahead was noted by a clock that was wrong.
+    let noted = service
+        .due_times
+        .last_until(now_unix_secs.saturating_add(AHEAD_MAX_SECS));
+    let fired = by_request.max(noted);
     match fired {
         Some(fired) => fired.max(deployed),
         None if service.cron_runs > 0 => now_unix_secs,

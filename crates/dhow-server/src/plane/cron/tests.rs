@@ -1,12 +1,16 @@
 //! Schedules by a clock that is moved by hand.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dhow_core::command::{Command, DeploymentCommand};
+use dhow_core::change::{Change, ChangeSink, ServiceChange};
+use dhow_core::command::{Command, DeploymentCommand, Entry, Outcome};
 use dhow_core::ids::{DeploymentName, ServiceName};
 use dhow_core::plan::Plan;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::State;
+use dhow_core::step::step;
+use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -208,4 +212,153 @@ async fn a_new_schedule_looks_ahead_and_a_clock_that_was_years_ahead_is_forgotte
     assert_eq!(table.look(&state, EIGHT + 60), []);
     let due = table.look(&state, EIGHT + 300);
     assert_eq!(due[0].scheduled_unix_secs, EIGHT + 300);
+}
+
+/// Hears which runs begin.
+#[derive(Default)]
+struct Began(Vec<i64>);
+
+impl ChangeSink for Began {
+    fn tell(&mut self, _: &State, change: Change<'_>) {
+        if let Change::Service(_, ServiceChange::RunBegan { due_unix_secs, .. }) = change {
+            self.0.extend(due_unix_secs);
+        }
+    }
+}
+
+/// What leaders with clocks of their own do to one state, without tasks.
+struct Leaders {
+    state: State,
+    table: Table,
+    began: Began,
+    now_unix_secs: i64,
+}
+
+impl Leaders {
+    fn new(schedule: &str, zone: &str, missed: &str) -> Self {
+        let text = format!(
+            r#"{{"version":"v1","deployment":"shop","services":{{"nightly":{{"rtype":"cron","schedule":"{schedule}","zone":"{zone}","missed":"{missed}","concurrency":"allow","image":"job:1","scale":{{"mode":"fixed","replicas":0}}}}}}}}"#
+        );
+        let mut leaders = Self {
+            state: State {
+                feature_level: State::FEATURE_LEVEL,
+                ..State::default()
+            },
+            table: Table::default(),
+            began: Began::default(),
+            now_unix_secs: EIGHT,
+        };
+        let command = DeploymentCommand::Deploy {
+            spec: Arc::new(serde_json::from_str(&text).unwrap()),
+            author: "test".into(),
+            wall_unix_secs: EIGHT,
+            force: false,
+        };
+        leaders.apply(Command::Deployment(command)).unwrap();
+        leaders
+    }
+
+    fn apply(&mut self, command: Command) -> Result<Outcome, Refused> {
+        let entry = Entry {
+            time: self.state.time,
+            term: self.state.term,
+            request: None,
+            command,
+        };
+        step(&mut self.state, &entry, &mut self.began)
+    }
+
+    /// The leader looks; an entry may be written without its knowing.
+    fn look(&mut self, hears: bool) {
+        for due in self.table.look(&self.state, self.now_unix_secs) {
+            let (command, _) = command_of(due, State::FEATURE_LEVEL);
+            let result = self.apply(Command::Plan(command)).map(|_| ());
+            if hears && is_settled(due, result.map_err(WriteError::Refused)) {
+                self.table.fired(due, self.now_unix_secs);
+            }
+        }
+    }
+}
+
+/// What happens to a cluster with a schedule.
+#[derive(Clone, Debug)]
+enum Op {
+    Pass(i64),
+    /// The clock is set, or another leader has another one.
+    Set(i64),
+    AnotherLeads,
+    Look {
+        hears: bool,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (1..7_200_i64).prop_map(Op::Pass),
+        2 => prop_oneof![-1_200..1_200_i64, -200_000..200_000_i64].prop_map(Op::Set),
+        2 => Just(Op::AnotherLeads),
+        6 => prop::bool::weighted(0.8).prop_map(|hears| Op::Look { hears }),
+    ]
+}
+
+proptest! {
+    /// Over changes of the leader, clocks that are set and answers that are lost.
+    #[test]
+    fn a_due_time_begins_one_run_at_most(
+        schedule in prop_oneof![Just("*/7 * * * *"), Just("30 2 * * *"), Just("0 */3 * * *")],
+        zone in prop_oneof![Just("UTC"), Just("Europe/Berlin"), Just("Australia/Lord_Howe")],
+        missed in prop_oneof![Just("once"), Just("skip")],
+        ops in prop::collection::vec(op(), 1..80),
+    ) {
+        let mut leaders = Leaders::new(schedule, zone, missed);
+        for op in &ops {
+            match op {
+                Op::Pass(secs) | Op::Set(secs) => leaders.now_unix_secs += secs,
+                Op::AnotherLeads => leaders.table = Table::default(),
+                Op::Look { hears } => leaders.look(*hears),
+            }
+        }
+        let began = &leaders.began.0;
+        let moments: BTreeSet<&i64> = began.iter().collect();
+        prop_assert_eq!(moments.len(), began.len(), "{:?} after {:?}", began, ops);
+    }
+
+    /// While somebody leads and the clock runs on, every due time begins its run, whoever that is.
+    #[test]
+    fn while_the_clock_runs_on_every_due_time_has_its_run(changes in prop::collection::vec(any::<bool>(), 600)) {
+        let mut leaders = Leaders::new("*/7 * * * *", "UTC", "skip");
+        for changes in &changes {
+            leaders.now_unix_secs += 30;
+            if *changes {
+                leaders.table = Table::default();
+            }
+            leaders.look(true);
+        }
+        let mut due = coming(leaders.state.services.values().next().unwrap(), EIGHT, 100);
+        due.retain(|due| *due <= leaders.now_unix_secs);
+        prop_assert_eq!(&leaders.began.0, &due);
+    }
+}
+
+#[test]
+fn what_was_missed_is_made_up_for_or_not_as_the_service_says() {
+    for (missed, runs) in [("once", 1), ("skip", 0)] {
+        let mut leaders = Leaders::new("30 * * * *", "UTC", missed);
+        leaders.look(true);
+        leaders.now_unix_secs += 5 * 3_600;
+        leaders.table = Table::default();
+        leaders.look(true);
+        assert_eq!(leaders.began.0.len(), runs, "{missed}");
+        // Whoever leads next finds it dealt with.
+        leaders.table = Table::default();
+        leaders.look(true);
+        assert_eq!(leaders.began.0.len(), runs, "{missed}");
+        leaders.now_unix_secs += 1_830;
+        leaders.look(true);
+        assert_eq!(
+            leaders.began.0.len(),
+            runs + 1,
+            "{missed}: the next one is on time"
+        );
+    }
 }

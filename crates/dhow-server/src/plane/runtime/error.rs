@@ -138,6 +138,9 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::Quarantined { .. }
         | Refused::WhichRole { .. }
         | Refused::NotScalable { .. }
+        | Refused::NoSchedule(_)
+        | Refused::RunUnderWay { .. }
+        | Refused::TooManyRuns { .. }
         | Refused::TooManyNodes { .. }
         | Refused::NodeInUse(_)
         | Refused::NodeIdUsed(_)

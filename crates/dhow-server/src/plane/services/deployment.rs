@@ -131,7 +131,7 @@ pub(super) fn state_of(deployment: &Deployment, whole: bool) -> DeploymentState 
 }
 
 /// Why it is in its state: the current revision's own failure, or that of the one it was reverted from.
-fn message(deployment: &Deployment) -> Option<String> {
+pub(super) fn message(deployment: &Deployment) -> Option<String> {
     let failed = deployment
         .history
         .iter()

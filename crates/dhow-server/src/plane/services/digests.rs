@@ -61,7 +61,8 @@ fn images(service: &ServiceSpec) -> impl Iterator<Item = &ImageSpec> {
         .replica_groups
         .iter()
         .filter_map(|group| group.image.as_ref());
-    service.image.iter().chain(groups)
+    let steps = service.init_steps.iter().filter_map(|step| step.image.as_ref());
+    service.image.iter().chain(groups).chain(steps)
 }
 
 /// A name that is pinned by its author needs none.
@@ -79,7 +80,9 @@ fn fill(service: &mut ServiceSpec, found: &Found, old: Option<&ServiceSpec>) {
         .replica_groups
         .iter_mut()
         .filter_map(|group| group.image.as_mut());
-    for image in service.image.iter_mut().chain(groups) {
+    let steps = service.init_steps.iter_mut();
+    let steps = steps.filter_map(|step| step.image.as_mut());
+    for image in service.image.iter_mut().chain(groups).chain(steps) {
         if wants_digest(image) {
             let known = found.iter().find(|(asked, _)| asked == image);
             let digest = known.and_then(|(_, digest)| digest.clone());

@@ -6,7 +6,7 @@ use dhow_core::ids::{NodeId, ReplicaKey, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::{AffinityMode, RType, ServiceSpec};
-use dhow_core::state::{Deployment, Drain, Replica, Service, State, Wanted};
+use dhow_core::state::{Deployment, Drain, Replica, RunOutcome, Service, State, Wanted};
 use dhow_wire::DeploymentState;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
@@ -36,6 +36,7 @@ pub(super) fn explain(
     let (service, only) = match subject(state, deployment, name)? {
         Subject::Service(service) => (service, None),
         Subject::Replica { service, id } => (service, Some(id)),
+        Subject::Run { service, .. } => (service, None),
     };
     let takes = |id: &str| only.as_deref().is_none_or(|only| only == id);
     let mut explanation = Explanation {
@@ -48,6 +49,7 @@ pub(super) fn explain(
         explanation.lines.push(headline(state, deployment, service));
         let outlook = cron::outlook(state, service, times.now_unix_secs());
         explanation.lines.extend(outlook.into_iter().flat_map(schedule));
+        explanation.lines.extend(runs(times, service));
         explanation.lines.extend(callers::lines(state, service));
         let named = Some(service.key.service.as_str());
         explanation.lines.extend(files::notes(state, deployment, named));
@@ -55,7 +57,8 @@ pub(super) fn explain(
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
-        if takes(&id) {
+        let is_told = only.is_some() || service.is_present(key.slot);
+        if is_told && takes(&id) {
             let told = present(times, service, key, replica, id);
             let used = measured(state, observed, key, replica);
             let started = started_unix_secs(times, service, replica, used);
@@ -125,7 +128,10 @@ fn counted(service: &Service, deployment: &Deployment, sum: &ServiceSum) -> Stri
     let mut line = match service.rtype() {
         RType::Job => work(),
         RType::Cron if service.cron_runs == 0 => "no run has begun yet".to_owned(),
-        RType::Cron => format!("of its last run {}", work()),
+        RType::Cron => match service.open_runs().count() {
+            0 | 1 => format!("of its last run {}", work()),
+            runs => format!("{runs} runs are under way, of them {}", work()),
+        },
         RType::Service | RType::System if sum.outdated > 0 => {
             return format!(
                 "{} of {} replicas run revision {}, {} of them healthy; {} of another one are to be replaced",
@@ -146,7 +152,10 @@ fn counted(service: &Service, deployment: &Deployment, sum: &ServiceSum) -> Stri
 /// When a schedule fires next, and what keeps it from that.
 fn schedule(outlook: Outlook) -> Vec<String> {
     let next = match outlook.next_unix_secs {
-        Some(next) => format!("is next due at {}", shown_utc(next)),
+        Some(next) => match &outlook.zone {
+            Some(zone) => format!("in {zone} is next due at {}", shown_utc(next)),
+            None => format!("is next due at {}", shown_utc(next)),
+        },
         None => "never comes again".into(),
     };
     let mut lines = vec![format!("its schedule `{}` {next}", outlook.schedule)];
@@ -162,6 +171,32 @@ fn schedule(outlook: Outlook) -> Vec<String> {
             shown_utc(first)
         )
     }));
+    lines
+}
+
+/// Runs of a schedule that have ended and are kept, the newest first.
+fn runs(times: &WallTimes<'_>, service: &Service) -> Vec<String> {
+    let kept = service.runs.iter().rev().filter_map(|run| Some((run, run.end?)));
+    let lines = kept.take(RECALLED_MAX).map(|(run, end)| {
+        let took = times
+            .secs_since(&service.key.deployment, run.began)
+            .saturating_sub(times.secs_since(&service.key.deployment, end.at));
+        let whose = match run.due_unix_secs {
+            Some(due) => format!("due at {}", shown_utc(due)),
+            None => "asked for".to_owned(),
+        };
+        let how = match end.outcome {
+            RunOutcome::Done => "was done",
+            RunOutcome::Failed => "failed",
+            RunOutcome::Late => "was ended by its deadline",
+            RunOutcome::Replaced => "was replaced by the next one",
+        };
+        format!("run {}, {whose}, {how} after {}", run.number, span(took))
+    });
+    let mut lines: Vec<String> = lines.collect();
+    if service.late.is_some() {
+        lines.push("it was ended by its deadline, and is begun anew by a deploy or a restart".into());
+    }
     lines
 }
 

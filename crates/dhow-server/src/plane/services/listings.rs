@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use dhow_core::command::Refused;
 use dhow_core::dry_run::dry_run;
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{NodeId, ReplicaKey};
 use dhow_core::plan::PlanReport;
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::{Deployment, State};
+use dhow_core::state::{Deployment, Node, Service, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, RolloutStatus};
+use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress, RolloutStatus};
 use dhow_wire::{DeploymentStatus, NodeStatus, ReplicaStatus};
 
-use super::replicas::ReplicaFilter;
+use super::overview::Overview;
+use super::progress::Pulls;
+use super::replicas::{ReplicaFilter, ReplicaWindow};
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{deployment, explain, history, nodes, replicas, rollouts, select};
+use super::{crons, deployment, explain, history, nodes, overview, progress, replicas, rollouts, select};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -48,17 +50,7 @@ impl<'a> Listings<'a> {
 
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let all = self.state.nodes.values();
-        all.map(|node| {
-            nodes::status(
-                self.state,
-                self.report,
-                node,
-                self.leadership,
-                self.observed,
-                self.now,
-            )
-        })
-        .collect()
+        all.map(|node| self.node_line(node)).collect()
     }
 
     /// One node, with the services that fail on it.
@@ -66,15 +58,46 @@ impl<'a> Listings<'a> {
         let node = self.state.node(id).ok_or(NoSuchName::Node(id))?;
         Ok(NodeStatus {
             failures: nodes::failures(self.state, node, self.now),
-            ..nodes::status(
-                self.state,
-                self.report,
-                node,
-                self.leadership,
-                self.observed,
-                self.now,
-            )
+            ..self.node_line(node)
         })
+    }
+
+    /// One node as the listing has it.
+    pub(crate) fn node_line(&self, node: &Node) -> NodeStatus {
+        nodes::status(
+            self.state,
+            self.report,
+            node,
+            self.leadership,
+            self.observed,
+            self.now,
+        )
+    }
+
+    /// Everything in numbers, and what is not well with its reason.
+    pub(crate) fn overview(&self) -> Overview {
+        overview::overview(self.state, self.report)
+    }
+
+    /// How a deployment comes along, without what its nodes would have to be asked for.
+    pub(crate) fn progress(&self, name: &str) -> Result<Progress, NoSuchName> {
+        let known = select::deployment(self.state, name)?;
+        Ok(progress::progress(
+            self.state,
+            self.report,
+            known,
+            &Pulls::default(),
+        ))
+    }
+
+    /// Some of the replicas of one service.
+    pub(crate) fn replicas_within(&self, service: &Service, window: ReplicaWindow) -> Vec<ReplicaStatus> {
+        replicas::within(self.report, service, window, self.observed, &self.times())
+    }
+
+    /// A replica on a node as the listing has it.
+    pub(crate) fn replica_line(&self, key: &ReplicaKey) -> Option<ReplicaStatus> {
+        replicas::one(key, self.observed, &self.times())
     }
 
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
@@ -116,6 +139,33 @@ impl<'a> Listings<'a> {
     pub fn explain(&self, name: &str, what: &str) -> Result<Explanation, NoSuchName> {
         let known = select::deployment(self.state, name)?;
         explain::explain(self.report, self.observed, &self.times(), known, what)
+    }
+
+    /// Schedules by deployment and service, each with so many of its next moments. A deployment or service that is not there
+    /// is an error.
+    pub fn crons(
+        &self,
+        deployment: Option<&str>,
+        service: Option<&str>,
+        next: usize,
+    ) -> Result<Vec<CronStatus>, NoSuchName> {
+        let known: Vec<&Deployment> = match deployment {
+            Some(name) => vec![select::deployment(self.state, name)?],
+            None => self.state.deployments.values().map(AsRef::as_ref).collect(),
+        };
+        let times = self.times();
+        let mut found = Vec::new();
+        for deployment in known {
+            let is_meant = |name: &str| service.is_none_or(|service| service == name);
+            let mut names = deployment.services.keys();
+            if let Some(service) = service.filter(|_| !names.any(|name| is_meant(name.as_str()))) {
+                return Err(NoSuchName::Name(deployment.name.clone(), service.to_owned()));
+            }
+            let services = deployment::services(self.state, deployment);
+            let services = services.filter(|(name, _)| is_meant(name.as_str()));
+            found.extend(services.filter_map(|(_, service)| crons::status(&times, service, next)));
+        }
+        Ok(found)
     }
 
     /// Replicas by deployment, service and slot. A deployment or service that is not there is an error, so that a

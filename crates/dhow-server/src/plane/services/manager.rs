@@ -11,7 +11,7 @@ use dhow_core::replica::ReplicaState;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{Deployment, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{DeploymentPlan, Explanation, HistoryEntry, Progress, RolloutStatus};
+use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress, RolloutStatus};
 use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus, ServiceHealthSummary};
 
 use super::cluster::ClusterIdentity;
@@ -103,7 +103,7 @@ impl ServiceManager {
     }
 
     /// Shows a listing of the newest state as it looks at this moment.
-    fn listed<T>(&self, show: impl FnOnce(&Listings<'_>) -> T) -> T {
+    pub(crate) fn listed<T>(&self, show: impl FnOnce(&Listings<'_>) -> T) -> T {
         let state = self.state();
         show(&Listings {
             state: &state,
@@ -138,6 +138,15 @@ impl ServiceManager {
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {
         self.listed(|listings| listings.history(name))
+    }
+
+    pub fn crons(
+        &self,
+        deployment: Option<&str>,
+        service: Option<&str>,
+        next: usize,
+    ) -> Result<Vec<CronStatus>, NoSuchName> {
+        self.listed(|listings| listings.crons(deployment, service, next))
     }
 
     pub fn explain(&self, name: &str, what: &str) -> Result<Explanation, NoSuchName> {

@@ -81,7 +81,7 @@ fn pulling(state: &State, service: &Service, sum: &ServiceSum, pulls: &Pulls) ->
 }
 
 /// The last words of a replica that is in trouble, or whose check has not passed yet.
-fn trouble(state: &State, service: &Service) -> Option<String> {
+pub(super) fn trouble(state: &State, service: &Service) -> Option<String> {
     let replicas = state.replicas_of(service.id);
     let mut failing = replicas.filter(|(_, replica)| {
         let machine = &replica.machine;
@@ -101,7 +101,7 @@ fn works(service: &Service, sum: &ServiceSum) -> Option<String> {
 }
 
 /// What it waits for. The report may be of the revision before: what is whole waits for nothing.
-fn waits_for(report: &PlanReport, service: &Service, sum: &ServiceSum) -> Option<String> {
+pub(super) fn waits_for(report: &PlanReport, service: &Service, sum: &ServiceSum) -> Option<String> {
     if sum.is_whole() {
         return None;
     }

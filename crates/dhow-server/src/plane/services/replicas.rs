@@ -50,23 +50,11 @@ pub(super) fn list(
     let services = state.service_ids.values().filter_map(|id| state.service(*id));
     for service in services.filter(|service| filter.takes(&service.key.deployment, &service.key.service)) {
         let revisions = revisions(state, service);
-        let dated = |status: ReplicaStatus| ReplicaStatus {
-            revision: status
-                .generation
-                .and_then(|generation| revisions.get(&Generation(generation)).copied()),
-            ..status
-        };
+        let dated = |status: ReplicaStatus| with_revision(&revisions, status);
+        // What earlier runs of a schedule have left is kept for its logs.
         let present = state.replicas_of(service.id);
-        let present = present.map(|(key, replica)| {
-            let status = present_status(service, key, replica);
-            let used = measured(state, observed, key, replica);
-            ReplicaStatus {
-                started_unix_secs: started_unix_secs(times, service, replica, used),
-                cpu_used_milli: used.map(|used| used.cpu_milli),
-                memory_used_bytes: used.map(|used| used.memory_bytes),
-                ..status
-            }
-        });
+        let present = present.filter(|(key, _)| filter.all || service.is_present(key.slot));
+        let present = present.map(|(key, replica)| measured_status(service, key, replica, observed, times));
         list.extend(present.map(dated));
         list.extend(done_before(state, service));
         list.extend(absent(state, report, service));
@@ -79,6 +67,81 @@ pub(super) fn list(
         }
     }
     list
+}
+
+fn with_revision(revisions: &BTreeMap<Generation, u64>, status: ReplicaStatus) -> ReplicaStatus {
+    let generation = status.generation.map(Generation);
+    ReplicaStatus {
+        revision: generation.and_then(|generation| revisions.get(&generation).copied()),
+        ..status
+    }
+}
+
+fn measured_status(
+    service: &Service,
+    key: &ReplicaKey,
+    replica: &Replica,
+    observed: &Observed,
+    times: &WallTimes<'_>,
+) -> ReplicaStatus {
+    let used = measured(times.state, observed, key, replica);
+    ReplicaStatus {
+        started_unix_secs: started_unix_secs(times, service, replica, used),
+        cpu_used_milli: used.map(|used| used.cpu_milli),
+        memory_used_bytes: used.map(|used| used.memory_bytes),
+        ..present_status(service, key, replica)
+    }
+}
+
+/// Which replicas of a service a page of its listing shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplicaWindow {
+    pub skip: usize,
+    pub take: usize,
+    /// Only those that are not healthy.
+    pub only_ill: bool,
+}
+
+/// Some of the replicas of one service, by slot: those that are there, and then those that are wanted and are not. What
+/// is passed over costs next to nothing.
+pub(super) fn within(
+    report: &PlanReport,
+    service: &Service,
+    window: ReplicaWindow,
+    observed: &Observed,
+    times: &WallTimes<'_>,
+) -> Vec<ReplicaStatus> {
+    let state = times.state;
+    let revisions = revisions(state, service);
+    let shown = |replica: &Replica| !window.only_ill || !(replica.is_healthy() || replica.is_completed());
+    let mut passed = 0;
+    let mut list: Vec<ReplicaStatus> = state
+        .replicas_of(service.id)
+        .filter(|(key, replica)| service.is_present(key.slot) && shown(replica))
+        .inspect(|_| passed += 1)
+        .skip(window.skip)
+        .take(window.take)
+        .map(|(key, replica)| {
+            with_revision(
+                &revisions,
+                measured_status(service, key, replica, observed, times),
+            )
+        })
+        .collect();
+    let left = window.take - list.len();
+    if left > 0 {
+        let others = absent(state, report, service);
+        list.extend(others.skip(window.skip.saturating_sub(passed)).take(left));
+    }
+    list
+}
+
+/// One that is there.
+pub(super) fn one(key: &ReplicaKey, observed: &Observed, times: &WallTimes<'_>) -> Option<ReplicaStatus> {
+    let service = times.state.service(key.service)?;
+    let replica = times.state.replicas.get(key)?;
+    let status = measured_status(service, key, replica, observed, times);
+    Some(with_revision(&revisions(times.state, service), status))
 }
 
 /// The deployment's revision that each generation runs: the present one for what is to run now, else the newest one

@@ -42,6 +42,7 @@ fn gate<'a>(report: &'a PlanReport, service: &Service) -> Option<&'a AtGate> {
         | Why::LeavesLater { .. }
         | Why::Paused
         | Why::ReplacementUnproven { .. }
+        | Why::WorkToCome { .. }
         | Why::TriesSettings { .. } => None,
     })
 }

@@ -1,11 +1,13 @@
 //! Replicas by the names that people give: a deployment, one of its services, or one replica's id.
 
-use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, ServiceName};
+use dhow_core::ids::{DeploymentName, NodeId, ReplicaKey, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::state::{Deployment, Replica, Service, State};
 use dhow_wire::{Problem, ProblemCode};
 
 use super::replicas::{DONE_BEFORE, done_before};
 
+/// Between a schedule and the number of its run.
+const RUN_MARK: char = '@';
 /// Of so many replicas of a service it is said why they have no log.
 const TOLD_MAX: usize = 10;
 
@@ -24,6 +26,8 @@ pub enum NoSuchName {
     Deployment(String),
     #[error("deployment `{0}` has no service and no replica `{1}`; `dhow ps {0}` lists its replicas")]
     Name(DeploymentName, String),
+    #[error("`{0}` has no run {1} that is kept; `dhow cron ls {0}` lists its runs")]
+    Run(ServiceKey, String),
     #[error("there is no node {0}; `dhow node ls` lists those there are")]
     Node(NodeId),
 }
@@ -55,6 +59,11 @@ pub(super) enum Subject<'a> {
         service: &'a Service,
         id: String,
     },
+    /// One run of a schedule.
+    Run {
+        service: &'a Service,
+        run: u32,
+    },
 }
 
 /// An exact service name wins.
@@ -64,6 +73,9 @@ pub(super) fn subject<'a>(
     name: &str,
 ) -> Result<Subject<'a>, NoSuchName> {
     let missing = || NoSuchName::Name(deployment.name.clone(), shown(name));
+    if let Some((service, run)) = name.split_once(RUN_MARK) {
+        return subject_run(state, deployment, service, run);
+    }
     let named = ServiceName::new(name).ok();
     let id = named.and_then(|name| deployment.services.get(&name));
     if let Some(service) = id.and_then(|id| state.service(*id)) {
@@ -76,6 +88,27 @@ pub(super) fn subject<'a>(
         }
     }
     Err(missing())
+}
+
+/// `SERVICE@RUN`.
+fn subject_run<'a>(
+    state: &'a State,
+    deployment: &'a Deployment,
+    service: &str,
+    run: &str,
+) -> Result<Subject<'a>, NoSuchName> {
+    let Subject::Service(service) = subject(state, deployment, service)? else {
+        return Err(NoSuchName::Name(deployment.name.clone(), shown(service)));
+    };
+    let number = run.parse::<u32>().ok();
+    let known = service.runs.iter().find(|known| Some(known.number) == number);
+    match known {
+        Some(known) => Ok(Subject::Run {
+            service,
+            run: known.number,
+        }),
+        None => Err(NoSuchName::Run(service.key.clone(), shown(run))),
+    }
 }
 
 /// Whether the service has, wants or remembers a replica of this id.
@@ -108,7 +141,11 @@ pub fn select(state: &State, name: &str, within: Option<&str>) -> Result<Vec<Sel
     for (_, service) in super::deployment::services(state, deployment) {
         let wanted = match &subject {
             None => true,
-            Some(Subject::Service(only) | Subject::Replica { service: only, .. }) => only.id == service.id,
+            Some(
+                Subject::Service(only)
+                | Subject::Replica { service: only, .. }
+                | Subject::Run { service: only, .. },
+            ) => only.id == service.id,
         };
         if !wanted {
             continue;
@@ -118,6 +155,10 @@ pub fn select(state: &State, name: &str, within: Option<&str>) -> Result<Vec<Sel
     }
     if let Some(Subject::Replica { id, .. }) = &subject {
         selected.retain(|replica| replica.name.id() == *id);
+    }
+    if let Some(Subject::Run { service, run }) = &subject {
+        let run = service.runs.iter().find(|known| known.number == *run);
+        selected.retain(|replica| run.is_some_and(|run| run.has(replica.key.slot)));
     }
     Ok(selected)
 }
@@ -135,6 +176,8 @@ pub fn without_log(
         None => (None, None),
         Some(Subject::Service(service)) => (Some(service.id), None),
         Some(Subject::Replica { service, id }) => (Some(service.id), Some(id.as_str())),
+        // What is done of it and gone belongs to no one run here.
+        Some(Subject::Run { service, .. }) => (Some(service.id), Some("")),
     };
     let mut reasons = Vec::new();
     let services = super::deployment::services(state, deployment);

@@ -46,13 +46,18 @@ struct SlotHealth {
 impl ServiceSum {
     pub fn of(state: &State, service: &Service) -> Self {
         // Slots whose work is done and whose replicas are forgotten.
-        let done_before = u32::try_from(service.done.len()).unwrap_or(u32::MAX);
+        let done_before = service
+            .done
+            .iter()
+            .filter(|slot| service.is_present(**slot))
+            .count();
+        let done_before = u32::try_from(done_before).unwrap_or(u32::MAX);
         let mut sum = Self {
             desired: state.desired(service),
             done: done_before,
             updated: done_before,
             healthy_count: done_before,
-            healthy: true,
+            healthy: service.late.is_none(),
             changes: service.target_info().is_some_and(|info| info.next.is_some()),
             served: done_before,
             serving: done_before,
@@ -62,7 +67,7 @@ impl ServiceSum {
         let mut last: Option<(Slot, SlotHealth)> = None;
         let counted = state
             .replicas_of(service.id)
-            .filter(|(_, replica)| !is_beside(state, service, replica));
+            .filter(|(key, replica)| !is_beside(state, service, replica) && service.is_present(key.slot));
         for (key, replica) in counted {
             let (slot, mut health) = last.take().unwrap_or((key.slot, SlotHealth::default()));
             if slot != key.slot {

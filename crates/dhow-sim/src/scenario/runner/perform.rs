@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_cli::target::NamedTarget;
-use dhow_core::command::{ClusterCommand, Command, Outcome, PlanCommand};
+use dhow_core::command::{ClusterCommand, Command, JobCommand, Outcome, PlanCommand};
 use dhow_core::ids::{NodeId, ServiceName};
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::rollout::Figures;
@@ -46,7 +46,7 @@ impl Runner {
             Action::RememberPlan => self.remember_plan(),
             Action::ApplyRememberedPlan => self.apply_remembered_plan(),
             Action::Calls { service, figures } => self.calls(service, *figures)?,
-            Action::Cron(target) => self.cron(target)?,
+            Action::Due { target, again } => self.due(target, *again)?,
             Action::Token(action) => self.token(action),
             Action::Check => match self.broken() {
                 broken if broken.is_empty() => {
@@ -121,17 +121,22 @@ impl Runner {
         Ok(Vec::new())
     }
 
-    fn cron(&mut self, target: &NamedTarget) -> Result<Vec<String>, String> {
+    fn due(&mut self, target: &NamedTarget, again: bool) -> Result<Vec<String>, String> {
         let name = ServiceName::new(&target.name).map_err(|error| error.to_string())?;
         let found = self.lab.state.service_named(&target.deployment, &name);
         let id = found
             .map(|service| service.id)
             .ok_or("there is no such service")?;
-        let command = PlanCommand::CronFired {
+        if !again {
+            self.due_unix_secs = self.wall_unix_secs();
+        }
+        let command = JobCommand::Due {
             service: id,
-            scheduled_unix_secs: self.wall_unix_secs(),
+            due_unix_secs: self.due_unix_secs,
+            follows_unix_secs: None,
+            is_missed: false,
         };
-        let _ = self.lab.apply(Command::Plan(command));
+        let _ = self.lab.apply(Command::Plan(PlanCommand::Job(command)));
         Ok(self.told())
     }
 
@@ -176,6 +181,7 @@ fn worker() -> dhow_core::state::NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     }
 }

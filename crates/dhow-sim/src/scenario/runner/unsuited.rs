@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dhow_cli::{node, rollout};
+use dhow_cli::{cron, node, rollout};
 
 use crate::scenario::action::Verb;
 
@@ -24,6 +24,7 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         Verb::Restart(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rollback(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rm(args) => args.wait.then_some(NO_WAIT),
+        Verb::Cron(args) => is_waiting(&args.command).then_some(NO_WAIT),
         Verb::Deploy(_)
         | Verb::Plan(_)
         | Verb::Status(_)
@@ -34,6 +35,13 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         | Verb::Node(_) => None,
     };
     wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
+}
+
+fn is_waiting(command: &cron::Command) -> bool {
+    match command {
+        cron::Command::Run(args) => args.wait,
+        cron::Command::Ls(_) | cron::Command::Next(_) => false,
+    }
 }
 
 fn is_stdin(file: &Path) -> bool {
@@ -55,6 +63,11 @@ fn is_json(verb: &Verb) -> bool {
             | node::Command::Undrain(_)
             | node::Command::Label(_)
             | node::Command::Rm(_) => false,
+        },
+        Verb::Cron(args) => match &args.command {
+            cron::Command::Ls(args) => args.json,
+            cron::Command::Next(args) => args.json,
+            cron::Command::Run(_) => false,
         },
         Verb::Scale(_) | Verb::Restart(_) | Verb::Rm(_) | Verb::Rollback(_) => false,
     }

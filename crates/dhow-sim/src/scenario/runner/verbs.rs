@@ -3,7 +3,9 @@
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
 use dhow_cli::target::ScaleTarget;
-use dhow_cli::{ERROR, Shown, explain, history, plan, ps, restart, rm, rollback, rollout, scale, status};
+use dhow_cli::{
+    ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, rollout, scale, status,
+};
 use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Outcome, Refused, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, ServiceName};
 use dhow_core::spec::TimeSpan;
@@ -11,7 +13,7 @@ use dhow_core::state::Drain;
 use dhow_server::plane::runtime::WriteError;
 use dhow_server::plane::services::{NoSuchName, ReplicaFilter};
 use dhow_wire::Problem;
-use dhow_wire::api::{Deployed, NodeDrainRequest, NodeLabelRequest};
+use dhow_wire::api::{Deployed, NodeDrainRequest, NodeLabelRequest, RunBegun};
 
 use super::Runner;
 use super::deploying::{joined, read};
@@ -98,6 +100,7 @@ impl Runner {
                     .map(|_| lines(&rm::said(&args.deployment)))
             }
             Verb::Node(args) => self.node(&args.command),
+            Verb::Cron(args) => self.cron(&args.command),
         })
     }
 
@@ -188,6 +191,7 @@ impl Runner {
             other @ (Outcome::Done
             | Outcome::Registered { .. }
             | Outcome::Placed { .. }
+            | Outcome::RunBegan { .. }
             | Outcome::Reported { .. }) => {
                 panic!("a deployment came to {other:?}, which does not belong to it")
             }
@@ -211,6 +215,47 @@ impl Runner {
         })?;
         said.extend(targets.iter().map(|target| scale::said(target)));
         Ok(said)
+    }
+
+    fn cron(&mut self, command: &cron::Command) -> Answer {
+        let now = self.wall_unix_secs();
+        match command {
+            cron::Command::Ls(args) => {
+                let (deployment, service) = cron::asked(args.target.as_ref());
+                let deployment = deployment.map(DeploymentName::as_str);
+                let crons = self.listed(|listings| listings.crons(deployment, service, 1))?;
+                Ok(shown(match (service, crons.as_slice()) {
+                    (Some(_), [one]) => cron::runs(one, now),
+                    (Some(_) | None, all) => cron::list(all, now),
+                }))
+            }
+            cron::Command::Next(args) => {
+                let deployment = Some(args.target.deployment.as_str());
+                let (service, next) = (Some(args.target.name.as_str()), args.count as usize);
+                let crons = self.listed(|listings| listings.crons(deployment, service, next))?;
+                Ok(crons.iter().flat_map(|cron| shown(cron::next(cron))).collect())
+            }
+            cron::Command::Run(args) => {
+                let service = ServiceName::new(&args.target.name);
+                let service = service.map_err(|_| {
+                    NoSuchName::Name(args.target.deployment.clone(), args.target.name.clone())
+                })?;
+                let asked = DeploymentCommand::StartRun {
+                    deployment: args.target.deployment.clone(),
+                    service,
+                };
+                match self.ask(asked)? {
+                    Outcome::RunBegan { run } => Ok(lines(&cron::begun(
+                        &args.target,
+                        &RunBegun {
+                            run,
+                            state_revision: self.lab.state.revision.0,
+                        },
+                    ))),
+                    other => panic!("a run came to {other:?}, which does not belong to it"),
+                }
+            }
+        }
     }
 
     fn node(&mut self, command: &node::Command) -> Answer {

@@ -177,6 +177,9 @@ fn as_in(form: Form, entry: Entry) -> Entry {
     let mut entry = entry;
     let without_news = |info: &mut Arc<NodeInfo>| {
         let info = Arc::make_mut(info);
+        if form < Form::Seven {
+            assert!(std::mem::take(&mut info.runs_steps), "the golden shows it");
+        }
         if form < Form::Six {
             assert!(std::mem::take(&mut info.mounts_files), "the golden shows it");
         }

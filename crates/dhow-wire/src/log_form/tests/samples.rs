@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use dhow_core::amount::Amount;
 use dhow_core::command::{
-    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, ManifestSpec,
-    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -15,7 +15,10 @@ use dhow_core::ids::{
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::spec::DeploymentSpec;
-use dhow_core::state::{ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, State};
+use dhow_core::state::{
+    ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
+    State,
+};
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
 
@@ -40,10 +43,10 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, Steer);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings, JudgeCanary);
+    TrySettings, AdoptSettings, Job, JudgeCanary);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -106,6 +109,7 @@ pub fn info() -> Arc<NodeInfo> {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
@@ -357,6 +361,10 @@ fn deployment() -> Vec<DeploymentCommand> {
             author: "op".into(),
             wall_unix_secs: 1_700_000_004,
         },
+        DeploymentCommand::StartRun {
+            deployment: shop(),
+            service: web(),
+        },
         DeploymentCommand::Steer {
             deployment: shop(),
             service: Some(web()),
@@ -432,6 +440,12 @@ fn plan() -> Vec<PlanCommand> {
             generation,
             settings: SettingsId(2),
         },
+        PlanCommand::Job(JobCommand::Due {
+            service,
+            due_unix_secs: 1_700_000_040,
+            follows_unix_secs: Some(1_699_999_980),
+            is_missed: false,
+        }),
         PlanCommand::JudgeCanary {
             service,
             generation,
@@ -536,7 +550,31 @@ pub fn state() -> State {
     kept.command = Command::Node(NodeCommand::Lost { node: NodeId(7) });
     step(&mut state, &kept, &mut ()).unwrap();
     add_files(&mut state);
+    add_runs(&mut state);
     state
+}
+
+/// The runs of a schedule, and a job that was late.
+fn add_runs(state: &mut State) {
+    let run = |number: u32, end: Option<RunEnd>| ScheduleRun {
+        number,
+        due_unix_secs: end.is_none().then_some(1_700_000_040),
+        base: number,
+        counts: [1].into(),
+        began: ClusterTime(5),
+        end,
+    };
+    let ended = RunEnd {
+        at: ClusterTime(6),
+        outcome: RunOutcome::Failed,
+    };
+    let service = Arc::make_mut(state.services.get_mut(&ServiceId(1)).unwrap());
+    service.runs = [run(1, Some(ended)), run(2, None)]
+        .into_iter()
+        .map(Arc::new)
+        .collect();
+    service.due_times.settle(1_700_000_040, None);
+    service.late = Some(ClusterTime(7));
 }
 
 /// Contents, a secret with an earlier value, and a replica that was told nothing of either.

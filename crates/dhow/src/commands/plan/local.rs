@@ -30,6 +30,7 @@ fn this_machine() -> State {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     };
     let command = Command::Node(NodeCommand::Register {

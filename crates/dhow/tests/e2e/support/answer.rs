@@ -12,7 +12,10 @@ pub struct Answer {
 impl Answer {
     pub fn of(output: Output) -> Self {
         Self {
-            code: output.status.code().expect("ended by a signal"),
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| panic!("{}", output.status)),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }

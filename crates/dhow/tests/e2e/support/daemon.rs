@@ -273,6 +273,7 @@ impl Daemon {
     /// With all three streams at hand.
     pub fn dhow_child(&self, args: &[&str]) -> Child {
         let mut command = self.dhow_command();
+        hears_hang_up(&mut command);
         command
             .args(args)
             .stdin(Stdio::piped())
@@ -398,4 +399,16 @@ pub fn by_node(replicas: &[Replica]) -> BTreeMap<u64, usize> {
         *counts.entry(replica.node_id.unwrap()).or_default() += 1;
     }
     counts
+}
+
+/// Whoever runs the tests with `nohup` means the tests: a command of theirs hears its terminal close.
+fn hears_hang_up(command: &mut Command) {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    let reset = || {
+        // SAFETY: the default action is no handler of ours that could run.
+        unsafe { signal(Signal::SIGHUP, SigHandler::SigDfl) }?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only signal(2) is called, which may be.
+    unsafe { command.pre_exec(reset) };
 }

@@ -54,6 +54,7 @@ fn info_of(profile: WorkerProfile) -> NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     }
 }

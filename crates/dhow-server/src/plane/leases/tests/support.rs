@@ -181,6 +181,7 @@ pub fn info(role: NodeRole) -> NodeInfo {
         runs_replicas: true,
         tries_settings: false,
         mounts_files: false,
+        runs_steps: false,
         mesh_addr: None,
     }
 }

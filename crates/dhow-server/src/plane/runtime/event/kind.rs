@@ -50,6 +50,11 @@ pub enum EventKind {
     /// A signed set has a revision that was taken back before.
     HeldBack,
     CronFired,
+    /// No run begins for a moment of a schedule.
+    RunLeftOut,
+    RunEnded,
+    /// A job was ended by its deadline.
+    JobLate,
     ReplicaPlaced,
     ReplicaStopAsked,
     ReplicaPulling,

@@ -1,13 +1,13 @@
 //! Changes in words: what of them is an event, of which kind, and what it says.
 
 use dhow_core::change::{
-    Change, ClusterChange, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
+    Change, ClusterChange, DeploymentChange, LeftOut, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
 use dhow_core::command::{RolloutAction, ScaleChange, StopReason};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
-use dhow_core::state::{Drain, State, Wanted};
+use dhow_core::state::{Drain, RunOutcome, State, Wanted};
 
 use super::{Event, EventKind};
 use crate::clock::shown_utc;
@@ -35,6 +35,11 @@ pub(super) fn rollout_of(state: &State, event: &Event) -> Option<String> {
             | EventKind::Stable
             | EventKind::Failed
             | EventKind::Reverting
+            | EventKind::RevertFailed
+            | EventKind::RolloutPromoted
+            | EventKind::RolloutPaused
+            | EventKind::RolloutResumed
+            | EventKind::CanaryJudged
     );
     let is_part = event.replica.is_some() && deployment.is_under_way();
     let id = RolloutId {
@@ -204,6 +209,35 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
             let run = format!("the run of {}", shown_utc(*scheduled_unix_secs));
             Some(of(EventKind::CronFired).with_message(run))
         }
+        ServiceChange::RunBegan { run, due_unix_secs } => {
+            let whose = match due_unix_secs {
+                Some(due) => format!("run {run}, due at {}", shown_utc(*due)),
+                None => format!("run {run}, asked for"),
+            };
+            Some(of(EventKind::CronFired).with_message(whose))
+        }
+        ServiceChange::RunLeftOut { due_unix_secs, why } => {
+            let why = match why {
+                LeftOut::Missed => "no server could start it in time".to_owned(),
+                LeftOut::UnderWay { run } => format!("run {run} has not ended"),
+                LeftOut::TooMany { runs } => format!("{runs} runs are under way"),
+            };
+            let due = shown_utc(*due_unix_secs);
+            Some(of(EventKind::RunLeftOut).with_message(format!("what was due at {due}: {why}")))
+        }
+        ServiceChange::RunEnded { run, outcome } => {
+            let how = match outcome {
+                RunOutcome::Done => "is done",
+                RunOutcome::Failed => "has failed",
+                RunOutcome::Late => "was not done by its deadline",
+                RunOutcome::Replaced => "made room for the next one",
+            };
+            Some(of(EventKind::RunEnded).with_message(format!("run {run} {how}")))
+        }
+        ServiceChange::JobLate => {
+            let what = "it was not done by its deadline and is ended";
+            Some(of(EventKind::JobLate).with_message(what))
+        }
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
         ServiceChange::CanaryJudged(judgement) => {
             Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
@@ -240,6 +274,8 @@ fn replica(state: &State, key: &ReplicaKey, node: NodeId, change: &ReplicaChange
 fn stop_reason(state: &State, key: &ReplicaKey, cause: StopCause) -> Option<String> {
     let why = match cause {
         StopCause::Planned(why) => why,
+        StopCause::Late => return Some("its work was not done by its deadline".into()),
+        StopCause::NextRun => return Some("the next run of its schedule takes its place".into()),
         StopCause::CleanSlate => return Some("its deployment had failed and was asked for again".into()),
         StopCause::Unknown => return None,
     };

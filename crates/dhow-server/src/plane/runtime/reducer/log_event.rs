@@ -212,8 +212,10 @@ fn acknowledged(step: Option<Stepped>) -> Result<ReportAck, WriteError> {
             durable_seq,
             inventory_wanted: !diverged.is_empty(),
         }),
-        Outcome::Done | Outcome::Deployed { .. } | Outcome::Registered { .. } | Outcome::Placed { .. } => {
-            Err(WriteError::Unknown)
-        }
+        Outcome::Done
+        | Outcome::Deployed { .. }
+        | Outcome::Registered { .. }
+        | Outcome::RunBegan { .. }
+        | Outcome::Placed { .. } => Err(WriteError::Unknown),
     }
 }

@@ -204,6 +204,7 @@ pub fn register(node: u64) -> Command {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     };
     Command::Node(NodeCommand::Register {

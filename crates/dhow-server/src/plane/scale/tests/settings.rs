@@ -47,6 +47,7 @@ impl Leader {
             runs_replicas: true,
             tries_settings: true,
             mounts_files: true,
+            runs_steps: true,
             mesh_addr: None,
         };
         leader.apply(Command::Node(NodeCommand::Register {
