@@ -176,6 +176,15 @@ fn roll_in_stages(spec: &mut ServiceSpec, shape: &ServiceShape) {
     }
 }
 
+fn rollback(lab: &mut Lab, name: u8) {
+    drop(lab.apply(Command::Deployment(DeploymentCommand::Rollback {
+        deployment: deployment(name),
+        to: None,
+        author: "lab".into(),
+        wall_unix_secs: 0,
+    })));
+}
+
 fn steer(lab: &mut Lab, name: u8, action: u8) {
     let actions = [
         RolloutAction::Promote,
@@ -535,14 +544,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             };
             drop(lab.apply(Command::Deployment(restart)));
         }
-        Op::Rollback(name) => {
-            drop(lab.apply(Command::Deployment(DeploymentCommand::Rollback {
-                deployment: deployment(*name),
-                to: None,
-                author: "lab".into(),
-                wall_unix_secs: 0,
-            })));
-        }
+        Op::Rollback(name) => rollback(lab, *name),
         Op::Steer(name, action) => steer(lab, *name, *action),
         Op::Calls(errors) => calls(lab, *errors),
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
