@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
 use dhow_core::spec::Policy;
 use dhow_core::usage::{EndpointFigures, RelayFigures};
-use dhow_driver::driver::{self, Cause, Driver, DriverError, DriverResult, ExecSession, Stage};
+use dhow_driver::driver::{self, Cause, Connection, Driver, DriverError, DriverResult, ExecSession, Stage};
 use dhow_wire::api::NetCheck;
 use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -275,8 +275,21 @@ impl AgentHandle {
         let command = driver::ExecRequest {
             command: request.command,
             stdin: request.stdin,
+            terminal: request.terminal.map(|terminal| driver::Terminal {
+                term: terminal.term,
+                size: driver::WindowSize {
+                    rows: terminal.size.rows,
+                    cols: terminal.size.cols,
+                },
+            }),
+            hangs_up: true,
         };
         self.driver(name, Stage::Exec).await?.exec(name, command).await
+    }
+
+    /// Connects to a port of a replica.
+    pub async fn connect(&self, name: &ReplicaName, port: u16) -> DriverResult<Connection> {
+        self.driver(name, Stage::Connect).await?.reach(name, port).await
     }
 
     /// Tries a call from inside a replica.

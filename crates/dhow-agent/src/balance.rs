@@ -37,6 +37,7 @@ pub use known::NodePlace;
 pub use no_balancer::NoBalancer;
 pub use node::{NodeBalancer, NodeNetwork};
 pub(crate) use process_caller::of_process;
+pub(crate) use variables::address_variable;
 pub use way::{CallWay, NoWay, There};
 
 pub type BalancerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
-use dhow_core::spec::{Policy, ServiceSpec, Storage};
+use dhow_core::spec::{Policy, SERVICE_MARK, ServiceSpec, Storage, host_entry};
 use dhow_driver::driver::{LogLimits, PortBinding, ReplicaStart};
 
+use crate::balance::address_variable;
 use crate::files::{FilesError, Placed};
 use crate::session::{Session, SessionError};
 
@@ -69,6 +70,7 @@ pub async fn start_of(
         services,
         files,
     } = here;
+    let started = with_addresses(spec, &services);
     let mut env = services;
     env.extend(own_variables(name, node));
     env.extend(files.env);
@@ -83,7 +85,7 @@ pub async fn start_of(
         .map_err(EnvironmentError::Task)??;
     Ok(ReplicaStart {
         name: name.clone(),
-        spec: Arc::clone(spec),
+        spec: started,
         env,
         secret_env,
         ports,
@@ -116,6 +118,27 @@ pub async fn for_step(
     }
     step.secret_env.extend(secret_env);
     Ok(step)
+}
+
+/// The spec with the addresses of services in place of their names in `extra_hosts`. A service without an address here has
+/// nothing that could be called.
+fn with_addresses(spec: &Arc<ServiceSpec>, services: &BTreeMap<String, String>) -> Arc<ServiceSpec> {
+    let named = |entry: &str| -> Option<(String, String)> {
+        let (name, service) = host_entry(entry)?;
+        let service = service.strip_prefix(SERVICE_MARK)?;
+        Some((name.to_owned(), address_variable(service)))
+    };
+    if !spec.extra_hosts.iter().any(|entry| named(entry).is_some()) {
+        return Arc::clone(spec);
+    }
+    let extra_hosts = spec.extra_hosts.iter().filter_map(|entry| match named(entry) {
+        None => Some(entry.clone()),
+        Some((name, variable)) => services.get(&variable).map(|address| format!("{name}:{address}")),
+    });
+    Arc::new(ServiceSpec {
+        extra_hosts: extra_hosts.collect(),
+        ..spec.as_ref().clone()
+    })
 }
 
 /// Text that begins as the name of a secret does has one `$` more in a spec.

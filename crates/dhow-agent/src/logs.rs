@@ -1,12 +1,13 @@
 //! The output of replicas for a reader: their last lines in order of time, then what comes.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_driver::driver::LogSource;
 use dhow_driver::logs::{LogFilter, LogLine, LogPosition, Stream};
 use dhow_wire::api::{LogRecord, LogStream};
-use dhow_wire::door::{LogItem, LogQuery};
+use dhow_wire::door::{LineFilter, LogItem, LogQuery};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -43,6 +44,7 @@ pub fn read(
     receiver
 }
 
+#[derive(Clone)]
 struct Reader {
     node: NodeId,
     drivers: Drivers,
@@ -68,7 +70,8 @@ impl Reader {
                     at = Some((source, next));
                 }
                 None => {
-                    let words = last_words.of(replica);
+                    let mut words = last_words.of(replica);
+                    words.retain(|line| is_wanted(&self.query.lines, line));
                     let skip = words.len().saturating_sub(self.query.tail.unwrap_or(usize::MAX));
                     lines.extend(words.into_iter().skip(skip).map(|line| (replica, line)));
                 }
@@ -88,7 +91,7 @@ impl Reader {
         }
         let mut readers = JoinSet::new();
         for place in places {
-            readers.spawn(follow(self.node, self.drivers.clone(), place, self.items.clone()));
+            readers.spawn(self.clone().follow(place));
         }
         readers.join_all().await;
     }
@@ -96,6 +99,9 @@ impl Reader {
     /// The last lines of one, at most what fits into memory.
     async fn tail(&self, source: &LogSource) -> (Vec<LogLine>, LogPosition) {
         let wanted = self.query.tail.unwrap_or(usize::MAX).min(LOG_TAIL_LINES_MAX);
+        if wanted > 0 && !self.query.lines.is_open() {
+            return self.tail_of_wanted(source, wanted).await;
+        }
         let mut lines = Vec::new();
         let mut position = source.locate_tail(wanted).await.unwrap_or_default();
         while let Ok(page) = source.page(position, &LogFilter::default()).await {
@@ -107,32 +113,73 @@ impl Reader {
         }
         (lines, position)
     }
+
+    /// The last of those that are wanted. Where they begin is known once all that is kept has been looked at.
+    async fn tail_of_wanted(&self, source: &LogSource, count: usize) -> (Vec<LogLine>, LogPosition) {
+        let filter = times_of(&self.query.lines);
+        let mut lines = VecDeque::new();
+        let mut position = LogPosition::default();
+        while let Ok(page) = source.page(position, &filter).await {
+            for line in page.lines {
+                if is_wanted(&self.query.lines, &line) {
+                    if lines.len() == count {
+                        lines.pop_front();
+                    }
+                    lines.push_back(line);
+                }
+            }
+            position = page.next;
+            if page.at_end {
+                break;
+            }
+        }
+        (lines.into(), position)
+    }
+
+    /// What is written to the log of one from there on.
+    async fn follow(self, place: LogReading) {
+        let LogReading { replica, at } = place;
+        let (source, from) = match at {
+            Some(at) => at,
+            None => loop {
+                match source(&self.drivers, &replica).await {
+                    Some(source) => break (source, LogPosition::default()),
+                    None => tokio::time::sleep(LOOK_AGAIN).await,
+                }
+            },
+        };
+        let mut pages = source.follow(from, times_of(&self.query.lines));
+        while let Ok(page) = pages.next_page().await {
+            for line in page.lines {
+                if !is_wanted(&self.query.lines, &line) {
+                    continue;
+                }
+                let record = record(self.node, &replica, line);
+                if self.items.send(LogItem::Record(record)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What the log itself can leave out.
+fn times_of(lines: &LineFilter) -> LogFilter {
+    // Nothing was written before 1970.
+    let moment = |time: i64| u64::try_from(time).unwrap_or(0);
+    LogFilter {
+        since_us: lines.since_unix_us.map(moment),
+        until_us: lines.until_unix_us.map(moment),
+        stream: None,
+    }
+}
+
+fn is_wanted(lines: &LineFilter, line: &LogLine) -> bool {
+    lines.wants(i64::try_from(line.at_us).unwrap_or(i64::MAX), &line.text)
 }
 
 async fn source(drivers: &Drivers, replica: &ReplicaName) -> Option<LogSource> {
     drivers.having(replica).await?.logs(replica).await.ok()
-}
-
-async fn follow(node: NodeId, drivers: Drivers, place: LogReading, items: mpsc::Sender<LogItem>) {
-    let LogReading { replica, at } = place;
-    let (source, from) = match at {
-        Some(at) => at,
-        None => loop {
-            match source(&drivers, &replica).await {
-                Some(source) => break (source, LogPosition::default()),
-                None => tokio::time::sleep(LOOK_AGAIN).await,
-            }
-        },
-    };
-    let mut pages = source.follow(from, LogFilter::default());
-    while let Ok(page) = pages.next_page().await {
-        for line in page.lines {
-            let record = record(node, &replica, line);
-            if items.send(LogItem::Record(record)).await.is_err() {
-                return;
-            }
-        }
-    }
 }
 
 fn record(node: NodeId, replica: &ReplicaName, line: LogLine) -> LogRecord {

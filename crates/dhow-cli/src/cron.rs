@@ -80,7 +80,7 @@ pub fn list(crons: &[CronStatus], now_unix_secs: i64) -> Shown {
             cron.schedule.clone(),
             cron.zone.clone(),
             last.map_or_else(dash, |run| run.run.to_string()),
-            last.map_or_else(dash, |run| state(run)),
+            last.map_or_else(dash, state),
             last.and_then(|run| run.began_unix_secs)
                 .map_or_else(dash, |began| age(began, now_unix_secs)),
             next.map_or_else(|| "never".into(), |next| shown_in(cron, *next)),

@@ -1,9 +1,9 @@
 //! `dhow deploy FILE`: applies a deployment file and waits until it is stable, with live progress.
 
-use std::path::PathBuf;
-
 use dhow_core::spec::TimeSpan;
 use dhow_wire::api::Deployed;
+
+use crate::source_files::FileArgs;
 
 /// The name of the standard input in findings.
 pub const STDIN: &str = "<stdin>";
@@ -14,9 +14,8 @@ pub const STDIN: &str = "<stdin>";
 /// code 0 once it is stable, 1 when it is not in time or failed, 2 when the file is wrong.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The deployment file; `-` is the standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub from: FileArgs,
 
     /// How long to wait for it to become stable
     #[arg(long, value_name = "DURATION", default_value = "120s")]

@@ -23,6 +23,7 @@ pub mod rollback;
 pub mod rollout;
 pub mod scale;
 pub mod shown;
+pub mod source_files;
 pub mod status;
 mod table;
 pub mod target;

@@ -1,19 +1,19 @@
 //! `dhow plan FILE`: what a deployment would change and where its replicas would go. Changes nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use dhow_core::spec::{DeploymentSpec, RType};
 use dhow_wire::api::{DeploymentPlan, PlanChange, PlannedService};
+
+use crate::source_files::FileArgs;
 
 /// Show what a deployment would change and where its replicas would go
 ///
 /// Nothing is changed. Where no daemon answers and none was named, the plan is made for this machine alone.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The deployment file; `-` is the standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub from: FileArgs,
 
     /// Print the plan as JSON on stdout
     #[arg(long)]

@@ -58,6 +58,7 @@ impl Command {
         let level = |spec: &DeploymentSpec| {
             let needs = [
                 (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
             ];

@@ -4,6 +4,7 @@
 
 pub mod check;
 mod command;
+mod containers;
 mod difference;
 mod endpoint;
 mod endpoint_options;
@@ -28,8 +29,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use command::{CommandSpec, ImageSpec, PullPolicy, Resources, Runtime};
+pub use containers::{HOST_GATEWAY, SERVICE_MARK, host_entry};
 pub use difference::differences;
-pub use endpoint::{Allowed, Endpoint, Expose, Protocol, SHARED_HTTP_PORT, SHARED_HTTPS_PORT, Takes, Tls};
+pub use endpoint::{
+    Allowed, Endpoint, Expose, ImagePorts, Protocol, SHARED_HTTP_PORT, SHARED_HTTPS_PORT, Takes, Tls,
+};
 pub use endpoint_options::{EndpointOptions, ProxyProtocol, Sticky};
 pub use files::{
     ConfigSpec, ContentHash, FileKind, FileMode, FileMount, OnChange, PlacedFile, SECRETS_FOLDER,

@@ -24,7 +24,7 @@ use dhow_core::ids::ReplicaName;
 pub use capabilities::{Capabilities, Enforcement, LimitSupport};
 pub use connection::Connection;
 pub use error::{Cause, DriverError, Stage, error_chain};
-pub use exec::{ExecChunk, ExecOutput, ExecRequest, ExecSession, OUTPUT_CHUNKS_MAX};
+pub use exec::{ExecChunk, ExecOutput, ExecRequest, ExecSession, OUTPUT_CHUNKS_MAX, Terminal, WindowSize};
 pub use prepare::{Preparation, Prepared, Progress, ProgressSink};
 pub use signal::StopSignal;
 pub use start::{FileBind, OnAddress, PortBinding, ReplicaStart, StartRecord};
@@ -79,6 +79,12 @@ pub trait Driver: Send + Sync {
 
     /// Opens a TCP connection to a port of the workload, from where the workload itself would.
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>>;
+
+    /// The same by the port that its service names, for callers from elsewhere: it reaches nothing of this host that is
+    /// not the replica's.
+    fn reach<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
+        self.connect(name, port)
+    }
 
     /// Where other processes of this host reach its ports; `None` for one that listens on the host itself.
     fn address<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Option<IpAddr>>> {

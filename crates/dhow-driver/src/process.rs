@@ -199,6 +199,19 @@ impl ProcessDriver {
         blocking(move || dirs.list()).await
     }
 
+    /// The port of this host that it was given in place of the one that its service names. Blocks.
+    fn given_port(&self, name: &ReplicaName, port: u16) -> Result<u16, Cause> {
+        let record: StartRecord = self.dirs.spec(name)?.ok_or(Cause::NotRunning)?;
+        let binding = record.ports.iter().find(|binding| binding.target_port == port);
+        let given = binding.map(|binding| binding.host_port);
+        given.ok_or_else(|| Cause::Port {
+            port,
+            source: std::io::Error::other(
+                "no endpoint of the service has this target port, and a host program is reached at its endpoints alone",
+            ),
+        })
+    }
+
     async fn connect_to(&self, name: &ReplicaName, port: u16) -> Result<Connection, Cause> {
         match self.dirs.status(name)? {
             ReplicaStatus::Running(_) => {}
@@ -292,6 +305,14 @@ impl Driver for ProcessDriver {
 
     fn connect<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
         Stage::Connect.of(name, self.connect_to(name, port))
+    }
+
+    fn reach<'a>(&'a self, name: &'a ReplicaName, port: u16) -> Pending<'a, DriverResult<Connection>> {
+        Stage::Connect.of(name, async move {
+            let (driver, owned) = (self.clone(), name.clone());
+            let given = blocking(move || driver.given_port(&owned, port)).await?;
+            self.connect_to(name, given).await
+        })
     }
 
     fn usage<'a>(&'a self, name: &'a ReplicaName) -> Pending<'a, DriverResult<Usage>> {

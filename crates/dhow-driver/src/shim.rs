@@ -33,14 +33,16 @@ mod spawn;
 pub(crate) mod stop;
 pub mod strays;
 mod supervise;
+mod terminal;
 mod transport;
 mod unchecked;
 pub mod zygote;
 
 pub use client::{OwnCommand, RunSession, ShimClient, ShimConfig, build_of};
 pub use error::ShimError;
-pub use exec_session::{ExecPipes, exec_session};
+pub use exec_session::{ExecStreams, exec_session};
 pub use replica_dirs::{ReplicaDirs, StartLock};
 pub(crate) use spawn::rlimit_resource;
 pub use stop::SignalTarget;
+pub use terminal::Manners;
 pub(crate) use unchecked::{drop_from_bounding_set, set_call_filter, set_capabilities};

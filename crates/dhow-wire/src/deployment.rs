@@ -13,6 +13,7 @@ mod host;
 mod jobs;
 mod names;
 mod placement;
+mod reference;
 mod rollout;
 mod scale;
 mod service;
@@ -22,6 +23,7 @@ mod variables;
 mod workload;
 
 pub(crate) use endpoint::ranges;
+pub use reference::schema;
 pub use surroundings::{Client, FileProblem, Sender};
 
 use std::collections::BTreeMap;

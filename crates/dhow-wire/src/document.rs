@@ -28,7 +28,7 @@ pub use fields::Fields;
 pub use finding::{Finding, Findings};
 pub use judge::findings_of;
 pub use limits::INPUT_MAX_BYTES;
-pub use node::{Entry, Kind, Mapping, Node, Scalar, ScalarStyle, Value};
+pub use node::{Entry, Kind, Mapping, Node, Scalar, ScalarStyle, Tag, Value};
 pub use readers::{
     choice, flag, integer, list, list_of, loose_text, map_of, number, port, scalar_text, shown, text,
     text_map,
@@ -36,5 +36,5 @@ pub use readers::{
 pub use render::Style;
 pub use source::{Source, text_of};
 pub use span::Span;
-pub use tree::{Document, parse};
+pub use tree::{Document, parse, parse_mergeable};
 pub use units::{cpu, duration, percent, size, whole_seconds};

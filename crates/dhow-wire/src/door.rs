@@ -7,7 +7,7 @@ use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::replica::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::api::LogRecord;
+use crate::api::{LogRecord, Terminal, exec_upgrade};
 
 /// Which lines of which replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,35 @@ pub struct LogQuery {
     pub tail: Option<usize>,
     /// Whether to go on with what is written from then on.
     pub follow: bool,
+    /// Which of them; what is left out does not count for `tail`.
+    #[serde(default, skip_serializing_if = "LineFilter::is_open")]
+    pub lines: LineFilter,
+}
+
+/// Which lines of a log are wanted: all where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineFilter {
+    /// Written then or later.
+    #[serde(default)]
+    pub since_unix_us: Option<i64>,
+    /// Written before that.
+    #[serde(default)]
+    pub until_unix_us: Option<i64>,
+    /// Those that have this text in them.
+    #[serde(default)]
+    pub grep: Option<String>,
+}
+
+impl LineFilter {
+    pub fn is_open(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn wants(&self, time_unix_us: i64, text: &str) -> bool {
+        self.since_unix_us.is_none_or(|since| time_unix_us >= since)
+            && self.until_unix_us.is_none_or(|until| time_unix_us < until)
+            && self.grep.as_ref().is_none_or(|part| text.contains(part.as_str()))
+    }
 }
 
 /// What a stream of logs carries.
@@ -34,6 +63,19 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Whether something will come for its standard input; else it is empty.
     pub stdin: bool,
+    /// The terminal that it runs at, where it runs at one: its input and both of its outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Terminal>,
+    /// In place of a command: a connection to this port, as the replica's service names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+impl ExecRequest {
+    /// What the connection speaks that carries it.
+    pub fn protocol(&self) -> &'static str {
+        exec_upgrade(self.terminal.is_some(), self.port.is_some())
+    }
 }
 
 /// Which call to try, from inside a replica.
@@ -61,4 +103,41 @@ pub struct PresentReplica {
     pub image: Option<String>,
     /// It starts once a server has confirmed that it is still this node's.
     pub waits: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_leaves_out_what_is_not_wanted() {
+        let filter = LineFilter {
+            since_unix_us: Some(10),
+            until_unix_us: Some(20),
+            grep: Some("fail".into()),
+        };
+        for (time, text, is_wanted) in [
+            (10, "it failed", true),
+            (19, "fail", true),
+            (9, "it failed", false),
+            (20, "it failed", false),
+            (15, "it works", false),
+        ] {
+            assert_eq!(filter.wants(time, text), is_wanted, "{time} {text}");
+        }
+        assert!(LineFilter::default().is_open() && LineFilter::default().wants(0, ""));
+    }
+
+    #[test]
+    fn a_node_of_an_older_version_is_sent_what_it_knows() {
+        let query = LogQuery {
+            replicas: Vec::new(),
+            tail: None,
+            follow: false,
+            lines: LineFilter::default(),
+        };
+        let text = r#"{"replicas":[],"tail":null,"follow":false}"#;
+        assert_eq!(serde_json::to_string(&query).unwrap(), text);
+        assert_eq!(serde_json::from_str::<LogQuery>(text).unwrap(), query);
+    }
 }

@@ -1,11 +1,13 @@
 //! The command line as a whole. Each verb's own arguments stand beside its code.
 
+mod examples;
+
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history, image,
-    logs, man, net, node, plan, ps, restart, rm, rollback, rollout, scale, secret, source, status, token, up,
-    validate, worker,
+    cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
+    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale, schema,
+    secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -29,10 +31,12 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 11] = [
+const OFFLINE: [&[&str]; 13] = [
     &["doctor"],
     &["man"],
     &["validate"],
+    &["convert"],
+    &["schema"],
     &["daemon"],
     &["worker"],
     &["completions"],
@@ -53,9 +57,10 @@ impl Cli {
     /// The command line as it is shown: verbs that ask no daemon do not offer its address. Given all the same, they say that
     /// it is of no use to them.
     pub fn offered() -> clap::Command {
-        OFFLINE
+        let offered = OFFLINE
             .iter()
-            .fold(Self::command(), |command, verb| without_host(command, verb))
+            .fold(Self::command(), |command, verb| without_host(command, verb));
+        examples::add(offered)
     }
 }
 
@@ -71,11 +76,14 @@ pub enum Command {
     Up(up::Args),
     Deploy(deploy::Args),
     Validate(validate::Args),
+    Convert(convert::Args),
+    Schema(schema::Args),
     Plan(plan::Args),
     Status(status::Args),
     Ps(ps::Args),
     Logs(logs::Args),
     Exec(exec::Args),
+    PortForward(port_forward::Args),
     Scale(scale::Args),
     Restart(restart::Args),
     Rm(rm::Args),

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use address::{DaemonAddress, Origin, default_data_dir};
 pub use error::ClientError;
-pub use exec::ExecInput;
+pub use exec::{ExecInput, ExecOutput, ExecSession, ExecWish};
 pub use request::{Body, Request};
 use retry::{Attempts, Verdict};
 pub use sse::{Lines, Sse};

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod completions;
+pub mod convert;
 pub mod cron;
 pub mod daemon;
 pub mod dashboard;
@@ -18,12 +19,14 @@ pub mod man;
 pub mod net;
 pub mod node;
 pub mod plan;
+pub mod port_forward;
 pub mod ps;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
 pub mod rollout;
 pub mod scale;
+pub mod schema;
 pub mod secret;
 pub mod source;
 pub mod status;
@@ -46,6 +49,8 @@ pub fn run(cli: Cli) -> Exit {
     let result = match &cli.command {
         Command::Up(args) => up::start(args, host),
         Command::Validate(args) => offline(host, || validate::run(args)),
+        Command::Schema(schema::Args {}) => offline(host, schema::run),
+        Command::Convert(args) => offline(host, || convert::run(args)),
         Command::Daemon(args) => offline(host, || daemon::run(args)),
         Command::Worker(args) => offline(host, || worker::run(args)),
         Command::Completions(args) => offline(host, || completions::run(args)),
@@ -57,6 +62,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ps(args) => online(host, async |client| ps::run(args, &client).await),
         Command::Logs(args) => online(host, async |client| logs::run(args, &client).await),
         Command::Exec(args) => online(host, async |client| exec::run(args, &client).await),
+        Command::PortForward(args) => online(host, async |client| port_forward::run(args, &client).await),
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),

@@ -10,6 +10,8 @@ mod host;
 mod input;
 mod output;
 mod progress;
+mod source_files;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -27,7 +27,7 @@ pub fn variables(services: &[Reached]) -> BTreeMap<String, String> {
     } in services
     {
         let prefix = word(service);
-        set(format!("{prefix}_HOST"), address.to_string());
+        set(address_variable(service), address.to_string());
         if let Some((_, port)) = ports.first() {
             set(format!("{prefix}_PORT"), port.to_string());
             set(format!("{prefix}_ADDR"), format!("{address}:{port}"));
@@ -40,6 +40,11 @@ pub fn variables(services: &[Reached]) -> BTreeMap<String, String> {
         }
     }
     variables
+}
+
+/// The variable that holds a service's address.
+pub fn address_variable(service: &str) -> String {
+    format!("{}_HOST", word(service))
 }
 
 /// A name as variables have it.

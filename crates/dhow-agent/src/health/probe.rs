@@ -5,12 +5,17 @@ use std::time::Duration;
 use dhow_core::ids::ReplicaName;
 use dhow_core::spec::{Check, Protocol, ServiceSpec};
 use dhow_driver::driver::{Driver, ExecRequest, PortBinding, error_chain};
-use http_body_util::Empty;
+use http_body_util::{BodyExt, Empty};
 use hyper::Request;
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper_util::rt::TokioIo;
 
 use crate::limits::CHECK_OUTPUT_MAX_BYTES;
+
+/// What of a wrong answer is shown: a status page says in its first line what is wrong.
+const ANSWER_BYTES_SHOWN: usize = 160;
+/// How long it is waited for once the status is known.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The replica that is looked at.
 pub struct Subject<'a> {
@@ -51,10 +56,15 @@ impl Subject<'_> {
             .map_err(|error| format!("GET {path}: {error}"))?;
         let answer = async {
             let response = sender.send_request(request).await.map_err(broken)?;
-            Ok::<u16, String>(response.status().as_u16())
+            let status = response.status().as_u16();
+            let said = match status == expect_status {
+                true => String::new(),
+                false => first_words(response.into_body()).await,
+            };
+            Ok::<_, String>((status, said))
         };
         tokio::pin!(answer);
-        let status = tokio::select! {
+        let (status, said) = tokio::select! {
             answer = &mut answer => answer?,
             // The answer may lie ready behind a connection that has done its work.
             ended = connection => match ended {
@@ -65,7 +75,11 @@ impl Subject<'_> {
         if status == expect_status {
             return Ok(());
         }
-        Err(format!("GET {path} gave {status}, expected {expect_status}"))
+        let wrong = format!("GET {path} gave {status}, expected {expect_status}");
+        Err(match said.is_empty() {
+            true => wrong,
+            false => format!("{wrong}: {said}"),
+        })
     }
 
     async fn command(&self, command: &[String], timeout: Duration) -> Result<(), String> {
@@ -129,7 +143,45 @@ impl Subject<'_> {
     }
 }
 
+/// What an answer begins with, as far as it comes at once, in one line that moves no terminal.
+async fn first_words(body: impl Body<Data = Bytes>) -> String {
+    let mut body = std::pin::pin!(body);
+    let mut bytes = Vec::new();
+    let read = async {
+        while bytes.len() < ANSWER_BYTES_SHOWN
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            let data = frame.into_data().unwrap_or_default();
+            let room = ANSWER_BYTES_SHOWN - bytes.len();
+            bytes.extend_from_slice(data.get(..room).unwrap_or(&data));
+        }
+    };
+    // What has come by then is shown.
+    let _ = tokio::time::timeout(ANSWER_TIMEOUT, read).await;
+    let text = String::from_utf8_lossy(&bytes);
+    let plain = text.replace(char::is_control, " ");
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The cause alone: the reader of a probe knows what it does and to which replica.
 fn cause_of(error: &dhow_driver::driver::DriverError) -> String {
     error_chain(&*error.cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_a_wrong_answer_one_plain_line_is_shown() {
+        let shown = async |text: &str| first_words(Full::new(Bytes::copy_from_slice(text.as_bytes()))).await;
+        assert_eq!(
+            shown("no database\r\n\x1b[2J\x07 at\tall\u{9b}31m").await,
+            "no database [2J at all 31m"
+        );
+        assert_eq!(shown(&"x".repeat(10_000)).await.len(), ANSWER_BYTES_SHOWN);
+        assert_eq!(shown("").await, "");
+    }
 }

@@ -130,7 +130,7 @@ async fn a_wrong_status_is_told() {
     });
     (health.start_grace, health.retries) = (TimeSpan::ZERO, 1);
     let verdict = next(&driver, &mut Checks::new(false), Some(&health)).await;
-    let expected = "its check failed once: GET /x gave 200, expected 204";
+    let expected = "its check failed once: GET /x gave 200, expected 204: fine";
     assert_eq!(verdict, Verdict::Unhealthy(expected.into()));
 }
 

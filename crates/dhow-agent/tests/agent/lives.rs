@@ -4,7 +4,7 @@ use dhow_core::replica::{Exit, ReplicaState};
 use dhow_core::spec::{Check, HealthSpec, RType, TimeSpan};
 use dhow_core::state::{Phase, State};
 use dhow_driver::fake::FakeHost;
-use dhow_wire::door::{LogItem, LogQuery};
+use dhow_wire::door::{LineFilter, LogItem, LogQuery};
 
 use super::plane::{Node, Plane, healthy, replicas, service};
 
@@ -183,6 +183,7 @@ async fn an_unhealthy_one_is_restarted_and_its_last_words_are_kept() {
         replicas: vec![name],
         tail: Some(20),
         follow: false,
+        lines: LineFilter::default(),
     });
     let mut words = Vec::new();
     while let Some(LogItem::Record(record)) = items.recv().await {

@@ -134,6 +134,14 @@ pub struct Endpoint {
     pub options: EndpointOptions,
 }
 
+/// The ports that a service's image names, as endpoints of its deployment beside those that the service names itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImagePorts {
+    /// Just these services may call them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<Allowed>>,
+}
+
 /// Where public endpoints with a `host` are served beside each other: plain and over TLS.
 pub const SHARED_HTTP_PORT: u16 = 80;
 pub const SHARED_HTTPS_PORT: u16 = 443;

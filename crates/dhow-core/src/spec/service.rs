@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::command::{CommandSpec, ImageSpec, Resources, Runtime};
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, ImagePorts};
 use super::files::FileMount;
 use super::health::{HealthSpec, RestartSpec, StopSpec};
 use super::jobs::{Concurrency, InitStep, JobSpec, Missed};
@@ -86,6 +86,9 @@ pub struct ServiceSpec {
     pub resources: Resources,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
+    /// The ports that its image names are endpoints too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_ports: Option<ImagePorts>,
     /// Left out where it is the default, so that a written spec with groups has no `scale` beside them.
     #[serde(default, skip_serializing_if = "ScaleSpec::is_default")]
     pub scale: ScaleSpec,
@@ -178,6 +181,7 @@ impl Default for ServiceSpec {
             env: BTreeMap::new(),
             resources: Resources::default(),
             endpoints: Vec::new(),
+            image_ports: None,
             scale: ScaleSpec::default(),
             replica_groups: Vec::new(),
             depends: Vec::new(),
@@ -434,6 +438,7 @@ impl ServiceSpec {
             rollout: plain.rollout,
             stop: plain.stop,
             endpoints: plain.endpoints,
+            image_ports: plain.image_ports,
             affinity: plain.affinity,
             spread_by: plain.spread_by,
             reschedule: plain.reschedule,

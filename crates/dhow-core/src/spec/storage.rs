@@ -15,12 +15,21 @@ pub enum Storage {
         read_only: bool,
     },
     /// A volume that the node keeps: it binds its replica to that node.
-    Named { name: String, target: String },
+    Named {
+        name: String,
+        target: String,
+        #[serde(default, skip_serializing_if = "is_false")]
+        read_only: bool,
+    },
     Tmpfs {
         target: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<ByteSize>,
     },
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Storage {

@@ -191,6 +191,7 @@ fn process(
     let names = capabilities.names();
     Ok(oci::Process {
         terminal: false,
+        console_size: None,
         user: who.user,
         args: command::args(spec.command.as_ref(), image)?,
         env,
@@ -231,8 +232,12 @@ fn name_files(
     let by_name = parts.services.map(|services| (services.dns, deployment));
     let (resolv_conf, missing) = names::resolv_conf(&spec.dns, by_name);
     notices.extend(missing);
+    let host = parts.services.map(|services| services.host);
     let files = [
-        ("hosts", names::hosts(hostname, parts.address, &spec.extra_hosts)),
+        (
+            "hosts",
+            names::hosts(hostname, parts.address, host, &spec.extra_hosts),
+        ),
         ("hostname", format!("{hostname}\n")),
         ("resolv.conf", resolv_conf),
     ];

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use crate::driver::{Cause, ExecRequest, ExecSession, ReplicaStatus};
-use crate::shim::protocol::RunSpec;
+use crate::shim::protocol::{RunSpec, SetUp};
 use crate::shim::stop::blocking;
-use crate::shim::{ExecPipes, exec_session};
+use crate::shim::{ExecStreams, Manners, exec_session};
 
-use super::oci::Process;
+use super::oci::{ConsoleSize, Process};
 use super::{ContainerDriver, bundle, command, container_id, failure, root_view};
 
 /// The part of the configuration that a command takes over.
@@ -41,16 +41,20 @@ impl ContainerDriver {
         let file = blocking(move || driver.exec_file(&owned, &wanted)).await?;
         let file = Temporary(file);
         let join = self.group(name)?.join_unified_only();
-        let program = self.runtime().await?.exec(&container_id(name), &file.0, join);
-        let (ours, theirs) = ExecPipes::open(request.stdin).map_err(Cause::file("opening", "a pipe"))?;
-        let session = self
-            .inner
-            .shim
-            .run(RunSpec { program }, theirs)
-            .await
-            .map_err(Cause::Shim)?;
+        let mut program = self.runtime().await?.exec(&container_id(name), &file.0, join);
+        if request.terminal.is_some() {
+            program.set_up.push(SetUp::TakeTerminal);
+        }
+        // The runtime opens a terminal inside the container and passes on what goes through this one.
+        let streams = ExecStreams::open(&request, Manners::Raw, None);
+        let (ours, theirs) = streams.map_err(Cause::file("opening", "a pipe or a terminal"))?;
+        let spec = RunSpec {
+            program,
+            hangs_up: request.hangs_up,
+        };
+        let session = self.inner.shim.run(spec, theirs).await.map_err(Cause::Shim)?;
         let session = exec_session(session, ours, name.clone())
-            .map_err(|source: io::Error| Cause::file("reading", "a pipe")(source))?;
+            .map_err(|source: io::Error| Cause::file("reading", "a pipe or a terminal")(source))?;
         Ok(with_file(session, file))
     }
 
@@ -63,6 +67,15 @@ impl ContainerDriver {
         let dir = self.inner.volatile.bundle(&container_id(name));
         let mut process = process_of(&dir)?;
         process.args = request.command.clone();
+        if let Some(terminal) = &request.terminal {
+            process.terminal = true;
+            process.console_size = Some(ConsoleSize {
+                height: terminal.size.rows,
+                width: terminal.size.cols,
+            });
+            process.env.retain(|variable| !variable.starts_with("TERM="));
+            process.env.push(format!("TERM={}", terminal.term));
+        }
         let program = process.args.first().ok_or(Cause::NoCommand)?;
         let path = command::path_of(&process.env);
         // The runtime would say so too, in its own words and in the command's output.

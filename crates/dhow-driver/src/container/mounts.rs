@@ -106,13 +106,17 @@ pub(super) fn of_storage(
             bound.push(found);
             Ok(bind(&leads_to, target, *read_only))
         }
-        Storage::Named { name, target } => {
+        Storage::Named {
+            name,
+            target,
+            read_only,
+        } => {
             let source = volumes.get(name).ok_or_else(|| Cause::Unsupported {
                 field: "storage",
                 why: format!("this node has no volume `{name}`"),
             })?;
             prepare_volume(source, target, root).map_err(Cause::file("preparing the volume", source))?;
-            Ok(bind(source, target, false))
+            Ok(bind(source, target, *read_only))
         }
         Storage::Tmpfs { target, size } => {
             let mut options = vec!["nosuid".to_owned(), "nodev".to_owned(), "mode=1777".to_owned()];

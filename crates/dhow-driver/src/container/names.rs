@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dhow_core::ids::ReplicaName;
-use dhow_core::spec::ServiceSpec;
+use dhow_core::spec::{HOST_GATEWAY, SERVICE_MARK, ServiceSpec, host_entry};
 
 /// The kernel's limit is 64, that of a name in DNS 63.
 const HOSTNAME_MAX_BYTES: usize = 63;
@@ -25,17 +25,21 @@ pub(super) fn hostname(spec: &ServiceSpec, name: &ReplicaName) -> String {
     text
 }
 
-/// `extra_hosts` are `name:address` or `name=address`; an address may have colons itself.
-pub(super) fn hosts(hostname: &str, address: Ipv4Addr, extra: &[String]) -> String {
+/// `extra_hosts` are `name:address` or `name=address`; an address may have colons itself. `host-gateway` is the host as
+/// containers reach it. What stands for a service has an address by now, or nobody has told one.
+pub(super) fn hosts(hostname: &str, address: Ipv4Addr, host: Option<Ipv4Addr>, extra: &[String]) -> String {
     let mut text = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n".to_owned();
     let mut line = |address: &str, name: &str| {
         // Writing to a text cannot fail.
         let _ = writeln!(text, "{address}\t{name}");
     };
     line(&address.to_string(), hostname);
-    for entry in extra {
-        if let Some((name, address)) = entry.split_once([':', '=']) {
-            line(address.trim_matches(['[', ']']), name);
+    for (name, address) in extra.iter().filter_map(|entry| host_entry(entry)) {
+        match (address, host) {
+            (HOST_GATEWAY, Some(host)) => line(&host.to_string(), name),
+            (HOST_GATEWAY, None) => {}
+            (address, _) if address.starts_with(SERVICE_MARK) => {}
+            (address, _) => line(address, name),
         }
     }
     text
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn files_name_the_replica_and_leave_out_what_it_cannot_reach() {
         let extra = ["db:10.0.0.9".to_owned(), "six:fd00::1".to_owned()];
-        let text = hosts("web-default-0", Ipv4Addr::new(10, 88, 4, 2), &extra);
+        let text = hosts("web-default-0", Ipv4Addr::new(10, 88, 4, 2), None, &extra);
         for line in ["10.88.4.2\tweb-default-0", "10.0.0.9\tdb", "fd00::1\tsix"] {
             assert!(
                 text.lines().any(|found| found == line),

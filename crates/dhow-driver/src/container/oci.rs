@@ -25,6 +25,9 @@ pub(super) struct Config {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Process {
     pub terminal: bool,
+    /// How large the terminal is, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub console_size: Option<ConsoleSize>,
     pub user: User,
     pub args: Vec<String>,
     pub env: Vec<String>,
@@ -32,6 +35,13 @@ pub(super) struct Process {
     pub capabilities: CapabilitySets,
     pub rlimits: Vec<Rlimit>,
     pub no_new_privileges: bool,
+}
+
+/// The size of a terminal in characters.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ConsoleSize {
+    pub height: u16,
+    pub width: u16,
 }
 
 /// The user that the workload runs as.

@@ -193,6 +193,7 @@ fn trial_config(root: &Path, cgroups_path: Option<&Path>) -> oci::Config {
         oci_version: super::bundle::OCI_VERSION,
         process: oci::Process {
             terminal: false,
+            console_size: None,
             user: oci::User::default(),
             args: vec![TRIAL_PROGRAM.into()],
             env: vec![format!("PATH={PATH}")],
@@ -231,7 +232,11 @@ async fn output_of(shim: &ShimClient, program: Program) -> Result<String, ShimEr
     let null = std::fs::File::open("/dev/null").map_err(ShimError::Lost)?;
     let stderr = theirs.try_clone().map_err(ShimError::Lost)?;
     let stdio: [OwnedFd; 3] = [null.into(), theirs.into(), stderr.into()];
-    let mut session = shim.run(RunSpec { program }, stdio).await?;
+    let spec = RunSpec {
+        program,
+        hangs_up: false,
+    };
+    let mut session = shim.run(spec, stdio).await?;
     let reader = Receiver::from_owned_fd(ours.into()).map_err(ShimError::Lost)?;
     let mut output = Vec::new();
     let read = reader.take(OUTPUT_MAX_BYTES);

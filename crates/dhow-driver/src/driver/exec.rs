@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::DriverError;
 use super::status::Exit;
@@ -17,6 +17,25 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Whether the command reads what the caller sends; otherwise its input is empty.
     pub stdin: bool,
+    /// The terminal that it runs at; then it has no stream for errors of its own.
+    pub terminal: Option<Terminal>,
+    /// Whether it hears SIGHUP and has a moment when its caller goes, before it is killed.
+    pub hangs_up: bool,
+}
+
+/// The terminal that a command runs at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// The command's `TERM`.
+    pub term: String,
+    pub size: WindowSize,
+}
+
+/// How large a terminal is, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowSize {
+    pub rows: u16,
+    pub cols: u16,
 }
 
 impl ExecRequest {
@@ -42,6 +61,8 @@ pub struct ExecSession {
     pub output: mpsc::Receiver<ExecChunk>,
     /// Takes the command's input where the request wanted that; drop it to end the input.
     pub stdin: Option<mpsc::Sender<Vec<u8>>>,
+    /// Takes new sizes of its terminal where it has one.
+    pub resize: Option<watch::Sender<WindowSize>>,
     /// How it ended. Read all output first, or drop `output`: a command that nobody reads may wait for ever.
     pub exit: oneshot::Receiver<Result<Exit, DriverError>>,
 }

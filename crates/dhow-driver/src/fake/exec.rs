@@ -1,12 +1,12 @@
 //! Commands and connections of fake replicas.
 //!
-//! A command `fake [stdout=TEXT] [stderr=TEXT] [env=KEY] [exit=CODE]` does what it says; any other ends
+//! A command `fake [stdout=TEXT] [stderr=TEXT] [env=KEY] [size] [exit=CODE]` does what it says; any other ends
 //! with 0 while the replica is healthy and with 1 when it is not, as a health check wants it.
 
 use std::collections::BTreeMap;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::{Cause, ExecChunk, ExecRequest, ExecSession, Exit, OUTPUT_CHUNKS_MAX};
 use crate::logs::Stream;
@@ -27,6 +27,11 @@ pub(super) fn run(
             let chunk = match key {
                 "stdout" => Some((Stream::Stdout, format!("{value}\n"))),
                 "stderr" => Some((Stream::Stderr, format!("{value}\n"))),
+                "size" => {
+                    let size = request.terminal.as_ref().map(|terminal| terminal.size);
+                    let size = size.ok_or_else(|| Cause::Scripted("there is no terminal".into()))?;
+                    Some((Stream::Stdout, format!("{}x{}\n", size.rows, size.cols)))
+                }
                 "env" => Some((
                     Stream::Stdout,
                     format!("{}\n", env.get(value).map_or("", String::as_str)),
@@ -58,7 +63,16 @@ pub(super) fn run(
     // The receiver is right below: it cannot be gone.
     let _ = exit_to.send(Ok(Exit::code(code)));
     let stdin = request.stdin.then(|| mpsc::channel(1).0);
-    Ok(ExecSession { output, stdin, exit })
+    let resize = request
+        .terminal
+        .as_ref()
+        .map(|terminal| watch::channel(terminal.size).0);
+    Ok(ExecSession {
+        output,
+        stdin,
+        resize,
+        exit,
+    })
 }
 
 /// The far end of a connection that answers a request with 200.
@@ -75,7 +89,7 @@ async fn answer(mut stream: DuplexStream) {
     // Whoever only connects and closes gets no answer and needs none.
     if matches!(stream.read(&mut byte).await, Ok(1..)) {
         let _ = stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfine\n")
             .await;
     }
 }

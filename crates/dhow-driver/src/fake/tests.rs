@@ -11,7 +11,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::conformance::{self, Act, ExecAct, Subject};
-use crate::driver::{Driver, ExecRequest, ExitKind, ReplicaStart, ReplicaStatus, StopRequest, StopSignal};
+use crate::driver::{
+    Driver, ExecRequest, ExitKind, ReplicaStart, ReplicaStatus, StopRequest, StopSignal, Terminal, WindowSize,
+};
 
 struct FakeSubject(FakeHost);
 
@@ -194,4 +196,25 @@ async fn thousands_are_cheap_and_a_crash_is_seen_at_once() {
     host.end(&name(4000), crate::driver::Exit::code(3));
     assert_eq!(waiting.await.unwrap().kind, ExitKind::Code(3));
     assert_eq!(driver.list().await.unwrap().len(), 5000);
+}
+
+#[tokio::test]
+async fn a_terminal_has_the_size_that_was_asked_for() {
+    let driver = FakeHost::default().driver();
+    driver.start(&start(0, &[])).await.unwrap();
+    let mut request = ExecRequest::new(["fake", "size"]);
+    request.terminal = Some(Terminal {
+        term: "xterm".into(),
+        size: WindowSize { rows: 50, cols: 120 },
+    });
+    let session = driver.exec(&name(0), request).await.unwrap();
+    assert!(session.resize.is_some());
+    let done = session
+        .finish(100, Duration::from_secs(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(done.stdout, b"50x120\n");
+    let none = driver.exec(&name(0), ExecRequest::new(["fake", "size"])).await;
+    assert!(none.is_err());
 }

@@ -1,4 +1,4 @@
-//! Carries a command's streams between its caller and the pipes of a [`RunSession`].
+//! Carries a command's streams between its caller and the pipes or the terminal of a [`RunSession`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,11 +6,15 @@ use std::os::fd::OwnedFd;
 use dhow_core::ids::ReplicaName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::RunSession;
+use super::protocol::UserIds;
 use super::record::ExitStatus;
-use crate::driver::{Cause, DriverError, ExecChunk, ExecSession, Exit, OUTPUT_CHUNKS_MAX, Stage};
+use super::terminal::{self, Manners, Screen};
+use crate::driver::{
+    Cause, DriverError, ExecChunk, ExecRequest, ExecSession, Exit, OUTPUT_CHUNKS_MAX, Stage, WindowSize,
+};
 use crate::logs::Stream;
 
 /// One read of output.
@@ -19,15 +23,50 @@ const CHUNK_BYTES: usize = 16 * 1024;
 const INPUT_CHUNKS_MAX: usize = 16;
 
 /// The daemon's ends of a command's streams.
-pub struct ExecPipes {
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
+pub enum ExecStreams {
+    Pipes {
+        stdin: Option<OwnedFd>,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    },
+    Terminal {
+        screen: OwnedFd,
+        size: WindowSize,
+        manners: Manners,
+        with_stdin: bool,
+    },
 }
 
-impl ExecPipes {
+impl ExecStreams {
     /// Our ends, and stdin, stdout and stderr for the command.
-    pub fn open(with_stdin: bool) -> io::Result<(Self, [OwnedFd; 3])> {
+    pub fn open(
+        request: &ExecRequest,
+        manners: Manners,
+        owner: Option<&UserIds>,
+    ) -> io::Result<(Self, [OwnedFd; 3])> {
+        match &request.terminal {
+            Some(wanted) => Self::terminal(wanted.size, request.stdin, manners, owner),
+            None => Self::pipes(request.stdin),
+        }
+    }
+
+    fn terminal(
+        size: WindowSize,
+        with_stdin: bool,
+        manners: Manners,
+        owner: Option<&UserIds>,
+    ) -> io::Result<(Self, [OwnedFd; 3])> {
+        let (screen, theirs) = terminal::open_pair(size, manners, owner)?;
+        let ours = Self::Terminal {
+            screen,
+            size,
+            manners,
+            with_stdin,
+        };
+        Ok((ours, [theirs.try_clone()?, theirs.try_clone()?, theirs]))
+    }
+
+    fn pipes(with_stdin: bool) -> io::Result<(Self, [OwnedFd; 3])> {
         let (stdout, their_stdout) = io::pipe()?;
         let (stderr, their_stderr) = io::pipe()?;
         let (stdin, their_stdin): (Option<OwnedFd>, OwnedFd) = if with_stdin {
@@ -36,7 +75,7 @@ impl ExecPipes {
         } else {
             (None, std::fs::File::open("/dev/null")?.into())
         };
-        let ours = Self {
+        let ours = Self::Pipes {
             stdin,
             stdout: stdout.into(),
             stderr: stderr.into(),
@@ -46,23 +85,55 @@ impl ExecPipes {
 }
 
 /// Starts the carrying tasks. They end with the command, or kill it when the caller drops the session.
-pub fn exec_session(run: RunSession, pipes: ExecPipes, name: ReplicaName) -> io::Result<ExecSession> {
-    let stdout = Receiver::from_owned_fd(pipes.stdout)?;
-    let stderr = Receiver::from_owned_fd(pipes.stderr)?;
+pub fn exec_session(run: RunSession, streams: ExecStreams, name: ReplicaName) -> io::Result<ExecSession> {
     let (output_to, output) = mpsc::channel(OUTPUT_CHUNKS_MAX);
     let (exit_to, exit) = oneshot::channel();
-    let stdin = match pipes.stdin {
-        Some(fd) => {
-            let (to, from) = mpsc::channel(INPUT_CHUNKS_MAX);
-            tokio::spawn(carry_input(from, Sender::from_owned_fd(fd)?));
-            Some(to)
+    let (stdin, resize) = match streams {
+        ExecStreams::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } => {
+            let stdout = Receiver::from_owned_fd(stdout)?;
+            let stderr = Receiver::from_owned_fd(stderr)?;
+            let stdin = stdin.map(Sender::from_owned_fd).transpose()?.map(|pipe| {
+                let (to, from) = mpsc::channel(INPUT_CHUNKS_MAX);
+                tokio::spawn(carry_input(from, pipe));
+                to
+            });
+            tokio::spawn(carry_output(stdout, Stream::Stdout, output_to.clone()));
+            tokio::spawn(carry_output(stderr, Stream::Stderr, output_to));
+            (stdin, None)
         }
-        None => None,
+        ExecStreams::Terminal {
+            screen,
+            size,
+            manners,
+            with_stdin,
+        } => {
+            let runtime = match manners {
+                Manners::Usual => None,
+                Manners::Raw => Some(run.process),
+            };
+            let screen = Screen::of(screen)?;
+            let (sizes_to, sizes) = watch::channel(size);
+            let stdin = with_stdin.then(|| {
+                let (to, from) = mpsc::channel(INPUT_CHUNKS_MAX);
+                tokio::spawn(screen.clone().carry_input(from));
+                to
+            });
+            tokio::spawn(screen.clone().carry_sizes(sizes, runtime));
+            tokio::spawn(screen.carry_output(output_to));
+            (stdin, Some(sizes_to))
+        }
     };
-    tokio::spawn(carry_output(stdout, Stream::Stdout, output_to.clone()));
-    tokio::spawn(carry_output(stderr, Stream::Stderr, output_to));
-    tokio::spawn(watch(run, exit_to, name));
-    Ok(ExecSession { output, stdin, exit })
+    tokio::spawn(wait_for_end(run, exit_to, name));
+    Ok(ExecSession {
+        output,
+        stdin,
+        resize,
+        exit,
+    })
 }
 
 /// Ends when the caller drops its end, or the command closes its own.
@@ -89,7 +160,11 @@ async fn carry_output(mut from: Receiver, stream: Stream, to: mpsc::Sender<ExecC
 }
 
 /// Waits for the end. When nobody is interested any more the session is dropped, which kills the command.
-async fn watch(mut run: RunSession, mut to: oneshot::Sender<Result<Exit, DriverError>>, name: ReplicaName) {
+async fn wait_for_end(
+    mut run: RunSession,
+    mut to: oneshot::Sender<Result<Exit, DriverError>>,
+    name: ReplicaName,
+) {
     let ended = tokio::select! {
         ended = run.wait() => ended,
         () = to.closed() => return,

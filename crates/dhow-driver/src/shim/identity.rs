@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// A process by its number and the moment it began, in clock ticks since boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
     pub start_ticks: u64,
@@ -57,6 +57,11 @@ fn means_gone(errno: rustix::io::Errno) -> bool {
 /// Kills the process that has this number now, if it is the one that is meant. `is_meant` is asked once the number can
 /// no longer come to mean another one: what it says is then true of the process, or the process has ended.
 pub fn kill_if(pid: u32, is_meant: impl FnOnce() -> bool) {
+    signal_if(pid, &[Signal::KILL], is_meant);
+}
+
+/// The same with other signals, one after the other.
+pub fn signal_if(pid: u32, signals: &[Signal], is_meant: impl FnOnce() -> bool) {
     // 0 and 1 would mean our own group and everybody's parent.
     let Some(number) = i32::try_from(pid)
         .ok()
@@ -68,8 +73,10 @@ pub fn kill_if(pid: u32, is_meant: impl FnOnce() -> bool) {
     if let Ok(pidfd) = pidfd_open(number, PidfdFlags::empty())
         && is_meant()
     {
-        // One that ended meanwhile is what was wanted.
-        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        for signal in signals {
+            // One that ended meanwhile is what was wanted.
+            let _ = pidfd_send_signal(&pidfd, *signal);
+        }
     }
 }
 

@@ -95,6 +95,8 @@ pub enum SetUp {
     PrivateMounts,
     /// Detaches a mount.
     Unmount { path: PathBuf },
+    /// Makes the terminal that stdin is its own.
+    TakeTerminal,
 }
 
 impl std::fmt::Display for SetUp {
@@ -102,6 +104,7 @@ impl std::fmt::Display for SetUp {
         match self {
             Self::PrivateMounts => f.write_str("a mount namespace of its own"),
             Self::Unmount { path } => write!(f, "{}", path.display()),
+            Self::TakeTerminal => f.write_str("its terminal"),
         }
     }
 }
@@ -174,6 +177,9 @@ impl RlimitKind {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunSpec {
     pub program: Program,
+    /// When the connection ends, it and all that it started are told by a hang-up and have a moment before they are
+    /// killed.
+    pub hangs_up: bool,
 }
 
 /// What the fork answers.
@@ -273,7 +279,7 @@ impl std::fmt::Display for Step {
         f.write_str(match self {
             Self::Request => "the request was not understood",
             Self::Log => "its log could not be opened",
-            Self::SetUp => "its mounts could not be prepared",
+            Self::SetUp => "it could not be prepared",
             Self::Resources => "the host refused a process, a pipe or a session",
             Self::Record => "its record could not be written",
             Self::Group => "its control group could not be joined",

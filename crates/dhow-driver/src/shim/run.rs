@@ -1,6 +1,7 @@
 //! Runs one command for the daemon: exec into a replica. It lives no longer than the daemon's interest: when
-//! the connection closes, everything that the command started is killed.
+//! the connection closes, everything that the command started is killed; where the request says so, it hears SIGHUP before.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::SignalFd;
+use rustix::process::Signal;
 
 use super::identity::{self, ProcessId};
 use super::protocol::{Failure, Reply, RunSpec, Step};
@@ -17,6 +19,8 @@ use super::record::ExitStatus;
 use super::spawn::{self, Stdio};
 use super::transport;
 
+/// An editor that hears of the hang-up saves what it has.
+const HANG_UP_GRACE: Duration = Duration::from_secs(2);
 const CLEAR_UP_TIMEOUT: Duration = Duration::from_secs(5);
 const CLEAR_UP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -29,6 +33,9 @@ pub fn run(connection: &mut UnixStream, stdio: Stdio, spec: &RunSpec) -> Result<
     drop(stdio);
     transport::reply(connection, &Reply::Started { process });
     let status = wait(connection, &signals, process);
+    if status.is_none() && spec.hangs_up {
+        hang_up();
+    }
     kill_children();
     if let Some(status) = status {
         transport::reply(connection, &Reply::Ended { status });
@@ -59,6 +66,38 @@ fn wait(connection: &UnixStream, signals: &SignalFd, process: ProcessId) -> Opti
         } else if hung_up {
             return None;
         }
+    }
+}
+
+/// Tells all that is below this process that its caller has gone, as a terminal would, and gives it a moment. Whoever is
+/// still there after that is killed, also where its parent has ended meanwhile, so that it is below another one now.
+fn hang_up() {
+    let Ok(me) = ProcessId::of_self() else {
+        return;
+    };
+    let deadline = Instant::now() + HANG_UP_GRACE;
+    let mut told = BTreeSet::new();
+    loop {
+        while reap_one().is_some() {}
+        for pid in identity::descendants(me.pid) {
+            let Ok(process) = ProcessId::of(pid) else { continue };
+            if told.insert(process) {
+                // One that is stopped hears nothing before it goes on.
+                let signals = [Signal::HUP, Signal::CONT];
+                identity::signal_if(pid, &signals, || process.lives() && identity::is_below(pid, me));
+            }
+        }
+        told.retain(|process| process.lives());
+        if told.is_empty() {
+            return;
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(CLEAR_UP_PAUSE);
+    }
+    for process in told {
+        identity::kill_if(process.pid, || process.lives());
     }
 }
 

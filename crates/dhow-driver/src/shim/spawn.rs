@@ -20,6 +20,7 @@ use nix::unistd::{self, AccessFlags, ForkResult, Gid, Pid, Uid};
 
 use super::identity::ProcessId;
 use super::protocol::{Failure, Program, RlimitKind, SetUp, Step};
+use super::terminal;
 use super::unchecked::{self, Inherited};
 
 /// What the program reads and writes.
@@ -289,6 +290,7 @@ fn set_up(preparation: &SetUp) -> nix::Result<()> {
             mount(None::<&Path>, "/", None::<&Path>, flags, None::<&Path>)
         }
         SetUp::Unmount { path } => umount2(path, MntFlags::MNT_DETACH),
+        SetUp::TakeTerminal => terminal::take(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The few calls that Rust cannot check, each with the reason why it is sound. All but `watch_readable`, signalling, and
+//! The few calls that Rust cannot check, each with the reason why it is sound. All but watching, signalling, and
 //! those that give rights up for good, are for the zygote, the shim and the command runner, which are single-threaded:
 //! `zygote::main` refuses to run otherwise.
 
@@ -195,6 +195,13 @@ pub fn own_descriptor(number: i32) -> OwnedFd {
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: ends the process; no memory of ours is looked at any more.
     unsafe { nix::libc::_exit(code) }
+}
+
+/// Watches a descriptor from the daemon's runtime, for reading and for writing.
+pub fn watch_both(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is owned, hence open, and moves into the watcher, which alone closes it.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE | Interest::WRITABLE) };
+    watched.map_err(|error| error.into_parts().1)
 }
 
 /// Watches a descriptor from the daemon's runtime.

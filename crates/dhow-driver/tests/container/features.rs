@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dhow_core::spec::{ByteSize, CommandSpec, Cpu, Storage, Ulimit};
 use dhow_driver::container::{ContainerConfig, ContainerDriver};
-use dhow_driver::driver::{Driver, ExecRequest, ExitKind, ReplicaStart};
+use dhow_driver::driver::{Driver, ExecRequest, ExecSession, ExitKind, ReplicaStart, Terminal, WindowSize};
 use dhow_driver::logs::Stream;
 
 use crate::builder::{Compression, TestImage, packed, write_layout};
@@ -27,6 +27,8 @@ crate::tests! {
     an_init_is_empty: Groups::Any,
     an_init_of_another_runtime_is_empty: Groups::Named("runc"),
     a_runtime_cannot_be_changed_from_inside: Groups::Any,
+    a_command_has_a_terminal: Groups::Any,
+    a_command_of_another_runtime_has_a_terminal: Groups::Named("runc"),
     files_that_name_hosts_are_the_replicas_own: Groups::Any,
     only_regular_files_of_an_image_are_opened: Groups::Any,
 }
@@ -211,6 +213,7 @@ async fn storage(host: Arc<TestHost>) {
         Storage::Named {
             name: "data".into(),
             target: "/home".into(),
+            read_only: false,
         },
         Storage::Tmpfs {
             target: "/scratch".into(),
@@ -392,6 +395,70 @@ async fn a_runtime_cannot_be_changed_from_inside(host: Arc<TestHost>) {
             (before.mode(), before.len()),
             "{runtime}"
         );
+    }
+}
+
+async fn a_command_has_a_terminal(host: Arc<TestHost>) {
+    let driver = host.driver();
+    let spec = host.shell("echo ready; exec sleep 100000");
+    let start = ReplicaStart::new(name(0), Arc::new(spec));
+    driver.start(&start).await.unwrap();
+    host.until_ready(0).await;
+    let begin = async |script: &str| {
+        let mut request = ExecRequest::new(["sh", "-c", script]);
+        request.stdin = true;
+        request.hangs_up = true;
+        request.terminal = Some(Terminal {
+            term: "xterm-test".into(),
+            size: WindowSize { rows: 30, cols: 100 },
+        });
+        driver.exec(&name(0), request).await.unwrap()
+    };
+    let read_until = async |session: &mut ExecSession, text: &str| {
+        let mut said = String::new();
+        while !said.contains(text) {
+            let chunk = session.output.recv().await;
+            let chunk = chunk.unwrap_or_else(|| panic!("no `{text}` in {said:?}"));
+            said.push_str(&String::from_utf8_lossy(&chunk.bytes));
+        }
+        said
+    };
+    let mut session = begin(
+        "trap 'stty size' WINCH; trap 'exit 9' INT; echo $TERM; tty; stty size; echo up; while :; do sleep 0.05; done",
+    )
+    .await;
+    // It is one of the container's own.
+    let said = read_until(&mut session, "up\r\n").await;
+    assert_eq!(said, "xterm-test\r\n/dev/pts/0\r\n30 100\r\nup\r\n");
+    let resize = session.resize.as_ref().unwrap();
+    resize.send_replace(WindowSize { rows: 50, cols: 120 });
+    read_until(&mut session, "50 120\r\n").await;
+    session
+        .stdin
+        .as_ref()
+        .unwrap()
+        .send(b"\x03".to_vec())
+        .await
+        .unwrap();
+    while session.output.recv().await.is_some() {}
+    assert_eq!(session.exit.await.unwrap().unwrap().kind, ExitKind::Code(9));
+
+    let before = host.exec(0, &["ps"]).await.stdout;
+    let mut session =
+        begin("(trap '' HUP; sleep 31337) & trap 'echo hup > /heard; exit' HUP; echo up; while :; do sleep 0.05; done")
+            .await;
+    read_until(&mut session, "up").await;
+    drop(session);
+    let count = |listed: &[u8]| String::from_utf8_lossy(listed).lines().count();
+    while count(&host.exec(0, &["ps"]).await.stdout) != count(&before) {}
+    assert_eq!(host.exec(0, &["cat", "/heard"]).await.stdout, b"hup\n");
+    driver.remove(&name(0)).await.unwrap();
+    assert_eq!(host.leftovers(), Vec::<String>::new());
+}
+
+async fn a_command_of_another_runtime_has_a_terminal(host: Arc<TestHost>) {
+    if is_installed("runc") {
+        a_command_has_a_terminal(host).await;
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dhow_core::spec::{CommandSpec, ServiceSpec, Ulimit};
-use dhow_driver::driver::{Cause, Driver, ExecRequest, ExitKind, PortBinding, ReplicaStart, ReplicaStatus};
+use dhow_driver::driver::{
+    Cause, Driver, ExecRequest, ExecSession, ExitKind, PortBinding, ReplicaStart, ReplicaStatus, Terminal,
+    WindowSize,
+};
 use dhow_driver::logs::{LogFilter, LogLimits, LogPosition, Stream};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,6 +23,8 @@ crate::tests! {
     a_line_without_end: Groups::Use,
     exec_reads_input: Groups::Use,
     a_dropped_exec_is_killed: Groups::Use,
+    a_command_has_a_terminal: Groups::Use,
+    a_command_hears_that_its_caller_hung_up: Groups::Use,
     ports: Groups::Use,
     errors_name_what_is_wrong: Groups::Use,
     leftovers_of_an_ended_workload: Groups::Without,
@@ -221,6 +226,81 @@ async fn a_dropped_exec_is_killed(host: Arc<TestHost>) {
         driver.inspect(&name(0)).await.unwrap(),
         ReplicaStatus::Running(_)
     ));
+}
+
+/// All that comes until a text has come.
+async fn read_until(session: &mut ExecSession, text: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(text) {
+        let chunk = session.output.recv().await;
+        let chunk = chunk.unwrap_or_else(|| panic!("no `{text}` in {said:?}"));
+        said.push_str(&String::from_utf8_lossy(&chunk.bytes));
+    }
+    said
+}
+
+fn at_terminal(script: &str, size: WindowSize) -> ExecRequest {
+    let mut request = ExecRequest::new(["sh", "-c", script]);
+    request.stdin = true;
+    request.hangs_up = true;
+    request.terminal = Some(Terminal {
+        term: "xterm-test".into(),
+        size,
+    });
+    request
+}
+
+async fn a_command_has_a_terminal(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let script = "trap 'stty size' WINCH; trap 'exit 9' INT; echo $TERM; stty size; \
+                  test -t 0 && test -t 1 && test -t 2 && echo up; while :; do sleep 0.05; done";
+    let size = WindowSize { rows: 30, cols: 100 };
+    let mut session = driver.exec(&name(0), at_terminal(script, size)).await.unwrap();
+    let said = read_until(&mut session, "up\r\n").await;
+    assert_eq!(said, "xterm-test\r\n30 100\r\nup\r\n");
+    let resize = session.resize.as_ref().unwrap();
+    resize.send_replace(WindowSize { rows: 50, cols: 120 });
+    read_until(&mut session, "50 120\r\n").await;
+    // The key, not the signal: the terminal makes one of it.
+    session
+        .stdin
+        .as_ref()
+        .unwrap()
+        .send(b"\x03".to_vec())
+        .await
+        .unwrap();
+    while session.output.recv().await.is_some() {}
+    assert_eq!(session.exit.await.unwrap().unwrap().kind, ExitKind::Code(9));
+}
+
+async fn a_command_hears_that_its_caller_hung_up(host: Arc<TestHost>) {
+    let driver = host.driver();
+    driver.start(&host.shell(0, "exec sleep 100000")).await.unwrap();
+    let before = host.processes();
+    let heard = host.dir.join("heard");
+    for has_terminal in [true, false] {
+        // One hears it, another one does not want to, and has a child beside it that it does not wait for.
+        let script = format!(
+            "(trap '' HUP; sh -c 'sleep 100000 & sleep 100000') & trap 'echo hup > {}; exit' HUP; echo up; \
+             while :; do sleep 0.05; done",
+            heard.display()
+        );
+        let mut request = at_terminal(&script, WindowSize { rows: 24, cols: 80 });
+        request.terminal = request.terminal.filter(|_| has_terminal);
+        let mut session = driver.exec(&name(0), request).await.unwrap();
+        read_until(&mut session, "up").await;
+        drop(session);
+        while host.processes() != before {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            std::fs::read_to_string(&heard).unwrap(),
+            "hup\n",
+            "{has_terminal}"
+        );
+        std::fs::remove_file(&heard).unwrap();
+    }
 }
 
 async fn ports(host: Arc<TestHost>) {

@@ -68,10 +68,14 @@ fn read(part: &str) -> String {
     text.chars().take(REPLICA_CHARS_MAX).collect()
 }
 
-/// The program's name alone: its arguments may be secret.
+/// The program's name alone: its arguments may be secret. Where no program is run, the port that is connected to.
 fn program(uri: &Uri) -> String {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
+    let port = pairs.iter().find(|(key, _)| key == "port");
+    if let Some(port) = port.and_then(|(_, port)| port.parse::<u16>().ok()) {
+        return format!("a connection to port {port}");
+    }
     let first = pairs.into_iter().find(|(key, _)| key == "command");
     let path = first.map(|(_, word)| word).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -97,6 +101,10 @@ mod tests {
         assert_eq!(event.replica.as_deref(), Some("web-default-0"));
         assert_eq!(event.deployment.unwrap().as_str(), "shop");
         assert_eq!(told("command=sh%20-c%20secret").message.as_deref(), Some("sh"));
+        assert_eq!(
+            told("port=5432").message.as_deref(),
+            Some("a connection to port 5432")
+        );
         assert_eq!(told("").message.as_deref(), Some(""));
         let long = format!("command={}", "x".repeat(1_000));
         assert_eq!(told(&long).message.unwrap().len(), PROGRAM_CHARS_MAX);

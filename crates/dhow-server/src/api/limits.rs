@@ -55,6 +55,9 @@ pub(super) const CRON_NEXT_MAX: usize = 100;
 /// The most lines that are sorted for the tail of a log: at 200 bytes each 2 MiB.
 pub(super) const LOG_TAIL_MAX: usize = 10_000;
 
+/// The longest text that lines of a log are searched for.
+pub(super) const GREP_BYTES_MAX: usize = 1_024;
+
 /// A node that has not sent the tail by then is followed, but not waited for.
 pub(super) const LOG_TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 

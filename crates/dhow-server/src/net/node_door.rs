@@ -24,7 +24,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use cluster::ClusterDoor;
-pub use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
+pub use dhow_wire::door::{
+    ExecRequest, LineFilter, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull,
+};
 pub use error::DoorError;
 pub use scripted::{ScriptedDoor, ScriptedExec};
 

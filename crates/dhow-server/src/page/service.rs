@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::calls::{Call, failed};
 use super::context::Page;
-use super::format::{count, escaped};
+use super::format::{count, escaped, plural};
 use super::html::{Tone, action, badge, nothing, pager, query};
 use super::limits::ROWS;
 use super::place::{of_deployment, of_service};
@@ -134,7 +134,7 @@ pub(super) fn explained(explanation: &Explanation, lines_max: usize) -> Markup {
             @for line in first { p { (line) } }
             @if !rest.is_empty() {
                 details {
-                    summary { (rest.len()) " more lines" }
+                    summary { (rest.len()) " " (plural(rest.len(), "more line", "more lines")) }
                     @for line in rest.iter().take(10 * ROWS) { p { (line) } }
                 }
             }

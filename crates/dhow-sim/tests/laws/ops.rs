@@ -307,6 +307,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
         spec.storage.push(Storage::Named {
             name: "data".into(),
             target: "/data".into(),
+            read_only: false,
         });
         spec.rollout.max_surge = Some(0);
         spec.rollout.max_unavailable = Some(1);

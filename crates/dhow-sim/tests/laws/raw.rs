@@ -106,6 +106,7 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
                 spec.storage.push(Storage::Named {
                     name: "data".into(),
                     target: "/data".into(),
+                    read_only: false,
                 });
             }
             let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");

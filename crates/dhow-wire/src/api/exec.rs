@@ -1,10 +1,22 @@
 //! The frames that follow an upgrade to `dhow-exec/1`: one byte of kind, four of length (little endian), payload.
+//! `dhow-exec/2` is a command at a terminal: the same frames and one more, the terminal's size, and whoever serves it says
+//! something every few seconds, an empty piece of output where there is nothing else.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The protocol's name in the header `Upgrade`.
 pub const EXEC_UPGRADE: &str = "dhow-exec/1";
+/// The same for a command at a terminal: who does not know it refuses, in place of running the command without one.
+const EXEC_TERMINAL_UPGRADE: &str = "dhow-exec/2";
+/// The same frames for a connection to a port in place of a command: its ends are those of stdin and of the command.
+const PORT_UPGRADE: &str = "dhow-port/1";
+/// The header of the answer that names the replica in which the command runs.
+pub const EXEC_REPLICA_HEADER: &str = "dhow-replica";
+/// A connection on which a command runs says something this often; an empty piece of output where there is nothing else.
+pub const EXEC_SIGN_EVERY_SECS: u64 = 5;
+/// The longest name of a kind of terminal.
+const TERM_CHARS_MAX: usize = 64;
 /// The longest payload of one frame.
 pub const EXEC_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 pub const EXEC_FRAME_HEADER_BYTES: usize = 5;
@@ -14,6 +26,44 @@ pub const EXEC_FRAME_HEADER_BYTES: usize = 5;
 pub enum ExecClientFrame {
     Stdin(Vec<u8>),
     StdinEnd,
+    /// The terminal has another size now.
+    Resize(TerminalSize),
+}
+
+/// How large a terminal is, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub cols: u16,
+}
+
+impl Default for TerminalSize {
+    fn default() -> Self {
+        Self { rows: 24, cols: 80 }
+    }
+}
+
+/// The terminal that a command runs at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    /// What kind it is, as `TERM` names it.
+    pub term: String,
+    pub size: TerminalSize,
+}
+
+/// Whether a text may be the name of a kind of terminal.
+pub fn is_term(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
+    (1..=TERM_CHARS_MAX).contains(&text.len()) && text.chars().all(fits)
+}
+
+/// The protocol of a command with or without a terminal, or of a connection to a port.
+pub fn exec_upgrade(has_terminal: bool, has_port: bool) -> &'static str {
+    match (has_port, has_terminal) {
+        (true, _) => PORT_UPGRADE,
+        (false, true) => EXEC_TERMINAL_UPGRADE,
+        (false, false) => EXEC_UPGRADE,
+    }
 }
 
 /// What the replica's side sends. `Exit` is the last.
@@ -39,6 +89,8 @@ pub enum ExecFrameError {
     Kind(u8),
     #[error("a frame holds at most {EXEC_PAYLOAD_BYTES_MAX} bytes, this one says {0}")]
     TooLong(u32),
+    #[error("a terminal's size is two numbers of two bytes")]
+    Size,
     #[error("the last frame does not say how the command ended")]
     Exit,
 }
@@ -52,6 +104,9 @@ impl ExecClientFrame {
         match self {
             Self::Stdin(bytes) => frame(0, bytes),
             Self::StdinEnd => frame(1, &[]),
+            Self::Resize(TerminalSize { rows, cols }) => {
+                frame(2, &[rows.to_le_bytes(), cols.to_le_bytes()].concat())
+            }
         }
     }
 
@@ -63,6 +118,13 @@ impl ExecClientFrame {
         let frame = match kind {
             0 => Self::Stdin(payload.to_vec()),
             1 => Self::StdinEnd,
+            2 => match <[u8; 4]>::try_from(payload) {
+                Ok([r0, r1, c0, c1]) => Self::Resize(TerminalSize {
+                    rows: u16::from_le_bytes([r0, r1]),
+                    cols: u16::from_le_bytes([c0, c1]),
+                }),
+                Err(_) => return Err(ExecFrameError::Size),
+            },
             other => return Err(ExecFrameError::Kind(other)),
         };
         Ok(Some((frame, taken)))

@@ -70,6 +70,22 @@ fn frames_come_in_pieces_and_too_long_ones_are_refused() {
         ExecClientFrame::decode(&[7, 0, 0, 0, 0]),
         Err(ExecFrameError::Kind(7))
     );
+    let size = TerminalSize { rows: 50, cols: 300 };
+    let resized = ExecClientFrame::Resize(size);
+    assert_eq!(resized.encode(), [2, 4, 0, 0, 0, 50, 0, 44, 1]);
+    assert_eq!(ExecClientFrame::decode(&resized.encode()), Ok(Some((resized, 9))));
+    assert_eq!(
+        ExecClientFrame::decode(&[2, 1, 0, 0, 0, 7]),
+        Err(ExecFrameError::Size)
+    );
+    for (term, is_good) in [
+        ("xterm-256color", true),
+        ("", false),
+        ("a b", false),
+        ("x\u{1b}", false),
+    ] {
+        assert_eq!(is_term(term), is_good, "{term:?}");
+    }
     assert_eq!(
         ExecServerFrame::decode(&[3, 1, 0, 0, 0, b'x']),
         Err(ExecFrameError::Exit)

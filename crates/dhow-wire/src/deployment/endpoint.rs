@@ -3,7 +3,8 @@
 use dhow_core::acme;
 use dhow_core::ids::{DeploymentName, RoleName, ServiceName};
 use dhow_core::spec::{
-    Allowed, Endpoint, EndpointOptions, Expose, IpRange, IpRangeError, Protocol, ProxyProtocol, Sticky, Tls,
+    Allowed, Endpoint, EndpointOptions, Expose, ImagePorts, IpRange, IpRangeError, Protocol, ProxyProtocol,
+    Sticky, Tls,
 };
 
 use super::names;
@@ -205,6 +206,15 @@ fn is_ordered(decoder: &mut Decoder, node: &Node) -> Option<bool> {
         }
         _ => flag(decoder, node),
     }
+}
+
+/// The ports of the image, and who may call them.
+pub(super) fn image_ports(decoder: &mut Decoder, node: &Node) -> Option<ImagePorts> {
+    const HOW: &str = "`image_ports: {}` or `image_ports: { allow: [web] }`";
+    let mut fields = Fields::open(decoder, node, "`image_ports`", HOW)?;
+    let allow = fields.optional("allow", allow);
+    fields.close();
+    Some(ImagePorts { allow })
 }
 
 /// The services that may call. Where one of them cannot be read, the list is not judged further.

@@ -128,6 +128,7 @@ fn read_work(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec, reading: &mut 
     spec.endpoints = fields
         .optional("endpoints", endpoint::endpoints)
         .unwrap_or_default();
+    spec.image_ports = fields.optional("image_ports", endpoint::image_ports);
     spec.scale = fields.optional("scale", scale::scale).unwrap_or_default();
     let groups = fields.optional("replica_groups", |decoder, node| {
         scale::groups(decoder, node, reading)

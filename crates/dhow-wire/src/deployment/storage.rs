@@ -60,7 +60,7 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
         ("path", "the place inside is `target`"),
         ("destination", "the place inside is `target`"),
         ("mount", "the place inside is `target`"),
-        ("readonly", "only `bind` has it, as `read_only: true`"),
+        ("readonly", "write `read_only: true`, of `bind` and `named`"),
     ]);
     let storage = match kind {
         None => {
@@ -96,6 +96,7 @@ fn of_type(kind: Type, fields: &mut Fields<'_, '_>) -> Storage {
             Storage::Named {
                 name: name.unwrap_or_default(),
                 target: target.unwrap_or_default(),
+                read_only: fields.or("read_only", false, flag),
             }
         }
         Type::Tmpfs => {

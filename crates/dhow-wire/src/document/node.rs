@@ -109,9 +109,21 @@ pub enum Value {
     Mapping(Mapping),
 }
 
+/// What a tag says of a value that takes part in a merge of several files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tag {
+    #[default]
+    Plain,
+    /// `!reset`: what stood there before is taken away.
+    Reset,
+    /// `!override`: what stood there before is replaced as a whole.
+    Override,
+}
+
 /// A value of a document, with its place in the text.
 #[derive(Clone, Debug)]
 pub struct Node {
+    pub tag: Tag,
     /// Where a finding about this node points: the text of a scalar or of a list in brackets, but the key of
     /// a block and of nothing, because those have no one line of their own.
     pub span: Span,

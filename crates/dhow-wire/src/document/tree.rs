@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use dhow_core::spec::check::quoted;
 use serde_saphyr::granit_parser::{
-    Event, Marker, Parser, ScalarStyle as Written, Span as Marked, StructureStyle, Tag, options,
+    Event, Marker, Parser, ScalarStyle as Written, Span as Marked, StructureStyle, Tag as WrittenTag, options,
 };
 
 use super::finding::{Finding, Findings};
 use super::limits::{DEPTH_MAX, INPUT_MAX_BYTES, NODES_MAX, TEXT_MAX_BYTES};
-use super::node::{Entry, Mapping, Node, Scalar, ScalarStyle, Value};
+use super::node::{Entry, Mapping, Node, Scalar, ScalarStyle, Tag, Value};
 use super::source::Source;
 use super::span::Span;
 use super::syntax;
@@ -23,6 +23,15 @@ pub struct Document {
 
 /// Reads a text. Findings are added; without a tree the text is no document at all.
 pub fn parse(source: &Source, findings: &mut Findings) -> Option<Document> {
+    read(source, findings, false)
+}
+
+/// The same for a text that is merged with others: `!reset` and `!override` have a meaning there.
+pub fn parse_mergeable(source: &Source, findings: &mut Findings) -> Option<Document> {
+    read(source, findings, true)
+}
+
+fn read(source: &Source, findings: &mut Findings, is_mergeable: bool) -> Option<Document> {
     let text = source.text();
     if text.len() > INPUT_MAX_BYTES {
         let message = format!("this file has more than {} MiB", INPUT_MAX_BYTES >> 20);
@@ -39,6 +48,7 @@ pub fn parse(source: &Source, findings: &mut Findings) -> Option<Document> {
         simple_key_max_lookahead: INPUT_MAX_BYTES,
     };
     let mut builder = Builder::new(source, findings);
+    builder.is_mergeable = is_mergeable;
     for event in Parser::new_from_str_with_options(text, options) {
         let done = match event {
             Ok((event, span)) => builder.event(event, &span),
@@ -72,6 +82,7 @@ struct Stop;
 /// A list or a map that is not closed yet.
 struct Frame {
     open: Open,
+    tag: Tag,
     span: Span,
     is_block: bool,
     anchor: usize,
@@ -124,6 +135,9 @@ struct Builder<'a> {
     bytes: usize,
     /// Something is missing from the tree: it is not worth decoding.
     is_broken: bool,
+    /// Whether tags of a merge are known, and the one of the value that is being read.
+    is_mergeable: bool,
+    tag: Tag,
 }
 
 impl<'a> Builder<'a> {
@@ -138,12 +152,20 @@ impl<'a> Builder<'a> {
             nodes: 0,
             bytes: 0,
             is_broken: false,
+            is_mergeable: false,
+            tag: Tag::Plain,
         }
     }
 
     fn event(&mut self, event: Event<'_>, marked: &Marked) -> Result<(), Stop> {
         let span = span_of(marked.start, marked.end);
-        if let Some(tag) = event.tag().filter(|tag| !tag.is_yaml_core_schema()) {
+        let own = event.tag().filter(|tag| !tag.is_yaml_core_schema());
+        self.tag = match own.map(|tag| tag.original().to_string()).as_deref() {
+            Some("!reset") if self.is_mergeable => Tag::Reset,
+            Some("!override") if self.is_mergeable => Tag::Override,
+            Some(_) | None => Tag::Plain,
+        };
+        if let Some(tag) = own.filter(|_| self.tag == Tag::Plain) {
             let token = marked.tag_span().map_or(span, |tag| span_of(tag.start, tag.end));
             let message = format!("the tag {} means nothing here", quoted(&tag.original()));
             self.report(
@@ -225,7 +247,7 @@ impl<'a> Builder<'a> {
         text: &str,
         style: Written,
         anchor: usize,
-        tag: Option<&Tag>,
+        tag: Option<&WrittenTag>,
         span: Span,
     ) -> Result<(), Stop> {
         let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str"));
@@ -246,6 +268,7 @@ impl<'a> Builder<'a> {
         };
         self.spend(1, text.len(), span)?;
         let node = Node {
+            tag: self.tag,
             span,
             value: Value::Scalar(scalar),
         };
@@ -261,6 +284,7 @@ impl<'a> Builder<'a> {
         self.spend(1, 0, span)?;
         self.stack.push(Frame {
             open,
+            tag: self.tag,
             span,
             is_block: style == StructureStyle::Block,
             anchor,
@@ -286,7 +310,8 @@ impl<'a> Builder<'a> {
             Open::Sequence(items) => Value::Sequence(items),
             Open::Mapping(open) => Value::Mapping(self.merged(open)),
         };
-        let node = Node { span, value };
+        let tag = frame.tag;
+        let node = Node { tag, span, value };
         let cost = (self.nodes - frame.nodes_before, self.bytes - frame.bytes_before);
         self.keep(frame.anchor, &node, frame.height + 1, cost)?;
         let node = self.pointed(node, frame.is_block);

@@ -1,7 +1,8 @@
 //! A command inside a replica: the connection after its upgrade, frame by frame.
 
 use dhow_wire::api::{
-    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_UPGRADE, ExecClientFrame, ExecServerFrame,
+    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER, ExecClientFrame, ExecServerFrame,
+    Terminal, exec_upgrade,
 };
 use reqwest::Upgraded;
 use reqwest::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -22,39 +23,56 @@ pub struct ExecOutput {
     buffer: Vec<u8>,
 }
 
+/// What to run, and at what.
+pub struct ExecWish<'a> {
+    pub command: &'a [String],
+    pub with_stdin: bool,
+    pub terminal: Option<Terminal>,
+    /// A connection to this port in place of a command.
+    pub port: Option<u16>,
+}
+
 /// A running command, from both sides.
 pub struct ExecSession {
+    /// The id of the replica that it runs in, where the daemon says so.
+    pub replica: Option<String>,
     pub input: ExecInput,
     pub output: ExecOutput,
 }
 
 impl Client {
-    /// Starts a command inside a replica.
+    /// Starts a command inside a replica, or inside one of a service.
     pub async fn exec(
         &self,
         deployment: &str,
-        replica: &str,
-        command: &[String],
-        with_stdin: bool,
+        name: &str,
+        wish: &ExecWish<'_>,
     ) -> Result<ExecSession, ClientError> {
-        let path = ["deployments", deployment, "replicas", replica, "exec"];
+        let path = ["deployments", deployment, "replicas", name, "exec"];
+        let protocol = exec_upgrade(wish.terminal.is_some(), wish.port.is_some());
         let mut request = Request::post(&path)
             .header(CONNECTION, HeaderValue::from_static("upgrade"))
-            .header(UPGRADE, HeaderValue::from_static(EXEC_UPGRADE))
-            .query("stdin", with_stdin);
-        for word in command {
+            .header(UPGRADE, HeaderValue::from_static(protocol))
+            .query("stdin", wish.with_stdin)
+            .query_if("port", wish.port);
+        if let Some(Terminal { term, size }) = &wish.terminal {
+            request = request
+                .query("terminal", term)
+                .query("rows", size.rows)
+                .query("cols", size.cols);
+        }
+        for word in wish.command {
             request = request.query("command", word);
         }
         let response = self.send(&request, None).await?;
         if response.status() != 101 {
             return Err(ClientError::Unreadable {
                 host: self.host.clone(),
-                why: format!(
-                    "it answered {} instead of starting {EXEC_UPGRADE}",
-                    response.status()
-                ),
+                why: format!("it answered {} instead of starting {protocol}", response.status()),
             });
         }
+        let replica = response.headers().get(EXEC_REPLICA_HEADER);
+        let replica = replica.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let connection = response.upgrade().await.map_err(|error| ClientError::Broke {
             host: self.host.clone(),
             why: error.to_string(),
@@ -62,6 +80,7 @@ impl Client {
         let (read, write) = tokio::io::split(connection);
         let host = self.host.clone();
         Ok(ExecSession {
+            replica,
             input: ExecInput {
                 host: host.clone(),
                 connection: write,

@@ -1,30 +1,33 @@
 //! `dhow deploy FILE`: applies a deployment file and waits until it is stable, with live progress.
 
-use std::path::Path;
 use std::time::Duration;
 
 use dhow_cli::deploy;
 pub use dhow_cli::deploy::Args;
 use dhow_core::spec::DeploymentSpec;
 use dhow_wire::api::{Deployed, ProgressOutcome};
-use dhow_wire::{Findings, parse_deployment_beside, write_deployment};
+use dhow_wire::write_deployment;
 use serde_json::{Value, json};
 
 use super::wait::{Watched, conclude, interrupt, print_endpoints, until_stable_or};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
-use crate::input::{self, Beside, Input};
 use crate::output;
 use crate::progress::Watch;
+use crate::source_files::{self, FromFile};
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let (source, spec) = match read(&args.file) {
+    let read = match source_files::read_for(&args.from, client).await? {
         Ok(read) => read,
-        Err(findings) => {
-            output::findings(&findings);
+        Err(unread) => {
+            unread.show();
             return Ok(Exit::BadInput);
         }
     };
+    read.prepare(client).await?;
+    let FromFile {
+        name: source, spec, ..
+    } = read;
     if args.detach {
         let deployed = hand_over(client, &source, &spec, args.force).await?;
         output::note(&deploy::said(&deployed));
@@ -48,23 +51,6 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         print_endpoints(client, &result.services, &result.served).await?;
     }
     Ok(exit)
-}
-
-/// Reads and checks a deployment file: its name for findings, and what it says.
-pub fn read(file: &Path) -> Result<(String, DeploymentSpec), Findings> {
-    let input = input::read(file)?;
-    let spec = parse(file, &input)?;
-    Ok((input.name, spec))
-}
-
-/// Reads the text of a deployment file, with the environment of this process and the files beside it.
-pub fn parse(file: &Path, input: &Input) -> Result<DeploymentSpec, Findings> {
-    let beside = Beside::of(file);
-    let client = dhow_wire::Client {
-        env: &|name| std::env::var(name).ok(),
-        file: &|path| beside.read(path),
-    };
-    parse_deployment_beside(&input.text, &input.name, &client)
 }
 
 /// Hands a deployment over; it is durable when this returns.

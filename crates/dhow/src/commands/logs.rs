@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use dhow_cli::target::{self, Target};
 use dhow_core::ids::DeploymentName;
+use dhow_core::spec::TimeSpan;
 use dhow_wire::ReplicaStatus;
 use dhow_wire::api::{LogRecord, LogStream};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::client::{Client, ClientError, Request};
@@ -45,6 +47,18 @@ pub struct Args {
     /// Only the last N lines
     #[arg(long, short = 'n', value_name = "N")]
     tail: Option<u64>,
+
+    /// Only what was written since: a time such as `2026-11-18T20:00:00Z`, or how long ago, such as `10m`
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
+
+    /// Only what was written before, written as for `--since`
+    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "follow")]
+    until: Option<Moment>,
+
+    /// Only lines that have this text in them
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
 
     /// Show when each line was written
     #[arg(long, short)]
@@ -83,8 +97,39 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         name,
         tail: args.tail,
         follow: args.follow,
+        since_unix_us: args.since.map(|moment| moment.unix_us()),
+        until_unix_us: args.until.map(|moment| moment.unix_us()),
+        grep: args.grep.clone(),
     };
     print_logs(client, &query, form).await
+}
+
+/// A time that somebody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment(Timestamp);
+
+impl Moment {
+    fn unix_us(self) -> i64 {
+        self.0.as_microsecond()
+    }
+}
+
+/// A time, or how long ago it is.
+fn moment(text: &str) -> Result<Moment, String> {
+    moment_at(text, Timestamp::now())
+}
+
+fn moment_at(text: &str, now: Timestamp) -> Result<Moment, String> {
+    if let Ok(span) = text.parse::<TimeSpan>() {
+        let ago = now.checked_sub(span.to_std());
+        return ago
+            .map(Moment)
+            .map_err(|_| format!("nothing was written {text} ago"));
+    }
+    let read = text.parse::<Timestamp>().map(Moment);
+    read.map_err(|_| {
+        format!("`{text}` is no time: write how long ago it is, such as `10m`, or `2026-11-18T20:00:00Z`")
+    })
 }
 
 /// Which lines.
@@ -96,15 +141,37 @@ pub struct LogQuery {
     /// All that are kept where none is named.
     pub tail: Option<u64>,
     pub follow: bool,
+    /// Written then or later.
+    pub since_unix_us: Option<i64>,
+    /// Written before that.
+    pub until_unix_us: Option<i64>,
+    /// With this text in it.
+    pub grep: Option<String>,
 }
 
 impl LogQuery {
+    /// All lines of a deployment that are kept.
+    pub fn of(deployment: DeploymentName) -> Self {
+        Self {
+            deployment,
+            name: None,
+            tail: None,
+            follow: false,
+            since_unix_us: None,
+            until_unix_us: None,
+            grep: None,
+        }
+    }
+
     fn request(&self, tail: Option<u64>) -> Request<'static> {
         Request::get(&["logs"])
             .query("deployment", &self.deployment)
             .query_if("name", self.name.as_ref())
             .query_if("tail", tail)
             .query_if("follow", self.follow.then_some(true))
+            .query_if("since_unix_us", self.since_unix_us)
+            .query_if("until_unix_us", self.until_unix_us)
+            .query_if("grep", self.grep.as_ref())
     }
 }
 
@@ -210,4 +277,29 @@ async fn replica_ids(client: &Client, query: &LogQuery) -> Vec<String> {
         .filter(is_meant)
         .map(|replica| replica.id)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let now: Timestamp = "2026-11-18T20:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("10m", "2026-11-18T19:50:00Z"),
+            ("90s", "2026-11-18T19:58:30Z"),
+            ("2026-11-17T01:02:03Z", "2026-11-17T01:02:03Z"),
+            ("2026-11-17T01:02:03+01:00", "2026-11-17T00:02:03Z"),
+        ] {
+            assert_eq!(
+                moment_at(text, now),
+                Ok(Moment(expected.parse().unwrap())),
+                "{text}"
+            );
+        }
+        for text in ["", "yesterday", "10", "2026-11-18"] {
+            assert!(moment_at(text, now).unwrap_err().contains("`10m`"), "{text}");
+        }
+    }
 }

@@ -12,15 +12,19 @@ use super::deploy;
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output;
+use crate::source_files::{self, FromFile};
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let (source, spec) = match deploy::read(&args.file) {
+    let read = match source_files::read_for(&args.from, client).await? {
         Ok(read) => read,
-        Err(findings) => {
-            output::findings(&findings);
+        Err(unread) => {
+            unread.show();
             return Ok(Exit::BadInput);
         }
     };
+    let FromFile {
+        name: source, spec, ..
+    } = read;
     let request = Request::post(&["plan"])
         .query("source", &source)
         .json(write_deployment(&spec)?);

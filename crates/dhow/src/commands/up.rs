@@ -1,13 +1,12 @@
 //! `dhow up [FILE]`: everything in one command, from a file to running services and their logs.
 
 mod background;
-mod file;
 mod stop;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use dhow_cli::source_files::FileArgs;
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_wire::api::ProgressOutcome;
@@ -15,7 +14,7 @@ use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel, Setting};
 use tokio_util::sync::CancellationToken;
 
 use super::daemon::{config_of_data_dir, server_runtime};
-use super::deploy::{deploy_and_watch, read};
+use super::deploy::deploy_and_watch;
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
 use super::wait::{Watched, conclude, conclude_before_stop, interrupt, print_endpoints};
@@ -24,6 +23,7 @@ use crate::daemon::{Daemon, TcpApi, logging};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::{ProgressView, Watch, watch};
+use crate::source_files::{self, FromFile};
 use stop::{second_signal, stop_on_signals};
 
 /// How long replicas have to end after Ctrl-C, beyond which `up` does not wait for them.
@@ -36,9 +36,8 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(60);
 /// and the end of the terminal stop what the command has started.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The deployment file; without it the only `*.dhow.yaml` of the folder
-    #[arg(value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    from: FileArgs,
 
     /// Leave everything running in the background and return once it is stable
     #[arg(long, short)]
@@ -69,17 +68,10 @@ pub fn start(args: &Args, host: Option<&str>) -> anyhow::Result<Exit> {
 }
 
 async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
-    let file = match file::choose(args.file.as_deref()) {
-        Ok(file) => file,
-        Err(why) => {
-            output::failure(&why);
-            return Ok(Exit::BadInput);
-        }
-    };
-    let (source, spec) = match read(&file) {
+    let read = match source_files::read_for(&args.from, &client).await? {
         Ok(read) => read,
-        Err(findings) => {
-            output::findings(&findings);
+        Err(unread) => {
+            unread.show();
             return Ok(Exit::BadInput);
         }
     };
@@ -91,7 +83,7 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
     let server = server(args, &client).await?;
     let outcome = match stop.is_cancelled() {
         true => Ok(Exit::Interrupted),
-        false => deploy_there(args, &client, &source, &spec, &stop).await,
+        false => deploy_there(args, &client, &read, &stop).await,
     };
     if let Server::Own { daemon, cancel } = server {
         cancel.cancel();
@@ -104,10 +96,11 @@ async fn run(args: &Args, client: Client) -> anyhow::Result<Exit> {
 async fn deploy_there(
     args: &Args,
     client: &Client,
-    source: &str,
-    spec: &DeploymentSpec,
+    read: &FromFile,
     stop: &CancellationToken,
 ) -> anyhow::Result<Exit> {
+    read.prepare(client).await?;
+    let (source, spec) = (read.name.as_str(), &read.spec);
     let is_new = is_absent(client, &spec.deployment).await?;
     let keeps = args.detach || !is_new;
     let outcome = bring_up(args, client, source, spec, (keeps, stop)).await;
@@ -203,10 +196,8 @@ async fn bring_up(
         return Ok(exit);
     }
     let query = LogQuery {
-        deployment: spec.deployment.clone(),
-        name: None,
-        tail: None,
         follow: true,
+        ..LogQuery::of(spec.deployment.clone())
     };
     let form = LogForm {
         timestamps: false,

@@ -43,7 +43,11 @@ fn programs_that_cannot_run_say_why() {
             "interval": "200ms", "start_grace": "1s", "retries": 2,
         }),
     );
-    fails(&daemon, never, &["its check failed", "500", "v1 listens on"]);
+    fails(
+        &daemon,
+        never,
+        &["its check failed", "500, expected 200: v1", "v1 listens on"],
+    );
 
     let missing = Service::program(&["/no/such/program"]);
     fails(

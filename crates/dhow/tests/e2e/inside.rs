@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use rustix::process::Signal;
 
-use crate::support::{Daemon, PATIENCE, Service, signal};
+use crate::support::{Daemon, PATIENCE, Service, free_port, get, signal, until};
 
 /// Lines of one run: 1,500 of 4 KiB are 6 MiB, so that the second run passes the 10 MiB of one log file.
 const LINES: usize = 1_500;
@@ -67,6 +67,65 @@ fn logs_follow_over_rotation_and_restarts() {
     drop(receiver);
     reader.join().unwrap();
     follower.wait().unwrap();
+    daemon.finish();
+}
+
+#[test]
+fn of_a_log_is_shown_what_is_asked_for() {
+    let daemon = Daemon::start("some-logs");
+    let script = "echo one; echo two fails; echo three fails; echo four; exec sleep 3600";
+    daemon
+        .deploy("talk", &[("talker", Service::shell(script))])
+        .ends_with(0);
+    let lines = |more: &[&str]| {
+        let args = [&["logs", "talk", "--no-prefix"], more].concat();
+        daemon.dhow(&args).ends_with(0).stdout
+    };
+    until("all is written", || lines(&[]).contains("four").then_some(()));
+    assert_eq!(lines(&["--grep", "fails"]), "two fails\nthree fails\n");
+    assert_eq!(lines(&["--grep", "fails", "-n", "1"]), "three fails\n");
+    assert_eq!(lines(&["--since", "1h", "-n", "2"]), "three fails\nfour\n");
+    assert_eq!(lines(&["--until", "1h"]), "");
+    assert_eq!(lines(&["--since", "2001-01-01T00:00:00Z", "--grep", "Fails"]), "");
+    let both = daemon.dhow(&["logs", "talk", "-f", "--until", "1h"]);
+    both.ends_with(2).says(&["--until"]);
+    daemon.finish();
+}
+
+#[test]
+fn a_port_of_a_replica_is_one_here() {
+    let daemon = Daemon::start("ports");
+    let port = free_port();
+    daemon
+        .deploy("shop", &[("web", Service::web("v1", port))])
+        .ends_with(0);
+    let forward = |args: &[&str]| {
+        let mut child = daemon.dhow_child(&[&["port-forward"], args].concat());
+        let mut first = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut first).unwrap();
+        let here = first
+            .strip_prefix("127.0.0.1:")
+            .and_then(|rest| rest.split(' ').next());
+        let here = here.and_then(|port| port.parse::<u16>().ok());
+        (child, here.unwrap_or_else(|| panic!("{first:?}")))
+    };
+    let (mut child, here) = forward(&["shop/web", &format!("0:{port}")]);
+    for _ in 0..3 {
+        let (status, body) = get(here, "/").unwrap();
+        assert_eq!((status, body.trim()), (200, "v1"));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let other = daemon.dhow(&[
+        "port-forward",
+        "shop/web-default-0",
+        &format!("0:{}", daemon.api_port),
+    ]);
+    other
+        .ends_with(1)
+        .says(&["no endpoint of the service has this target port"]);
+    daemon.dhow(&["port-forward", "shop/none", "0:80"]).ends_with(4);
     daemon.finish();
 }
 

@@ -9,7 +9,9 @@
 )]
 
 mod acme;
+mod at_terminal;
 mod chaos;
+mod compose;
 mod failures;
 mod faults;
 mod files;

@@ -14,6 +14,7 @@ mod load;
 mod network;
 mod open_load;
 mod pebble;
+mod person;
 mod relay;
 mod seed;
 
@@ -34,6 +35,7 @@ pub use load::{Load, get, get_from};
 pub use network::Network;
 pub use open_load::{Cause, Failure, OpenLoad};
 pub use pebble::{Pebble, PebbleOptions};
+pub use person::Person;
 pub use relay::Relay;
 pub use seed::Seed;
 

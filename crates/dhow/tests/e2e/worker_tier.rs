@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Cluster, Daemon, Network, Replica, Service, by_node, is_alive, is_root, signal, skip, spread, until,
+    Cluster, Daemon, Network, Person, Replica, Service, by_node, is_alive, is_root, signal, skip, spread,
+    until,
 };
 
 /// A leader that was held up for seconds, as on a busy machine, or was elected anew doubts itself and gives everybody
@@ -69,6 +70,10 @@ fn workers_run_what_servers_decide() {
             let name = format!("shop/{}", replica.id);
             let said = server.dhow(&["exec", &name, "--", "sh", "-c", "echo in; exit 3"]);
             assert_eq!(said.ends_with(3).stdout, "in\n");
+            let size = ["exec", "-t", &name, "--", "sh", "-c", "stty size; exit 5"];
+            let mut person = Person::sits_down(server, &size);
+            person.sees("40 100\r\n");
+            person.ends_with(5);
         }
         let listed = server.dhow(&["node", "ls", "--json"]).json();
         let roles: Vec<_> = listed

@@ -13,6 +13,7 @@ struct Crate {
 
 const ALL_LIBRARIES: &[&str] = &[
     "dhow-cli",
+    "dhow-compose",
     "dhow-core",
     "dhow-disk",
     "dhow-wire",
@@ -36,6 +37,11 @@ const CRATES: &[Crate] = &[
         name: "dhow-wire",
         level: 1,
         uses: &["dhow-core"],
+    },
+    Crate {
+        name: "dhow-compose",
+        level: 2,
+        uses: &["dhow-core", "dhow-wire"],
     },
     Crate {
         name: "dhow-cli",

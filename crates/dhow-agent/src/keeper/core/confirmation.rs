@@ -91,6 +91,7 @@ mod tests {
             storage: vec![Storage::Named {
                 name: "data".into(),
                 target: "/data".into(),
+                read_only: false,
             }],
             ..ServiceSpec::default()
         };

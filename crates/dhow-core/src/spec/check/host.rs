@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::finding::{FieldPath, SpecFinding};
 use super::limits::NAME_MAX_BYTES;
 use super::words::{name_of, quoted};
-use crate::spec::ServiceSpec;
+use crate::spec::{HOST_GATEWAY, SERVICE_MARK, ServiceSpec, host_entry};
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     if let Some(user) = &spec.user
@@ -108,20 +108,17 @@ pub(super) fn hostname_problem(hostname: &str) -> Option<(String, String)> {
 }
 
 fn extra_host_problem(entry: &str) -> Option<(String, String)> {
-    const HOW: &str = "write `name:address`, such as `db.internal:10.0.0.5`";
-    let Some((name, address)) = entry.split_once([':', '=']) else {
+    const HOW: &str =
+        "write `name:address`, such as `db.internal:10.0.0.5`, `name:@service` or `name:host-gateway`";
+    let Some((name, address)) = host_entry(entry) else {
         return Some((format!("{} has no address", quoted(entry)), HOW.into()));
     };
-    if let Some((message, _)) = hostname_problem(name) {
+    // It is a line of a file, where a name may have what DNS does not: programs call services so.
+    if let Some((message, _)) = hostname_problem(&name.replace('_', "-")) {
         return Some((message, HOW.into()));
     }
-    let address = address
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(address);
-    if address == "host-gateway" {
-        let hint = "write the host's own address";
-        return Some(("`host-gateway` is not known here".into(), hint.into()));
+    if address == HOST_GATEWAY || address.starts_with(SERVICE_MARK) {
+        return None;
     }
     match address.parse::<IpAddr>() {
         Ok(_) => None,

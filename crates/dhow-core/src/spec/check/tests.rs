@@ -167,6 +167,7 @@ fn a_volume_cannot_surge() {
     spec.storage = vec![Storage::Named {
         name: "data".into(),
         target: "/data".into(),
+        read_only: false,
     }];
     assert_eq!(paths_of(spec.clone()), Vec::<String>::new());
     spec.rollout.max_surge = Some(1);

@@ -70,10 +70,12 @@ pub(in crate::api) async fn exec(
     let asked = pairs.iter().find(|(key, _)| key == "request");
     let asked = asked.and_then(|(_, text)| serde_json::from_str::<ExecRequest>(text).ok());
     let asked = asked.ok_or_else(|| ApiProblem::bad_request("`request` says what to run"))?;
-    let upgrade = exec::take_upgrade(&mut request)?;
+    let protocol = asked.protocol();
+    let upgrade = exec::take_upgrade(&mut request, protocol)?;
     let session = context.door.exec(context.node, asked).await?;
     Ok(exec::switch(
         upgrade,
+        protocol,
         session,
         context.end.clone(),
         std::future::pending(),

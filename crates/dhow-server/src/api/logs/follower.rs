@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::tail::Tail;
 use crate::api::limits::{LOG_LOOK_AGAIN, LOG_TAIL_MAX, LOG_TAIL_TIMEOUT};
-use crate::net::node_door::{DoorError, LogItem, LogItems, LogQuery};
+use crate::net::node_door::{DoorError, LineFilter, LogItem, LogItems, LogQuery};
 use crate::plane::services::{SelectedReplica, ServiceManager, select};
 
 /// What comes from one node's stream.
@@ -34,6 +34,7 @@ pub(super) struct Follower {
     deployment: String,
     within: Option<String>,
     follow: bool,
+    lines: LineFilter,
     /// Replicas whose logs are or were read.
     opened: BTreeSet<ReplicaKey>,
     /// Of those, the ones whose stream broke: they go on where they are.
@@ -46,12 +47,19 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub fn new(manager: ServiceManager, deployment: String, within: Option<String>, follow: bool) -> Self {
+    pub fn new(
+        manager: ServiceManager,
+        deployment: String,
+        within: Option<String>,
+        follow: bool,
+        lines: LineFilter,
+    ) -> Self {
         Self {
             manager,
             deployment,
             within,
             follow,
+            lines,
             opened: BTreeSet::new(),
             broken: BTreeSet::new(),
             told: BTreeSet::new(),
@@ -175,11 +183,12 @@ impl Follower {
                 replicas: replicas.into_iter().map(|replica| replica.name).collect(),
                 tail: Some(tail),
                 follow: self.follow,
+                lines: self.lines.clone(),
             };
             match self.manager.door().logs(node, query).await {
                 Ok(items) => {
                     // The end of a tail is also the end of what follows it, and is asked for twice.
-                    let items = items.fuse().boxed();
+                    let items = wanted(items, self.lines.clone()).fuse().boxed();
                     sources.push(Source { node, keys, items });
                 }
                 Err(error) => self.lost(node, &keys, &error),
@@ -205,6 +214,17 @@ impl Follower {
         let notice = self.notice(replica, node.0, error.to_string());
         self.notices.push(notice);
     }
+}
+
+/// Leaves out what is not wanted, which a node of an older version has not done.
+fn wanted(items: LogItems, lines: LineFilter) -> LogItems {
+    let is_wanted = move |item: &Result<LogItem, DoorError>| match item {
+        Ok(LogItem::Record(record)) => lines.wants(record.time_unix_us, &record.text),
+        Ok(LogItem::CaughtUp) | Err(_) => true,
+    };
+    items
+        .filter(move |item| std::future::ready(is_wanted(item)))
+        .boxed()
 }
 
 /// What a stream has now: up to its mark, its end, or the time that it is given.

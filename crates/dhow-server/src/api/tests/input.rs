@@ -93,6 +93,8 @@ async fn parameters_that_cannot_be_read() {
         "/api/v1/events?follow=1",
         "/api/v1/logs",
         "/api/v1/logs?deployment=shop&tail=-1",
+        "/api/v1/logs?deployment=shop&since_unix_us=yesterday",
+        "/api/v1/logs?deployment=shop&follow=true&until_unix_us=1",
         "/api/v1/logs?deployment=shop&tail=99999999999999999999",
         "/api/v1/deployments/shop/progress?timeout_secs=86401",
         "/api/v1/deployments/shop/progress?revision=x",

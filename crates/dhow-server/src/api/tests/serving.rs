@@ -182,6 +182,15 @@ async fn a_command_runs_in_a_replica() {
         "the exit is the last frame"
     );
 
+    // One of a service is chosen and named.
+    let of_service = path.replace("web-default-0", "web");
+    let (head, mut io) = upgraded(&serving, &format!("{of_service}?command=sh")).await;
+    assert!(head.contains("dhow-replica: web-default-0\r\n"), "{head}");
+    assert_eq!(frame(&mut io).await, ExecServerFrame::Stdout(b"hello".to_vec()));
+    // Nobody runs without the terminal that was asked for.
+    let (head, _io) = upgraded(&serving, &format!("{path}?command=sh&terminal=xterm")).await;
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+
     let (_, mut io) = upgraded(&serving, &format!("{path}?command=sh&stdin=true")).await;
     frame(&mut io).await;
     io.write_all(&[9, 0, 0, 0, 0]).await.unwrap();
@@ -255,7 +264,17 @@ async fn what_cannot_be_run_is_told_before_the_upgrade() {
     );
     world.happens(|_| true, &super::support::start_events()).await;
     world.post(&run("web-default-9"), "").await.problem(404);
-    world.post(&run("web"), "").await.problem(404);
+    let wrong = format!("{}&terminal=x%20y", run("web-default-0"));
+    assert!(world.post(&wrong, "").await.problem(400).detail.contains("xterm"));
+    let wrong = format!("{}&terminal=xterm&rows=0", run("web-default-0"));
+    assert!(
+        world
+            .post(&wrong, "")
+            .await
+            .problem(400)
+            .detail
+            .contains("`rows`")
+    );
     world.post(&path("web-default-0"), "").await.problem(400);
     world
         .post(&format!("{}&stdin=perhaps", run("web-default-0")), "")

@@ -130,6 +130,7 @@ async fn the_tail_is_merged_by_time() {
     };
     assert_eq!(texts("/api/v1/logs?deployment=shop").await, "zabcd");
     assert_eq!(texts("/api/v1/logs?deployment=shop&name=web&tail=3").await, "bcd");
+    assert_eq!(texts("/api/v1/logs?deployment=shop&grep=c").await, "c");
     assert_eq!(
         texts("/api/v1/logs?deployment=shop&name=web-default-1").await,
         "zb"

@@ -10,8 +10,8 @@ use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::spec::PullPolicy;
 use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_wire::api::{
-    EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName,
-    ImagesRemoved, NetCheck,
+    ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved,
+    NetCheck,
 };
 use dhow_wire::{NodeServiceState, Problem, ProblemCode};
 use futures_util::{StreamExt, TryStreamExt};
@@ -141,10 +141,21 @@ impl ClusterDoor {
         *request.method_mut() = Method::POST;
         let path = format!("/api/v1/internal/door/exec?request={encoded}");
         *request.uri_mut() = path.parse().map_err(|error| failed(format!("{error}")))?;
+        let upgrade = asked.protocol();
         let headers = request.headers_mut();
         headers.insert(header::CONNECTION, header::HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, header::HeaderValue::from_static(EXEC_UPGRADE));
-        let response = self.ask(node, request).await?;
+        headers.insert(header::UPGRADE, header::HeaderValue::from_static(upgrade));
+        let response = self.ask(node, request).await;
+        let response = response.map_err(|error| match error {
+            // It knows the protocol of commands without a terminal alone.
+            DoorError::Invalid(_) if asked.terminal.is_some() => DoorError::NotSupported(format!(
+                "node {node} runs an older version of Dhow, which opens no terminals: upgrade it, or leave `-t` out"
+            )),
+            DoorError::Invalid(_) if asked.port.is_some() => DoorError::NotSupported(format!(
+                "node {node} runs an older version of Dhow, which connects nobody to a port: upgrade it"
+            )),
+            other => other,
+        })?;
         let upgraded = hyper::upgrade::on(response).await;
         let upgraded = upgraded.map_err(|error| failed(error.to_string()))?;
         let (reader, mut writer) = tokio::io::split(TokioIo::new(upgraded));
@@ -201,7 +212,7 @@ fn told(node: NodeId, problem: Problem) -> DoorError {
         Some(ProblemCode::NotFound) => DoorError::NotFound(problem.detail),
         Some(ProblemCode::Refused) => DoorError::Refused(problem.detail),
         Some(ProblemCode::Failed) => DoorError::Failed(problem.detail),
-        Some(ProblemCode::InvalidSpec) => DoorError::Invalid(problem.detail),
+        Some(ProblemCode::InvalidSpec | ProblemCode::BadRequest) => DoorError::Invalid(problem.detail),
         Some(ProblemCode::NotSupported) => DoorError::NotSupported(problem.detail),
         Some(_) | None => DoorError::Unreachable {
             node,

@@ -163,6 +163,7 @@ impl NodeDoor for ScriptedDoor {
                     .logs
                     .iter()
                     .filter(|record| is_of(record, node, &one))
+                    .filter(|record| query.lines.wants(record.time_unix_us, &record.text))
                     .collect();
                 let first = query.tail.map_or(0, |tail| own.len().saturating_sub(tail));
                 kept.extend(own.into_iter().skip(first).cloned());

@@ -1,4 +1,5 @@
-//! A container service without `endpoints` has those that its image names: its `EXPOSE`d ports, for its deployment alone.
+//! A container service without `endpoints` has those that its image names: its `EXPOSE`d ports, for its deployment alone. One
+//! that says `image_ports` has them beside its own, for whom it says.
 //! They are looked up once per revision and stand in it from then on, so that every node knows them.
 
 use std::sync::Arc;
@@ -35,12 +36,29 @@ pub async fn fill_endpoints(door: &dyn NodeDoor, state: &State, spec: &mut Deplo
         .and_then(|known| known.current());
     for (name, image, ports) in found {
         let old = before.and_then(|before| before.spec.services.get(&name));
-        let endpoints = match ports {
+        let endpoints: Vec<Endpoint> = match ports {
             Some(ports) => ports.into_iter().map(endpoint).collect(),
             None => old.map(|old| kept(old, &image)).unwrap_or_default(),
         };
         if let Some(service) = spec.services.get_mut(&name) {
-            Arc::make_mut(service).endpoints = endpoints;
+            add(Arc::make_mut(service), endpoints);
+        }
+    }
+}
+
+/// Puts the image's endpoints behind those that the service names itself, which have their ports already.
+fn add(service: &mut ServiceSpec, endpoints: Vec<Endpoint>) {
+    let allow = service.image_ports.as_ref().and_then(|ports| ports.allow.clone());
+    for found in endpoints {
+        let is_udp = |endpoint: &Endpoint| endpoint.protocol == Protocol::Udp;
+        let is_taken = |own: &Endpoint| {
+            own.name == found.name || own.port == found.port && is_udp(own) == is_udp(&found)
+        };
+        if !service.endpoints.iter().any(is_taken) {
+            service.endpoints.push(Endpoint {
+                allow: allow.clone(),
+                ..found
+            });
         }
     }
 }
@@ -51,7 +69,9 @@ fn asked_image(service: &ServiceSpec) -> Option<&ImageSpec> {
         RType::Service | RType::System => true,
         RType::Job | RType::Cron => false,
     };
-    let wants = runs_on && service.runtime() == Runtime::Container && service.endpoints.is_empty();
+    let wants = runs_on
+        && service.runtime() == Runtime::Container
+        && (service.endpoints.is_empty() || service.image_ports.is_some());
     service.image.as_ref().filter(|_| wants)
 }
 
@@ -100,11 +120,18 @@ fn kept(old: &ServiceSpec, image: &ImageSpec) -> Vec<Endpoint> {
     let of_image = |found: &&Endpoint| {
         let is_udp = found.protocol == Protocol::Udp;
         let port = found.port;
-        **found == endpoint(ImagePort { port, is_udp })
+        let plain = Endpoint {
+            allow: None,
+            ..(*found).clone()
+        };
+        plain == endpoint(ImagePort { port, is_udp })
     };
     old.endpoints
         .iter()
         .filter(|found| is_same && of_image(found))
-        .cloned()
+        .map(|found| Endpoint {
+            allow: None,
+            ..found.clone()
+        })
         .collect()
 }

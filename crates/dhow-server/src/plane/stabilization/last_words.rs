@@ -11,7 +11,7 @@ use dhow_wire::api::LogRecord;
 use dhow_wire::stabilization::{LOG_LINES_SHOWN_MAX, ServiceLogs};
 use futures_util::StreamExt;
 
-use crate::net::node_door::{DoorError, LogItem, LogQuery, NodeDoor};
+use crate::net::node_door::{DoorError, LineFilter, LogItem, LogQuery, NodeDoor};
 use crate::plane::services::{SelectedReplica, ServiceManager, select};
 
 /// Nobody waits longer than this for logs: the message is due.
@@ -87,6 +87,7 @@ async fn fetch(door: &dyn NodeDoor, name: ReplicaName, node: NodeId) -> Result<V
         replicas: vec![name],
         tail: Some(LOG_LINES_SHOWN_MAX),
         follow: false,
+        lines: LineFilter::default(),
     };
     let read = async {
         let mut items = door.logs(node, query).await?;

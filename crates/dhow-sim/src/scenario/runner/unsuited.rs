@@ -13,10 +13,12 @@ const NO_WAIT: &str = "a scenario does not wait: leave --wait out, and let time 
 pub(super) fn check(verb: &Verb) -> Result<(), String> {
     let wrong = match verb {
         verb if is_json(verb) => Some("a scenario shows what people see: leave --json out"),
-        Verb::Deploy(args) if !args.detach || !is_stdin(&args.file) => {
+        Verb::Deploy(args) if !args.detach || !is_stdin(args.from.file.as_deref()) => {
             Some("write `deploy --detach -` with the file below it, and let time pass with `run 10s`")
         }
-        Verb::Plan(args) if !is_stdin(&args.file) => Some("write `plan -` with the file below it"),
+        Verb::Plan(args) if !is_stdin(args.from.file.as_deref()) => {
+            Some("write `plan -` with the file below it")
+        }
         Verb::Ps(args) if args.live || args.usage => {
             Some("nothing is measured and no node can be asked: leave --usage and --live out")
         }
@@ -44,8 +46,8 @@ fn is_waiting(command: &cron::Command) -> bool {
     }
 }
 
-fn is_stdin(file: &Path) -> bool {
-    file == Path::new("-")
+fn is_stdin(file: Option<&Path>) -> bool {
+    file == Some(Path::new("-"))
 }
 
 fn is_json(verb: &Verb) -> bool {

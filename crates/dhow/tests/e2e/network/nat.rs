@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::*;
-use crate::support::{helpers, signal};
+use crate::support::{Person, helpers, signal};
 
 /// A cluster whose second worker is behind a router.
 struct Home {
@@ -164,6 +164,17 @@ fn follows(stage: &Stage, replica: &str) {
     assert!(lines.next().unwrap().unwrap().contains("second-line"));
     child.kill().unwrap();
     child.wait().unwrap();
+    let shell = ["exec", "-it", replica, "--", "sh"];
+    let mut person = Person::sits_down(stage.server(), &shell);
+    person.types("stty size; echo up-$((1+1))\r");
+    assert!(person.sees("up-2\r\n").contains("40 100\r\n"));
+    person.types(
+        "exec sh -c \"trap 'stty size; exit 5' WINCH; echo waits-$((1+1)); while :; do sleep 0.1; done\"\r",
+    );
+    person.sees("waits-2\r\n");
+    person.resizes(50, 120);
+    person.sees("50 120\r\n");
+    person.ends_with(5);
 }
 
 fn the_ways_are_told(home: &Home) {

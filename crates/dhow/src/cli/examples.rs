@@ -1,0 +1,332 @@
+//! Examples for the help of each verb. A test reads each line as the command line does.
+
+/// A verb and its lines, each with what it is for, which may be nothing.
+type Examples = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+const ALL: &[Examples] = &[
+    (
+        &["up"],
+        &[
+            ("dhow up examples/hello.dhow.yaml", "until Ctrl-C"),
+            (
+                "dhow up -d shop.dhow.yaml",
+                "the daemon goes on in the background",
+            ),
+        ],
+    ),
+    (
+        &["deploy"],
+        &[
+            ("dhow deploy shop.dhow.yaml", "waits until it is stable"),
+            ("dhow deploy shop.dhow.yaml --timeout 10m", ""),
+        ],
+    ),
+    (
+        &["validate"],
+        &[("dhow validate shop.dhow.yaml blog.dhow.yaml", "")],
+    ),
+    (
+        &["plan"],
+        &[("dhow plan shop.dhow.yaml", "what a deploy would change")],
+    ),
+    (
+        &["status"],
+        &[
+            ("dhow status", "all deployments"),
+            ("dhow status shop", "its services"),
+        ],
+    ),
+    (
+        &["ps"],
+        &[
+            ("dhow ps shop", ""),
+            ("dhow ps --usage", "with CPU and memory"),
+            ("dhow ps shop --all", "also what has ended"),
+        ],
+    ),
+    (
+        &["logs"],
+        &[
+            ("dhow logs shop -f", "all replicas, as it comes"),
+            ("dhow logs shop/web -n 100", "of one service"),
+            ("dhow logs shop --since 10m --grep timeout", ""),
+            (
+                "dhow logs shop --since 2026-11-18T20:00:00Z --until 2026-11-18T21:00:00Z",
+                "",
+            ),
+        ],
+    ),
+    (
+        &["exec"],
+        &[
+            ("dhow exec shop/web-default-0 -- id", "one command"),
+            ("dhow exec -it shop/web -- sh", "a shell in a healthy replica"),
+            ("dhow exec -it shop/db -- psql -U postgres", ""),
+            ("dhow exec -i shop/db -- psql -U postgres < load.sql", ""),
+            ("dhow exec shop/web -- tar c /data > data.tar", ""),
+        ],
+    ),
+    (
+        &["port-forward"],
+        &[
+            ("dhow port-forward shop/db 5432", "127.0.0.1:5432 is the database"),
+            (
+                "dhow port-forward shop/web-default-0 8080:80",
+                "of this replica, at another port here",
+            ),
+        ],
+    ),
+    (
+        &["scale"],
+        &[
+            ("dhow scale shop/web=4 --wait", ""),
+            ("dhow scale shop/db/primary=1 shop/db/standby=2", "by role"),
+        ],
+    ),
+    (
+        &["restart"],
+        &[
+            ("dhow restart shop", "what runs on, one after the other"),
+            ("dhow restart shop/web --wait", ""),
+        ],
+    ),
+    (&["rm"], &[("dhow rm shop --wait", "")]),
+    (&["history"], &[("dhow history shop", "")]),
+    (
+        &["rollback"],
+        &[
+            ("dhow rollback shop", "to the last good revision"),
+            ("dhow rollback shop --to 3 --wait", ""),
+        ],
+    ),
+    (
+        &["rollout"],
+        &[
+            ("dhow rollout ls", "and the gates at which rollouts wait"),
+            ("dhow rollout promote shop/web", "the canary is good"),
+            ("dhow rollout abort shop", "back to the last good revision"),
+        ],
+    ),
+    (
+        &["explain"],
+        &[
+            ("dhow explain shop/web", "why it runs or not, and where"),
+            ("dhow explain shop/web-default-0", ""),
+        ],
+    ),
+    (
+        &["events"],
+        &[("dhow events -f", ""), ("dhow events --audit", "who did what")],
+    ),
+    (
+        &["net", "check"],
+        &[("dhow net check shop/web shop/db", "may it, and does it work")],
+    ),
+    (&["node", "ls"], &[("dhow node ls", "")]),
+    (&["node", "show"], &[("dhow node show 2", "")]),
+    (
+        &["node", "drain"],
+        &[
+            ("dhow node drain 2", ""),
+            ("dhow node drain 2 --deadline 10m", "then what is left is ended"),
+        ],
+    ),
+    (&["node", "undrain"], &[("dhow node undrain 2", "")]),
+    (
+        &["node", "label"],
+        &[("dhow node label 2 disk=ssd rack-", "sets one, takes one away")],
+    ),
+    (
+        &["node", "rm"],
+        &[
+            ("dhow node rm 2", ""),
+            ("dhow node rm 2 --force", "one that never comes back"),
+        ],
+    ),
+    (&["cluster", "status"], &[("dhow cluster status", "")]),
+    (
+        &["cluster", "keygen"],
+        &[("dhow cluster keygen > cluster.key", "with umask 077")],
+    ),
+    (
+        &["cluster", "add"],
+        &[(
+            "dhow cluster add 4 --raft-addr 10.0.0.4:3671 --api-addr 10.0.0.4:3669",
+            "",
+        )],
+    ),
+    (&["cluster", "remove"], &[("dhow cluster remove 4", "")]),
+    (&["cluster", "backup"], &[("dhow cluster backup today.dhow", "")]),
+    (
+        &["cluster", "restore"],
+        &[(
+            "dhow cluster restore today.dhow --config dhow.yaml",
+            "with the daemon stopped",
+        )],
+    ),
+    (
+        &["cluster", "recover"],
+        &[(
+            "dhow cluster recover --config dhow.yaml",
+            "says first what it would do",
+        )],
+    ),
+    (
+        &["cluster", "rotate-worker-ca"],
+        &[("dhow cluster rotate-worker-ca", "")],
+    ),
+    (&["image", "ls"], &[("dhow image ls", "of this node")]),
+    (&["image", "pull"], &[("dhow image pull nginx:1.27", "")]),
+    (
+        &["image", "import"],
+        &[("dhow image import web.tar --name registry.example/web:1.4", "")],
+    ),
+    (&["image", "rm"], &[("dhow image rm nginx:1.27", "")]),
+    (
+        &["image", "prune"],
+        &[("dhow image prune", "all that nothing uses")],
+    ),
+    (
+        &["secret", "set"],
+        &[
+            ("dhow secret set db-password < password.txt", ""),
+            ("dhow secret set tls-key --from-file tls.key", ""),
+        ],
+    ),
+    (&["secret", "ls"], &[("dhow secret ls", "names, never values")]),
+    (&["secret", "rm"], &[("dhow secret rm db-password", "")]),
+    (
+        &["source", "add"],
+        &[(
+            "dhow source add site /srv/site --key KEY",
+            "the key that `source keygen` prints",
+        )],
+    ),
+    (&["source", "ls"], &[("dhow source ls", "")]),
+    (&["source", "rm"], &[("dhow source rm site", "")]),
+    (
+        &["source", "sync"],
+        &[("dhow source sync site", "now, not at the next look")],
+    ),
+    (&["source", "keygen"], &[("dhow source keygen site.key", "")]),
+    (
+        &["source", "sign"],
+        &[("dhow source sign /srv/site --key-file site.key", "")],
+    ),
+    (
+        &["token", "create"],
+        &[
+            ("dhow token create --role admin --name ci --ttl 12h", ""),
+            ("dhow token create --role read", "sees, changes nothing"),
+        ],
+    ),
+    (
+        &["token", "create-worker"],
+        &[("dhow token create-worker --uses 20 --label zone=a", "")],
+    ),
+    (&["token", "ls"], &[("dhow token ls", "")]),
+    (&["token", "revoke"], &[("dhow token revoke 7", "")]),
+    (
+        &["daemon"],
+        &[
+            ("dhow daemon", "one machine, no configuration"),
+            ("dhow daemon --config dhow.yaml", ""),
+            (
+                "dhow daemon --config dhow.yaml --check",
+                "says what is wrong and ends",
+            ),
+        ],
+    ),
+    (
+        &["worker"],
+        &[(
+            "dhow worker --servers 10.0.0.1:3670,10.0.0.2:3670 --token-file worker.token",
+            "",
+        )],
+    ),
+    (
+        &["completions"],
+        &[("dhow completions bash > /etc/bash_completion.d/dhow", "")],
+    ),
+];
+
+/// The command line with the examples at the end of each verb's help.
+pub fn add(command: clap::Command) -> clap::Command {
+    ALL.iter()
+        .fold(command, |command, (verb, lines)| with(command, verb, lines))
+}
+
+fn with(command: clap::Command, verb: &[&'static str], lines: &[(&str, &str)]) -> clap::Command {
+    match verb {
+        [] => {
+            let before = command.get_after_help().map(|text| format!("\n\n{text}"));
+            let text = text(lines) + &before.unwrap_or_default();
+            command.after_help(text)
+        }
+        [first, rest @ ..] => command.mut_subcommand(first, |inner| with(inner, rest, lines)),
+    }
+}
+
+fn text(lines: &[(&str, &str)]) -> String {
+    let explained = lines.iter().filter(|(_, what)| !what.is_empty());
+    let width = explained.map(|(line, _)| line.len()).max().unwrap_or(0);
+    let shown = lines.iter().map(|(line, what)| match what.is_empty() {
+        true => format!("\n  {line}"),
+        false => format!("\n  {line:width$}   {what}"),
+    });
+    format!("Examples:{}", shown.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+
+    /// The verbs that can be called, each with those before it.
+    fn verbs(command: &clap::Command, before: &[String]) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for inner in command
+            .get_subcommands()
+            .filter(|inner| inner.get_name() != "help")
+        {
+            let path = [before, &[inner.get_name().to_owned()]].concat();
+            match inner.has_subcommands() {
+                true => found.extend(verbs(inner, &path)),
+                false => found.push(path),
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        let offered = Cli::offered();
+        for verb in verbs(&offered, &[]) {
+            let inner = verb
+                .iter()
+                .try_fold(&offered, |command, name| command.find_subcommand(name));
+            let help = inner.and_then(clap::Command::get_after_help);
+            let has_some = help.is_some_and(|help| help.to_string().contains("Example"));
+            assert!(has_some, "`dhow {}` has no examples", verb.join(" "));
+        }
+    }
+
+    #[test]
+    fn examples_are_those_of_their_verb() {
+        for (verb, lines) in ALL {
+            let call = format!("dhow {}", verb.join(" "));
+            assert!(lines.iter().all(|(line, _)| line.starts_with(&call)), "{call}");
+        }
+    }
+
+    #[test]
+    fn examples_are_read() {
+        for (line, _) in ALL.iter().flat_map(|(_, lines)| *lines) {
+            // What follows is the shell's.
+            let own = line.split(['<', '>']).next().unwrap_or_default();
+            if let Err(error) = Cli::offered().try_get_matches_from(own.split_whitespace()) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+}

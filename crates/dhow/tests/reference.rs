@@ -1,0 +1,114 @@
+//! docs/deployment-file.md, the schema that `dhow schema` prints and the readers of the language know the same fields.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Each block with its fields: name, default as the page shows it, and meaning.
+fn blocks() -> Vec<(String, Vec<(String, Option<String>, String)>)> {
+    let schema = dhow_wire::deployment::schema();
+    let fields = |block: &Value| {
+        let properties = block["properties"].as_object().unwrap();
+        let required: Vec<&str> = block["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let field = |(name, field): (&String, &Value)| {
+            let default = match field.get("default") {
+                _ if required.contains(&name.as_str()) => Some("**required**".to_owned()),
+                Some(Value::String(text)) => Some(format!("`{text}`")),
+                Some(other) => Some(format!("`{other}`")),
+                None => None,
+            };
+            (
+                name.clone(),
+                default,
+                field["description"].as_str().unwrap().to_owned(),
+            )
+        };
+        properties.iter().map(field).collect()
+    };
+    let mut blocks = vec![("file".to_owned(), fields(&schema))];
+    let rest = schema["$defs"].as_object().unwrap();
+    blocks.extend(rest.iter().map(|(name, block)| (name.clone(), fields(block))));
+    blocks
+}
+
+#[test]
+fn the_page_has_every_field_and_no_other() {
+    let page = fs::read_to_string(root().join("docs/deployment-file.md")).unwrap();
+    let (_, tables) = page.split_once("## Fields").unwrap();
+    let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in tables.lines() {
+        if let Some(name) = line.strip_prefix("### ") {
+            sections.push((name, Vec::new()));
+        } else if line.starts_with("| `") {
+            sections.last_mut().unwrap().1.push(line);
+        }
+    }
+    let blocks = blocks();
+    assert_eq!(sections.len(), blocks.len());
+    for (name, fields) in blocks {
+        let (_, rows) = sections
+            .iter()
+            .find(|(section, _)| *section == name)
+            .unwrap_or_else(|| panic!("no section {name}"));
+        assert_eq!(rows.len(), fields.len(), "rows of {name}");
+        for (field, default, text) in fields {
+            let row = rows.iter().find(|row| row.starts_with(&format!("| `{field}` |")));
+            let row = row.unwrap_or_else(|| panic!("{name} has no row for {field}"));
+            assert!(row.ends_with(&format!("| {text} |")), "{name}.{field}: {row}");
+            if let Some(default) = default {
+                assert!(
+                    row.contains(&format!("| {default} |")),
+                    "{name}.{field} is {default}: {row}"
+                );
+            }
+        }
+    }
+}
+
+/// Names that a reader of the language asks for.
+fn asked_for() -> BTreeSet<String> {
+    let folder = root().join("crates/dhow-wire/src/deployment");
+    let mut files = vec![folder.with_extension("rs")];
+    files.extend(
+        fs::read_dir(&folder)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_file()),
+    );
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for call in ["optional(", "required(", ".or(", "optional_or_say("] {
+            for (position, _) in code.match_indices(call) {
+                let rest = code[position + call.len()..].trim_start();
+                if let Some((name, _)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+                    names.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn the_readers_know_every_field_and_no_other() {
+    let named: BTreeSet<String> = blocks()
+        .into_iter()
+        .flat_map(|(_, fields)| fields)
+        .map(|(name, ..)| name)
+        .collect();
+    assert_eq!(asked_for(), named);
+}
