@@ -244,6 +244,7 @@ fn measure() -> ExitCode {
             addr: None,
             node: Some(2),
             draining: false,
+            canary: None,
         };
         listener(*addr, &format!("b/{kind}/main"), vec![backend])
     });

@@ -126,6 +126,9 @@ pub const WORK_PER_CORE: usize = 4;
 /// How often what the node and its replicas use is measured: a handful of small files each.
 pub const USAGE_EVERY: Duration = Duration::from_secs(10);
 
+/// The same while a canary is called through this node: a bad one is found within seconds.
+pub const CANARIES_EVERY: Duration = Duration::from_secs(2);
+
 /// How long after a replica has come or gone: at most one measurement a second.
 pub const USAGE_SETTLES: Duration = Duration::from_secs(1);
 

@@ -17,6 +17,7 @@ mod backends;
 mod balancer;
 mod bind;
 mod buffers;
+mod canary;
 mod client;
 mod connect;
 mod control;
@@ -68,7 +69,7 @@ pub use protocol::{Applied, BackendStatus, ListenerStatus, Status};
 pub use store::load as saved_table;
 pub(crate) use table::{ASLEEP_MAX, OnDemand, WantedService};
 pub use table::{
-    Allowed, Backend, Caller, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
+    Allowed, Backend, Caller, Canary, Dns, EndpointRule, Expose, Listener, Mesh, MeshPeer, NamedEndpoint,
     NamedReplica, NamedService, Names, ProcessCaller, Protocol, RelayDuty, RelayedPeer, Route, Rule, Table,
     TableError, TicketKey, Transport, Trusted,
 };

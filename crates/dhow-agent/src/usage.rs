@@ -2,6 +2,7 @@
 //! next heartbeat. It only measures: nothing is decided by it, and nothing waits for it.
 
 mod calls;
+mod canaries;
 mod host;
 mod rates;
 
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::balance::Balancer;
 use crate::drivers::Drivers;
-use crate::limits::{USAGE_EVERY, USAGE_SETTLES};
+use crate::limits::{CANARIES_EVERY, USAGE_EVERY, USAGE_SETTLES};
 use crate::session::Session;
 use calls::CallRates;
 use host::HostFigures;
@@ -38,10 +39,16 @@ impl Meter {
         loop {
             self.names.borrow_and_update();
             let mut usage = self.measure(&mut rates, &mut host).await;
-            usage.endpoints = calls.since(&self.balancer.figures().await, Instant::now());
+            let figures = self.balancer.figures().await;
+            usage.canaries = canaries::counted(&figures);
+            usage.endpoints = calls.since(&figures, Instant::now());
+            let pause = match usage.canaries.is_empty() {
+                true => USAGE_EVERY,
+                false => CANARIES_EVERY,
+            };
             self.session.usage(usage);
             tokio::select! {
-                () = sleep(USAGE_EVERY) => {}
+                () = sleep(pause) => {}
                 () = others(&mut self.names) => {}
             }
         }

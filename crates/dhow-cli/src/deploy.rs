@@ -25,6 +25,10 @@ pub struct Args {
     #[arg(long, short, conflicts_with = "timeout")]
     pub detach: bool,
 
+    /// Deploy even what was taken back before because its version failed
+    #[arg(long)]
+    pub force: bool,
+
     /// Print the result as JSON on stdout
     #[arg(long)]
     pub json: bool,

@@ -28,6 +28,9 @@ pub fn text(entries: &[HistoryEntry], now_unix_secs: i64) -> String {
         if let Some(revision) = entry.brings_back {
             notes.push(format!("brings back {revision}"));
         }
+        if entry.quarantined {
+            notes.push("quarantined".to_owned());
+        }
         notes.extend(entry.cause.clone());
         table.row([
             entry.revision.to_string(),

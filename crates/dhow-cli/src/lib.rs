@@ -20,6 +20,7 @@ pub mod ps;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
+pub mod rollout;
 pub mod scale;
 pub mod shown;
 pub mod source_files;

@@ -111,6 +111,7 @@ fn deploy(state: &mut State, number: u64, spec: ServiceSpec) {
         spec,
         author: "bench".into(),
         wall_unix_secs: 0,
+        force: false,
     };
     apply(state, Command::Deployment(command));
 }

@@ -10,9 +10,10 @@ mod compare;
 
 use std::sync::Arc;
 
-use crate::command::{Refused, ScaleChange, Stale, StopReason};
+use crate::command::{Refused, RolloutAction, ScaleChange, Stale, StopReason};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
 use crate::replica::{Machine, ReplicaEvent};
+use crate::rollout::Judgement;
 use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State};
 
 pub use compare::compare;
@@ -144,6 +145,23 @@ pub enum DeploymentChange<'a> {
         service: Option<ServiceId>,
         cause: Option<&'a Arc<str>>,
     },
+    /// What was put back has failed as well.
+    RevertFailed {
+        revision: DeploymentRevision,
+        service: Option<ServiceId>,
+        cause: Option<&'a Arc<str>>,
+    },
+    /// A person promoted, paused or resumed the rollouts of these services.
+    Steered {
+        action: RolloutAction,
+        service: Option<&'a ServiceName>,
+        author: &'a Arc<str>,
+    },
+    /// A signed set has a revision that was taken back before; the deployment stays as it is.
+    HeldBack {
+        revision: DeploymentRevision,
+        cause: &'a Arc<str>,
+    },
 }
 
 /// What an entry did to one service.
@@ -160,6 +178,7 @@ pub enum ServiceChange<'a> {
         scheduled_unix_secs: i64,
     },
     SettingsAdopted,
+    CanaryJudged(Judgement),
     Removed,
     /// A run of a schedule; for no due time where somebody asked for it.
     RunBegan {

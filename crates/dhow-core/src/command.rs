@@ -17,7 +17,8 @@ use crate::ids::{
     ServiceName, SettingsId, Slot, Term,
 };
 use crate::replica::{Machine, ReplicaEvent};
-use crate::spec::DeploymentSpec;
+use crate::rollout::Judgement;
+use crate::spec::{DeploymentSpec, RolloutSpec};
 use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
 use crate::time::ClusterTime;
 
@@ -54,11 +55,15 @@ pub enum Command {
 impl Command {
     /// The feature level without which a server of an older version would lose a part of it.
     pub fn needed_level(&self) -> u32 {
-        let is_newest = |spec: &DeploymentSpec| spec.needs_job_rules() || spec.needs_container_rules();
-        let level = |spec: &DeploymentSpec| match (is_newest(spec), spec.has_files()) {
-            (true, _) => crate::step::JOBS_LEVEL,
-            (false, true) => crate::step::FILES_LEVEL,
-            (false, false) => 0,
+        let level = |spec: &DeploymentSpec| {
+            let needs = [
+                (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
+                (spec.has_files(), crate::step::FILES_LEVEL),
+            ];
+            let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
+            levels.max().unwrap_or(0)
         };
         match self {
             Self::Deployment(
@@ -69,6 +74,7 @@ impl Command {
                 .map(|ManifestSpec(spec)| level(spec))
                 .max()
                 .unwrap_or(0),
+            Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -81,6 +87,7 @@ impl Command {
             Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
+                PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
                 PlanCommand::Place { .. }
                 | PlanCommand::Stop { .. }
                 | PlanCommand::Forget { .. }
@@ -236,6 +243,9 @@ pub enum DeploymentCommand {
         spec: Arc<DeploymentSpec>,
         author: Arc<str>,
         wall_unix_secs: i64,
+        /// Even what was reverted before.
+        #[serde(default)]
+        force: bool,
     },
     Remove {
         deployment: DeploymentName,
@@ -276,6 +286,26 @@ pub enum DeploymentCommand {
         deployment: DeploymentName,
         service: ServiceName,
     },
+    /// A person takes a hand in a rollout that is under way.
+    Steer {
+        deployment: DeploymentName,
+        /// All that it concerns where none is named.
+        service: Option<ServiceName>,
+        action: RolloutAction,
+        author: Arc<str>,
+    },
+}
+
+/// What a person may do with a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutAction {
+    /// The canary is good: the others follow.
+    Promote,
+    Pause,
+    Resume,
+    /// Back to the last good revision.
+    Abort,
 }
 
 /// One deployment of a set of manifests, kept in the entry as JSON.
@@ -335,6 +365,9 @@ pub enum PlanCommand {
         revision: DeploymentRevision,
         service: ServiceId,
         cause: Arc<str>,
+        /// The version is to blame, and no node: it is not taken again unasked.
+        #[serde(default)]
+        of_version: bool,
     },
     DrainFinished {
         node: NodeId,
@@ -358,6 +391,12 @@ pub enum PlanCommand {
     },
     /// About the runs of a job or a schedule.
     Job(JobCommand),
+    /// What the canary of the target was judged by, and what came of it.
+    JudgeCanary {
+        service: ServiceId,
+        generation: Generation,
+        judgement: Judgement,
+    },
 }
 
 /// A replica that the planner puts on a node.

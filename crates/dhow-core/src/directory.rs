@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
 use crate::spec::Endpoint;
+use crate::state::Service;
 
 pub use change::{DirectoryChange, ListingChange};
 pub use index::{Concerned, DirectoryIndex, certificates_for};
@@ -71,6 +72,38 @@ pub struct Listing {
     pub endpoints: Arc<[Endpoint]>,
     /// Running, healthy and wanted.
     pub ready: BTreeSet<ReadyReplica>,
+    /// How requests are shared out while a canary is tried.
+    #[serde(default)]
+    pub canary: Option<CanaryShare>,
+}
+
+/// The share of a canary in the requests to its service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanaryShare {
+    /// Tells one canary of the service from the next: each is counted by itself.
+    pub number: u32,
+    /// The generations of its replicas; all others are the version beside it.
+    pub generations: Vec<Generation>,
+    /// So many of so many requests.
+    pub share: u32,
+    pub of: u32,
+}
+
+impl CanaryShare {
+    /// None while no canary is tried.
+    pub fn of(service: &Service) -> Option<Self> {
+        service.canary_base()?;
+        let info = service.target_info()?;
+        let canary = service.canary_count();
+        let generations = service.generations.iter();
+        let generations = generations.filter(|(_, known)| known.template == info.template);
+        Some(Self {
+            number: info.template.0,
+            generations: generations.map(|(generation, _)| *generation).collect(),
+            share: canary,
+            of: service.count_total().saturating_add(canary),
+        })
+    }
 }
 
 /// A replica that may be called, and the node that has it. Its address is its node's own affair.

@@ -62,6 +62,8 @@ pub fn dry_run(state: &State, spec: &Arc<DeploymentSpec>) -> Result<DryRun, Refu
         spec: spec.clone(),
         author: "plan".into(),
         wall_unix_secs: 0,
+        // What would be refused is told as well.
+        force: false,
     };
     apply(&mut copy, Command::Deployment(command))?;
     let mut run = DryRun::default();
@@ -148,7 +150,8 @@ fn note(run: &mut DryRun, copy: &State, spec: &DeploymentSpec, command: &PlanCom
         | PlanCommand::CronFired { .. }
         | PlanCommand::Job(_)
         | PlanCommand::TrySettings { .. }
-        | PlanCommand::AdoptSettings { .. } => {}
+        | PlanCommand::AdoptSettings { .. }
+        | PlanCommand::JudgeCanary { .. } => {}
     }
 }
 

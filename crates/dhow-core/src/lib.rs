@@ -21,6 +21,7 @@ pub mod placement;
 pub mod plan;
 pub mod replica;
 pub mod restart;
+pub mod rollout;
 pub mod spec;
 pub mod state;
 pub mod step;

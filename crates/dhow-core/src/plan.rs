@@ -5,6 +5,7 @@
 //! services that were touched, whose time has come or that wait for room are looked at again.
 
 mod cache;
+mod canary;
 mod depends;
 mod displace;
 mod failure;
@@ -31,7 +32,7 @@ use crate::ids::{DeploymentName, ReplicaKey, ServiceId};
 use crate::state::State;
 use crate::time::ClusterTime;
 
-pub use cache::PlanCache;
+pub use cache::{CanaryBook, PlanCache};
 pub use nodes::node_row;
 pub use report::{PlanReport, ServiceReport, Waiting, Why};
 pub(crate) use system::system_nodes;
@@ -51,7 +52,7 @@ pub const PLACEMENTS_PER_PLAN_MAX: u32 = 20_000;
 /// Placements of one command: an entry of the log stays far below its limit of 512 KiB.
 pub const PLACEMENTS_PER_COMMAND_MAX: usize = 1_000;
 
-/// Plans from a snapshot. The same state and time give the same plan, whatever the cache holds.
+/// Plans from a snapshot. The same state, time and figures of canaries give the same plan, whatever else the cache holds.
 pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan {
     cache.refresh(state, now);
     let due = cache.due(state);

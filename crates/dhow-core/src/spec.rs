@@ -13,6 +13,7 @@ mod health;
 mod ip_range;
 mod jobs;
 pub mod json_text;
+mod percent;
 mod placement;
 pub mod policy;
 mod rollout;
@@ -40,6 +41,7 @@ pub use files::{
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
 pub use jobs::{Concurrency, InitStep, JobSpec, Missed};
+pub use percent::{Percent, PercentError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};

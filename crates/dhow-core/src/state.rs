@@ -15,6 +15,7 @@ mod node;
 mod node_ids;
 mod registry;
 mod replica;
+mod rollout;
 mod runs;
 mod service;
 mod settings;
@@ -39,6 +40,7 @@ pub use registry::{
     EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
 };
 pub use replica::{Replica, Wanted};
+pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};

@@ -13,13 +13,16 @@ mod files;
 mod jobs;
 mod node;
 mod plan;
+mod quarantine;
 mod replicas;
+mod restart;
 mod rollout;
 mod runs;
 mod scaled;
 mod service;
 mod settings;
 mod sources;
+mod stages;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -133,6 +136,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
+            | DeploymentCommand::Steer { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -188,10 +188,15 @@ const FORM_FIVE: Lengths = Lengths {
 
 const FORM_SIX: Lengths = Lengths {
     fields: &[("NodeInfo", 10), ("Service", 21)],
-    variant_fields: &[],
+    variant_fields: &[
+        ("DeploymentCommand", "Deploy", 3),
+        ("PlanCommand", "Fail", 4),
+        ("RevisionOutcome", "Reverted", 1),
+    ],
     variants: &[
         ("DeploymentCommand", 7),
         ("Outcome", 5),
+        ("Phase", 6),
         ("PlanCommand", 12),
         ("Stale", 9),
     ],

@@ -1,9 +1,10 @@
-//! What a node and its replicas use, as the node measures it. Told with heartbeats and kept in memory alone: nothing is
-//! decided by it, and it never enters the log.
+//! What a node and its replicas use, as the node measures it. Told with heartbeats and kept in memory alone. A canary is
+//! judged by what is counted of it: that enters the log as a judgement. Nothing else is decided by any of this.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{DeploymentName, ReplicaName, ServiceKey, ServiceName};
+use crate::rollout::Figures;
 
 /// What a node uses, and what each of its replicas does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,16 @@ pub struct NodeUsage {
     pub memory_bytes: u64,
     pub replicas: Vec<(ReplicaName, ReplicaUsage)>,
     pub endpoints: Vec<EndpointRate>,
+    pub canaries: Vec<CanaryCount>,
+}
+
+/// What a node's balancer has counted of a canary and of the version beside it, since it knows of the canary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CanaryCount {
+    pub service: ServiceKey,
+    /// Which canary of the service.
+    pub number: u32,
+    pub figures: Figures,
 }
 
 /// What one replica uses.
@@ -75,6 +86,9 @@ pub struct EndpointFigures {
     /// Calls by the time until the answer began, or until a replica was connected to: one more than bounds.
     pub latency: Vec<u64>,
     pub latency_sum_us: u64,
+    /// While a canary is tried: its number, and what was counted since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<(u32, Figures)>,
 }
 
 impl EndpointFigures {
@@ -95,6 +109,8 @@ impl NodeUsage {
     pub const REPLICAS_MAX: usize = 1_000;
     /// Endpoints that one message tells of, the busiest first.
     pub const ENDPOINTS_MAX: usize = 256;
+    /// Services with a canary that one message tells of: more rollouts at once are judged by fewer nodes' counts.
+    pub const CANARIES_MAX: usize = 256;
 
     pub fn replica(&self, name: &ReplicaName) -> Option<&ReplicaUsage> {
         let mut all = self.replicas.iter();

@@ -76,6 +76,7 @@ fn deployment(number: usize) -> Command {
         spec: Arc::new(spec.expect("the file is right")),
         author: "bench".into(),
         wall_unix_secs: 1_800_000_000,
+        force: false,
     })
 }
 

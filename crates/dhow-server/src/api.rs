@@ -33,6 +33,7 @@ mod plan;
 mod problem;
 mod progress;
 mod replicas;
+mod rollouts;
 mod router;
 mod secrets;
 mod serve;

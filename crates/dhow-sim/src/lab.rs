@@ -15,7 +15,7 @@ use dhow_core::command::{
 };
 use dhow_core::ids::{DeploymentName, NodeId, Term};
 use dhow_core::mirror::{ReportAnswer, known_answer, report_command};
-use dhow_core::plan::{Plan, PlanCache, plan_next};
+use dhow_core::plan::{CanaryBook, Plan, PlanCache, plan_next};
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{Drain, NodeInfo, State};
 use dhow_core::step::step;
@@ -48,6 +48,8 @@ pub struct Lab {
     pub plan: Plan,
     /// Every plan is also made without a cache, and must be the same.
     pub compare_with_cold: bool,
+    /// What balancers have counted of canaries.
+    pub figures: CanaryBook,
     cache: PlanCache,
     recorder: EventRecorder,
 }
@@ -72,6 +74,7 @@ impl Lab {
             trace: Vec::new(),
             plan: Plan::default(),
             compare_with_cold: false,
+            figures: CanaryBook::new(),
             cache: PlanCache::default(),
             recorder: EventRecorder::default(),
         };
@@ -130,6 +133,7 @@ impl Lab {
             spec: Arc::new(spec),
             author: "user".into(),
             wall_unix_secs: 0,
+            force: false,
         }))
     }
 
@@ -237,9 +241,12 @@ impl Lab {
 
     /// One plan, applied. Whether it had anything to do.
     pub fn plan_once(&mut self) -> bool {
+        self.cache.hear(self.figures.clone());
         self.plan = plan_next(&self.state, &mut self.cache, self.now);
         if self.compare_with_cold {
-            let cold = plan_next(&self.state, &mut PlanCache::default(), self.now);
+            let mut nothing = PlanCache::default();
+            nothing.hear(self.figures.clone());
+            let cold = plan_next(&self.state, &mut nothing, self.now);
             assert_eq!(
                 self.plan.commands, cold.commands,
                 "a warm cache plans what a cold one does"

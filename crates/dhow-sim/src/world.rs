@@ -115,6 +115,7 @@ impl World {
             spec: Arc::new(spec.expect("a deployment without findings")),
             author: "world".into(),
             wall_unix_secs: 0,
+            force: false,
         };
         let (_, deployed) = self.log.write(Command::Deployment(deploy), now_ms);
         deployed.expect("the deployment is taken");

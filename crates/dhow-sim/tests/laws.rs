@@ -12,6 +12,8 @@ mod jobs;
 mod ops;
 #[path = "laws/raw.rs"]
 mod raw;
+#[path = "laws/rollouts.rs"]
+mod rollouts;
 #[path = "laws/told.rs"]
 mod told;
 

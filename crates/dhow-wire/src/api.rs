@@ -17,6 +17,7 @@ mod net_check;
 mod nodes;
 mod plan;
 mod progress;
+mod rollouts;
 mod secrets;
 mod sources;
 mod tokens;
@@ -41,6 +42,7 @@ pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
+pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
 pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{

@@ -37,4 +37,4 @@ pub use render::Style;
 pub use source::{Source, text_of};
 pub use span::Span;
 pub use tree::{Document, parse, parse_mergeable};
-pub use units::{cpu, duration, size, whole_seconds};
+pub use units::{cpu, duration, percent, size, whole_seconds};

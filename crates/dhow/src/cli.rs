@@ -6,8 +6,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
-    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, scale, schema, secret,
-    source, status, token, up, validate, worker,
+    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale, schema,
+    secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -89,6 +89,7 @@ pub enum Command {
     Rm(rm::Args),
     History(history::Args),
     Rollback(rollback::Args),
+    Rollout(rollout::Args),
     Explain(explain::Args),
     Cron(cron::Args),
     Events(events::Args),

@@ -24,6 +24,7 @@ pub mod ps;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
+pub mod rollout;
 pub mod scale;
 pub mod schema;
 pub mod secret;
@@ -67,6 +68,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
         Command::History(args) => online(host, async |client| history::run(args, &client).await),
         Command::Rollback(args) => online(host, async |client| rollback::run(args, &client).await),
+        Command::Rollout(args) => online(host, async |client| rollout::run(args, &client).await),
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Dashboard(args) => online(host, async |client| dashboard::run(args, client).await),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceKey, ServiceName};
+use dhow_core::directory::Listing;
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName, ServiceKey, ServiceName};
 use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
 use dhow_wire::ServiceRange;
 
@@ -15,8 +16,8 @@ use super::door::{Door, Ingress, WebPorts, proxy_protocol, rule_of};
 use super::routes::{backend_id, route_prefix};
 use super::variables::Reached;
 use crate::proxy::{
-    Backend, Caller, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty, Table,
-    Transport, Trusted,
+    Backend, Caller, Canary, Dns, Listener, NamedEndpoint, NamedService, Names, ProcessCaller, RelayDuty,
+    Table, Transport, Trusted,
 };
 use crate::session::KnownDirectory;
 
@@ -308,8 +309,17 @@ impl Known {
                 addr: None,
                 node: Some(ready.node.0),
                 draining: false,
+                canary: canary_of(listing, ready.generation),
             })
             .collect()
+    }
+
+    /// What a replica of this node is of, where it is a canary's.
+    pub fn canary(&self, route: &str, backend: &str) -> Option<Canary> {
+        let (key, _) = parse_route(route)?;
+        let listing = self.told.as_ref()?.directory.services.get(&key)?;
+        let (_, generation) = backend.rsplit_once('@')?;
+        canary_of(listing, Generation(generation.parse().ok()?))
     }
 
     fn has_local(&self, runtime: Runtime) -> bool {
@@ -508,6 +518,16 @@ impl Known {
         });
         reached.collect()
     }
+}
+
+/// The share of a canary, for a replica of it.
+fn canary_of(listing: &Listing, generation: Generation) -> Option<Canary> {
+    let canary = listing.canary.as_ref()?;
+    canary.generations.contains(&generation).then_some(Canary {
+        number: canary.number,
+        share: canary.share,
+        of: canary.of,
+    })
 }
 
 /// The service and the endpoint behind a route's id.

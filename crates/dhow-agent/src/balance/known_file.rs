@@ -211,6 +211,7 @@ mod tests {
                 generation: Generation(2),
             }]
             .into(),
+            canary: None,
         };
         let known = KnownDirectory {
             directory: Directory {

@@ -338,6 +338,7 @@ impl Routes {
             let (_, addr) = served.iter().find(|(served, _)| served == route)?;
             Some(Backend {
                 draining: self.draining.contains(id),
+                canary: self.known.canary(route, id),
                 ..Backend::here(id, *addr)
             })
         };

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::canary::Tally;
 use super::http::pool::Pool;
 use super::limits::RequestPermit;
 use super::mesh::Peer;
@@ -149,6 +150,7 @@ impl BackendState {
             backend: self.clone(),
             call: None,
             permit: None,
+            tally: None,
         };
         if self.is_draining() {
             return None;
@@ -180,6 +182,24 @@ pub struct Lease {
     pub call: Option<Call>,
     /// Its right to a descriptor, where the client's connection has none for it.
     pub permit: Option<RequestPermit>,
+    /// Where a canary is tried: counts how it goes.
+    pub tally: Option<Tally>,
+}
+
+impl Lease {
+    /// The replica did not answer, broke off, or answered that it failed.
+    pub fn fails(&self) {
+        if let Some(tally) = &self.tally {
+            tally.fails();
+        }
+    }
+
+    /// What came of it says nothing about the replica.
+    pub fn says_nothing(&self) {
+        if let Some(tally) = &self.tally {
+            tally.says_nothing();
+        }
+    }
 }
 
 impl Drop for Lease {

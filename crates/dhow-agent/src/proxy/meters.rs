@@ -3,11 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use dhow_core::rollout::Figures;
 use dhow_core::usage::{EndpointFigures, LATENCY_BOUNDS_US};
 
+use super::canary::CanaryMeter;
+use super::table::Canary;
 use super::wants::Wants;
+
+/// How long what was counted of a canary is told after its last replica has gone: one that crashes is back by then, with
+/// the longest pause between two starts.
+const CANARY_KEPT: Duration = Duration::from_secs(5 * 60);
+
+/// The canary of an endpoint, and since when none of it is ready.
+struct KnownCanary {
+    meter: Arc<CanaryMeter>,
+    gone: Option<Instant>,
+}
 
 /// The counts of one endpoint. Every route to it has the same ones, whichever address it is called at.
 #[derive(Default)]
@@ -22,12 +35,51 @@ pub struct EndpointMeter {
     latency_sum_us: AtomicU64,
     /// Its service was given up: a call says that it is wanted.
     asleep: AtomicBool,
+    canary: Mutex<Option<KnownCanary>>,
     wake: Option<(String, Arc<Wants>)>,
 }
 
 impl EndpointMeter {
     pub fn set_asleep(&self, is_asleep: bool) {
         self.asleep.store(is_asleep, Ordering::Relaxed);
+    }
+
+    /// The turns and counts of the endpoint's canary, where there is one: those that there are, for the same one.
+    pub fn try_canary(&self, canary: Option<Canary>) -> Option<Arc<CanaryMeter>> {
+        let mut known = self.canary();
+        let Some(canary) = canary else {
+            if let Some(known) = known.as_mut() {
+                known.gone.get_or_insert_with(Instant::now);
+            }
+            return None;
+        };
+        let before = known.take().map(|known| known.meter);
+        let meter = match before {
+            Some(meter) if meter.canary == canary => meter,
+            Some(meter) if meter.canary.number == canary.number => Arc::new(meter.with_share(canary)),
+            Some(_) | None => Arc::new(CanaryMeter::new(canary)),
+        };
+        *known = Some(KnownCanary {
+            meter: Arc::clone(&meter),
+            gone: None,
+        });
+        Some(meter)
+    }
+
+    fn canary(&self) -> MutexGuard<'_, Option<KnownCanary>> {
+        // Nothing that runs under the lock leaves it half changed.
+        self.canary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was counted of a canary, also of one that is just being started again.
+    fn canary_figures(&self) -> Option<(u32, Figures)> {
+        let mut known = self.canary();
+        let is_over = |known: &KnownCanary| known.gone.is_some_and(|since| since.elapsed() > CANARY_KEPT);
+        if known.as_ref().is_some_and(is_over) {
+            *known = None;
+        }
+        let meter = &known.as_ref()?.meter;
+        Some((meter.canary.number, meter.figures()))
     }
 
     fn wake(&self) {
@@ -53,6 +105,7 @@ impl EndpointMeter {
             open: read(&self.open),
             latency: self.latency.iter().map(read).collect(),
             latency_sum_us: read(&self.latency_sum_us),
+            canary: self.canary_figures(),
         }
     }
 }
@@ -142,6 +195,7 @@ impl Meters {
 
 #[cfg(test)]
 mod tests {
+    use super::super::canary::{Tally, Version};
     use super::*;
 
     #[test]
@@ -170,5 +224,28 @@ mod tests {
         );
         meters.retain(&BTreeSet::new());
         assert_eq!(meters.figures(), []);
+    }
+
+    #[test]
+    fn a_canary_that_crashes_or_gets_another_share_is_counted_on() {
+        let meter = EndpointMeter::default();
+        let canary = |number, of| Some(Canary { number, share: 1, of });
+        let count = |canary| {
+            let split = meter.try_canary(canary).expect("a canary");
+            drop(Tally::new(&split, Version::Canary));
+        };
+        let counted = || {
+            meter
+                .canary_figures()
+                .map(|(number, figures)| (number, figures.canary.requests))
+        };
+        assert_eq!(counted(), None);
+        count(canary(2, 4));
+        assert!(meter.try_canary(None).is_none(), "it has crashed");
+        count(canary(2, 4));
+        count(canary(2, 9));
+        assert_eq!(counted(), Some((2, 3)));
+        count(canary(3, 9));
+        assert_eq!(counted(), Some((3, 1)), "another one is counted anew");
     }
 }

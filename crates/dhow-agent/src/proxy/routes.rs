@@ -1,6 +1,6 @@
 //! A listener's routes, made for looking up: which route takes a request, which backend of it gets it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dhow_core::spec::EndpointOptions;
 
 use super::backend::{BackendState, Lease};
+use super::canary::{CanaryMeter, Tally, Version};
 use super::meters::{EndpointMeter, Meters};
 use super::plain_path;
 use super::table::{self, Peer, Rule, normal_host};
@@ -38,6 +39,24 @@ pub struct Route {
     backends: Vec<Arc<BackendState>>,
     /// Where the next choice begins, so that equally busy backends take turns.
     next: AtomicUsize,
+    /// Where some of the backends are a canary.
+    canary: Option<Split>,
+}
+
+/// What divides the backends of a route while a canary is tried.
+struct Split {
+    meter: Arc<CanaryMeter>,
+    /// The backends of the canary.
+    tried: BTreeSet<String>,
+}
+
+impl Split {
+    fn version(&self, backend: &BackendState) -> Version {
+        match self.tried.contains(&backend.id) {
+            true => Version::Canary,
+            false => Version::Base,
+        }
+    }
 }
 
 impl RouteSet {
@@ -50,6 +69,9 @@ impl RouteSet {
         for route in routes {
             let backends = route.backends.iter();
             let meter = meters.of(&route.id);
+            let canary = meter.try_canary(route.backends.iter().find_map(|backend| backend.canary));
+            let tried = backends.clone().filter(|backend| backend.canary.is_some());
+            let tried: BTreeSet<String> = tried.map(|backend| backend.id.clone()).collect();
             meter.set_asleep(route.asleep);
             let made = Arc::new(Route {
                 id: route.id.clone(),
@@ -63,6 +85,7 @@ impl RouteSet {
                 path: route.path.clone().filter(|path| path != "/"),
                 backends: backends.filter_map(|backend| state(route, backend)).collect(),
                 next: AtomicUsize::new(0),
+                canary: canary.map(|meter| Split { meter, tried }),
             });
             let same_host = match &route.host {
                 Some(host) => set.by_host.entry(normal_host(host)).or_default(),
@@ -167,27 +190,61 @@ impl Route {
         let usable = |backend: &&Arc<BackendState>| {
             !backend.is_draining() && !tried.has(backend) && !backend.is_avoided()
         };
-        let backends = self.backends.iter().filter(usable);
+        let mut backends = self.backends.iter().filter(usable);
         let chosen = match client {
-            Some(StickyTo::Address(addr)) => backends.max_by_key(|backend| rank(addr, &backend.id)),
-            Some(StickyTo::Backend(mark)) => {
-                let mut backends = backends;
-                backends.find(|backend| mark_of(&backend.id) == mark)
+            Some(StickyTo::Address(addr)) => {
+                // A share of the clients stands for that share of the requests.
+                let version = self
+                    .canary
+                    .as_ref()
+                    .map(|split| split.meter.turn_of(rank(addr, &self.id)));
+                let is_of = |backend: &Arc<BackendState>| self.version(backend) == version;
+                backends.max_by_key(|backend| (is_of(backend), rank(addr, &backend.id)))
             }
+            Some(StickyTo::Backend(mark)) => backends.find(|backend| mark_of(&backend.id) == mark),
             None => None,
         };
         chosen
             .and_then(|backend| backend.lease())
+            .map(|lease| self.tallied(lease))
             .or_else(|| self.pick(tried))
+    }
+
+    /// Which version a backend is of, where a canary is tried.
+    fn version(&self, backend: &BackendState) -> Option<Version> {
+        self.canary.as_ref().map(|split| split.version(backend))
+    }
+
+    /// Has the request counted for the version that it goes to.
+    fn tallied(&self, mut lease: Lease) -> Lease {
+        let split = self.canary.as_ref();
+        lease.tally = split.map(|split| Tally::new(&split.meter, split.version(&lease.backend)));
+        lease
     }
 
     pub fn has(&self, backend: &Arc<BackendState>) -> bool {
         self.backends.iter().any(|ours| Arc::ptr_eq(ours, backend))
     }
 
-    /// Claims the least busy backend that is neither draining nor in `tried`. One that refused a connection
-    /// lately is taken only when there is no other.
+    /// Claims the least busy backend that is neither draining nor in `tried`, of the version whose turn it is. One that
+    /// refused a connection lately is taken only when there is no other, and the other version when there is none of this.
     pub fn pick(&self, tried: &Tried) -> Option<Lease> {
+        let Some(split) = &self.canary else {
+            return self.pick_usable(tried);
+        };
+        // What has failed elsewhere is no turn of its own.
+        let turn = match tried.is_empty() {
+            true => split.meter.turn(),
+            false => Version::Base,
+        };
+        let of_turn = |backend: &Arc<BackendState>| split.version(backend) == turn;
+        let lease = self
+            .pick_among(|backend| of_turn(backend) && !tried.has(backend) && !backend.is_avoided())
+            .or_else(|| self.pick_usable(tried))?;
+        Some(self.tallied(lease))
+    }
+
+    fn pick_usable(&self, tried: &Tried) -> Option<Lease> {
         self.pick_among(|backend| !tried.has(backend) && !backend.is_avoided())
             .or_else(|| self.pick_among(|backend| !tried.has(backend)))
     }
@@ -258,6 +315,10 @@ impl Tried {
 
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn has(&self, backend: &Arc<BackendState>) -> bool {

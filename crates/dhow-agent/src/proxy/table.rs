@@ -158,6 +158,17 @@ pub struct Backend {
     /// Gets nothing new; what it has it may finish.
     #[serde(default)]
     pub draining: bool,
+    /// It is of a canary, which gets its share of the requests and no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+}
+
+/// Which canary of its service a backend is of, and the share of all of it: so many of so many requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    pub number: u32,
+    pub share: u32,
+    pub of: u32,
 }
 
 /// Why a table is refused. Nothing of it is applied then.
@@ -374,6 +385,7 @@ impl Backend {
             addr: Some(addr),
             node: None,
             draining: false,
+            canary: None,
         }
     }
 }

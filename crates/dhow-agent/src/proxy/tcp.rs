@@ -102,6 +102,7 @@ async fn connected(
                 }
                 Err(_) => {
                     lease.backend.refused();
+                    lease.fails();
                     tried.add(&lease.backend);
                 }
             }

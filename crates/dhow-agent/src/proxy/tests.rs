@@ -1,6 +1,7 @@
 //! The balancer in this process, with small servers as backends.
 
 mod answers;
+mod canary;
 mod grpc;
 mod hostile;
 mod http;

@@ -196,6 +196,7 @@ impl Plane {
             spec: Arc::new(spec),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         }));
     }
 

@@ -149,6 +149,7 @@ fn each_host_of_a_public_endpoint_is_ordered_once() {
             spec,
             author: "ann".into(),
             wall_unix_secs: 0,
+            force: false,
         };
         let entry = Entry {
             time: ClusterTime(state.time.0 + 1),

@@ -42,6 +42,7 @@ fn deploy(state: &mut State, name: &str, image: &str) {
             spec,
             author,
             wall_unix_secs: 5,
+            force: false,
         },
     );
 }

@@ -185,13 +185,18 @@ fn deployment(
             service: None,
             cause: new.current().and_then(|record| cause(&record.outcome)),
         }),
+        Phase::RevertFailed => tell(DeploymentChange::RevertFailed {
+            revision: new.revision,
+            service: None,
+            cause: new.current().and_then(|record| cause(&record.outcome)),
+        }),
         Phase::Removing => tell(DeploymentChange::RemovalAsked),
     }
 }
 
 fn cause(outcome: &RevisionOutcome) -> Option<&Arc<str>> {
     match outcome {
-        RevisionOutcome::Reverted { cause } | RevisionOutcome::Failed { cause } => Some(cause),
+        RevisionOutcome::Reverted { cause, .. } | RevisionOutcome::Failed { cause } => Some(cause),
         RevisionOutcome::Rolling
         | RevisionOutcome::Good
         | RevisionOutcome::Superseded

@@ -90,6 +90,7 @@ impl Cluster {
             spec: Arc::new(spec),
             author: "ann".into(),
             wall_unix_secs: 0,
+            force: false,
         }))
     }
 

@@ -107,6 +107,27 @@ pub enum Refused {
         "deployment `{0}` has no service that runs on; a job runs again by its name: `dhow restart {0}/JOB`"
     )]
     NothingToRestart(DeploymentName),
+    #[error("nothing of deployment `{0}` is being rolled out; `dhow rollout ls` lists what is")]
+    NoRollout(DeploymentName),
+    #[error(
+        "deployment `{0}` has no canary that could be promoted; `dhow rollout ls` lists those that there are"
+    )]
+    NoCanary(DeploymentName),
+    #[error("nothing of deployment `{0}` is paused; `dhow rollout ls` lists what is")]
+    NotPaused(DeploymentName),
+    #[error(
+        "a canary of `{0}` is being judged: `dhow rollout promote {0}` or `dhow rollout abort {0}` comes first"
+    )]
+    CanaryUnderWay(DeploymentName),
+    #[error(
+        "revision {revision} of `{deployment}` was just this and was taken back: {cause}; change it, or try it again \
+         with `dhow deploy --force`"
+    )]
+    Quarantined {
+        deployment: DeploymentName,
+        revision: DeploymentRevision,
+        cause: Arc<str>,
+    },
     #[error("service `{service}` has several roles ({roles}); say which one")]
     WhichRole { service: ServiceName, roles: String },
     #[error("service `{service}` cannot be scaled: {why}")]

@@ -36,7 +36,7 @@ pub struct DirectoryChange {
 pub enum ListingChange {
     /// All of it.
     Set(Arc<Listing>),
-    /// Its endpoints are what they were.
+    /// Its endpoints and the share of a canary are what they were.
     Ready {
         came: Vec<ReadyReplica>,
         went: Vec<ReadyReplica>,
@@ -181,7 +181,9 @@ fn same_endpoints(one: &Arc<[Endpoint]>, other: &Arc<[Endpoint]>) -> bool {
 }
 
 pub(super) fn listing_change(last: Option<&Arc<Listing>>, now: &Arc<Listing>) -> Option<ListingChange> {
-    let Some(last) = last.filter(|last| same_endpoints(&last.endpoints, &now.endpoints)) else {
+    let is_alike =
+        |last: &&Arc<Listing>| same_endpoints(&last.endpoints, &now.endpoints) && last.canary == now.canary;
+    let Some(last) = last.filter(is_alike) else {
         return Some(ListingChange::Set(Arc::clone(now)));
     };
     // Most are the very same value, which the index shares.

@@ -25,7 +25,10 @@ pub(super) fn chosen(listing: &Listing, node: NodeId, zones: &OrdMap<NodeId, Arc
         for byte in ready.role.as_str().bytes() {
             hash = mixed(hash ^ u64::from(byte));
         }
-        (!is_here, !is_near, hash)
+        // Every node knows the canary: its share of all requests is the sum of theirs.
+        let is_canary = listing.canary.as_ref();
+        let is_canary = is_canary.is_some_and(|canary| canary.generations.contains(&ready.generation));
+        (!is_canary, !is_here, !is_near, hash)
     };
     let mut ranked: Vec<_> = listing.ready.iter().map(|ready| (rank(ready), ready)).collect();
     if ranked.len() > READY_MAX {
@@ -33,6 +36,7 @@ pub(super) fn chosen(listing: &Listing, node: NodeId, zones: &OrdMap<NodeId, Arc
         ranked.select_nth_unstable(READY_MAX - 1);
     }
     Listing {
+        canary: listing.canary.clone(),
         endpoints: Arc::clone(&listing.endpoints),
         ready: ranked
             .into_iter()

@@ -12,7 +12,9 @@ use imbl::{OrdMap, OrdSet};
 
 use super::change::listing_change;
 use super::ways::Ways;
-use super::{INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL};
+use super::{
+    CanaryShare, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL,
+};
 use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::spec::{Endpoint, Expose, Runtime};
@@ -263,7 +265,10 @@ impl DirectoryIndex {
         let known = self.services.get(&id);
         let same = known.map(|known| &known.listing.endpoints);
         let same = same.filter(|known| known[..] == *endpoints).cloned();
-        let is_same = known.is_some_and(|known| same.is_some() && known.listing.ready == ready);
+        let canary = CanaryShare::of(service);
+        let is_same = known.is_some_and(|known| {
+            same.is_some() && known.listing.ready == ready && known.listing.canary == canary
+        });
         if is_same && !moved {
             return false;
         }
@@ -272,6 +277,7 @@ impl DirectoryIndex {
             Some(_) | None => Arc::new(Listing {
                 endpoints: same.unwrap_or_else(|| endpoints.into()),
                 ready,
+                canary,
             }),
         };
         let delta = known.and_then(|known| {

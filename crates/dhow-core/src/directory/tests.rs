@@ -83,6 +83,7 @@ impl World {
             spec: Arc::new(serde_json::from_str(&text).unwrap()),
             author: "ann".into(),
             wall_unix_secs: 0,
+            force: false,
         }));
         let plan = plan_next(&self.state, &mut PlanCache::default(), self.state.time);
         for command in plan.commands {
@@ -287,6 +288,7 @@ fn of_a_large_service_each_node_is_told_its_own_choice() {
     let listing = Listing {
         endpoints: Arc::from([]),
         ready: (0..1_000).map(|n| ready(u64::from(n % 250), n)).collect(),
+        canary: None,
     };
     let mut zones = imbl::OrdMap::new();
     let chosen = |node: u64| chosen::chosen(&listing, NodeId(node), &zones).ready;

@@ -31,7 +31,7 @@ pub fn open_rollouts(
         let service = state.service(id)?;
         let deployment = state.deployment(&service.key.deployment)?;
         let is_open = match deployment.phase {
-            Phase::Deploying | Phase::Reverting | Phase::Failed => true,
+            Phase::Deploying | Phase::Reverting | Phase::Failed | Phase::RevertFailed => true,
             Phase::Stable | Phase::Reverted | Phase::Removing => false,
         };
         let id = RolloutId {

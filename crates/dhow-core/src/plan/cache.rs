@@ -6,8 +6,9 @@ use imbl::OrdMap;
 
 use super::report::{PlanReport, ServiceReport};
 use super::summary::Summary;
-use crate::ids::{DeploymentName, NodeId, ServiceId};
+use crate::ids::{DeploymentName, NodeId, ServiceId, Template};
 use crate::placement::NodeTable;
+use crate::rollout::Figures;
 use crate::state::State;
 use crate::time::ClusterTime;
 
@@ -39,11 +40,34 @@ pub struct PlanCache {
     timers: BTreeSet<(ClusterTime, ServiceId)>,
     timer_of: BTreeMap<ServiceId, ClusterTime>,
     reports: OrdMap<ServiceId, ServiceReport>,
+    /// What was counted of canaries, by service and template.
+    figures: CanaryBook,
     /// Whether this plan has reserved anything in the table.
     pub(super) reserved: bool,
 }
 
+/// What balancers have counted of canaries, by service and template. It is beside the state: the next plan goes by it, and
+/// what comes of it is a command that holds it.
+pub type CanaryBook = BTreeMap<(ServiceId, Template), Figures>;
+
 impl PlanCache {
+    /// Takes in what was counted of canaries until now.
+    pub fn hear(&mut self, figures: CanaryBook) {
+        let changed = figures
+            .iter()
+            .filter(|(key, count)| self.figures.get(key) != Some(count));
+        let changed: Vec<ServiceId> = changed.map(|((service, _), _)| *service).collect();
+        self.dirty.extend(changed);
+        self.figures = figures;
+    }
+
+    pub(super) fn figures_of(&self, service: ServiceId, template: Template) -> Figures {
+        self.figures
+            .get(&(service, template))
+            .copied()
+            .unwrap_or_default()
+    }
+
     /// The services to plan: those that leave, then the most important first.
     pub(super) fn due(&self, state: &State) -> Vec<ServiceId> {
         let rank = |id: &ServiceId| {

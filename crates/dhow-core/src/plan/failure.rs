@@ -1,10 +1,12 @@
 //! When a revision is given up: its replicas keep failing, are not healthy in time, or nothing moves.
 
 use super::Planner;
-use super::report::ServiceReport;
+use super::report::{ServiceReport, Why};
+use super::slots::tolerated;
 use super::view::{Seen, View};
 use crate::command::PlanCommand;
 use crate::replica::ReplicaState;
+use crate::rollout::Gate;
 use crate::spec::OnTimeout;
 use crate::state::{Deployment, Phase, RevisionOutcome, Service};
 use crate::time::ClusterTime;
@@ -15,11 +17,68 @@ const FAILURES_TO_REVERT: u32 = 3;
 /// The same where there is nothing to go back to: about half a minute, time for what it needs to come up.
 const FAILURES_TO_FAIL: u32 = 5;
 
+/// Why a revision is given up, and whether its version is to blame.
+struct Cause {
+    text: String,
+    of_version: bool,
+}
+
+impl Cause {
+    fn of_version(text: String) -> Self {
+        Self {
+            text,
+            of_version: true,
+        }
+    }
+
+    fn of_nodes(text: String) -> Self {
+        Self {
+            text,
+            of_version: false,
+        }
+    }
+}
+
+impl View<'_> {
+    /// Whether a replica has failed as often, or is as late, as takes a version back.
+    pub(super) fn has_failed(&self, seen: &Seen<'_>) -> bool {
+        let machine = &seen.replica.machine;
+        let is_late = self.now >= healthy_by(self, seen) && seen.replica.healthy_since.is_none();
+        let is_over = machine.state == ReplicaState::Failed || machine.failures >= FAILURES_TO_REVERT;
+        !seen.available && !seen.is_lost() && !self.spec().runs_to_completion() && (is_over || is_late)
+    }
+}
+
+/// Whether the rollout waits for a person, for time or for those that have begun.
+fn waits_at_gate(report: &ServiceReport) -> bool {
+    let mut waiting = report.waiting.iter();
+    waiting.any(|waiting| match &waiting.why {
+        Why::AtGate { at } => match at.gate {
+            Gate::Paused | Gate::CanaryErrors | Gate::Promotion => true,
+            Gate::CanaryHealthy | Gate::Wave => false,
+        },
+        Why::Unplaced { .. }
+        | Why::RoomToCome { .. }
+        | Why::WaitsFor { .. }
+        | Why::OldStopping { .. }
+        | Why::NodeMayReturn { .. }
+        | Why::NotRescheduled { .. }
+        | Why::VolumeLost { .. }
+        | Why::TurnToCome
+        | Why::LeavesLater { .. }
+        | Why::Paused
+        | Why::ReplacementUnproven { .. }
+        | Why::WorkToCome { .. }
+        | Why::TriesSettings { .. } => false,
+    })
+}
+
 impl Planner<'_> {
     /// Judges a service that is not settled.
     pub(super) fn judge(&mut self, view: &View<'_>, all_placed: bool, report: &ServiceReport) {
         let service = view.service;
-        let Some(deployment) = self.judged(service) else {
+        // A rollout that a person stopped goes neither on nor back.
+        let Some(deployment) = self.judged(service).filter(|_| service.paused_by().is_none()) else {
             return;
         };
         let failures_max = if can_revert(&deployment) {
@@ -32,14 +91,23 @@ impl Planner<'_> {
             .iter()
             .filter(|(slot, _)| view.wants(*slot))
             .flat_map(|(_, slot)| &slot.fresh);
-        let mut cause = late(service);
+        let mut spared = tolerated(view);
+        let mut cause: Option<Cause> = late(service).map(Cause::of_version);
         for seen in fresh.filter(|seen| !self.moving.contains(&seen.key)) {
-            cause = cause.or_else(|| self.failing(view, seen, failures_max));
+            let failing = self.failing(view, seen, failures_max);
+            if failing.is_some() && spared > 0 {
+                spared -= 1;
+                continue;
+            }
+            cause = cause.or(failing.map(Cause::of_version));
             if cause.is_none() && !seen.available && !seen.has_ended() {
                 self.cache.wake_at(service.id, healthy_by(view, seen));
             }
         }
-        cause = cause.or_else(|| self.settings_late(view));
+        cause = cause.or_else(|| self.settings_late(view).map(Cause::of_version));
+        if cause.is_none() && waits_at_gate(report) {
+            return;
+        }
         let deadline = moved(view).after(view.spec().rollout.progress_deadline);
         if cause.is_none() && is_at_work(view) {
             return;
@@ -55,11 +123,12 @@ impl Planner<'_> {
             } else {
                 "is not placed"
             };
-            cause = Some(format!(
+            // What finds no place is nobody's fault but the nodes'.
+            cause = Some(Cause::of_nodes(format!(
                 "`{}` {what} and nothing has moved for {}{why}",
                 service.key.service,
                 view.spec().rollout.progress_deadline
-            ));
+            )));
         }
         match cause {
             Some(cause) => self.give_up(&deployment, service, cause),
@@ -79,7 +148,7 @@ impl Planner<'_> {
                     "`{}` waited {} for `{}`",
                     service.key.service, dependency.timeout, dependency.service
                 );
-                self.give_up(&deployment, service, cause);
+                self.give_up(&deployment, service, Cause::of_nodes(cause));
                 return;
             }
         }
@@ -122,13 +191,14 @@ impl Planner<'_> {
         Some(format!("`{id}` on node {node} {how}{before}{what}"))
     }
 
-    fn give_up(&mut self, deployment: &Deployment, service: &Service, cause: String) {
+    fn give_up(&mut self, deployment: &Deployment, service: &Service, cause: Cause) {
         self.failed.insert(deployment.name.clone());
         self.push(PlanCommand::Fail {
             deployment: deployment.name.clone(),
             revision: deployment.revision,
             service: service.id,
-            cause: cause.into(),
+            cause: cause.text.into(),
+            of_version: cause.of_version,
         });
     }
 }

@@ -4,7 +4,7 @@ use super::report::{ServiceReport, Why};
 use super::view::View;
 use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
 use crate::command::{Placement, PlanCommand};
-use crate::ids::{NodeId, RoleId, RoleName, Slot};
+use crate::ids::{Generation, NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, Unplaced};
 use crate::state::Service;
 
@@ -50,7 +50,7 @@ impl Planner<'_> {
                 self.report_unplaced(view, left, bound, &present, report);
             }
         }
-        self.push_placements(view.service, &placements);
+        self.push_placements(view.service, view.target, &placements);
         all_placed
     }
 
@@ -142,7 +142,12 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn push_placements(&mut self, service: &Service, placements: &[Placement]) {
+    pub(super) fn push_placements(
+        &mut self,
+        service: &Service,
+        generation: Generation,
+        placements: &[Placement],
+    ) {
         if service.spent && !placements.is_empty() {
             // The next plan places them, under keys that no node has seen.
             self.push(PlanCommand::OpenGeneration {
@@ -154,7 +159,7 @@ impl Planner<'_> {
         for part in placements.chunks(PLACEMENTS_PER_COMMAND_MAX) {
             self.push(PlanCommand::Place {
                 service: service.id,
-                generation: service.target,
+                generation,
                 placements: part.to_vec(),
             });
         }
@@ -172,7 +177,7 @@ pub(super) fn ask<'a>(
         service: view.service.id,
         spec: view.spec(),
         role,
-        demand: view.service.demand(view.service.target, role_id),
+        demand: view.service.demand(view.target, role_id),
         present,
         bound_to,
         avoid: &[],

@@ -106,7 +106,7 @@ impl PlanCache {
             let Some(info) = service.target_info() else {
                 continue;
             };
-            let counts = |replica: &Replica| is_counted(state, service, info, key, replica);
+            let counts = |replica: &Replica| is_counted(state, service, info, (key, false), replica);
             summary.follow(key.slot, old.map(Arc::as_ref), new.map(Arc::as_ref), counts);
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::ids::{NodeId, RoleName, ServiceId, ServiceName, Slot};
 use crate::placement::Unplaced;
+use crate::rollout::AtGate;
 use crate::spec::{Condition, TimeSpan};
 use crate::time::ClusterTime;
 
@@ -74,6 +75,8 @@ pub enum Why {
     WorkToCome { most: u32 },
     /// It goes on as before until it has passed its new settings.
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
+    /// Its rollout waits at a gate.
+    AtGate { at: AtGate },
 }
 
 impl ServiceReport {
@@ -124,7 +127,8 @@ impl Why {
             | Self::Paused
             | Self::ReplacementUnproven { .. }
             | Self::WorkToCome { .. }
-            | Self::TriesSettings { .. } => false,
+            | Self::TriesSettings { .. }
+            | Self::AtGate { .. } => false,
         }
     }
 }
@@ -177,6 +181,7 @@ impl fmt::Display for Why {
                     "stays until the one in its place on node {node} has proved itself"
                 )
             }
+            Self::AtGate { at } => at.fmt(f),
             Self::WorkToCome { most } => {
                 write!(f, "its turn comes when one of the {most} at work is done")
             }

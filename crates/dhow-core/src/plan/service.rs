@@ -9,6 +9,14 @@ use crate::ids::ReplicaKey;
 use crate::spec::RType;
 use crate::state::Service;
 
+/// What came of decisions.
+pub(super) struct Carried {
+    /// Every slot that needs a replica got a node.
+    pub all_placed: bool,
+    /// There is nothing left to do.
+    pub settled: bool,
+}
+
 impl Planner<'_> {
     pub(super) fn service(&mut self, service: &Service) {
         if service.removing {
@@ -29,6 +37,10 @@ impl Planner<'_> {
         if self.end_late(service) {
             return;
         }
+        if let Some(base) = service.canary_base() {
+            self.service_with_canary(service, base);
+            return;
+        }
         let mut summary = self.cache.summaries.remove(&service.id).unwrap_or_default();
         let view = View::of_open(state, service, self.now, &mut summary);
         self.cache.summaries.insert(service.id, summary);
@@ -38,6 +50,29 @@ impl Planner<'_> {
     }
 
     fn carry_out(&mut self, view: &View<'_>, decisions: Decisions) {
+        let service = view.service;
+        let mut report = ServiceReport::default();
+        let Carried { all_placed, settled } = self.carry(view, decisions, &mut report);
+        self.move_failing(view);
+        // The runs of a schedule are no part of a revision: each has its own end.
+        let is_cron = service.rtype() == RType::Cron;
+        let at_rest = self.settings(view, &mut report);
+        let is_late = service.late.is_some();
+        if is_cron || (settled && at_rest && !is_late) {
+            self.cache.settled.insert(service.id);
+        } else {
+            self.judge(view, all_placed, &report);
+        }
+        self.cache.report_service(service.id, report);
+    }
+
+    /// Ends and places what was decided, and notes what waits.
+    pub(super) fn carry(
+        &mut self,
+        view: &View<'_>,
+        decisions: Decisions,
+        report: &mut ServiceReport,
+    ) -> Carried {
         let service = view.service;
         let Decisions {
             surplus,
@@ -55,7 +90,6 @@ impl Planner<'_> {
         self.stop(service, replaced, StopReason::Replaced);
         self.stop(service, draining, StopReason::Draining);
         self.stop(service, lost, StopReason::NodeLost);
-        let mut report = ServiceReport::default();
         for (slot, why) in waiting {
             if let Some(role) = service.role(slot.role) {
                 report.add(role, slot, why);
@@ -67,22 +101,15 @@ impl Planner<'_> {
                 generation: service.target,
             });
         }
-        let all_placed = reopen || self.place_missing(view, &missing, &mut report);
-        self.leave(view, leaving, &mut report);
-        self.move_failing(view);
+        let all_placed = reopen || self.place_missing(view, &missing, report);
+        self.leave(view, leaving, report);
         if let Some(at) = wake {
             self.cache.wake_at(service.id, at);
         }
-        // The runs of a schedule are no part of a revision: each has its own end.
-        let is_cron = service.rtype() == RType::Cron;
-        let at_rest = self.settings(view, &mut report);
-        let is_late = service.late.is_some();
-        if is_cron || (settled && missing.is_empty() && at_rest && !is_late) {
-            self.cache.settled.insert(service.id);
-        } else {
-            self.judge(view, all_placed, &report);
+        Carried {
+            all_placed,
+            settled: settled && missing.is_empty(),
         }
-        self.cache.report_service(service.id, report);
     }
 
     /// Ends replicas on nodes that drain before others take their places, where there is such a place. One that

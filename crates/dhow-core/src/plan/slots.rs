@@ -5,9 +5,10 @@
 
 use super::jobs;
 use super::report::Why;
-use super::view::{Seen, SlotView, View};
+use super::view::{Line, Seen, SlotView, View};
 use crate::command::StopReason;
 use crate::ids::{ReplicaKey, Slot};
+use crate::rollout::{Gate, Wave, paused, wave};
 use crate::state::State;
 use crate::time::ClusterTime;
 
@@ -63,6 +64,9 @@ struct Budget {
     down: u32,
     /// Slots that nothing serves at the moment.
     empty: u32,
+    /// Slots that may still be begun before those so far have proved themselves.
+    wave_left: u32,
+    wave: Wave,
 }
 
 impl Budget {
@@ -81,17 +85,69 @@ impl Budget {
         let available = steady + wanted.iter().filter(|slot| slot.is_available()).count();
         let promised = (wanted.len() + steady).saturating_sub(view.spec().max_unavailable() as usize);
         let failing = wanted.iter().filter(|slot| slot.is_failing()).count();
+        let begun = steady + wanted.iter().filter(|slot| !slot.fresh.is_empty()).count();
+        let done = steady + wanted.iter().filter(|slot| slot.is_done()).count();
         let empty = wanted
             .iter()
             .filter(|slot| slot.fresh.is_empty() && slot.old.is_empty())
             .count();
+        // Those that may fail are passed over: they cost the rollout none of its room.
+        let failed = wanted.iter().filter(|slot| has_failed(view, slot));
+        let spared: Vec<_> = failed.take(tolerated(view) as usize).collect();
+        let spared_alone = spared.iter().filter(|slot| slot.old.is_empty()).count();
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let wave = wave(clamp(wanted.len() + steady), clamp(done + spared.len()));
         Self {
-            surge: view.spec().max_surge().saturating_sub(clamp(doubled)),
-            failing: clamp(failing),
+            surge: view
+                .spec()
+                .max_surge()
+                .saturating_sub(clamp(doubled - (spared.len() - spared_alone))),
+            failing: clamp(failing - spared_alone),
+            wave_left: wave.end.saturating_sub(clamp(begun)),
+            wave,
             down: clamp(available.saturating_sub(promised)),
             empty: clamp(empty),
         }
+    }
+}
+
+/// Whether all that is to serve the slot from now on has failed.
+fn has_failed(view: &View<'_>, slot: &SlotView<'_>) -> bool {
+    !slot.fresh.is_empty() && slot.fresh.iter().all(|seen| view.has_failed(seen))
+}
+
+/// How many slots may fail without the revision being given up.
+pub(super) fn tolerated(view: &View<'_>) -> u32 {
+    let rolls = view.service.rolling && view.line == Line::All;
+    match rolls {
+        true => view.spec().rollout.failure_ratio.of(view.service.count_total()),
+        false => 0,
+    }
+}
+
+impl Budget {
+    /// Why nothing more is begun, whatever there is room for.
+    fn closed(&self, view: &View<'_>) -> Option<Why> {
+        if view.service.held {
+            return Some(Why::Paused);
+        }
+        let rolls = view.service.rolling && view.line == Line::All;
+        if let Some(at) = paused(view.service.rollout.as_ref()).filter(|_| rolls) {
+            return Some(Why::AtGate { at });
+        }
+        if self.wave_left > 0 || !rolls {
+            return None;
+        }
+        let Wave { number, end } = self.wave;
+        let at = Gate::Wave.waits(format!(
+            "wave {number} ends when {end} replicas of the new version can be relied on"
+        ));
+        Some(Why::AtGate { at })
+    }
+
+    /// A slot is begun.
+    fn begin(&mut self) {
+        self.wave_left = self.wave_left.saturating_sub(1);
     }
 }
 
@@ -103,7 +159,9 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
     };
     let mut budget = Budget::of(view);
     let mut turns = Vec::new();
+    let mut spared = tolerated(view);
     for (slot, seen) in &view.slots {
+        let settled = decisions.settled;
         if !seen.overdue.is_empty() {
             decisions.settled = false;
             decisions.draining.extend(&seen.overdue);
@@ -124,6 +182,10 @@ pub(super) fn decide(state: &State, view: &View<'_>) -> Decisions {
             ([], []) => open_slot(state, view, *slot, seen, &mut decisions),
             ([], [_, ..]) => turns.push((*slot, seen)),
             ([..], _) => served(state, view, *slot, seen, &mut decisions),
+        }
+        if spared > 0 && has_failed(view, seen) {
+            spared -= 1;
+            decisions.settled = settled;
         }
     }
     // Those that serve nobody first: replacing them costs nothing.
@@ -152,7 +214,7 @@ fn open_slot(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, de
     decisions.settled = false;
     let one_at_a_time = view.spec().max_surge() == 0;
     let in_the_way = seen.stopping.iter().find(|stopping| {
-        one_at_a_time || stopping.key.generation == view.service.target || is_on_plain(state, stopping)
+        one_at_a_time || stopping.key.generation == view.target || is_on_plain(state, stopping)
     });
     match in_the_way {
         Some(stopping) => decisions.wait(
@@ -181,7 +243,12 @@ fn served(state: &State, view: &View<'_>, slot: Slot, seen: &SlotView<'_>, decis
         decisions.settled = false;
         lost(state, view, slot, best, decisions);
     } else if is_done(view, best) {
-        for old in &seen.old {
+        let is_paused = view.service.rolling && paused(view.service.rollout.as_ref()).is_some();
+        for old in seen
+            .old
+            .iter()
+            .filter(|old| !is_paused || is_leaving(state, view, old))
+        {
             match is_leaving(state, view, old) {
                 true => decisions.draining.push(old.key),
                 false => decisions.replaced.push(old.key),
@@ -246,7 +313,7 @@ fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: 
         "a lost replica is on a lost node"
     );
     // Its node may still run it: the one in its place has a key of its own, and this one stays until it has.
-    match seen.key.generation == view.service.target {
+    match seen.key.generation == view.target {
         true => decisions.reopen = true,
         false => decisions.missing.push(slot),
     }
@@ -261,8 +328,8 @@ fn replace(
     budget: &mut Budget,
     decisions: &mut Decisions,
 ) {
-    if view.service.held {
-        decisions.wait(slot, Why::Paused);
+    if let Some(why) = budget.closed(view) {
+        decisions.wait(slot, why);
         return;
     }
     let keys = || seen.old.iter().map(|old| old.key);
@@ -273,6 +340,7 @@ fn replace(
         // Nothing is doubled there: one slot is given up where another service would double one.
         let allowed = budget.surge.saturating_add(budget.down);
         if allowed > budget.failing.saturating_add(budget.empty) {
+            budget.begin();
             match budget.surge {
                 0 => budget.down = budget.down.saturating_sub(1),
                 _ => budget.surge -= 1,
@@ -288,15 +356,30 @@ fn replace(
             .old
             .iter()
             .chain(&seen.stopping)
-            .any(|old| old.key.generation == view.service.target)
+            .any(|old| old.key.generation == view.target)
         {
             decisions.reopen = true;
         } else {
             budget.surge -= 1;
+            budget.begin();
             decisions.missing.push(slot);
         }
         return;
     }
+    give_way(state, view, (slot, seen), budget, decisions);
+}
+
+/// Its old replicas end before the next one begins, where one may be missing.
+fn give_way(
+    state: &State,
+    view: &View<'_>,
+    (slot, seen): (Slot, &SlotView<'_>),
+    budget: &mut Budget,
+    decisions: &mut Decisions,
+) {
+    let keys = || seen.old.iter().map(|old| old.key);
+    let serving = seen.is_available();
+    let is_on_draining_node = seen.old.iter().any(|old| is_on_draining(state, old));
     let leaving = seen.old.iter().find(|old| is_leaving(state, view, old));
     if serving && budget.down == 0 {
         let node = leaving.map(|old| old.replica.node);
@@ -309,6 +392,7 @@ fn replace(
     if serving {
         budget.down -= 1;
     }
+    budget.begin();
     let why = match leaving {
         Some(_) => StopReason::Draining,
         None => StopReason::Replaced,
@@ -331,7 +415,7 @@ fn is_on_plain(state: &State, seen: &Seen<'_>) -> bool {
 
 /// It has to go for its node's sake, not for its template's.
 fn is_leaving(state: &State, view: &View<'_>, seen: &Seen<'_>) -> bool {
-    view.service.is_current(seen.key.generation) && is_on_draining(state, seen)
+    view.is_current(seen.key.generation) && is_on_draining(state, seen)
 }
 
 fn is_on_draining(state: &State, seen: &Seen<'_>) -> bool {

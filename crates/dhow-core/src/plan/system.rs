@@ -157,7 +157,7 @@ impl Planner<'_> {
         seen: &[Seen<'_>],
         fitting: &BTreeSet<NodeId>,
     ) -> Vec<crate::ids::ReplicaKey> {
-        if view.service.held {
+        if view.service.held || view.service.paused_by().is_some() {
             return Vec::new();
         }
         let down_max = view.spec().max_unavailable().max(1) as usize;
@@ -223,7 +223,7 @@ impl Planner<'_> {
                 eligibility: node.eligibility,
             });
         }
-        self.push_placements(service, &placements);
+        self.push_placements(service, service.target, &placements);
     }
 
     fn judge_system(&mut self, view: &View<'_>) {

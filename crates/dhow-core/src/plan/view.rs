@@ -1,5 +1,6 @@
 //! A service's replicas, sorted by slot and by what they are good for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::summary::Summary;
@@ -62,6 +63,11 @@ impl SlotView<'_> {
         alone && matches!(self.fresh.as_slice(), [seen] if seen.available && seen.replica.is_healthy())
     }
 
+    /// Served by the target alone, which can be relied on.
+    pub fn is_done(&self) -> bool {
+        self.old.is_empty() && self.fresh.iter().any(|seen| seen.available)
+    }
+
     /// Its old replicas have gone, and the one in their place is not what it should be. A lost node or the end
     /// of a job is no failure.
     pub fn is_failing(&self) -> bool {
@@ -70,9 +76,33 @@ impl SlotView<'_> {
     }
 }
 
+/// Which replicas of a service a view is of. While a canary is tried, it and the version beside it are planned as if they
+/// were two services: each has its own slots, and neither gives way to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    All,
+    /// What was there before the canary, and is started in this generation.
+    Base(Generation),
+    /// The target, in these slots alone.
+    Canary(BTreeSet<Slot>),
+}
+
+impl Line {
+    fn has(&self, service: &Service, generation: Generation) -> bool {
+        match self {
+            Self::All => true,
+            Self::Base(_) => !service.is_current(generation),
+            Self::Canary(_) => service.is_current(generation),
+        }
+    }
+}
+
 /// A service with its slots.
 pub(super) struct View<'a> {
     pub service: &'a Service,
+    pub line: Line,
+    /// What its replicas are started in.
+    pub target: Generation,
     pub info: Arc<GenerationInfo>,
     /// Wanted slots, and those that only have replicas left, in order.
     pub slots: Vec<(Slot, SlotView<'a>)>,
@@ -135,7 +165,20 @@ impl<'a> View<'a> {
             now,
             state.replicas_of(service.id),
             service.wanted_slots(),
+            Line::All,
         )
+    }
+
+    /// All slots of one of the two lines of a service with a canary.
+    pub fn of_line(state: &'a State, service: &'a Service, now: ClusterTime, line: Line) -> Option<Self> {
+        let of_line = line.clone();
+        let replicas = state.replicas_of(service.id);
+        let replicas = replicas.filter(move |(key, _)| of_line.has(service, key.generation));
+        let wanted: Vec<Slot> = match &line {
+            Line::All | Line::Base(_) => service.wanted_slots().collect(),
+            Line::Canary(slots) => slots.iter().copied().collect(),
+        };
+        Self::build(state, service, now, replicas, wanted.into_iter(), line)
     }
 
     /// Only the slots that may need something: the others are served by one replica that can be relied on.
@@ -155,7 +198,7 @@ impl<'a> View<'a> {
         let open = std::mem::take(&mut summary.open);
         let replicas = open.iter().flat_map(|slot| replicas_in(state, service.id, *slot));
         let wanted = open.iter().copied().filter(|slot| service.wants(*slot));
-        let mut view = Self::build(state, service, now, replicas, wanted)?;
+        let mut view = Self::build(state, service, now, replicas, wanted, Line::All)?;
         view.present = summary
             .present
             .iter()
@@ -171,12 +214,19 @@ impl<'a> View<'a> {
         now: ClusterTime,
         replicas: impl Iterator<Item = (&'a ReplicaKey, &'a Arc<Replica>)>,
         wanted: impl Iterator<Item = Slot>,
+        line: Line,
     ) -> Option<Self> {
-        let info = service.target_info()?.clone();
-        let mut trust = match service.rolling {
+        let target = match line {
+            Line::All | Line::Canary(_) => service.target,
+            Line::Base(base) => base,
+        };
+        let info = service.info(target)?.clone();
+        let rolls = service.rolling && !matches!(line, Line::Base(_));
+        let mut trust = match rolls {
             true => Trust::proof(&info.spec),
             false => Trust::AT_ONCE,
         };
+        let is_base = matches!(line, Line::Base(_));
         let mut wanted = wanted.peekable();
         let mut slots: Vec<(Slot, SlotView<'a>)> = Vec::new();
         let mut on_nodes: Vec<NodeId> = Vec::new();
@@ -191,7 +241,7 @@ impl<'a> View<'a> {
             let Some((_, view)) = slots.last_mut() else {
                 continue;
             };
-            let seen = look(state, service, &info, *key, replica, trust, now);
+            let seen = look(state, service, &info, (*key, is_base), replica, trust, now);
             match (replica.wanted, seen.fresh) {
                 (Wanted::Stop, _) => view.stopping.push(seen),
                 (Wanted::Run, _) if is_overdue(state, replica, now) => {
@@ -201,19 +251,21 @@ impl<'a> View<'a> {
                 (Wanted::Run, true) => view.fresh.push(seen),
                 (Wanted::Run, false) => view.old.push(seen),
             }
-            if is_counted(state, service, &info, key, replica) {
+            if is_counted(state, service, &info, (key, is_base), replica) {
                 on_nodes.push(replica.node);
             }
         }
         slots.extend(wanted.map(|slot| (slot, SlotView::default())));
         // A drain gives replicas up as a rollout does, so the same is asked of those that stay.
-        if !service.rolling && slots.iter().any(|(_, slot)| !slot.old.is_empty()) {
+        if !rolls && slots.iter().any(|(_, slot)| !slot.old.is_empty()) {
             trust = Trust::proof(&info.spec);
             let fresh = slots.iter_mut().flat_map(|(_, slot)| &mut slot.fresh);
             fresh.for_each(|seen| seen.available = trust.holds(seen.replica, now));
         }
         Some(Self {
             service,
+            line,
+            target,
             info,
             slots,
             steady: 0,
@@ -233,6 +285,14 @@ impl<'a> View<'a> {
         self.steady = service.count_total().saturating_sub(open);
     }
 
+    /// Whether a generation is of this view's version.
+    pub fn is_current(&self, generation: Generation) -> bool {
+        match self.line {
+            Line::All => self.service.is_current(generation),
+            Line::Base(_) | Line::Canary(_) => self.line.has(self.service, generation),
+        }
+    }
+
     pub fn spec(&self) -> &ServiceSpec {
         &self.info.spec
     }
@@ -247,9 +307,12 @@ impl<'a> View<'a> {
 
     /// Whether the slot should have a replica. Those of a system service are its nodes' own: any will do.
     pub fn wants(&self, slot: Slot) -> bool {
-        match self.info.spec.rtype {
-            RType::System => !self.service.removing,
-            RType::Service | RType::Job | RType::Cron => self.service.wants(slot),
+        match (&self.line, self.info.spec.rtype) {
+            (Line::Canary(slots), _) => slots.contains(&slot) && self.service.wants(slot),
+            (Line::All | Line::Base(_), RType::System) => !self.service.removing,
+            (Line::All | Line::Base(_), RType::Service | RType::Job | RType::Cron) => {
+                self.service.wants(slot)
+            }
         }
     }
 }
@@ -260,12 +323,12 @@ pub(super) fn is_counted(
     state: &State,
     service: &Service,
     info: &GenerationInfo,
-    key: &ReplicaKey,
+    (key, is_base): (&ReplicaKey, bool),
     replica: &Replica,
 ) -> bool {
     let old_count = info.spec.node_mode != NodeMode::Shared || info.spec.affinity.mode == AffinityMode::Pack;
     let runs = replica.wanted == Wanted::Run && replica.reserves();
-    runs && (old_count || is_fresh(state, service, info, key, replica))
+    runs && (old_count || is_fresh(state, service, info, (key, is_base), replica))
 }
 
 /// Whether it is of the target's template and may stay where it is.
@@ -273,10 +336,11 @@ fn is_fresh(
     state: &State,
     service: &Service,
     info: &GenerationInfo,
-    key: &ReplicaKey,
+    (key, is_base): (&ReplicaKey, bool),
     replica: &Replica,
 ) -> bool {
     let same = match info.spec.rtype {
+        _ if is_base => !service.is_current(key.generation),
         // A run that has begun is left to its end; the next one has the new spec.
         RType::Cron => true,
         RType::Service | RType::Job | RType::System => service.is_current(key.generation),
@@ -313,12 +377,12 @@ fn look<'a>(
     state: &State,
     service: &Service,
     info: &GenerationInfo,
-    key: ReplicaKey,
+    (key, is_base): (ReplicaKey, bool),
     replica: &'a Replica,
     trust: Trust,
     now: ClusterTime,
 ) -> Seen<'a> {
-    let fresh = is_fresh(state, service, info, &key, replica);
+    let fresh = is_fresh(state, service, info, (&key, is_base), replica);
     let trust = if fresh { trust } else { Trust::AT_ONCE };
     Seen {
         key,

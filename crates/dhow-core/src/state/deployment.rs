@@ -21,6 +21,8 @@ pub enum Phase {
     Reverted,
     Failed,
     Removing,
+    /// The last good revision was put back and fails as well: what of it runs goes on, and is started again.
+    RevertFailed,
 }
 
 impl Phase {
@@ -32,6 +34,7 @@ impl Phase {
             Self::Reverted => "reverted",
             Self::Failed => "failed",
             Self::Removing => "removing",
+            Self::RevertFailed => "revert_failed",
         }
     }
 }
@@ -47,6 +50,9 @@ pub enum RevisionOutcome {
     /// Failed, and the last good one was put back.
     Reverted {
         cause: Arc<str>,
+        /// The version was to blame: it is not taken again unless that is asked for.
+        #[serde(default)]
+        quarantined: bool,
     },
     /// Failed, with nothing to go back to or told to pause.
     Failed {
@@ -123,7 +129,7 @@ impl Deployment {
     /// Whether the planner has still to bring its services to rest.
     pub fn is_under_way(&self) -> bool {
         match self.phase {
-            Phase::Deploying | Phase::Reverting | Phase::Failed => true,
+            Phase::Deploying | Phase::Reverting | Phase::Failed | Phase::RevertFailed => true,
             Phase::Stable | Phase::Reverted | Phase::Removing => false,
         }
     }

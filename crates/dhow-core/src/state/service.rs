@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ended::EndedReplica;
 use super::failed_on::FailedOn;
 use super::replica::Replica;
+use super::rollout::{Rollout, Stage};
 use super::runs::{DueTimes, ScheduleRun};
 use super::settings::{NextSettings, Trial};
 use crate::amount::Amount;
@@ -82,6 +83,8 @@ pub struct Service {
     /// When a job was ended by its deadline: it has no work any more until somebody asks for it again.
     #[serde(default)]
     pub late: Option<ClusterTime>,
+    #[serde(default)]
+    pub rollout: Option<Rollout>,
 }
 
 impl Service {
@@ -185,6 +188,25 @@ impl Service {
         let next = self.info(generation)?.next.as_ref()?;
         let trial = replica.trial.as_ref()?;
         (trial.settings == next.id).then_some((next, trial))
+    }
+
+    /// The generation in which the version before is started, while a canary of the target is tried.
+    pub fn canary_base(&self) -> Option<Generation> {
+        match self.rollout.as_ref()?.stage {
+            Stage::Canary { base } => Some(base),
+            Stage::Spread => None,
+        }
+    }
+
+    /// How many replicas are its canary: those of its first slots.
+    pub fn canary_count(&self) -> u32 {
+        let asked = self.spec().map_or(0, |spec| spec.rollout.canary);
+        asked.min(self.count_total())
+    }
+
+    /// Who stopped its rollout.
+    pub fn paused_by(&self) -> Option<&Arc<str>> {
+        self.rollout.as_ref()?.paused_by.as_ref()
     }
 
     /// Whether a generation runs the same thing as the target.

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
-use super::{callers, cluster, completed, files, jobs, replicas, rollout, runs, service, settings, sources};
+use super::{
+    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
+    settings, sources, stages,
+};
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
 use crate::spec::{DeploymentSpec, RType};
 use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
+use crate::time::ClusterTime;
 
 pub(super) fn apply(
     state: &mut State,
@@ -23,13 +27,11 @@ pub(super) fn apply(
             spec,
             author,
             wall_unix_secs,
+            force,
         } => {
             let new = NewRevision {
-                spec,
-                author,
-                wall_unix_secs: *wall_unix_secs,
-                brings_back: None,
-                scaled: Scaled::new(),
+                force: *force,
+                ..NewRevision::asked(spec, author, *wall_unix_secs)
             };
             deploy(state, &new, false, sink)
         }
@@ -39,7 +41,7 @@ pub(super) fn apply(
         }
         DeploymentCommand::Scale { deployment, changes } => scale(state, deployment, changes, sink),
         DeploymentCommand::Restart { deployment, service } => {
-            restart(state, deployment, service.as_ref(), sink)
+            restart::restart(state, deployment, service.as_ref(), sink)
         }
         DeploymentCommand::Rollback {
             deployment,
@@ -48,12 +50,11 @@ pub(super) fn apply(
             wall_unix_secs,
         } => {
             let (back_to, recorded) = rollback_target(state, deployment, *to)?;
+            let spec = scaled::as_written(&recorded);
             let new = NewRevision {
-                spec: &scaled::as_written(&recorded),
-                author,
-                wall_unix_secs: *wall_unix_secs,
                 brings_back: Some(back_to),
                 scaled: scaled::kept(state, present(state, deployment)?, &recorded),
+                ..NewRevision::asked(&spec, author, *wall_unix_secs)
             };
             deploy(state, &new, false, sink)
         }
@@ -73,6 +74,12 @@ pub(super) fn apply(
             let id = service_in(state, known, service)?;
             runs::start(state, id, sink)
         }
+        DeploymentCommand::Steer {
+            deployment,
+            service,
+            action,
+            author,
+        } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
     }
 }
 
@@ -84,6 +91,34 @@ pub(super) struct NewRevision<'a> {
     pub brings_back: Option<DeploymentRevision>,
     /// Counts that people asked for and that it keeps.
     pub scaled: Scaled,
+    /// Even what was taken back before.
+    pub force: bool,
+}
+
+impl<'a> NewRevision<'a> {
+    /// As a file asks for it.
+    pub fn asked(spec: &'a Arc<DeploymentSpec>, author: &'a Arc<str>, wall_unix_secs: i64) -> Self {
+        Self {
+            spec,
+            author,
+            wall_unix_secs,
+            brings_back: None,
+            scaled: Scaled::new(),
+            force: false,
+        }
+    }
+
+    /// What is kept of it.
+    fn record(&self, asked: ClusterTime) -> RevisionRecord {
+        RevisionRecord {
+            spec: self.spec.clone(),
+            asked,
+            wall_unix_secs: self.wall_unix_secs,
+            author: self.author.clone(),
+            outcome: RevisionOutcome::Rolling,
+            brings_back: self.brings_back,
+        }
+    }
 }
 
 /// Refuses what cannot be carried out, and what not all servers of the cluster know yet.
@@ -91,6 +126,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    stages::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 
@@ -120,6 +156,7 @@ pub(super) fn deploy(
                 changed: false,
             });
         }
+        quarantine::check(state, known, new)?;
     }
     if !manifests {
         // A set is compared as a whole before anything of it is deployed.
@@ -131,18 +168,12 @@ pub(super) fn deploy(
     let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
     scaled::note(state, &mut deployment);
     supersede(&mut deployment);
+    quarantine::lift(&mut deployment, new.spec);
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
     deployment.from_manifests = manifests;
     deployment.source = None;
-    let record = RevisionRecord {
-        spec: new.spec.clone(),
-        asked: state.time,
-        wall_unix_secs: new.wall_unix_secs,
-        author: new.author.clone(),
-        outcome: RevisionOutcome::Rolling,
-        brings_back: new.brings_back,
-    };
+    let record = new.record(state.time);
     deployment.history.insert(deployment.revision, Arc::new(record));
     deployment.contents = contents.union(deployment.contents);
     trim_history(&mut deployment);
@@ -169,7 +200,8 @@ pub(super) fn deploy(
 /// Whether the revision before has failed, so that its services begin anew.
 fn is_after_failure(state: &State, known: &Deployment, new: &NewRevision<'_>) -> bool {
     let same = known.current().is_some_and(|record| record.spec == *new.spec);
-    known.phase == Phase::Failed && (same || state.feature_level >= settings::SINCE_LEVEL)
+    matches!(known.phase, Phase::Failed | Phase::RevertFailed)
+        && (same || state.feature_level >= settings::SINCE_LEVEL)
 }
 
 /// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
@@ -229,7 +261,7 @@ fn record_conflicted(
 
 /// What failed and is asked for again, as it was or mended, is tried at once and with a clean slate: its replicas give
 /// way to new ones.
-fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
+pub(super) fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: &mut dyn ChangeSink) {
     let level = state.feature_level;
     let services: Vec<ServiceId> = state
         .deployment(name)
@@ -358,8 +390,10 @@ pub(super) fn turn_services(
         .current()
         .is_some_and(|record| record.brings_back.is_some());
     for (name, wanted) in &spec.services {
+        // What is brought back was good, and nobody has to try it first.
+        let is_tried = !brings_back;
         let service::Turned { id, anew } =
-            service::turn(state, &deployment.name, name, (wanted, scaled), sink);
+            service::turn(state, &deployment.name, name, (wanted, scaled, is_tried), sink);
         match (brings_back, anew) {
             (true, _) => completed::bring_back(state, &deployment, id),
             (false, true) => completed::forget(&mut deployment, name, wanted),
@@ -406,7 +440,7 @@ pub(super) fn remove(
 }
 
 /// Finds a deployment that is not going away.
-fn present<'a>(state: &'a State, name: &DeploymentName) -> Result<&'a Arc<Deployment>, Refused> {
+pub(super) fn present<'a>(state: &'a State, name: &DeploymentName) -> Result<&'a Arc<Deployment>, Refused> {
     let found = state
         .deployment(name)
         .ok_or_else(|| Missing::Deployment(name.clone()))?;
@@ -416,7 +450,11 @@ fn present<'a>(state: &'a State, name: &DeploymentName) -> Result<&'a Arc<Deploy
     Ok(found)
 }
 
-fn service_in(state: &State, deployment: &Deployment, name: &ServiceName) -> Result<ServiceId, Refused> {
+pub(super) fn service_in(
+    state: &State,
+    deployment: &Deployment,
+    name: &ServiceName,
+) -> Result<ServiceId, Refused> {
     let id = deployment.services.get(name).copied();
     id.filter(|id| state.service(*id).is_some_and(|service| !service.removing))
         .ok_or_else(|| Missing::Service(deployment.name.clone(), name.clone()).into())
@@ -509,61 +547,6 @@ fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<R
     service
         .role_id(role)
         .ok_or_else(|| Missing::Role(name(), role.clone()).into())
-}
-
-fn restart(
-    state: &mut State,
-    name: &DeploymentName,
-    only: Option<&ServiceName>,
-    sink: &mut dyn ChangeSink,
-) -> Result<Outcome, Refused> {
-    let deployment = present(state, name)?.clone();
-    let ids: Vec<ServiceId> = match only {
-        Some(service) => vec![service_in(state, &deployment, service)?],
-        None => {
-            let all = deployment.services.values().copied();
-            all.filter(|id| restarts_unnamed(state, *id)).collect()
-        }
-    };
-    if ids.is_empty() && state.feature_level >= JOBS_BY_NAME_SINCE {
-        return Err(Refused::NothingToRestart(name.clone()));
-    }
-    for id in ids {
-        service::renew(state, id);
-        forget_work(state, id);
-    }
-    rollout::begin_again(state, name);
-    let change = DeploymentChange::RestartAsked { service: only };
-    sink.tell(state, Change::Deployment(name, change));
-    Ok(Outcome::Deployed {
-        revision: deployment.revision,
-        changed: true,
-    })
-}
-
-/// From this level on.
-const JOBS_BY_NAME_SINCE: u32 = 3;
-
-/// Whether a restart of the whole deployment is meant for it. Work is done once: whoever wants a job or a schedule's run
-/// again names it.
-fn restarts_unnamed(state: &State, id: ServiceId) -> bool {
-    let runs_on = state.service(id).is_none_or(|service| match service.rtype() {
-        RType::Service | RType::System => true,
-        RType::Job | RType::Cron => false,
-    });
-    runs_on || state.feature_level < JOBS_BY_NAME_SINCE
-}
-
-/// Forgets the finished work of a service that a user asked to run again.
-fn forget_work(state: &mut State, id: ServiceId) {
-    let Some(service) = state.service(id).cloned() else {
-        return;
-    };
-    if let (Some(spec), Some(deployment)) =
-        (service.spec(), state.deployments.get_mut(&service.key.deployment))
-    {
-        completed::forget(Arc::make_mut(deployment), &service.key.service, spec);
-    }
 }
 
 /// The revision that a rollback brings back, and what it asks for.

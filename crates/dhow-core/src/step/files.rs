@@ -285,6 +285,8 @@ fn renew(state: &mut State, name: &DeploymentName, secret: &str, sink: &mut dyn 
         wall_unix_secs: wall_unix_ms.map_or(record.wall_unix_secs, |ms| ms.div_euclid(1_000)),
         brings_back: None,
         scaled: kept_counts(state, &deployment, &record.spec),
+        // With another value it is something else.
+        force: true,
     };
     // Its contents are kept and its ports its own: nothing of it is refused that was taken before.
     let _ = deployment::deploy(state, &new, manifests, sink);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, runs, service, settings};
+use super::{files, replicas, rollout, runs, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
 use crate::command::{Missing, Outcome, Placement, PlanCommand, Refused, Stale, StopReason};
-use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId};
+use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, SettingsId};
 use crate::replica::ReplicaState;
 use crate::spec::{NodeMode, RType};
 use crate::state::{Drain, FailedOn, Node, Phase, Service, State, Wanted};
@@ -25,9 +25,7 @@ pub(super) fn apply(
             service,
             generation,
             placements,
-        } => {
-            return place(state, *service, *generation, placements, sink);
-        }
+        } => return place(state, *service, *generation, placements, sink),
         PlanCommand::Stop {
             service,
             generation,
@@ -40,16 +38,14 @@ pub(super) fn apply(
         PlanCommand::Forget { replicas } => forget(state, replicas, sink),
         PlanCommand::ForgetService { service } => forget_service(state, *service, sink)?,
         PlanCommand::OpenGeneration { service, generation } => {
-            targeted(state, *service, *generation)?;
-            open_generation(state, *service, sink);
+            open_generation(state, *service, *generation, sink)?;
         }
         PlanCommand::Release {
             service,
             generation,
             without,
         } => {
-            targeted(state, *service, *generation)?;
-            release(state, *service, without.as_ref(), sink);
+            release(state, (*service, *generation), without.as_ref(), sink)?;
         }
         PlanCommand::MarkStable { deployment, revision } => {
             return rollout::mark_stable(state, deployment, *revision, sink);
@@ -59,8 +55,10 @@ pub(super) fn apply(
             revision,
             service,
             cause,
+            of_version,
         } => {
-            return rollout::fail(state, deployment, *revision, (*service, cause), sink);
+            let failure = rollout::Failure::of(*service, cause, *of_version);
+            return rollout::fail(state, deployment, *revision, &failure, sink);
         }
         PlanCommand::DrainFinished { node } => drain_finished(state, *node, sink)?,
         PlanCommand::CronFired { service, .. } => cron_fired(state, *service, command, sink)?,
@@ -70,10 +68,7 @@ pub(super) fn apply(
             generation,
             settings,
             replicas,
-        } => {
-            targeted(state, *service, *generation)?;
-            settings::begin(state, *service, *settings, replicas, sink)?;
-        }
+        } => begin_settings(state, (*service, *generation), *settings, replicas, sink)?,
         PlanCommand::AdoptSettings {
             service,
             generation,
@@ -82,17 +77,48 @@ pub(super) fn apply(
             targeted(state, *service, *generation)?;
             settings::adopt(state, *service, *settings, sink)?;
         }
+        PlanCommand::JudgeCanary {
+            service,
+            generation,
+            judgement,
+        } => return stages::judged(state, (*service, *generation), judgement, sink),
     }
     Ok(Outcome::Done)
 }
 
-fn open_generation(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
+/// Has replicas try settings, if the plan still speaks of the service's target.
+fn begin_settings(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    settings: SettingsId,
+    replicas: &[ReplicaKey],
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    settings::begin(state, id, settings, replicas, sink)
+}
+
+/// A new generation of the same template.
+fn open_generation(
+    state: &mut State,
+    id: ServiceId,
+    generation: Generation,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
     service::reopen(state, id);
     sink.tell(state, Change::Service(id, ServiceChange::GenerationOpened));
+    Ok(())
 }
 
 /// Lets a service start.
-fn release(state: &mut State, id: ServiceId, without: Option<&Arc<str>>, sink: &mut dyn ChangeSink) {
+fn release(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    without: Option<&Arc<str>>,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
     let now = state.time;
     if let Some(service) = replicas::service_mut(state, id) {
         service.released = true;
@@ -100,6 +126,7 @@ fn release(state: &mut State, id: ServiceId, without: Option<&Arc<str>>, sink: &
         service.progressed = now;
     }
     sink.tell(state, Change::Service(id, ServiceChange::Released { without }));
+    Ok(())
 }
 
 /// The service, if the plan still speaks of its present target.
@@ -111,6 +138,15 @@ fn targeted(state: &State, id: ServiceId, generation: Generation) -> Result<Arc<
     Ok(service.clone())
 }
 
+/// The service, if the plan still speaks of what is started of it: the target, and beside a canary the version before.
+fn placed(state: &State, id: ServiceId, generation: Generation) -> Result<Arc<Service>, Refused> {
+    let service = state.service(id).ok_or(Missing::ServiceId(id))?;
+    match service.canary_base() == Some(generation) {
+        true => Ok(service.clone()),
+        false => targeted(state, id, generation),
+    }
+}
+
 fn place(
     state: &mut State,
     id: ServiceId,
@@ -118,8 +154,9 @@ fn place(
     placements: &[Placement],
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
-    let service = targeted(state, id, generation)?;
-    let spec = service.spec().cloned().ok_or(Stale::Generation)?;
+    let service = placed(state, id, generation)?;
+    let spec = service.info(generation).map(|info| info.spec.clone());
+    let spec = spec.ok_or(Stale::Generation)?;
     if service.spent {
         return Err(Stale::Generation.into());
     }
@@ -220,7 +257,9 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
         }
         let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
         let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
-        service.is_current(other.generation) && replica.wanted == Wanted::Run && !lost && !leaving
+        // A canary and the version beside it may both have the slot.
+        let alike = service.is_current(other.generation) == service.is_current(key.generation);
+        alike && replica.wanted == Wanted::Run && !lost && !leaving
     })
 }
 

@@ -203,7 +203,7 @@ pub(super) fn remove(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeS
 /// Forgets a replica without its node's word that it is gone: whatever takes its place has another key.
 pub(super) fn give_up(state: &mut State, key: &ReplicaKey, sink: &mut dyn ChangeSink) {
     if let Some(service) = service_mut(state, key.service)
-        && service.target == key.generation
+        && (service.target == key.generation || service.canary_base() == Some(key.generation))
     {
         service.spent = true;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::deployment::{supersede, trim_history, turn_services};
-use super::{files, replicas, scaled, service};
+use super::{files, quarantine, replicas, scaled, service, stages};
 use crate::change::{Change, ChangeSink, DeploymentChange};
 use crate::command::{Missing, Outcome, Refused, Stale};
 use crate::ids::{DeploymentName, DeploymentRevision, ServiceId};
@@ -46,7 +46,7 @@ fn planned(
     Ok(found.as_ref().clone())
 }
 
-fn set_outcome(deployment: &mut Deployment, outcome: RevisionOutcome) {
+pub(super) fn set_outcome(deployment: &mut Deployment, outcome: RevisionOutcome) {
     if let Some(record) = deployment.history.get_mut(&deployment.revision) {
         Arc::make_mut(record).outcome = outcome;
     }
@@ -60,20 +60,27 @@ pub(super) fn mark_stable(
 ) -> Result<Outcome, Refused> {
     let mut deployment = planned(state, name, revision)?;
     deployment.phase = match deployment.phase {
-        Phase::Reverting => Phase::Reverted,
+        Phase::Reverting | Phase::RevertFailed => Phase::Reverted,
         Phase::Deploying | Phase::Failed | Phase::Stable | Phase::Reverted | Phase::Removing => Phase::Stable,
     };
     set_outcome(&mut deployment, RevisionOutcome::Good);
     deployment.last_good = Some(revision);
+    if let Some(spec) = deployment
+        .current()
+        .map(|record| scaled::as_written(&record.spec))
+    {
+        quarantine::lift(&mut deployment, &spec);
+    }
     let services: Vec<ServiceId> = deployment.services.values().copied().collect();
     state.deployments.insert(name.clone(), Arc::new(deployment));
     for id in services {
-        service::prune(state, id);
         if let Some(service) = replicas::service_mut(state, id)
-            && service.rolling
+            && (service.rolling || service.rollout.is_some())
         {
             service.rolling = false;
+            service.rollout = None;
         }
+        service::prune(state, id);
     }
     files::sweep(state, name);
     files::forget_unused(state);
@@ -84,61 +91,103 @@ pub(super) fn mark_stable(
     Ok(Outcome::Done)
 }
 
+/// Why a revision is given up.
+pub(super) struct Failure<'a> {
+    pub service: Option<ServiceId>,
+    pub cause: &'a Arc<str>,
+    /// The version is to blame, and no node.
+    pub of_version: bool,
+}
+
+impl<'a> Failure<'a> {
+    pub fn of(service: ServiceId, cause: &'a Arc<str>, of_version: bool) -> Self {
+        Self {
+            service: Some(service),
+            cause,
+            of_version,
+        }
+    }
+}
+
 /// Puts the last good revision back, or says that there is none.
 pub(super) fn fail(
     state: &mut State,
     name: &DeploymentName,
     revision: DeploymentRevision,
-    (failed, cause): (ServiceId, &Arc<str>),
+    failure: &Failure<'_>,
     sink: &mut dyn ChangeSink,
 ) -> Result<Outcome, Refused> {
     let mut deployment = planned(state, name, revision)?;
-    if deployment.phase == Phase::Failed {
+    if matches!(deployment.phase, Phase::Failed | Phase::RevertFailed) {
         return Err(Stale::Generation.into());
     }
-    let pause = state
-        .service(failed)
+    let failed = failure.service.and_then(|failed| state.service(failed));
+    let pause = failed
         .and_then(|service| service.spec())
         .is_some_and(|spec| spec.rollout.on_failure == OnFailure::Pause);
     // Only a revision that was never good is taken back: a scale or a restart has nothing to go back to.
     let rolling = deployment
         .current()
         .is_some_and(|record| record.outcome == RevisionOutcome::Rolling);
-    let good = deployment
-        .last_good
-        .and_then(|good| Some((good, deployment.history.get(&good)?.clone())));
-    let told = (Some(failed), Some(cause));
-    let change = match good {
-        Some(good) if rolling && !pause && deployment.phase == Phase::Deploying => {
-            set_outcome(
-                &mut deployment,
-                RevisionOutcome::Reverted { cause: cause.clone() },
-            );
-            put_back(state, deployment, good, sink);
-            let (service, cause) = told;
-            DeploymentChange::Reverting {
-                revision,
-                service,
-                cause,
-            }
-        }
-        Some(_) | None => {
-            if rolling {
-                set_outcome(&mut deployment, RevisionOutcome::Failed { cause: cause.clone() });
-            }
-            deployment.phase = Phase::Failed;
-            hold(state, &deployment, pause);
-            state.deployments.insert(name.clone(), Arc::new(deployment));
-            let (service, cause) = told;
-            DeploymentChange::Failed {
-                revision,
-                service,
-                cause,
-            }
-        }
+    if rolling
+        && !pause
+        && deployment.phase == Phase::Deploying
+        && revert(state, &deployment, failure, sink).is_some()
+    {
+        return Ok(Outcome::Done);
+    }
+    let (service, cause) = (failure.service, Some(failure.cause));
+    if rolling {
+        let cause = failure.cause.clone();
+        set_outcome(&mut deployment, RevisionOutcome::Failed { cause });
+    }
+    let is_revert = deployment.phase == Phase::Reverting && state.feature_level >= stages::SINCE_LEVEL;
+    deployment.phase = match is_revert {
+        true => Phase::RevertFailed,
+        false => Phase::Failed,
+    };
+    hold(state, &deployment, pause && !is_revert);
+    state.deployments.insert(name.clone(), Arc::new(deployment));
+    let change = match is_revert {
+        true => DeploymentChange::RevertFailed {
+            revision,
+            service,
+            cause,
+        },
+        false => DeploymentChange::Failed {
+            revision,
+            service,
+            cause,
+        },
     };
     sink.tell(state, Change::Deployment(name, change));
     Ok(Outcome::Done)
+}
+
+/// Puts the last good revision back as a new one, where there is one.
+pub(super) fn revert(
+    state: &mut State,
+    deployment: &Deployment,
+    failure: &Failure<'_>,
+    sink: &mut dyn ChangeSink,
+) -> Option<()> {
+    let good = deployment.last_good.filter(|good| *good != deployment.revision)?;
+    let good = (good, deployment.history.get(&good)?.clone());
+    let (mut deployment, revision) = (deployment.clone(), deployment.revision);
+    let name = deployment.name.clone();
+    let reverted = RevisionOutcome::Reverted {
+        cause: failure.cause.clone(),
+        quarantined: quarantine::applies(state, &deployment, failure.of_version),
+    };
+    set_outcome(&mut deployment, reverted);
+    put_back(state, deployment, good, sink);
+    let change = DeploymentChange::Reverting {
+        revision,
+        service: failure.service,
+        cause: Some(failure.cause),
+    };
+    sink.tell(state, Change::Deployment(&name, change));
+    Some(())
 }
 
 /// Makes a new revision of a good one.

@@ -1,11 +1,12 @@
 //! Turns a service towards a spec: its roles, its counts and its target generation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::scaled::{self, Scaled};
-use super::{files, jobs, replicas, runs, settings};
+use super::{files, jobs, replicas, runs, settings, stages};
 use crate::amount::Amount;
 use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
@@ -14,7 +15,7 @@ use crate::ids::{
 };
 use crate::replica::ReplicaState;
 use crate::spec::{RType, ScaleSpec, ServiceSpec};
-use crate::state::{DueTimes, GenerationInfo, NextSettings, Replica, Service, State, Wanted};
+use crate::state::{DueTimes, GenerationInfo, NextSettings, Replica, Rollout, Service, Stage, State, Wanted};
 
 /// What came of turning a service.
 pub(super) struct Turned {
@@ -28,7 +29,7 @@ pub(super) fn turn(
     state: &mut State,
     deployment: &DeploymentName,
     name: &ServiceName,
-    (spec, scaled): (&Arc<ServiceSpec>, &Scaled),
+    (spec, scaled, is_tried): (&Arc<ServiceSpec>, &Scaled, bool),
     sink: &mut dyn ChangeSink,
 ) -> Turned {
     let key = ServiceKey {
@@ -41,6 +42,12 @@ pub(super) fn turn(
     };
     let (now, level) = (state.time, state.feature_level);
     let bears = state.replicas_of(id).any(|(_, replica)| bears_settings(replica));
+    let running: BTreeSet<Generation> = state
+        .replicas_of(id)
+        .filter(|(_, replica)| replica.wanted == Wanted::Run)
+        .map(|(key, _)| key.generation)
+        .collect();
+    let is_tried = is_tried && !running.is_empty();
     let Some(service) = replicas::service_mut(state, id) else {
         return Turned { id, anew: is_new };
     };
@@ -63,7 +70,13 @@ pub(super) fn turn(
         set_counts(service, counts, now);
     }
     begin_late_anew(service, now);
-    let asked = Asked { spec, level, bears };
+    let asked = Asked {
+        spec,
+        level,
+        bears,
+        is_tried,
+        running,
+    };
     let heard = retarget(service, &asked, now);
     let anew = is_new || service.next_template != template;
     touch_nodes(state, id, heard, sink);
@@ -124,6 +137,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         runs: Vector::new(),
         due_times: DueTimes::default(),
         late: None,
+        rollout: None,
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));
@@ -208,6 +222,10 @@ struct Asked<'a> {
     level: u32,
     /// Whether a replica of the service bears the settings that count: then changed ones are tried before they do.
     bears: bool,
+    /// Whether it is new and runs, so that some of it may be tried beside what runs.
+    is_tried: bool,
+    /// The generations of its replicas that are to run.
+    running: BTreeSet<Generation>,
 }
 
 /// Which nodes must hear of a change although they keep their replicas.
@@ -239,6 +257,16 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
         .find(|known| !known.spec.rolls_into_at(spec, level))
         .cloned();
     let mut heard = Heard::Nobody;
+    let before = service.rollout.take();
+    // What nothing of it runs any more is as new as if nobody had known it.
+    let mut known = service.generations.iter();
+    let runs = same.as_ref().is_some_and(|same| {
+        known.any(|(generation, info)| info.template == same.template && asked.running.contains(generation))
+    });
+    if !runs && asked.wants_canary() && service.count_total() > 0 {
+        let base = add_base(service, before.as_ref(), &target);
+        service.rollout = Some(Rollout::canary(base));
+    }
     match same {
         Some(known) if level >= settings::SINCE_LEVEL => {
             heard = resettle(service, &known, asked);
@@ -262,10 +290,31 @@ fn retarget(service: &mut Service, asked: &Asked<'_>, now: crate::time::ClusterT
     heard
 }
 
+impl Asked<'_> {
+    fn wants_canary(&self) -> bool {
+        let is_known = self.level >= stages::SINCE_LEVEL;
+        is_known && self.is_tried && self.spec.rtype == RType::Service && self.spec.rollout.canary > 0
+    }
+}
+
+/// A generation in which the version before is started anew where it is missing, while a canary of another one is tried.
+/// A canary that is given up for the next one was never more than that: the version before it stays.
+fn add_base(service: &mut Service, before: Option<&Rollout>, target: &Arc<GenerationInfo>) -> Generation {
+    let known = before.and_then(|rollout| match rollout.stage {
+        Stage::Canary { base } => service.info(base).cloned(),
+        Stage::Spread => None,
+    });
+    let info = known.unwrap_or_else(|| target.clone());
+    add_generation(service, info.template, &info.spec, info.next.clone());
+    service.target
+}
+
 /// Gives the replicas of a template another spec that runs the same. Answers which nodes must hear of it. Where all keep
 /// failing there is nothing to lose, and maybe nothing that could try: a wrong port or check is mended at once.
 fn resettle(service: &mut Service, known: &GenerationInfo, asked: &Asked<'_>) -> Heard {
-    let Asked { spec, level, bears } = *asked;
+    let Asked {
+        spec, level, bears, ..
+    } = *asked;
     let (counts, next) = match level >= settings::SINCE_LEVEL && bears {
         true => settings::of(service, known, spec),
         false => (spec.clone(), None),
@@ -358,6 +407,14 @@ pub(super) fn reopen(state: &mut State, id: ServiceId) {
     let Some(target) = service.target_info().cloned() else {
         return;
     };
+    // The target is always the newest.
+    if let Some(base) = service.canary_base().and_then(|base| service.info(base).cloned()) {
+        add_generation(service, base.template, &base.spec, base.next.clone());
+        let base = service.target;
+        if let Some(rollout) = &mut service.rollout {
+            rollout.stage = Stage::Canary { base };
+        }
+    }
     add_generation(service, target.template, &target.spec, target.next.clone());
 }
 
@@ -375,21 +432,17 @@ fn add_generation(
 
 /// Forgets generations that no replica has.
 pub(super) fn prune(state: &mut State, id: ServiceId) {
-    let used: std::collections::BTreeSet<Generation> =
-        state.replicas_of(id).map(|(key, _)| key.generation).collect();
+    let used: BTreeSet<Generation> = state.replicas_of(id).map(|(key, _)| key.generation).collect();
     let Some(service) = state.service(id) else { return };
-    let target = service.target;
-    if service
-        .generations
-        .keys()
-        .all(|generation| *generation == target || used.contains(generation))
-    {
+    let (target, base) = (service.target, service.canary_base());
+    let is_needed = |generation: &Generation| {
+        *generation == target || base == Some(*generation) || used.contains(generation)
+    };
+    if service.generations.keys().all(is_needed) {
         return;
     }
     if let Some(service) = replicas::service_mut(state, id) {
-        crate::maps::retain(&mut service.generations, |generation, _| {
-            *generation == target || used.contains(generation)
-        });
+        crate::maps::retain(&mut service.generations, |generation, _| is_needed(generation));
         let deployment = service.key.deployment.clone();
         files::sweep(state, &deployment);
         files::forget_unused(state);
@@ -427,7 +480,7 @@ mod tests {
             &mut state,
             &deployment,
             &name,
-            (&adaptive(2, 6), &Scaled::new()),
+            (&adaptive(2, 6), &Scaled::new(), true),
             &mut (),
         )
         .id;
@@ -436,7 +489,13 @@ mod tests {
         set_counts(service, [5].into(), crate::time::ClusterTime(1));
         for (limits, kept) in [((2, 6), 5), ((2, 4), 4), ((6, 9), 6)] {
             let spec = adaptive(limits.0, limits.1);
-            turn(&mut state, &deployment, &name, (&spec, &Scaled::new()), &mut ());
+            turn(
+                &mut state,
+                &deployment,
+                &name,
+                (&spec, &Scaled::new(), true),
+                &mut (),
+            );
             assert_eq!(counts(&state, id), [kept], "{limits:?}");
         }
     }

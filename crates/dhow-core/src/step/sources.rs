@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::deployment::{NewRevision, check_spec, deploy, remove as remove_deployment};
-use super::scaled::Scaled;
 use super::{callers, files};
-use crate::change::{Change, ChangeSink, ClusterChange};
+use crate::change::{Change, ChangeSink, ClusterChange, DeploymentChange};
 use crate::command::{ManifestSpec, Missing, Outcome, Refused};
 use crate::ids::DeploymentName;
 use crate::state::{Deployment, ManifestVersion, Phase, Source, SourceSettings, State};
@@ -111,14 +110,16 @@ pub(super) fn apply_set(
         Some(name) => format!("source {name} {}", version.version).into(),
     };
     for ManifestSpec(spec) in specs {
-        let new = NewRevision {
-            spec,
-            author: &author,
-            wall_unix_secs,
-            brings_back: None,
-            scaled: Scaled::new(),
-        };
-        deploy(state, &new, true, sink)?;
+        let new = NewRevision::asked(spec, &author, wall_unix_secs);
+        match deploy(state, &new, true, sink) {
+            // It was taken back before: what runs stays, and the rest of the set counts.
+            Err(Refused::Quarantined { revision, cause, .. }) => {
+                let (name, cause) = (&spec.deployment, &cause);
+                let change = DeploymentChange::HeldBack { revision, cause };
+                sink.tell(state, Change::Deployment(name, change));
+            }
+            taken => drop(taken?),
+        }
     }
     for name in dropped(state, source, specs) {
         remove_deployment(state, &name, sink)?;

@@ -100,6 +100,7 @@ impl Cluster {
             spec: Arc::new(spec),
             author: "ann".into(),
             wall_unix_secs,
+            force: false,
         }));
     }
 
@@ -208,6 +209,7 @@ fn a_system_replica_that_is_heard_before_its_node_is_back_stays() {
         spec: Arc::new(serde_json::from_str(text).unwrap()),
         author: "ann".into(),
         wall_unix_secs: 5,
+        force: false,
     }));
     cluster.plan();
     let runs = [
@@ -243,6 +245,7 @@ fn a_restart_runs_a_job_again_only_by_its_name() {
             spec: Arc::new(serde_json::from_str(&text).unwrap()),
             author: "ann".into(),
             wall_unix_secs: 5,
+            force: false,
         }));
     };
     let job = r#""once":{"image":"b:1","rtype":"job"}"#;
@@ -291,6 +294,7 @@ fn settings_that_nothing_bears_are_mended_by_the_next_file() {
             spec: Arc::new(serde_json::from_str(text).unwrap()),
             author: "ann".into(),
             wall_unix_secs: 6,
+            force: false,
         }));
         let service = cluster.state.service(cluster.service()).unwrap();
         let info = service.target_info().unwrap();

@@ -31,26 +31,39 @@ const MEDIA_TYPES: &[&str] = &[
 /// The longest name of a file that findings repeat.
 const SOURCE_CHARS_MAX: usize = 255;
 
-/// The query of a deployment: the name of the file for messages.
+/// The query of a file: its name for messages.
 #[derive(Deserialize)]
 pub(super) struct Source {
     source: Option<String>,
 }
 
+/// The query of a deployment.
+#[derive(Deserialize)]
+pub(super) struct DeployQuery {
+    source: Option<String>,
+    /// Even what was taken back before.
+    #[serde(default)]
+    force: bool,
+}
+
 /// Deploys, or changes what is deployed. Answers once the write is durable.
 #[utoipa::path(
     post, path = "/api/v1/deployments", tag = "deployments",
-    params(("source" = Option<String>, Query, description = "The file's name, for findings")),
+    params(
+        ("source" = Option<String>, Query, description = "The file's name, for findings"),
+        ("force" = Option<bool>, Query, description = "Deploy even what was taken back because its version failed")
+    ),
     request_body(content((super::openapi::DeploymentFile = "application/json"), (super::openapi::DeploymentFile = "application/yaml"))),
     responses((status = 200, body = Deployed))
 )]
 pub(super) async fn deploy(
     State(context): State<Context>,
-    Query(source): Query<Source>,
+    Query(query): Query<DeployQuery>,
     caller: Caller,
     request: Request,
 ) -> Answer<Json<Deployed>> {
-    let (bytes, mut spec) = read_spec(&context, source, request).await?;
+    let DeployQuery { source, force } = query;
+    let (bytes, mut spec) = read_spec(&context, Source { source }, request).await?;
     check_certificates(&context, &spec)?;
     let (door, state) = (context.manager().door(), context.manager().state());
     resolve_digests(door.as_ref(), &state, &mut spec).await;
@@ -60,6 +73,7 @@ pub(super) async fn deploy(
         spec: Arc::new(spec),
         author: caller.author().await,
         wall_unix_secs: context.wall_unix_secs(),
+        force,
     };
     let request = caller.request_id(&bytes);
     let applied = context.write(Command::Deployment(command), request).await?;

@@ -108,7 +108,7 @@ pub(super) fn known_name(name: &str) -> Answer<DeploymentName> {
     })
 }
 
-fn checked<T>(name: Result<T, NameError>) -> Answer<T> {
+pub(super) fn checked<T>(name: Result<T, NameError>) -> Answer<T> {
     name.map_err(|error| ApiProblem::invalid(error.to_string()))
 }
 

@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, plan, progress, replicas, secrets, sources, tokens, worker_ca,
-    worker_tokens,
+    metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
+    worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -195,6 +195,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::scale))
         .routes(routes!(deployments::restart))
         .routes(routes!(deployments::rollback))
+        .routes(routes!(rollouts::list))
+        .routes(routes!(rollouts::steer))
         .routes(routes!(deployments::history))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))

@@ -574,6 +574,7 @@ async fn the_first_report_is_answered_with_the_rollouts_that_are_open() {
         spec: Arc::new(serde_json::from_value(spec).unwrap()),
         author: "test".into(),
         wall_unix_secs: 0,
+        force: false,
     };
     door.server.write(Command::Deployment(deploy)).await;
     let state = door.server.state();

@@ -32,7 +32,7 @@ impl Tone {
 
     pub fn of_deployment(state: DeploymentState) -> Self {
         match state {
-            DeploymentState::Failed => Self::Bad,
+            DeploymentState::Failed | DeploymentState::RevertFailed => Self::Bad,
             DeploymentState::Degraded | DeploymentState::Reverting | DeploymentState::Reverted => {
                 Self::Attention
             }

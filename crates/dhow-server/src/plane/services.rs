@@ -18,6 +18,7 @@ mod nodes;
 mod overview;
 mod progress;
 mod replicas;
+mod rollouts;
 mod select;
 mod sum;
 mod wall_times;

@@ -200,6 +200,7 @@ fn attempt(state: &State, command: &PlanCommand) -> String {
         }
         PlanCommand::Job(JobCommand::Late { service, .. }) => of("the deadline", service),
         PlanCommand::TrySettings { service, .. } => of("a trial of the new settings", service),
+        PlanCommand::JudgeCanary { service, .. } => of("a judgement of the canary", service),
         PlanCommand::AdoptSettings { service, .. } => {
             format!("the new settings of {} count", service_name(state, *service))
         }

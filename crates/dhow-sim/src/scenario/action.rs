@@ -2,8 +2,11 @@
 
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
-use dhow_cli::{cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, scale, status};
+use dhow_cli::{
+    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, status,
+};
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
+use dhow_core::rollout::Figures;
 use dhow_core::spec::TimeSpan;
 
 use super::node_shape::NodeShape;
@@ -17,7 +20,10 @@ pub(super) enum Action {
         shape: NodeShape,
     },
     /// The file as it was last deployed, changed by the lines below the command.
-    Redeploy(DeploymentName),
+    Redeploy {
+        name: DeploymentName,
+        force: bool,
+    },
     Manifests {
         version: u64,
         source: Option<String>,
@@ -40,6 +46,11 @@ pub(super) enum Action {
         /// The same moment once more.
         again: bool,
     },
+    /// What the balancers have counted since the canary of a service began.
+    Calls {
+        service: NamedTarget,
+        figures: Figures,
+    },
     Token(TokenAction),
     Check,
 }
@@ -57,6 +68,7 @@ pub(super) enum Verb {
     Rm(rm::Args),
     History(history::Args),
     Rollback(rollback::Args),
+    Rollout(rollout::Args),
     Explain(explain::Args),
     Node(node::Args),
     Cron(cron::Args),

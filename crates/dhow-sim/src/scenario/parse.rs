@@ -3,6 +3,7 @@
 use clap::Parser;
 use dhow_cli::target;
 use dhow_core::ids::{NodeId, Revision};
+use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::TimeSpan;
 
 use super::action::{Action, NodeAction, TokenAction, Verb};
@@ -24,7 +25,21 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
         ["apply", "remembered", "plan"] => Ok(Action::ApplyRememberedPlan),
         ["image", name, words @ ..] => image(name, words),
         ["token", words @ ..] => token(words).map(Action::Token),
-        ["redeploy", name] => Ok(Action::Redeploy(target::deployment(name)?)),
+        ["redeploy", name, force @ ..] => Ok(Action::Redeploy {
+            name: target::deployment(name)?,
+            force: match force {
+                [] => false,
+                ["--force"] => true,
+                _ => return Err("write `redeploy shop` or `redeploy shop --force`".into()),
+            },
+        }),
+        ["calls", path, "canary", canary, "beside", base] => Ok(Action::Calls {
+            service: target::named_target(path)?,
+            figures: Figures {
+                canary: counted(canary)?,
+                base: counted(base)?,
+            },
+        }),
         ["due", path, rest @ ..] => Ok(Action::Due {
             target: target::named_target(path)?,
             again: match rest {
@@ -114,6 +129,17 @@ fn token(words: &[&str]) -> Result<TokenAction, String> {
             "write `token issue NAME uses=1 ttl=1h`, `token use NAME by KEY` or `token revoke NAME`".into(),
         ),
     }
+}
+
+/// `41/200`: errors of requests.
+fn counted(text: &str) -> Result<Counted, String> {
+    let (errors, requests) = text
+        .split_once('/')
+        .ok_or("write `calls shop/web canary 41/200 beside 16/8000`, each as errors of requests")?;
+    Ok(Counted {
+        requests: number(requests)?,
+        errors: number(errors)?,
+    })
 }
 
 fn number(text: &str) -> Result<u64, String> {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use dhow_core::amount::Amount;
 use dhow_core::command::{
-    ClusterCommand, Command, DeploymentCommand, JobCommand, NodeCommand, PlanCommand, ScaleChange,
+    ClusterCommand, Command, DeploymentCommand, JobCommand, NodeCommand, PlanCommand, RolloutAction,
+    ScaleChange,
 };
 use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
+use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
     Affinity, AffinityMode, ByteSize, Concurrency, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint,
-    Expose, FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Protocol, RType, ReplicaGroup, ScaleSpec,
-    ServiceSpec, SpecVersion, Storage, TimeSpan,
+    Expose, FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Promote, Protocol, RType, ReplicaGroup,
+    ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
 use dhow_sim::lab::{Behaviour, Lab};
@@ -40,6 +42,9 @@ pub enum Op {
     Scale(u8, u8, u32),
     Restart(u8),
     Rollback(u8),
+    Steer(u8, u8),
+    /// The balancers have counted so many failures of 400 requests to a canary.
+    Calls(u64),
     Remove(u8),
     SetSecret(u8),
     ChangeLeader(u64),
@@ -71,6 +76,8 @@ pub struct ServiceShape {
     selector: bool,
     lost_after: u64,
     file: u8,
+    canary: u8,
+    spared: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +105,8 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         prop::bool::weighted(0.15),
         prop_oneof![4 => Just(0), 1 => 1..30u64],
         0..12u8,
+        0..6u8,
+        0..4u8,
     );
     (first, second, third).prop_map(|(a, b, c)| ServiceShape {
         name: a.0,
@@ -117,6 +126,8 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         selector: c.2,
         lost_after: c.3,
         file: c.4,
+        canary: c.5,
+        spared: c.6,
     })
 }
 
@@ -138,6 +149,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..2u8, 0..3u8, 0..8u32).prop_map(|(name, service, count)| Op::Scale(name, service, count)),
         1 => (0..2u8).prop_map(Op::Restart),
         1 => (0..2u8).prop_map(Op::Rollback),
+        2 => (0..2u8, 0..4u8).prop_map(|(name, action)| Op::Steer(name, action)),
+        2 => (0..400u64).prop_map(Op::Calls),
         1 => (0..2u8).prop_map(Op::Remove),
         1 => (0..2u8).prop_map(Op::SetSecret),
         1 => node().prop_map(Op::ChangeLeader),
@@ -147,6 +160,61 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::ApplyRememberedPlan),
         6 => prop_oneof![1..3_000u64, 3_000..60_000u64, 60_000..900_000u64].prop_map(Op::Run),
     ]
+}
+
+/// A canary, and a share of replicas that may fail, where there is room for one.
+fn roll_in_stages(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if spec.rtype == RType::Service && !shape.volume && shape.surge > 0 {
+        (spec.rollout.canary, spec.rollout.promote) = match shape.canary {
+            1 => (1, Promote::Auto),
+            2 => (2, Promote::Auto),
+            3 => (1, Promote::Manual),
+            _ => (0, Promote::Auto),
+        };
+        let spared = ["0%", "0%", "20%", "50%"][usize::from(shape.spared)];
+        spec.rollout.failure_ratio = spared.parse().expect("a share");
+    }
+}
+
+fn rollback(lab: &mut Lab, name: u8) {
+    drop(lab.apply(Command::Deployment(DeploymentCommand::Rollback {
+        deployment: deployment(name),
+        to: None,
+        author: "lab".into(),
+        wall_unix_secs: 0,
+    })));
+}
+
+fn steer(lab: &mut Lab, name: u8, action: u8) {
+    let actions = [
+        RolloutAction::Promote,
+        RolloutAction::Pause,
+        RolloutAction::Resume,
+        RolloutAction::Abort,
+    ];
+    drop(lab.apply(Command::Deployment(DeploymentCommand::Steer {
+        deployment: deployment(name),
+        service: None,
+        action: actions[usize::from(action) % actions.len()],
+        author: "lab".into(),
+    })));
+}
+
+/// All canaries there are have got 400 requests, and so many of them failed; beside them one in a hundred.
+fn calls(lab: &mut Lab, errors: u64) {
+    let counted = |requests, errors| Counted { requests, errors };
+    let services = lab.state.services.values();
+    let canaries = services.filter(|service| service.canary_base().is_some());
+    lab.figures = canaries
+        .filter_map(|service| Some((service.id, service.target_info()?.template)))
+        .map(|key| {
+            let figures = Figures {
+                canary: counted(400, errors),
+                base: counted(4_000, 40),
+            };
+            (key, figures)
+        })
+        .collect();
 }
 
 pub fn script() -> impl Strategy<Value = Script> {
@@ -233,6 +301,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     } else {
         OnFailure::Revert
     };
+    roll_in_stages(&mut spec, shape);
     spec.reschedule.lost_after = TimeSpan::from_secs(shape.lost_after);
     if shape.volume {
         spec.storage.push(Storage::Named {
@@ -476,14 +545,9 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
             };
             drop(lab.apply(Command::Deployment(restart)));
         }
-        Op::Rollback(name) => {
-            drop(lab.apply(Command::Deployment(DeploymentCommand::Rollback {
-                deployment: deployment(*name),
-                to: None,
-                author: "lab".into(),
-                wall_unix_secs: 0,
-            })));
-        }
+        Op::Rollback(name) => rollback(lab, *name),
+        Op::Steer(name, action) => steer(lab, *name, *action),
+        Op::Calls(errors) => calls(lab, *errors),
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
         Op::SetSecret(name) => set_secret(lab, *name),
         Op::ChangeLeader(id) => lab.change_leader(NodeId(*id)),

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
+    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, ServiceId,
     ServiceName, SettingsId, Slot, Term,
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
+use dhow_core::rollout::{Figures, Judgement, Verdict};
 use dhow_core::spec::{
     Cpu, DeploymentSpec, ImageSpec, NodeMode, RType, ScaleSpec, ServiceSpec, SpecVersion, Storage,
 };
@@ -188,7 +189,7 @@ fn nodes() -> impl Strategy<Value = NodeCommand> {
 
 fn deployments() -> impl Strategy<Value = DeploymentCommand> {
     prop_oneof![
-        4 => spec().prop_map(|spec| DeploymentCommand::Deploy { spec, author: "x".into(), wall_unix_secs: 0 }),
+        4 => spec().prop_map(|spec| DeploymentCommand::Deploy { spec, author: "x".into(), wall_unix_secs: 0, force: false, }),
         1 => name().prop_map(|deployment| DeploymentCommand::Remove { deployment }),
         1 => (name(), small(6)).prop_map(|(deployment, replicas)| DeploymentCommand::Scale {
             deployment,
@@ -201,7 +202,34 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             author: "x".into(),
             wall_unix_secs: 0,
         }),
+        2 => (name(), steering()).prop_map(|(deployment, action)| DeploymentCommand::Steer {
+            deployment,
+            service: None,
+            action,
+            author: "x".into(),
+        }),
     ]
+}
+
+fn steering() -> impl Strategy<Value = RolloutAction> {
+    prop_oneof![
+        Just(RolloutAction::Promote),
+        Just(RolloutAction::Pause),
+        Just(RolloutAction::Resume),
+        Just(RolloutAction::Abort),
+    ]
+}
+
+fn judgement() -> impl Strategy<Value = Judgement> {
+    let verdict = prop_oneof![
+        Just(Verdict::Worse),
+        Just(Verdict::NotWorse),
+        Just(Verdict::HealthAlone),
+    ];
+    verdict.prop_map(|verdict| Judgement {
+        figures: Figures::default(),
+        verdict,
+    })
 }
 
 fn placement() -> impl Strategy<Value = Placement> {
@@ -232,6 +260,10 @@ fn plans() -> impl Strategy<Value = PlanCommand> {
             revision: DeploymentRevision(revision),
             service,
             cause: "x".into(),
+            of_version: true,
+        }),
+        1 => (service(), generation(), judgement()).prop_map(|(service, generation, judgement)| {
+            PlanCommand::JudgeCanary { service, generation, judgement }
         }),
         1 => node().prop_map(|node| PlanCommand::DrainFinished { node }),
         1 => service().prop_map(|service| PlanCommand::CronFired { service, scheduled_unix_secs: 0 }),

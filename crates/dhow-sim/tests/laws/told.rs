@@ -44,12 +44,15 @@ impl ChangeSink for Said {
             Change::Deployment(name, change) => match change {
                 DeploymentChange::Reverting { .. } => format!("{name} reverting"),
                 DeploymentChange::Failed { .. } => format!("{name} failed"),
+                DeploymentChange::RevertFailed { .. } => format!("{name} revert failed"),
                 DeploymentChange::Deployed { .. }
                 | DeploymentChange::Scaled { .. }
                 | DeploymentChange::RestartAsked { .. }
                 | DeploymentChange::RemovalAsked
                 | DeploymentChange::Removed
                 | DeploymentChange::Conflicted { .. }
+                | DeploymentChange::Steered { .. }
+                | DeploymentChange::HeldBack { .. }
                 | DeploymentChange::Stable { .. } => format!("{name} {change:?}"),
             },
             Change::Replica(key, _, change) => match change {

@@ -156,6 +156,7 @@ impl Cluster {
             spec: Arc::new(spec),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         }))
         .await;
     }

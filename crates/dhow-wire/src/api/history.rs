@@ -18,8 +18,15 @@ pub struct HistoryEntry {
     /// The revision whose spec this one brings back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brings_back: Option<u64>,
+    /// It was taken back because its version failed: the same again needs `--force`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub quarantined: bool,
     /// Its images in the order of the services, each once.
     pub images: Vec<String>,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What became of a revision.
@@ -54,7 +61,7 @@ impl RevisionState {
             RevisionOutcome::Rolling => (Self::Deploying, None),
             RevisionOutcome::Good => (Self::Good, None),
             RevisionOutcome::Superseded => (Self::Superseded, None),
-            RevisionOutcome::Reverted { cause } => (Self::Reverted, Some(cause.to_string())),
+            RevisionOutcome::Reverted { cause, .. } => (Self::Reverted, Some(cause.to_string())),
             RevisionOutcome::Failed { cause } => (Self::Failed, Some(cause.to_string())),
             RevisionOutcome::Conflicted => (Self::Conflicted, None),
         }

@@ -2,7 +2,7 @@
 
 use dhow_core::spec::{OnFailure, Promote, RolloutSpec};
 
-use crate::document::{Decoder, Fields, Node, choice, duration, integer};
+use crate::document::{Decoder, Fields, Node, choice, duration, integer, percent};
 
 fn count(decoder: &mut Decoder, node: &Node) -> Option<u32> {
     integer(decoder, node, 0, u64::from(u32::MAX)).map(|count| count as u32)
@@ -31,6 +31,7 @@ pub(super) fn rollout(decoder: &mut Decoder, node: &Node) -> Option<RolloutSpec>
         ("auto_revert", "write `on_failure: revert`, which is the default"),
         ("failure_action", "write `on_failure`"),
         ("monitor", "write `min_healthy`"),
+        ("max_failure_ratio", "write `failure_ratio: 5%`"),
         (
             "order",
             "`max_surge: 1` starts the new one first, `max_unavailable: 1` stops the old one first",
@@ -60,6 +61,8 @@ pub(super) fn rollout(decoder: &mut Decoder, node: &Node) -> Option<RolloutSpec>
                 &[("rollback", "revert"), ("stop", "pause"), ("halt", "pause")],
             )
         }),
+        observe: fields.or("observe", plain.observe, duration),
+        failure_ratio: fields.or("failure_ratio", plain.failure_ratio, percent),
     };
     fields.close();
     Some(rollout)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dhow_core::spec::check::quoted;
-use dhow_core::spec::{ByteSize, Cpu, TimeSpan, UnitError};
+use dhow_core::spec::{ByteSize, Cpu, Percent, TimeSpan, UnitError};
 
 use super::decoder::Decoder;
 use super::node::{Kind, Node};
@@ -101,6 +101,19 @@ pub fn cpu(decoder: &mut Decoder, node: &Node) -> Option<Cpu> {
         Ok(cpu) => Some(cpu),
         Err(UnitError::TooLarge(_)) => too_large(decoder, node, &scalar.text),
         Err(_) => decoder.wrong_type(node, EXPECTED, "write a number above 0, such as `0.5` or `2`"),
+    }
+}
+
+/// `5%`.
+pub fn percent(decoder: &mut Decoder, node: &Node) -> Option<Percent> {
+    let share = scalar_text(node).and_then(|scalar| scalar.text.parse().ok());
+    match share {
+        Some(share) => Some(share),
+        None => decoder.wrong_type(
+            node,
+            "a share",
+            "write a whole number from 0 to 100 and `%`, such as `5%`",
+        ),
     }
 }
 

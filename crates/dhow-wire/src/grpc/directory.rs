@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dhow_core::directory::{Absent, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica};
+use dhow_core::directory::{
+    Absent, CanaryShare, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica,
+};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, RoleName, ServiceKey, ServiceName};
 use dhow_core::spec::Endpoint;
 
@@ -98,6 +100,12 @@ fn to_service(service: &ServiceKey, change: &ListingChange) -> Result<proto::Dir
             })?;
             told.endpoints_json = Some(endpoints);
             told.ready = listing.ready.iter().map(to_ready).collect();
+            told.canary = listing.canary.as_ref().map(|canary| proto::CanaryShare {
+                number: canary.number,
+                generations: canary.generations.iter().map(|generation| generation.0).collect(),
+                share: canary.share,
+                of: canary.of,
+            });
         }
     }
     Ok(told)
@@ -229,6 +237,12 @@ fn from_service(told: proto::DirectoryService) -> Result<(ServiceKey, ListingCha
     let listing = Listing {
         endpoints: endpoints.into(),
         ready: came.into_iter().collect(),
+        canary: told.canary.map(|canary| CanaryShare {
+            number: canary.number,
+            generations: canary.generations.into_iter().map(Generation).collect(),
+            share: canary.share,
+            of: canary.of,
+        }),
     };
     Ok((service, ListingChange::Set(Arc::new(listing))))
 }
@@ -288,6 +302,12 @@ mod tests {
         let listing = Listing {
             endpoints: vec![endpoint].into(),
             ready: many,
+            canary: Some(CanaryShare {
+                number: 3,
+                generations: vec![Generation(4), Generation(6)],
+                share: 1,
+                of: 41,
+            }),
         };
         let services = [
             (key("a"), ListingChange::Set(Arc::new(listing))),

@@ -279,7 +279,8 @@ proptest! {
 
 #[test]
 fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
-    use dhow_core::usage::{EndpointRate, NodeUsage, ReplicaUsage};
+    use dhow_core::rollout::{Counted, Figures};
+    use dhow_core::usage::{CanaryCount, EndpointRate, NodeUsage, ReplicaUsage};
     let name = ReplicaName {
         deployment: DeploymentName::fallback(),
         service: ServiceName::new("web").unwrap(),
@@ -302,6 +303,20 @@ fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
             requests_milli: 2_500,
             errors_milli: 1,
         }],
+        canaries: vec![CanaryCount {
+            service: name.service_key(),
+            number: 3,
+            figures: Figures {
+                canary: Counted {
+                    requests: 200,
+                    errors: 41,
+                },
+                base: Counted {
+                    requests: 8_000,
+                    errors: 16,
+                },
+            },
+        }],
     };
     let mut told = super::to_usage(&usage);
     assert_eq!(super::from_usage(&told), usage);
@@ -312,4 +327,10 @@ fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
     assert_eq!(super::from_usage(&told).replicas.len(), 0);
     told.endpoints[0].deployment = "NO NAME".into();
     assert_eq!(super::from_usage(&told).endpoints, []);
+    told.canaries[0].canary_errors = u64::MAX;
+    let counted = super::from_usage(&told).canaries[0].figures.canary;
+    assert_eq!(
+        counted.errors, counted.requests,
+        "no more can fail than there were"
+    );
 }

@@ -1,13 +1,15 @@
 //! What a node uses, beside its heartbeat.
 
 use dhow_core::ids::{DeploymentName, Generation, ReplicaName, RoleName, ServiceKey, ServiceName};
-use dhow_core::usage::{EndpointRate, NodeUsage, ReplicaUsage};
+use dhow_core::rollout::{Counted, Figures};
+use dhow_core::usage::{CanaryCount, EndpointRate, NodeUsage, ReplicaUsage};
 
 use super::proto;
 
 pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
     let replicas = usage.replicas.iter().take(NodeUsage::REPLICAS_MAX);
     let endpoints = usage.endpoints.iter().take(NodeUsage::ENDPOINTS_MAX);
+    let canaries = usage.canaries.iter().take(NodeUsage::CANARIES_MAX);
     proto::Usage {
         cpu_milli: usage.cpu_milli,
         memory_bytes: usage.memory_bytes,
@@ -32,18 +34,51 @@ pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
                 errors_milli: rate.errors_milli,
             })
             .collect(),
+        canaries: canaries
+            .map(|count| proto::CanaryCount {
+                deployment: count.service.deployment.to_string(),
+                service: count.service.service.to_string(),
+                number: count.number,
+                canary_requests: count.figures.canary.requests,
+                canary_errors: count.figures.canary.errors,
+                base_requests: count.figures.base.requests,
+                base_errors: count.figures.base.errors,
+            })
+            .collect(),
     }
 }
 
-/// What can be read of it. It is only shown: what has a name that is none is left out.
+fn canary(told: &proto::CanaryCount) -> Option<CanaryCount> {
+    let service = ServiceKey {
+        deployment: DeploymentName::new(&told.deployment).ok()?,
+        service: ServiceName::new(&told.service).ok()?,
+    };
+    // No more can fail than there were.
+    let counted = |requests: u64, errors: u64| Counted {
+        requests,
+        errors: errors.min(requests),
+    };
+    Some(CanaryCount {
+        service,
+        number: told.number,
+        figures: Figures {
+            canary: counted(told.canary_requests, told.canary_errors),
+            base: counted(told.base_requests, told.base_errors),
+        },
+    })
+}
+
+/// What can be read of it: what has a name that is none is left out.
 pub fn from_usage(usage: &proto::Usage) -> NodeUsage {
     let replicas = usage.replicas.iter().take(NodeUsage::REPLICAS_MAX);
     let endpoints = usage.endpoints.iter().take(NodeUsage::ENDPOINTS_MAX);
+    let canaries = usage.canaries.iter().take(NodeUsage::CANARIES_MAX);
     NodeUsage {
         cpu_milli: usage.cpu_milli,
         memory_bytes: usage.memory_bytes,
         replicas: replicas.filter_map(replica).collect(),
         endpoints: endpoints.filter_map(endpoint).collect(),
+        canaries: canaries.filter_map(canary).collect(),
     }
 }
 

@@ -64,6 +64,8 @@ pub enum DeploymentState {
     Reverted,
     Failed,
     Removing,
+    /// The last good revision was put back and fails as well.
+    RevertFailed,
 }
 
 impl DeploymentState {
@@ -77,6 +79,7 @@ impl DeploymentState {
             Self::Reverted => "reverted",
             Self::Failed => "failed",
             Self::Removing => "removing",
+            Self::RevertFailed => "revert_failed",
         }
     }
 }
@@ -91,6 +94,7 @@ impl From<Phase> for DeploymentState {
             Phase::Reverted => Self::Reverted,
             Phase::Failed => Self::Failed,
             Phase::Removing => Self::Removing,
+            Phase::RevertFailed => Self::RevertFailed,
         }
     }
 }

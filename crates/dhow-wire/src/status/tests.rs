@@ -69,10 +69,11 @@ fn deployments() {
         DeploymentState::Reverted,
         DeploymentState::Failed,
         DeploymentState::Removing,
+        DeploymentState::RevertFailed,
     ];
     assert_eq!(
         words(&all),
-        r#"["deploying","stable","degraded","reverting","reverted","failed","removing"]"#
+        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed"]"#
     );
 }
 
@@ -226,6 +227,7 @@ fn the_names_are_those_of_the_core() {
         Phase::Reverted,
         Phase::Failed,
         Phase::Removing,
+        Phase::RevertFailed,
     ] {
         assert_eq!(
             words(&[DeploymentState::from(phase)]),

@@ -100,6 +100,14 @@ const ALL: &[Examples] = &[
         ],
     ),
     (
+        &["rollout"],
+        &[
+            ("dhow rollout ls", "and the gates at which rollouts wait"),
+            ("dhow rollout promote shop/web", "the canary is good"),
+            ("dhow rollout abort shop", "back to the last good revision"),
+        ],
+    ),
+    (
         &["explain"],
         &[
             ("dhow explain shop/web", "why it runs or not, and where"),

@@ -29,15 +29,21 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         name: source, spec, ..
     } = read;
     if args.detach {
-        let deployed = hand_over(client, &source, &spec).await?;
+        let deployed = hand_over(client, &source, &spec, args.force).await?;
         output::note(&deploy::said(&deployed));
         if args.json {
             output::json(&serde_json::to_value(&deployed)?)?;
         }
         return Ok(Exit::Done);
     }
-    let (deployed, what, watched) =
-        deploy_and_watch(client, &source, &spec, args.timeout.to_std(), interrupt()).await?;
+    let (deployed, what, watched) = deploy_and_watch(
+        client,
+        &source,
+        (&spec, args.force),
+        args.timeout.to_std(),
+        interrupt(),
+    )
+    .await?;
     let exit = conclude(&what, &watched, ProgressOutcome::Ready);
     if args.json {
         output::json(&as_json(&deployed, &watched)?)?;
@@ -52,12 +58,17 @@ pub async fn hand_over(
     client: &Client,
     source: &str,
     spec: &DeploymentSpec,
+    force: bool,
 ) -> Result<Deployed, ClientError> {
     let body = write_deployment(spec).map_err(|error| ClientError::Unreadable {
         host: client.host().clone(),
         why: error.to_string(),
     })?;
-    let request = Request::post(&["deployments"]).query("source", source).json(body);
+    let mut request = Request::post(&["deployments"]).query("source", source);
+    if force {
+        request = request.query("force", "true");
+    }
+    let request = request.json(body);
     let deployed = client.fetch_as(request).await;
     deployed.map_err(|error| without_positions(source, error))
 }
@@ -86,11 +97,11 @@ pub fn without_positions(source: &str, error: ClientError) -> ClientError {
 pub async fn deploy_and_watch(
     client: &Client,
     source: &str,
-    spec: &DeploymentSpec,
+    (spec, force): (&DeploymentSpec, bool),
     timeout: Duration,
     stop: impl Future<Output = ()>,
 ) -> Result<(Deployed, Watch, Watched), ClientError> {
-    let deployed = hand_over(client, source, spec).await?;
+    let deployed = hand_over(client, source, spec, force).await?;
     output::note(&deploy::said(&deployed));
     let what = Watch {
         deployment: spec.deployment.clone(),

@@ -177,7 +177,8 @@ async fn bring_up(
             false => stop.cancelled().await,
         }
     };
-    let (_, what, watched) = deploy_and_watch(client, source, spec, args.timeout.to_std(), stopped).await?;
+    let (_, what, watched) =
+        deploy_and_watch(client, source, (spec, false), args.timeout.to_std(), stopped).await?;
     let result = match &watched {
         Watched::Result(result) => result,
         Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),

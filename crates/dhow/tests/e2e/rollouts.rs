@@ -203,3 +203,72 @@ fn stable_at(daemon: &Daemon, version: &str, load: &Load) {
     load.goes_on();
     assert_eq!(count(load.bodies()), others, "another version still answers");
 }
+
+/// The numbers of a judgement: `failed 41 of 200 requests (…), the version beside it 0 of 800 requests`.
+fn judged(cause: &str) -> [f64; 4] {
+    let numbers = cause.split(" of ").flat_map(|part| {
+        let (before, after) = (part.rsplit(' ').next(), part.split(' ').next());
+        [after, before]
+    });
+    let numbers: Vec<f64> = numbers.flatten().filter_map(|word| word.parse().ok()).collect();
+    let numbers: [f64; 4] = numbers
+        .try_into()
+        .unwrap_or_else(|found| panic!("{cause}: {found:?}"));
+    numbers
+}
+
+/// Under load a version that fails every fifth request is found on its one replica, judged and taken back; it got its share
+/// of the requests and no more. A good one follows without a failed request.
+#[test]
+fn a_canary_is_judged_by_its_requests() {
+    let daemon = Daemon::start("canary");
+    let port = free_port();
+    let version = |behaviour: &str| {
+        let rollout = json!({ "min_healthy": "1s", "canary": 1, "observe": "2m" });
+        web(behaviour, port, "1s").with("rollout", rollout)
+    };
+    daemon.deploy("shop", &[("web", version("v1"))]).ends_with(0);
+    let load = Load::start(port, 4);
+    let sampler = Sampler::start(&daemon);
+    let before = load.answered();
+    let bad = version("v2 fails 5");
+    let reverted = daemon.deploy("shop", &[("web", bad.clone())]).ends_with(1);
+    reverted.says(&["the canary failed", "requests"]);
+    let entry = last_revision(&daemon, "reverted");
+    assert_eq!(entry["quarantined"], true, "{entry}");
+    let [canary_errors, canary, base_errors, base] = judged(entry["cause"].as_str().unwrap());
+    assert!(canary >= 200.0 && canary_errors > 0.1 * canary, "{entry}");
+    assert!(base_errors == 0.0, "{entry}");
+    let share = 1.0 / f64::from(REPLICAS + 1);
+    let most = |all: f64| all * share + 3.0 * (all * share * (1.0 - share)).sqrt();
+    assert!(canary <= most(canary + base), "{entry}");
+    stable_at(&daemon, "v1", &load);
+
+    // The same as its callers saw it: what failed was the canary's, and that was a share of what they asked meanwhile.
+    let failures = load.failures();
+    assert!(
+        failures.iter().all(|failure| failure == "500: v2"),
+        "{failures:?}"
+    );
+    let failed = u32::try_from(failures.len()).unwrap();
+    let well = load.bodies().get("v2").copied().unwrap_or_default();
+    let seen = f64::from(failed) + f64::from(u32::try_from(well).unwrap());
+    let all = f64::from(u32::try_from(load.answered() - before).unwrap()) + f64::from(failed);
+    assert!(seen >= canary && seen <= most(all), "{seen} of {all}");
+    load.forgive();
+
+    let again = daemon.deploy("shop", &[("web", bad)]).ends_with(4);
+    again.says(&["was taken back", "--force"]);
+    daemon.deploy("shop", &[("web", version("v3"))]).ends_with(0);
+    load.goes_on();
+    stable_at(&daemon, "v3", &load);
+    sampler.kept_the_promise();
+    let events = daemon.dhow(&["events"]).ends_with(0).stdout;
+    assert!(
+        events.contains("canary_judged") && events.contains("no difference that counts"),
+        "{events}"
+    );
+    let answered = load.ends_without_failure();
+    eprintln!("{seen} of {all} requests went to the bad canary; {answered} were answered in all");
+    daemon.finish();
+}

@@ -3,12 +3,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The test that is the server, where it is asked to be one.
 pub const SERVE: &str = "web::serves_where_it_is_asked_to";
 
-/// `VERSION`, `VERSION crash`, `VERSION never` (is never healthy) or `VERSION sick MS` (is not any more after that).
+/// `VERSION`, `VERSION crash`, `VERSION never` (is never healthy), `VERSION sick MS` (is not any more after that) or
+/// `VERSION fails N` (answers every Nth request with 500).
 pub const BEHAVIOUR: &str = "E2E_WEB";
 
 #[derive(Clone, Copy)]
@@ -33,17 +36,27 @@ fn serves_where_it_is_asked_to() {
         [_, "sick", ms] => Health::Until(Instant::now() + Duration::from_millis(ms.parse().unwrap())),
         _ => Health::Good,
     };
+    let fails = match words[..] {
+        [_, "fails", every] => every.parse().unwrap(),
+        _ => u64::MAX,
+    };
+    let requests = Arc::new(AtomicU64::new(0));
     let port: u16 = std::env::var("PORT").unwrap().parse().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     println!("{} listens on {port}", words[0]);
     for stream in listener.incoming().flatten() {
-        let version = words[0].to_owned();
+        let (version, requests) = (words[0].to_owned(), Arc::clone(&requests));
         // Ends with its connection.
-        std::thread::spawn(move || answer(stream, &version, health));
+        std::thread::spawn(move || answer(stream, &version, health, (&requests, fails)));
     }
 }
 
-fn answer(mut stream: TcpStream, version: &str, health: Health) -> Option<()> {
+fn answer(
+    mut stream: TcpStream,
+    version: &str,
+    health: Health,
+    (requests, fails): (&AtomicU64, u64),
+) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut first = String::new();
@@ -66,8 +79,10 @@ fn answer(mut stream: TcpStream, version: &str, health: Health) -> Option<()> {
             Health::Never => false,
             Health::Until(end) => Instant::now() < end,
         };
-        let status = match first.contains("/healthz") && !is_well {
+        let status = match first.contains("/healthz") {
+            true if is_well => "200 OK",
             true => "500 Not Well",
+            false if (requests.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(fails) => "500 Failed",
             false => "200 OK",
         };
         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", version.len());

@@ -52,6 +52,7 @@ fn told() -> Arc<KnownDirectory> {
         Arc::new(Listing {
             endpoints: endpoints(json).into(),
             ready: ready.iter().cloned().collect(),
+            canary: None,
         })
     };
     let db = [name("db", OWN).1, name("db", NodeId(2)).1];
@@ -350,6 +351,7 @@ fn what_was_given_up_keeps_its_address_until_servers_say_that_it_is_gone() {
             let listing = Listing {
                 endpoints: endpoints(PG).into(),
                 ready: [name("dns", NodeId(2)).1].into(),
+                canary: None,
             };
             next.directory.services.insert(other.clone(), Arc::new(listing));
         }
@@ -407,6 +409,7 @@ fn what_everybody_was_told_goes_on_answering_where_servers_begin_to_tell_on_dema
     let listing = Listing {
         endpoints: endpoints(PG).into(),
         ready: [name("dns", NodeId(2)).1].into(),
+        canary: None,
     };
     all.directory.services.insert(other.clone(), Arc::new(listing));
     routes.known.tell(place, Some(&Arc::new(all)));

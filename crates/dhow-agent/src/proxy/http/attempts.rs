@@ -48,6 +48,11 @@ pub trait Asked: Send {
     fn ask(&mut self, link: Link) -> impl Future<Output = Result<Self::Answer, ExchangeError>> + Send;
 
     fn status(answer: &Self::Answer) -> StatusCode;
+
+    /// Whether the replica says that it failed.
+    fn has_failed(answer: &Self::Answer) -> bool {
+        Self::status(answer).is_server_error()
+    }
 }
 
 /// What became of a request so far.
@@ -162,6 +167,7 @@ impl<'c> Attempts<'c> {
             let origin = || -> Origin { self.connection.origin(route) };
             let Ok((link, reused)) = Link::open(&lease.backend, origin, asked.speaks(), reuse).await else {
                 lease.backend.refused();
+                lease.fails();
                 self.tried.add(&lease.backend);
                 continue;
             };
@@ -170,9 +176,16 @@ impl<'c> Attempts<'c> {
                 Some(timeout) => tokio::time::timeout(timeout, sending).await,
                 None => Ok(sending.await),
             };
-            match sent.map_err(|_| Failed::Late)? {
+            let sent = sent.map_err(|_| {
+                lease.fails();
+                Failed::Late
+            })?;
+            match sent {
                 Ok(answer) => {
                     lease.backend.accepted();
+                    if A::has_failed(&answer) {
+                        lease.fails();
+                    }
                     return Ok(Some((answer, lease)));
                 }
                 Err(error) => self.failed(&error, &lease, reused)?,
@@ -183,6 +196,13 @@ impl<'c> Attempts<'c> {
 
     /// Lets the request be sent once more, where that is safe.
     fn failed(&mut self, error: &ExchangeError, lease: &Lease, reused: bool) -> Result<(), Failed> {
+        match error {
+            ExchangeError::Lost | ExchangeError::Bad(_) => lease.fails(),
+            ExchangeError::Unsent if !reused => lease.fails(),
+            ExchangeError::Unsent | ExchangeError::Stale | ExchangeError::Body | ExchangeError::Stalled => {
+                lease.says_nothing();
+            }
+        }
         match error {
             ExchangeError::Unsent => {
                 // An old connection says nothing about the backend; a new one that is closed at once does.

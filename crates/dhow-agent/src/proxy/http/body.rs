@@ -20,6 +20,7 @@ use super::pace::Pace;
 use super::pool::{Answered, TwoPlace};
 use super::pump::{self, Pumped};
 use crate::proxy::backend::Lease;
+use crate::proxy::canary::is_failed_grpc;
 use crate::proxy::idle_clients::UnderWay;
 use crate::proxy::meters::{self, EndpointMeter};
 
@@ -320,6 +321,7 @@ impl Relayed {
         if let Some(call) = self.lease.as_ref().and_then(|lease| lease.call.as_ref()) {
             count(&polled, &call.meter.sent_bytes);
         }
+        self.note_failure(&polled);
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if self.source.is_end() {
@@ -349,6 +351,18 @@ impl Relayed {
                     false => Poll::Pending,
                 }
             }
+        }
+    }
+
+    /// An answer that breaks off has failed, and so has a call of gRPC whose last words say so.
+    fn note_failure(&self, polled: &Poll<Option<io::Result<Frame<Bytes>>>>) {
+        let has_failed = match polled {
+            Poll::Ready(Some(Ok(frame))) => frame.trailers_ref().is_some_and(is_failed_grpc),
+            Poll::Ready(Some(Err(_))) => true,
+            Poll::Ready(None) | Poll::Pending => false,
+        };
+        if let Some(lease) = self.lease.as_ref().filter(|_| has_failed) {
+            lease.fails();
         }
     }
 

@@ -25,6 +25,7 @@ use super::pool::{Answered, Link, Speaks};
 use super::{Connection, HttpListener};
 use super::{challenge, extended, sticky, tunnel};
 use crate::proxy::backend::Lease;
+use crate::proxy::canary::is_failed_grpc;
 use crate::proxy::idle_clients::UnderWay;
 use crate::proxy::routes::{Route, StickyTo};
 
@@ -326,5 +327,9 @@ impl Asked for Outgoing {
 
     fn status(answer: &Response<Answered>) -> StatusCode {
         answer.status()
+    }
+
+    fn has_failed(answer: &Response<Answered>) -> bool {
+        answer.status().is_server_error() || is_failed_grpc(answer.headers())
     }
 }

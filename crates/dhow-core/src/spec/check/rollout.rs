@@ -2,11 +2,78 @@
 
 use super::finding::{FieldPath, SpecFinding};
 use super::health::too_long;
-use crate::spec::{ServiceSpec, TimeSpan};
+use crate::spec::{Promote, RType, ScaleSpec, ServiceSpec, TimeSpan};
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     check_room(at, spec, findings);
     check_deadlines(&at.key("rollout"), spec, findings);
+    check_canary(at, spec, findings);
+}
+
+/// A canary runs beside the replicas that it is compared with.
+fn check_canary(service: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
+    let (at, rollout) = (service.key("rollout"), &spec.rollout);
+    if rollout.canary == 0 {
+        if rollout.promote == Promote::Manual {
+            findings.push(
+                SpecFinding::at(
+                    at.key("promote"),
+                    "`promote: manual` without a canary waits for nothing",
+                )
+                .because(at.key("canary"))
+                .hint("add `canary: 1`, or remove it"),
+            );
+        }
+        return;
+    }
+    let canary = at.key("canary");
+    findings.extend(too_long(at.key("observe"), rollout.observe));
+    if spec.rtype != RType::Service {
+        findings.push(
+            SpecFinding::at(
+                canary,
+                "only a `service` has a canary: nobody calls the others beside their old version",
+            )
+            .because(service.key("rtype"))
+            .hint("remove `canary`"),
+        );
+        return;
+    }
+    if spec.has_named_storage() {
+        findings.push(
+            SpecFinding::at(
+                canary,
+                "a service with `named` storage has no canary: its volume is in one place",
+            )
+            .also(service.key("storage"), "the storage")
+            .hint("remove `canary`; its replicas are replaced one by one"),
+        );
+        return;
+    }
+    if spec.max_surge() == 0 {
+        findings.push(
+            SpecFinding::at(
+                canary,
+                "a canary runs beside the replicas, and `max_surge: 0` leaves it no room",
+            )
+            .because(at.key("max_surge"))
+            .hint("write `max_surge: 1`, or remove `canary`"),
+        );
+        return;
+    }
+    let replicas = match spec.scale {
+        ScaleSpec::Fixed { .. } => spec.desired_total_at_first(),
+        ScaleSpec::Adaptive { .. } | ScaleSpec::Manual {} => return,
+    };
+    if replicas > 0 && rollout.canary > replicas {
+        findings.push(
+            SpecFinding::at(
+                canary,
+                format!("{} canaries for {replicas} replicas", rollout.canary),
+            )
+            .hint("write at most as many as there are replicas"),
+        );
+    }
 }
 
 /// A rollout needs room to move: one more, or one fewer.

@@ -2,7 +2,7 @@
 //! is not kept would be found out in production.
 
 use super::finding::{FieldPath, SpecFinding};
-use crate::spec::{Promote, ScaleSpec, ServiceSpec};
+use crate::spec::{ScaleSpec, ServiceSpec};
 
 struct Unsupported {
     field: [&'static str; 2],
@@ -12,26 +12,12 @@ struct Unsupported {
 }
 
 /// Shorten this list by carrying one of them out.
-const NOT_IN_THIS_VERSION: [Unsupported; 3] = [
-    Unsupported {
-        field: ["scale", "mode"],
-        text: "`scale.mode: adaptive`",
-        is_used: |spec| matches!(spec.scale, ScaleSpec::Adaptive { .. }),
-        instead: "write `{ mode: fixed, replicas: N }`; `dhow scale` changes the count of `mode: manual` at any time",
-    },
-    Unsupported {
-        field: ["rollout", "canary"],
-        text: "`rollout.canary`",
-        is_used: |spec| spec.rollout.canary > 0,
-        instead: "remove it; with `max_surge: 1` one new replica must be healthy before the next is made",
-    },
-    Unsupported {
-        field: ["rollout", "promote"],
-        text: "`rollout.promote: manual`",
-        is_used: |spec| spec.rollout.promote == Promote::Manual,
-        instead: "remove it; `on_failure: pause` stops a bad rollout and waits for you",
-    },
-];
+const NOT_IN_THIS_VERSION: [Unsupported; 1] = [Unsupported {
+    field: ["scale", "mode"],
+    text: "`scale.mode: adaptive`",
+    is_used: |spec| matches!(spec.scale, ScaleSpec::Adaptive { .. }),
+    instead: "write `{ mode: fixed, replicas: N }`; `dhow scale` changes the count of `mode: manual` at any time",
+}];
 
 pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     for field in NOT_IN_THIS_VERSION.iter().filter(|field| (field.is_used)(spec)) {

@@ -44,6 +44,7 @@ impl Cluster {
             spec: Arc::new(spec),
             author: "ann".into(),
             wall_unix_secs: 1,
+            force: false,
         }))
     }
 

@@ -31,6 +31,7 @@ GET /api/v1/nodes
 GET /api/v1/nodes/{id}
 GET /api/v1/openapi.json
 GET /api/v1/replicas
+GET /api/v1/rollouts
 GET /api/v1/secrets
 GET /api/v1/sources
 GET /api/v1/tokens
@@ -43,6 +44,7 @@ POST /api/v1/deployments
 POST /api/v1/deployments/{name}/replicas/{id}/exec
 POST /api/v1/deployments/{name}/restart
 POST /api/v1/deployments/{name}/rollback
+POST /api/v1/deployments/{name}/rollout
 POST /api/v1/deployments/{name}/runs
 POST /api/v1/deployments/{name}/scale
 POST /api/v1/images/import

@@ -128,6 +128,7 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         memory_bytes: 1_000,
         replicas: vec![(name, used)],
         endpoints: Vec::new(),
+        canaries: Vec::new(),
     };
     view.observed().used(&state, NodeId(1), usage.clone());
     view.observed().used(&state, NodeId(9), usage);
@@ -434,6 +435,7 @@ async fn an_endpoint_that_was_called_has_its_series() {
         open: 1,
         latency,
         latency_sum_us: 1_500,
+        canary: None,
     }]);
     let text = world.get("/metrics").await.text();
     let labels = "deployment=\"shop\",service=\"web\",endpoint=\"http\"";

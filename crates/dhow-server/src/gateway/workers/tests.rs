@@ -520,6 +520,7 @@ async fn deploy_web(harbour: &Harbour) {
         spec: Arc::new(serde_json::from_str(spec).unwrap()),
         author: "test".into(),
         wall_unix_secs: 0,
+        force: false,
     };
     harbour.server.write(Command::Deployment(deploy)).await;
 }

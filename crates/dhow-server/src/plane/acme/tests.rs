@@ -178,6 +178,7 @@ impl World {
             spec: Arc::new(serde_json::from_str::<DeploymentSpec>(&text).unwrap()),
             author: "test".into(),
             wall_unix_secs: EIGHT,
+            force: false,
         };
         let input = self.handle.input();
         input.write(Command::Deployment(command), None).await.unwrap();

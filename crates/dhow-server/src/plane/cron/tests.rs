@@ -55,6 +55,7 @@ impl World {
             spec: Arc::new(spec),
             author: "test".into(),
             wall_unix_secs: self.clock.wall_unix_ms() / 1_000,
+            force: false,
         };
         let input = self.handle.input();
         input.write(Command::Deployment(command), None).await.unwrap();
@@ -251,6 +252,7 @@ impl Leaders {
             spec: Arc::new(serde_json::from_str(&text).unwrap()),
             author: "test".into(),
             wall_unix_secs: EIGHT,
+            force: false,
         };
         leaders.apply(Command::Deployment(command)).unwrap();
         leaders

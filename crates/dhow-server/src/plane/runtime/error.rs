@@ -131,6 +131,11 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::Removing(_)
         | Refused::NothingToRollBackTo(_)
         | Refused::NothingToRestart(_)
+        | Refused::NoRollout(_)
+        | Refused::NoCanary(_)
+        | Refused::NotPaused(_)
+        | Refused::CanaryUnderWay(_)
+        | Refused::Quarantined { .. }
         | Refused::WhichRole { .. }
         | Refused::NotScalable { .. }
         | Refused::NoSchedule(_)

@@ -1,14 +1,15 @@
 //! What a leader hears of nodes and keeps in memory alone: what they use, their leases as listings show them, and how far
 //! the states of the other servers are. Written by the gateway, the sessions in this process and the leases;
-//! read by listings and by whoever waits for the other servers. It never enters the log, nothing is decided by it, and a
-//! new leader hears it anew.
+//! read by listings and by whoever waits for the other servers. A new leader hears it anew. Nothing is decided by it but
+//! about canaries, and what their figures come to is an entry of the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dhow_core::ids::{NodeId, ServiceKey};
+use dhow_core::plan::CanaryBook;
 use dhow_core::state::State;
-use dhow_core::usage::NodeUsage;
+use dhow_core::usage::{CanaryCount, NodeUsage};
 
 use super::holder_progress::HolderProgress;
 
@@ -34,6 +35,8 @@ struct Tables {
     /// Over all nodes: calls and errors, in thousandths a second.
     calls: BTreeMap<ServiceKey, BTreeMap<String, (u64, u64)>>,
     leases: BTreeMap<NodeId, SeenLease>,
+    /// What nodes have counted of canaries, of those nodes that have.
+    canaries: BTreeMap<NodeId, Vec<CanaryCount>>,
 }
 
 impl Tables {
@@ -70,6 +73,10 @@ impl Observed {
             return;
         }
         let mut tables = self.tables();
+        match usage.canaries.is_empty() {
+            true => tables.canaries.remove(&node),
+            false => tables.canaries.insert(node, usage.canaries.clone()),
+        };
         tables.add_calls(&usage);
         if let Some(before) = tables.usages.insert(node, Arc::new(usage)) {
             tables.take_calls(&before);
@@ -90,6 +97,28 @@ impl Observed {
     /// Calls and errors of an endpoint over all nodes, in thousandths a second; none where nobody called lately.
     pub fn calls(&self, service: &ServiceKey, endpoint: &str) -> Option<(u64, u64)> {
         self.tables().calls.get(service)?.get(endpoint).copied()
+    }
+
+    /// What all nodes together have counted of the canaries of this state.
+    pub fn canaries(&self, state: &State) -> CanaryBook {
+        let mut book = CanaryBook::new();
+        let tables = self.tables();
+        let known = tables
+            .canaries
+            .iter()
+            .filter(|(node, _)| state.node(**node).is_some());
+        for count in known.flat_map(|(_, counts)| counts) {
+            let id = state.service_ids.get(&count.service);
+            let service = id.and_then(|id| state.service(*id));
+            let Some(info) = service.and_then(|service| service.target_info()) else {
+                continue;
+            };
+            if let (Some(id), true) = (id, info.template.0 == count.number) {
+                let sum = book.entry((*id, info.template)).or_default();
+                *sum = sum.plus(count.figures);
+            }
+        }
+        book
     }
 
     pub fn usage(&self, node: NodeId) -> Option<Arc<NodeUsage>> {

@@ -229,7 +229,11 @@ impl Reducer {
 
     fn take_plan_turn(&mut self, turn: PlanTurn) -> Result<(), RuntimeFailure> {
         match turn {
-            PlanTurn::Due => self.planning.start(self.publisher.state(), self.now()),
+            PlanTurn::Due => {
+                let state = self.publisher.state();
+                let canaries = self.publisher.observed().canaries(&state);
+                self.planning.start(state, canaries, self.now());
+            }
             PlanTurn::Panicked { message } => return Err(RuntimeFailure::Planner { message }),
             PlanTurn::Planned(plan) => {
                 self.publisher.report(plan.report);

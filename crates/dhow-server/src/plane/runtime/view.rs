@@ -65,6 +65,10 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
     pub fn new(state: &State, applied_index: u64) -> Self {
         let leadership = Leadership {
             term: 0,

@@ -137,7 +137,7 @@ pub(super) fn message(deployment: &Deployment) -> Option<String> {
         .iter()
         .rev()
         .find_map(|(revision, record)| match &record.outcome {
-            RevisionOutcome::Failed { cause } | RevisionOutcome::Reverted { cause } => {
+            RevisionOutcome::Failed { cause } | RevisionOutcome::Reverted { cause, .. } => {
                 Some(format!("revision {revision} failed: {cause}"))
             }
             RevisionOutcome::Rolling
@@ -146,7 +146,7 @@ pub(super) fn message(deployment: &Deployment) -> Option<String> {
             | RevisionOutcome::Conflicted => None,
         });
     match deployment.phase {
-        Phase::Failed | Phase::Reverting | Phase::Reverted => failed,
+        Phase::Failed | Phase::Reverting | Phase::Reverted | Phase::RevertFailed => failed,
         Phase::Deploying | Phase::Stable | Phase::Removing => None,
     }
 }

@@ -106,6 +106,10 @@ fn standing(state: DeploymentState, whole: bool) -> &'static str {
         DeploymentState::Reverted => "was reverted and is stable",
         DeploymentState::Failed if whole => "is as it should be, and its deployment failed",
         DeploymentState::Failed => "is not as it should be, and its deployment failed",
+        DeploymentState::RevertFailed if whole => {
+            "is as it should be, and what its deployment went back to fails"
+        }
+        DeploymentState::RevertFailed => "is not as it should be, and what its deployment went back to fails",
         DeploymentState::Removing => "is being removed",
     }
 }

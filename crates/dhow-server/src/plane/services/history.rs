@@ -31,6 +31,13 @@ fn entry(deployment: &Deployment, revision: DeploymentRevision, record: &Revisio
         cause,
         current: revision == deployment.revision,
         brings_back: record.brings_back.map(|back| back.0),
+        quarantined: matches!(
+            record.outcome,
+            RevisionOutcome::Reverted {
+                quarantined: true,
+                ..
+            }
+        ),
         images: images(&record.spec),
     }
 }

@@ -11,7 +11,7 @@ use dhow_core::plan::PlanReport;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{Deployment, Node, Service, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress};
+use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress, RolloutStatus};
 use dhow_wire::{DeploymentStatus, NodeStatus, ReplicaStatus};
 
 use super::overview::Overview;
@@ -19,7 +19,7 @@ use super::progress::Pulls;
 use super::replicas::{ReplicaFilter, ReplicaWindow};
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{crons, deployment, explain, history, nodes, overview, progress, replicas, select};
+use super::{crons, deployment, explain, history, nodes, overview, progress, replicas, rollouts, select};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -103,18 +103,33 @@ impl<'a> Listings<'a> {
     pub fn deployments(&self) -> Vec<DeploymentStatus> {
         let all = self.state.deployments.values();
         let now_unix_secs = self.times().now_unix_secs();
-        all.map(|known| deployment::status(self.state, self.observed, known, now_unix_secs))
-            .collect()
+        all.map(|known| {
+            self.with_gates(
+                known,
+                deployment::status(self.state, self.observed, known, now_unix_secs),
+            )
+        })
+        .collect()
+    }
+
+    /// Says as well where its rollouts wait.
+    fn with_gates(&self, known: &Deployment, mut status: DeploymentStatus) -> DeploymentStatus {
+        status
+            .notes
+            .extend(rollouts::notes(self.state, self.report, known));
+        status
+    }
+
+    /// Every service with a rollout that is under way.
+    pub fn rollouts(&self) -> Vec<RolloutStatus> {
+        rollouts::list(self.state, self.report)
     }
 
     pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
         let known = select::deployment(self.state, name)?;
-        Ok(deployment::status(
-            self.state,
-            self.observed,
-            known,
-            self.times().now_unix_secs(),
-        ))
+        let now_unix_secs = self.times().now_unix_secs();
+        let status = deployment::status(self.state, self.observed, known, now_unix_secs);
+        Ok(self.with_gates(known, status))
     }
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {

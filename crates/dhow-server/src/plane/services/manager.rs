@@ -11,7 +11,7 @@ use dhow_core::replica::ReplicaState;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{Deployment, State};
 use dhow_core::time::ClusterTime;
-use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress};
+use dhow_wire::api::{CronStatus, DeploymentPlan, Explanation, HistoryEntry, Progress, RolloutStatus};
 use dhow_wire::{ClusterStatus, DeploymentStatus, NodeStatus, ReplicaStatus, ServiceHealthSummary};
 
 use super::cluster::ClusterIdentity;
@@ -130,6 +130,10 @@ impl ServiceManager {
 
     pub fn deployment(&self, name: &str) -> Result<DeploymentStatus, NoSuchName> {
         self.listed(|listings| listings.deployment(name))
+    }
+
+    pub fn rollouts(&self) -> Vec<RolloutStatus> {
+        self.listed(|listings| listings.rollouts())
     }
 
     pub fn history(&self, name: &str) -> Result<Vec<HistoryEntry>, NoSuchName> {

@@ -76,6 +76,7 @@ mod tests {
             spec: std::sync::Arc::new(spec),
             author: "user".into(),
             wall_unix_secs: 1_000,
+            force: false,
         });
         let asked = ClusterTime(10_000);
         let entry = Entry {

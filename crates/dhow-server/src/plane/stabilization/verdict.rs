@@ -35,7 +35,7 @@ pub(super) fn judge(state: &State, name: &DeploymentName, revision: DeploymentRe
         return of_current(deployment, record);
     }
     match record {
-        Some(RevisionOutcome::Reverted { cause }) => Verdict::Reverted {
+        Some(RevisionOutcome::Reverted { cause, .. }) => Verdict::Reverted {
             cause: cause.to_string(),
         },
         Some(RevisionOutcome::Failed { cause }) => Verdict::Failed {
@@ -57,9 +57,9 @@ pub(super) fn judge(state: &State, name: &DeploymentName, revision: DeploymentRe
 fn of_current(deployment: &Deployment, record: Option<&RevisionOutcome>) -> Verdict {
     match deployment.phase {
         Phase::Deploying | Phase::Reverting | Phase::Removing => Verdict::UnderWay,
-        Phase::Failed => Verdict::Failed {
+        Phase::Failed | Phase::RevertFailed => Verdict::Failed {
             cause: match record {
-                Some(RevisionOutcome::Failed { cause } | RevisionOutcome::Reverted { cause }) => {
+                Some(RevisionOutcome::Failed { cause } | RevisionOutcome::Reverted { cause, .. }) => {
                     Some(cause.to_string())
                 }
                 Some(

@@ -13,7 +13,7 @@ use super::verbs::{Answer, lines};
 use crate::scenario::file::changed;
 
 impl Runner {
-    pub(super) fn deploy(&mut self, text: String) -> Answer {
+    pub(super) fn deploy(&mut self, text: String, force: bool) -> Answer {
         let spec = match read(&text) {
             Ok(spec) => spec,
             Err(findings) => return Ok(findings),
@@ -24,18 +24,23 @@ impl Runner {
             spec: Arc::new(spec),
             author: "user".into(),
             wall_unix_secs: self.wall_unix_secs(),
+            force,
         };
         let deployed = self.deployed(&deployment, command)?;
         Ok(lines(&deploy::said(&deployed)))
     }
 
-    pub(super) fn redeploy(&mut self, name: &DeploymentName, change: &[String]) -> Result<Answer, String> {
+    pub(super) fn redeploy(
+        &mut self,
+        (name, force): (&DeploymentName, bool),
+        change: &[String],
+    ) -> Result<Answer, String> {
         let file = self
             .files
             .get(name)
             .ok_or_else(|| format!("`{name}` was not deployed before"))?;
         let text = changed(file, change)?;
-        Ok(self.deploy(text))
+        Ok(self.deploy(text, force))
     }
 
     /// A set of files, divided by `---`.

@@ -7,6 +7,7 @@ use dhow_cli::target::NamedTarget;
 use dhow_core::command::{ClusterCommand, Command, JobCommand, Outcome, PlanCommand};
 use dhow_core::ids::{NodeId, ServiceName};
 use dhow_core::plan::{PlanCache, plan_next};
+use dhow_core::rollout::Figures;
 use dhow_core::spec::TimeSpan;
 use dhow_core::state::NodeRole;
 
@@ -23,7 +24,7 @@ impl Runner {
         let output = match action {
             Action::Verb(verb) => printed(self.verb(verb, input)?),
             Action::AddNodes { count, shape } => self.add_nodes(*count, shape),
-            Action::Redeploy(deployment) => printed(self.redeploy(deployment, input)?),
+            Action::Redeploy { name, force } => printed(self.redeploy((name, *force), input)?),
             Action::Manifests { version, source } => self.manifests(*version, source.as_deref(), input),
             Action::Run(span) => self.run(*span),
             Action::Wait(span) => {
@@ -44,6 +45,7 @@ impl Runner {
             Action::Node(node, action) => self.on_node(*node, action),
             Action::RememberPlan => self.remember_plan(),
             Action::ApplyRememberedPlan => self.apply_remembered_plan(),
+            Action::Calls { service, figures } => self.calls(service, *figures)?,
             Action::Due { target, again } => self.due(target, *again)?,
             Action::Token(action) => self.token(action),
             Action::Check => match self.broken() {
@@ -103,6 +105,20 @@ impl Runner {
             let _ = self.lab.apply_in_term(Command::Plan(command), term);
         }
         self.told()
+    }
+
+    /// What the balancers tell of a canary from now on.
+    fn calls(&mut self, target: &NamedTarget, figures: Figures) -> Result<Vec<String>, String> {
+        let name = ServiceName::new(&target.name).map_err(|error| error.to_string())?;
+        let found = self.lab.state.service_named(&target.deployment, &name);
+        let service = found.filter(|service| service.canary_base().is_some());
+        let service = service.ok_or("there is no such service with a canary")?;
+        let template = service.target_info().map(|info| info.template);
+        if let Some(template) = template {
+            let id = service.id;
+            self.lab.figures.insert((id, template), figures);
+        }
+        Ok(Vec::new())
     }
 
     fn due(&mut self, target: &NamedTarget, again: bool) -> Result<Vec<String>, String> {

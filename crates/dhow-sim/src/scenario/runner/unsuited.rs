@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dhow_cli::{cron, node};
+use dhow_cli::{cron, node, rollout};
 
 use crate::scenario::action::Verb;
 
@@ -33,6 +33,7 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         | Verb::Ps(_)
         | Verb::History(_)
         | Verb::Explain(_)
+        | Verb::Rollout(_)
         | Verb::Node(_) => None,
     };
     wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
@@ -57,6 +58,7 @@ fn is_json(verb: &Verb) -> bool {
         Verb::Ps(args) => args.json,
         Verb::History(args) => args.json,
         Verb::Explain(args) => args.json,
+        Verb::Rollout(args) => matches!(args.command, rollout::Command::Ls { json: true }),
         Verb::Node(args) => match args.command {
             node::Command::Ls { json } | node::Command::Show { json, .. } => json,
             node::Command::Drain(_)

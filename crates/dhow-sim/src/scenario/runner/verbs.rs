@@ -3,7 +3,9 @@
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
 use dhow_cli::target::ScaleTarget;
-use dhow_cli::{ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, scale, status};
+use dhow_cli::{
+    ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, rollout, scale, status,
+};
 use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Outcome, Refused, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, ServiceName};
 use dhow_core::spec::TimeSpan;
@@ -61,7 +63,7 @@ impl Runner {
     pub(super) fn verb(&mut self, verb: &Verb, input: &[String]) -> Result<Answer, String> {
         check(verb)?;
         Ok(match verb {
-            Verb::Deploy(_) => self.deploy(joined(input)),
+            Verb::Deploy(args) => self.deploy(joined(input), args.force),
             Verb::Plan(_) => self.plan(input),
             Verb::Status(args) => self.status(args.deployment.as_ref()),
             Verb::Ps(args) => self.ps(args),
@@ -91,6 +93,7 @@ impl Runner {
                 let deployed = self.deployed(&args.deployment, command);
                 deployed.map(|deployed| lines(&rollback::said(args.to, &deployed)))
             }
+            Verb::Rollout(args) => self.rollout(&args.command)?,
             Verb::Rm(args) => {
                 let deployment = args.deployment.clone();
                 self.ask(DeploymentCommand::Remove { deployment })
@@ -99,6 +102,22 @@ impl Runner {
             Verb::Node(args) => self.node(&args.command),
             Verb::Cron(args) => self.cron(&args.command),
         })
+    }
+
+    fn rollout(&mut self, command: &rollout::Command) -> Result<Answer, String> {
+        let Some((action, target)) = command.asked() else {
+            let all = self.listed(|listings| listings.rollouts());
+            return Ok(Ok(shown(rollout::list(&all))));
+        };
+        let service = target.name.as_deref().map(ServiceName::new).transpose();
+        let command = DeploymentCommand::Steer {
+            deployment: target.deployment.clone(),
+            service: service.map_err(|error| error.to_string())?,
+            action: action.into(),
+            author: "user".into(),
+        };
+        let deployed = self.deployed(&target.deployment, command);
+        Ok(deployed.map(|deployed| lines(&rollout::said(action, &target, &deployed))))
     }
 
     fn plan(&self, input: &[String]) -> Answer {

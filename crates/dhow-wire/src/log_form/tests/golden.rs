@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use dhow_core::command::{ClusterCommand, Command, Entry, NodeCommand};
+use dhow_core::command::{ClusterCommand, Command, Entry, NodeCommand, PlanCommand};
 use dhow_core::state::{NodeInfo, State};
 use dhow_core::stored::Form;
 
@@ -194,6 +194,9 @@ fn as_in(form: Form, entry: Entry) -> Entry {
         ) if form < Form::Four => assert!(nodes_limit.take().is_some(), "the golden shows it"),
         Command::Cluster(ClusterCommand::UseToken { info, .. })
         | Command::Node(NodeCommand::Register { info, .. }) => without_news(info),
+        Command::Plan(PlanCommand::Fail { of_version, .. }) => {
+            assert!(std::mem::take(of_version), "the golden shows it");
+        }
         Command::Cluster(_)
         | Command::Node(_)
         | Command::Deployment(_)

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
     ServiceId, ServiceName, SettingsId, Slot, Term,
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
+use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{
     ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
@@ -42,10 +43,10 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings, Job);
+    TrySettings, AdoptSettings, Job, JudgeCanary);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -90,6 +91,7 @@ pub fn entry_with_files() -> Entry {
         spec: spec_with_files(),
         author: "operator".into(),
         wall_unix_secs: 1_700_000_000,
+        force: false,
     }))
 }
 
@@ -323,6 +325,7 @@ fn deployment() -> Vec<DeploymentCommand> {
             spec: spec(),
             author: "operator".into(),
             wall_unix_secs: 1_700_000_000,
+            force: false,
         },
         DeploymentCommand::Remove { deployment: shop() },
         DeploymentCommand::Scale {
@@ -362,7 +365,24 @@ fn deployment() -> Vec<DeploymentCommand> {
             deployment: shop(),
             service: web(),
         },
+        DeploymentCommand::Steer {
+            deployment: shop(),
+            service: Some(web()),
+            action: RolloutAction::Abort,
+            author: "operator".into(),
+        },
     ]
+}
+
+fn judgement() -> Judgement {
+    let counted = |requests, errors| Counted { requests, errors };
+    Judgement {
+        figures: Figures {
+            canary: counted(200, 41),
+            base: counted(8_000, 16),
+        },
+        verdict: Verdict::Worse,
+    }
 }
 
 fn plan() -> Vec<PlanCommand> {
@@ -402,6 +422,7 @@ fn plan() -> Vec<PlanCommand> {
             revision: DeploymentRevision(1),
             service,
             cause: "web-default-0 was not healthy in time".into(),
+            of_version: true,
         },
         PlanCommand::DrainFinished { node: NodeId(7) },
         PlanCommand::CronFired {
@@ -425,6 +446,11 @@ fn plan() -> Vec<PlanCommand> {
             follows_unix_secs: Some(1_699_999_980),
             is_missed: false,
         }),
+        PlanCommand::JudgeCanary {
+            service,
+            generation,
+            judgement: judgement(),
+        },
     ]
 }
 
@@ -489,6 +515,7 @@ fn beginning() -> Vec<Command> {
             spec: spec(),
             author: "operator".into(),
             wall_unix_secs: 1_700_000_000,
+            force: false,
         }),
     ]
 }

@@ -60,6 +60,16 @@ impl Load {
         self.tally.bodies.lock().unwrap().clone()
     }
 
+    /// What failed so far.
+    pub fn failures(&self) -> Vec<String> {
+        self.tally.failures.lock().unwrap().clone()
+    }
+
+    /// Forgets what failed so far: it was meant to.
+    pub fn forgive(&self) {
+        self.tally.failures.lock().unwrap().clear();
+    }
+
     /// Ends it; no request may have failed. Gives the number of those that were answered.
     #[track_caller]
     pub fn ends_without_failure(self) -> u64 {

@@ -219,6 +219,7 @@ pub fn there(id: &str, node: &Node) -> Backend {
         addr: None,
         node: Some(node.number),
         draining: false,
+        canary: None,
     }
 }
 

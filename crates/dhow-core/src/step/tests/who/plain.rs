@@ -21,6 +21,7 @@ impl World {
             spec: Arc::new(serde_json::from_str(&spec).unwrap()),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         };
         self.apply(Command::Deployment(deploy)).unwrap();
     }

@@ -85,6 +85,7 @@ fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> 
         cpu_milli: (resources.cpu_used * 1_000.0) as u64,
         memory_bytes: resources.memory_used_bytes,
         replicas: Vec::new(),
+        canaries: Vec::new(),
     };
     let measured =
         |told: &&WorkerContainerStatus| told.cpu_used_milli.is_some() || told.memory_used_bytes.is_some();

@@ -57,6 +57,7 @@ impl Harbour {
             spec: Arc::new(serde_json::from_value(spec).unwrap()),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         };
         self.server.write(Command::Deployment(deploy)).await;
     }

@@ -41,6 +41,14 @@ pub enum EventKind {
     Stable,
     Reverting,
     Failed,
+    /// The last good revision was put back and fails as well.
+    RevertFailed,
+    RolloutPromoted,
+    RolloutPaused,
+    RolloutResumed,
+    CanaryJudged,
+    /// A signed set has a revision that was taken back before.
+    HeldBack,
     CronFired,
     /// No run begins for a moment of a schedule.
     RunLeftOut,

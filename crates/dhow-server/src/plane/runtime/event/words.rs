@@ -3,7 +3,7 @@
 use dhow_core::change::{
     Change, ClusterChange, DeploymentChange, LeftOut, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
-use dhow_core::command::{ScaleChange, StopReason};
+use dhow_core::command::{RolloutAction, ScaleChange, StopReason};
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
@@ -35,6 +35,11 @@ pub(super) fn rollout_of(state: &State, event: &Event) -> Option<String> {
             | EventKind::Stable
             | EventKind::Failed
             | EventKind::Reverting
+            | EventKind::RevertFailed
+            | EventKind::RolloutPromoted
+            | EventKind::RolloutPaused
+            | EventKind::RolloutResumed
+            | EventKind::CanaryJudged
     );
     let is_part = event.replica.is_some() && deployment.is_under_way();
     let id = RolloutId {
@@ -158,6 +163,30 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         DeploymentChange::Failed { service, cause, .. } => {
             caused(of_service(EventKind::Failed, service), cause)
         }
+        DeploymentChange::RevertFailed { service, cause, .. } => {
+            caused(of_service(EventKind::RevertFailed, service), cause)
+        }
+        DeploymentChange::Steered {
+            action,
+            service,
+            author,
+        } => Event {
+            service: service.cloned(),
+            ..of(steered(*action)).with_message(format!("by {author}"))
+        },
+        DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
+            "revision {revision} was just this and was taken back: {cause}"
+        )),
+    }
+}
+
+fn steered(action: RolloutAction) -> EventKind {
+    match action {
+        RolloutAction::Promote => EventKind::RolloutPromoted,
+        RolloutAction::Pause => EventKind::RolloutPaused,
+        RolloutAction::Resume => EventKind::RolloutResumed,
+        // It is told as the revert that it is.
+        RolloutAction::Abort => EventKind::Reverting,
     }
 }
 
@@ -210,6 +239,9 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
             Some(of(EventKind::JobLate).with_message(what))
         }
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
+        ServiceChange::CanaryJudged(judgement) => {
+            Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
+        }
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }
 }

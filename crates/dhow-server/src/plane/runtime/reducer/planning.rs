@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dhow_core::plan::{Plan, PlanCache};
+use dhow_core::plan::{CanaryBook, Plan, PlanCache};
 use dhow_core::state::State;
 use dhow_core::time::ClusterTime;
 use tokio::task::JoinHandle;
@@ -130,10 +130,11 @@ impl Planning {
         }
     }
 
-    /// Begins a plan on a snapshot.
-    pub fn start(&mut self, state: Arc<State>, now: ClusterTime) {
+    /// Begins a plan on a snapshot, with what was counted of canaries until now.
+    pub fn start(&mut self, state: Arc<State>, canaries: CanaryBook, now: ClusterTime) {
         let planner = Arc::clone(&self.planner);
         let mut cache = std::mem::take(&mut self.cache);
+        cache.hear(canaries);
         self.has_effect = false;
         let replicas = u64::try_from(state.replicas.len()).unwrap_or(u64::MAX);
         self.rest_ms = (replicas / PLANNED_PER_MS).min(PLAN_REST_MAX_MS);

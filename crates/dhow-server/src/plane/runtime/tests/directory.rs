@@ -25,6 +25,7 @@ fn deploy(deployment: &str, expose: &str) -> Command {
         spec: Arc::new(serde_json::from_str(&text).unwrap()),
         author: "test".into(),
         wall_unix_secs: WALL_UNIX_MS / 1_000,
+        force: false,
     })
 }
 

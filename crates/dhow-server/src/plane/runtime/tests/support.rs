@@ -225,6 +225,7 @@ pub fn deploy(replicas: u32) -> Command {
         spec: Arc::new(spec(replicas, "nginx:1.27")),
         author: "test".into(),
         wall_unix_secs: WALL_UNIX_MS / 1_000,
+        force: false,
     })
 }
 

@@ -48,6 +48,7 @@ impl Bench {
             spec: Arc::new(serde_json::from_str(spec).unwrap()),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         };
         server.write(Command::Deployment(deploy)).await;
         Self {

@@ -79,6 +79,7 @@ impl Leader {
             spec: Arc::new(spec),
             author: "test".into(),
             wall_unix_secs: 0,
+            force: false,
         }));
         let mut cache = PlanCache::default();
         loop {

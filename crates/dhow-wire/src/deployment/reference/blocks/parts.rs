@@ -227,13 +227,13 @@ pub(super) const ROLLOUT: &[Field] = &[
         "canary",
         Kind::Integer(0, u32::MAX as u64),
         "0",
-        "Not in this version.",
+        "So many replicas of the new version are tried first.",
     ),
     row(
         "promote",
         Kind::Words(&["auto", "manual"]),
         "auto",
-        "`manual` is not in this version.",
+        "What happens when the canary is good: `manual` waits for `dhow rollout promote`.",
     ),
     row(
         "min_healthy",
@@ -258,6 +258,18 @@ pub(super) const ROLLOUT: &[Field] = &[
         Kind::Words(&["revert", "pause"]),
         "revert",
         "What a failure leads to.",
+    ),
+    row(
+        "observe",
+        Kind::Duration,
+        "5m",
+        "How long a canary is given to get the requests that it is judged by.",
+    ),
+    row(
+        "failure_ratio",
+        Kind::Text,
+        "0%",
+        "The share of the replicas that may fail without the version being given up.",
     ),
 ];
 

@@ -123,6 +123,7 @@ impl Peer {
             spec: Arc::new(spec),
             author: "ann".into(),
             wall_unix_secs: 1,
+            force: false,
         };
         self.input
             .write(Command::Deployment(deploy), None)
