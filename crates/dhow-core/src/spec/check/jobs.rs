@@ -96,7 +96,8 @@ fn check_steps(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFindin
         let place = list.index(position);
         let has_words = step.command.words().next().is_some();
         let is_container = spec.runtime() == Runtime::Container;
-        if !(has_words || is_container && step.image.is_some()) {
+        let runs_image = is_container && step.image.is_some();
+        if !(has_words || runs_image) {
             findings.push(
                 SpecFinding::at(place.key("command"), "a step needs a `command`")
                     .hint("name what runs before the program, such as `command: [./migrate]`"),
