@@ -33,6 +33,7 @@ pub(super) async fn view(
         keys.filter_map(|key| listings.replica_line(key)).collect()
     });
     let service = lines.first().map(|line| line.service.clone());
+    page.manager().view().settle_events().await;
     let events = newest_of(page, deployment, id, REPLICA_EVENTS);
     let mut view = View::new(
         format!("{deployment}/{id}"),
