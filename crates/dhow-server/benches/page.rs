@@ -54,6 +54,7 @@ fn node(number: usize) -> Command {
         runs_replicas: true,
         tries_settings: true,
         mounts_files: true,
+        runs_steps: true,
         mesh_addr: None,
     };
     Command::Node(NodeCommand::Register {

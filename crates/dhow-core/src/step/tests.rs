@@ -168,6 +168,7 @@ fn a_revert_has_its_own_time() {
             revision: DeploymentRevision(2),
             service: cluster.service(),
             cause: "it exited with 1".into(),
+            of_version: true,
         }));
         assert_eq!((cluster.written(1), cluster.written(2)), (5, 6));
         assert_eq!(cluster.written(3), expected, "at level {level}");

@@ -96,6 +96,7 @@ fn lab() -> Lab {
             runs_replicas: true,
             tries_settings: true,
             mounts_files: true,
+            runs_steps: true,
             mesh_addr: None,
         };
         lab.add_node(NodeId(node), info).expect("a new node");

@@ -64,6 +64,7 @@ impl Cluster {
             revision,
             service,
             cause: "it exited with 1".into(),
+            of_version: true,
         }))
         .unwrap();
     }
