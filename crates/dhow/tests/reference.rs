@@ -1,5 +1,10 @@
 //! docs/deployment-file.md, the schema that `dhow schema` prints and the readers of the language know the same fields.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +15,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Each block with its fields: name, default as the page shows it, and meaning.
-fn blocks() -> Vec<(String, Vec<(String, Option<String>, String)>)> {
+/// A field of a block: its name, its default as the page shows it, and what it is.
+type Field = (String, Option<String>, String);
+
+/// Each block with its fields.
+fn blocks() -> Vec<(String, Vec<Field>)> {
     let schema = dhow_wire::deployment::schema();
     let fields = |block: &Value| {
         let properties = block["properties"].as_object().unwrap();

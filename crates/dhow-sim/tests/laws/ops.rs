@@ -343,7 +343,7 @@ fn count_work(spec: &mut ServiceSpec, shape: &ServiceShape) {
         return;
     }
     spec.job.parallelism = Some(2);
-    spec.job.deadline = (shape.mode % 2 == 0).then(|| TimeSpan::from_secs(120));
+    spec.job.deadline = shape.mode.is_multiple_of(2).then(|| TimeSpan::from_secs(120));
     if shape.kind == 8 {
         spec.scale = ScaleSpec::default();
         spec.job.completions = Some(shape.replicas.max(1));

@@ -57,7 +57,7 @@ fn wanted(config: &DaemonConfig) -> Vec<Wanted> {
     for (what, port) in web {
         wanted.push(Wanted {
             what,
-            addr: SocketAddr::new(config.network.ingress_addr.into(), port),
+            addr: SocketAddr::new(config.network.ingress_addr, port),
             is_needed: false,
         });
     }
