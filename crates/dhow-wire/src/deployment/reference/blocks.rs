@@ -162,6 +162,16 @@ pub(super) const BLOCKS: &[Block] = &[
         fields: parts::CAPABILITIES,
     },
     Block {
+        name: "job",
+        text: "What a job does.",
+        fields: service::JOB,
+    },
+    Block {
+        name: "step",
+        text: "A command that runs to its end before the program, each time that this starts.",
+        fields: service::STEP,
+    },
+    Block {
         name: "ulimit",
         text: "A limit with two bounds.",
         fields: parts::ULIMIT,

@@ -60,6 +60,30 @@ pub(super) const SERVICE: &[Field] = &[
         "A cron expression, for `rtype: cron`.",
     ),
     row(
+        "zone",
+        Kind::Text,
+        "(UTC)",
+        "The time zone of `schedule`, such as `Europe/Berlin`.",
+    ),
+    row(
+        "concurrency",
+        Kind::Words(&["allow", "forbid", "replace"]),
+        "forbid",
+        "What a due time does while an earlier run is under way.",
+    ),
+    row(
+        "missed",
+        Kind::Words(&["skip", "once"]),
+        "once",
+        "What becomes of due times at which no server could start a run.",
+    ),
+    row(
+        "job",
+        Kind::Block("job"),
+        "{}",
+        "How much a job does, and for how long.",
+    ),
+    row(
         "runtime",
         Kind::Words(&["container", "process"]),
         "(by `image`)",
@@ -284,9 +308,15 @@ pub(super) const SERVICE: &[Field] = &[
     ),
     row(
         "init",
-        Kind::Flag,
+        Kind::Any(&[Kind::Flag, Kind::List(&Kind::Block("step"))]),
         "false",
-        "A first process that looks after orphans and passes signals on. A change rolls.",
+        "A first process that looks after orphans and passes signals on; or a list of steps before the program. A change rolls.",
+    ),
+    row(
+        "init_steps",
+        Kind::List(&Kind::Block("step")),
+        "[]",
+        "Steps before the program, beside an `init` that is no list. A change rolls.",
     ),
     row(
         "no_new_privileges",
@@ -373,4 +403,49 @@ pub(super) const GROUP: &[Field] = &[
         "(the service's)",
         "How its replicas lie to each other.",
     ),
+];
+
+pub(super) const JOB: &[Field] = &[
+    row(
+        "completions",
+        Kind::Integer(1, 1_000_000),
+        "(as `scale` says)",
+        "How many replicas have to complete.",
+    ),
+    row(
+        "parallelism",
+        Kind::Integer(1, 1_000_000),
+        "(all)",
+        "How many of them are under way at a time.",
+    ),
+    row("deadline", Kind::Duration, "", "How long a run may take."),
+    row(
+        "keep",
+        Kind::Integer(1, u32::MAX as u64),
+        "3",
+        "How many ended runs of a schedule are kept with their logs.",
+    ),
+];
+
+pub(super) const STEP: &[Field] = &[
+    row("name", Kind::Text, "(its number)", "What it is called."),
+    row(
+        "image",
+        Kind::Any(&[Kind::Text, Kind::Block("image")]),
+        "(the service's)",
+        "The image.",
+    ),
+    row(
+        "command",
+        Kind::Any(&[Kind::List(&Kind::Text), Kind::Block("command")]),
+        "",
+        "What runs to its end.",
+    ),
+    row(
+        "env",
+        Kind::Map(&Kind::Text),
+        "{}",
+        "Variables beside those of the service.",
+    ),
+    row("user", Kind::Text, "(the service's)", "As whom it runs."),
 ];
