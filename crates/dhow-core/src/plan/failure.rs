@@ -104,7 +104,8 @@ impl Planner<'_> {
                 self.cache.wake_at(service.id, healthy_by(view, seen));
             }
         }
-        cause = cause.or_else(|| self.settings_late(view).map(Cause::of_version));
+        // Whoever tries settings runs on: that they are tried again costs nothing, and a port may be free by then.
+        cause = cause.or_else(|| self.settings_late(view).map(Cause::of_nodes));
         if cause.is_none() && waits_at_gate(report) {
             return;
         }

@@ -119,6 +119,32 @@ const ALL: &[Examples] = &[
         &[("dhow events -f", ""), ("dhow events --audit", "who did what")],
     ),
     (
+        &["cron", "ls"],
+        &[
+            ("dhow cron ls", "all schedules"),
+            ("dhow cron ls shop/nightly", "its kept runs"),
+        ],
+    ),
+    (
+        &["cron", "next"],
+        &[("dhow cron next shop/nightly -n 5", "when it runs, in its zone")],
+    ),
+    (
+        &["cron", "run"],
+        &[("dhow cron run shop/nightly --wait", "now, beside its schedule")],
+    ),
+    (
+        &["convert"],
+        &[(
+            "dhow convert compose.yaml > shop.dhow.yaml",
+            "as a deployment file",
+        )],
+    ),
+    (
+        &["schema"],
+        &[("dhow schema > dhow.schema.json", "for an editor")],
+    ),
+    (
         &["net", "check"],
         &[("dhow net check shop/web shop/db", "may it, and does it work")],
     ),
