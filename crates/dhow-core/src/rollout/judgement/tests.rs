@@ -38,7 +38,7 @@ fn what_fails_alike_is_no_reason_to_go_back() {
 #[test]
 fn what_fails_more_is_found() {
     assert_eq!(verdict((200, 4), (8_000, 0)), Some(Verdict::Worse));
-    assert_eq!(verdict((200, 60), (8_000, 1_600)), Some(Verdict::Worse));
+    assert_eq!(verdict((200, 70), (8_000, 1_600)), Some(Verdict::Worse));
     // As many calls for both, as with one replica of each.
     assert_eq!(verdict((200, 10), (200, 0)), Some(Verdict::Worse));
     assert_eq!(verdict((200, 9), (200, 0)), Some(Verdict::NotWorse));
