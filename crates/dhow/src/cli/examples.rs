@@ -100,12 +100,21 @@ const ALL: &[Examples] = &[
         ],
     ),
     (
-        &["rollout"],
-        &[
-            ("dhow rollout ls", "and the gates at which rollouts wait"),
-            ("dhow rollout promote shop/web", "the canary is good"),
-            ("dhow rollout abort shop", "back to the last good revision"),
-        ],
+        &["rollout", "ls"],
+        &[("dhow rollout ls", "and the gates at which rollouts wait")],
+    ),
+    (
+        &["rollout", "promote"],
+        &[("dhow rollout promote shop/web", "the canary is good")],
+    ),
+    (
+        &["rollout", "pause"],
+        &[("dhow rollout pause shop", "until it is resumed")],
+    ),
+    (&["rollout", "resume"], &[("dhow rollout resume shop", "")]),
+    (
+        &["rollout", "abort"],
+        &[("dhow rollout abort shop", "back to the last good revision")],
     ),
     (
         &["explain"],
