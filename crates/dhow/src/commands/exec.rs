@@ -200,6 +200,8 @@ async fn next(output: &mut ExecOutput, has_terminal: bool, client: &Client) -> a
         Ok(Some(ExecServerFrame::Exit(ExecExit::Code(code)))) => Some(Ended::By(exit_of(code))),
         Ok(Some(ExecServerFrame::Exit(ExecExit::Error(text)))) => Some(Ended::Error(text)),
         Ok(None) => broke("it ended before the command did"),
+        // A reset, where the kernel had more to send than was read.
+        Err(ClientError::Broke { why, .. }) => broke(&why),
         Err(error) => Some(Ended::Broke(error)),
     })
 }
