@@ -83,7 +83,11 @@ pub(super) async fn rollback(
     Extension(viewer): Extension<Viewer>,
     Extension(fields): Extension<Fields>,
 ) -> Response {
-    let to = fields.get("to").and_then(|text| text.parse::<u64>().ok());
+    // The last good one is meant only where nothing is said.
+    let Ok(to) = fields.get("to").map(str::parse::<u64>).transpose() else {
+        let problem = Problem::new(ProblemCode::BadRequest, "a revision is a whole number from 1 on");
+        return failed(&page, &viewer, back(&fields), &problem).into_response();
+    };
     let path = format!("deployments/{}/rollback", escaped(&name));
     act(&page, &viewer, &fields, path, &json!({ "to": to }), "rollback").await
 }
