@@ -154,6 +154,13 @@ async fn what_is_done_is_done_in_the_name_of_the_session() {
             .status,
         400
     );
+    assert_eq!(
+        browser
+            .act("/ui/deployments/shop/rollback", "to=the-last")
+            .await
+            .status,
+        400
+    );
 }
 
 #[tokio::test]
