@@ -106,7 +106,7 @@ pub struct State {
 
 impl State {
     /// The level of this version.
-    pub const FEATURE_LEVEL: u32 = 5;
+    pub const FEATURE_LEVEL: u32 = 6;
     /// A retried write comes within minutes; at 100 writes a second this remembers the last 100 seconds.
     pub const REQUESTS_MAX: usize = 10_000;
     /// Revisions of one deployment that are kept. The last good one is kept beyond.

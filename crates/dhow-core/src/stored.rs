@@ -30,8 +30,10 @@ pub enum Form {
     Five,
     /// Of clusters with feature level 4.
     Six,
-    /// All that this version knows.
+    /// Of clusters with feature level 5.
     Seven,
+    /// All that this version knows.
+    Eight,
 }
 
 /// How much of the types that have grown since one form has. What is not named here is as in the next form.
@@ -45,9 +47,9 @@ struct Lengths {
 }
 
 impl Form {
-    pub const NEWEST: Self = Self::Seven;
+    pub const NEWEST: Self = Self::Eight;
 
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::One,
         Self::Two,
         Self::Three,
@@ -55,6 +57,7 @@ impl Form {
         Self::Five,
         Self::Six,
         Self::Seven,
+        Self::Eight,
     ];
 
     /// The form that every server of a cluster at this level reads.
@@ -64,7 +67,8 @@ impl Form {
             2 => Self::Four,
             3 => Self::Five,
             4 => Self::Six,
-            _ => Self::Seven,
+            5 => Self::Seven,
+            _ => Self::Eight,
         }
     }
 
@@ -77,6 +81,7 @@ impl Form {
             Self::Five => 5,
             Self::Six => 6,
             Self::Seven => 7,
+            Self::Eight => 8,
         }
     }
 
@@ -121,7 +126,8 @@ impl Form {
             Self::Four => Some(&FORM_FOUR),
             Self::Five => Some(&FORM_FIVE),
             Self::Six => Some(&FORM_SIX),
-            Self::Seven => None,
+            Self::Seven => Some(&FORM_SEVEN),
+            Self::Eight => None,
         }
     }
 }
@@ -200,6 +206,12 @@ const FORM_SIX: Lengths = Lengths {
         ("PlanCommand", 12),
         ("Stale", 9),
     ],
+};
+
+const FORM_SEVEN: Lengths = Lengths {
+    fields: &[],
+    variant_fields: &[],
+    variants: &[],
 };
 
 impl State {

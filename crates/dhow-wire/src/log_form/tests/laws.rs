@@ -199,7 +199,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let newer = decode_entry(&[NEWEST + 1, 0, 0]).unwrap_err();
     assert_eq!(
         newer.to_string(),
-        "the log entry has form 8, this version reads up to form 7: start a version of Dhow that is at least as \
+        "the log entry has form 9, this version reads up to form 8: start a version of Dhow that is at least as \
          new as the one that wrote it"
     );
     let newer = decode_snapshot([NEWEST + 1].as_slice()).unwrap_err();
