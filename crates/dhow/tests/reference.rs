@@ -1,4 +1,5 @@
-//! docs/deployment-file.md, the schema that `dhow schema` prints and the readers of the language know the same fields.
+//! docs/deployment-file.md, the schema that `dhow schema` prints and the readers of the language know the same fields; so do
+//! docs/configuration.md and the readers of the configuration.
 
 #![expect(
     clippy::unwrap_used,
@@ -84,9 +85,9 @@ fn the_page_has_every_field_and_no_other() {
     }
 }
 
-/// Names that a reader of the language asks for.
-fn asked_for() -> BTreeSet<String> {
-    let folder = root().join("crates/dhow-wire/src/deployment");
+/// Names that the readers of a language ask for, whose code is in this module of `dhow-wire`.
+fn asked_for(module: &str) -> BTreeSet<String> {
+    let folder = root().join("crates/dhow-wire/src").join(module);
     let mut files = vec![folder.with_extension("rs")];
     files.extend(
         fs::read_dir(&folder)
@@ -118,5 +119,46 @@ fn the_readers_know_every_field_and_no_other() {
         .flat_map(|(_, fields)| fields)
         .map(|(name, ..)| name)
         .collect();
-    assert_eq!(asked_for(), named);
+    assert_eq!(asked_for("deployment"), named);
+}
+
+/// What stands between backticks, in a line or in a block, as words.
+fn words_of_code(page: &str) -> BTreeSet<&str> {
+    page.split('`')
+        .skip(1)
+        .step_by(2)
+        .flat_map(|code| code.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_'))
+        .collect()
+}
+
+#[test]
+fn the_page_of_the_configuration_has_every_key_and_no_other() {
+    let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    // The fences of blocks are three backticks: as one they stay a pair.
+    let page = page.replace("```", "`");
+    let asked_for = asked_for("config");
+    let told = words_of_code(&page);
+    let untold: Vec<&String> = asked_for
+        .iter()
+        .filter(|name| !told.contains(name.as_str()))
+        .collect();
+    assert!(
+        untold.is_empty(),
+        "docs/configuration.md does not have {untold:?}"
+    );
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    for (key, _) in rows {
+        if key
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || "_.0123456789".contains(c))
+        {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            assert!(
+                asked_for.contains(name),
+                "no reader knows `{key}` of docs/configuration.md"
+            );
+        }
+    }
 }
