@@ -1,5 +1,5 @@
 //! docs/deployment-file.md, the schema that `dhow schema` prints and the readers of the language know the same fields; so do
-//! docs/configuration.md and the readers of the configuration.
+//! docs/configuration.md and the readers of the configuration. What pages show of deployment files has no other fields either.
 
 #![expect(
     clippy::unwrap_used,
@@ -160,5 +160,53 @@ fn the_page_of_the_configuration_has_every_key_and_no_other() {
                 "no reader knows `{key}` of docs/configuration.md"
             );
         }
+    }
+}
+
+/// What pages show of deployment files, each as a whole file: of some there is only a service, or the services.
+fn shown_files() -> Vec<(PathBuf, String)> {
+    const BEGIN: &str = "version: v1\ndeployment: docs\n";
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let mut pages: Vec<PathBuf> = docs.map(|entry| entry.unwrap().path()).collect();
+    pages.push(root().join("README.md"));
+    pages.retain(|page| page.extension().is_some_and(|ending| ending == "md"));
+    let mut shown = Vec::new();
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in text.split("```yaml\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let whole = if block.starts_with("version:") {
+                block.to_owned()
+            } else if block.starts_with("services:") || block.starts_with("configs:") {
+                format!("{BEGIN}{block}")
+            } else if block.starts_with("  ") {
+                format!("{BEGIN}services:\n{block}")
+            } else {
+                continue;
+            };
+            shown.push((page.clone(), whole));
+        }
+    }
+    shown
+}
+
+#[test]
+fn deployment_files_on_pages_have_only_fields_that_there_are() {
+    let shown = shown_files();
+    assert!(shown.len() > 8, "the pages show only {}", shown.len());
+    for (page, text) in shown {
+        let Err(findings) = dhow_wire::deployment::parse_deployment(&text, "shown", &|_| None) else {
+            continue;
+        };
+        // What is left out on a page, or stands in a file beside it, is missing here.
+        let told = findings.to_string();
+        let is_wrong = |line: &&str| {
+            line.starts_with("error")
+                && [" is not a field of ", " cannot be "]
+                    .iter()
+                    .any(|said| line.contains(said))
+        };
+        let wrong: Vec<&str> = told.lines().filter(is_wrong).collect();
+        assert!(wrong.is_empty(), "{}: {wrong:?}\n{text}", page.display());
     }
 }
