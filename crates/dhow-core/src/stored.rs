@@ -211,7 +211,7 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[],
     variant_fields: &[],
-    variants: &[],
+    variants: &[("ApiRole", 2)],
 };
 
 impl State {

@@ -30,6 +30,9 @@ GET /api/v1/logs
 GET /api/v1/nodes
 GET /api/v1/nodes/{id}
 GET /api/v1/openapi.json
+GET /api/v1/past
+GET /api/v1/past/at
+GET /api/v1/past/difference
 GET /api/v1/replicas
 GET /api/v1/rollouts
 GET /api/v1/secrets
