@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dhow_core::ids::{DeploymentName, ServiceName};
 use dhow_core::spec::{ServiceSpec, differences};
-use dhow_core::state::State;
+use dhow_core::state::{Deployment, State};
 use dhow_wire::api::{EventDocument, PastDifference, PastGap, PastWindow, SpecDifference};
 
 use crate::plane::past::{Moment, Past};
@@ -57,8 +57,7 @@ fn specs(before: &State, after: &State, only: Option<&DeploymentName>) -> Vec<Sp
         let Some(earlier) = before.deployment(name) else {
             continue;
         };
-        let of = |state: &State, known: &dhow_core::state::Deployment| services(state, known);
-        let (old, new) = (of(before, earlier), of(after, known));
+        let (old, new) = (services(before, earlier), services(after, known));
         for (service, (spec, replicas)) in &new {
             let mut lines = match old.get(service) {
                 Some((earlier, _)) => differences(earlier, spec),
@@ -95,7 +94,7 @@ fn push(
 type Services = BTreeMap<ServiceName, (Arc<ServiceSpec>, u32)>;
 
 /// The services of a deployment as they are asked for, with how many replicas they are to have.
-fn services(state: &State, known: &dhow_core::state::Deployment) -> Services {
+fn services(state: &State, known: &Deployment) -> Services {
     let asked = known.services.iter().filter_map(|(name, id)| {
         let service = state.service(*id).filter(|service| !service.removing)?;
         let spec = Arc::clone(service.spec()?);
