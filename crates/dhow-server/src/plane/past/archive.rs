@@ -57,12 +57,15 @@ impl Archive {
                 }
             }
         }
-        let Some(newest) = archive.closed.pop() else {
-            return Ok(archive);
-        };
-        match Chapter::reopen(&newest.path) {
-            Ok(chapter) => archive.current = Some(chapter),
-            Err(error) => put_aside(&newest.path, &error),
+        // Where the newest cannot be gone on with, the one before it can: the log has what followed, or there is a gap.
+        while let Some(newest) = archive.closed.pop() {
+            match Chapter::reopen(&newest.path) {
+                Ok(chapter) => {
+                    archive.current = Some(chapter);
+                    break;
+                }
+                Err(error) => put_aside(&newest.path, &error),
+            }
         }
         Ok(archive)
     }
