@@ -61,16 +61,17 @@ fn time(text: &str, now: &Zoned) -> Option<Timestamp> {
         return Some(exact);
     }
     let here = |moment: civil::DateTime| moment.to_zoned(now.time_zone().clone()).ok();
-    if let Ok(time) = text.parse::<civil::Time>() {
-        let today = here(now.date().to_datetime(time))?;
-        let last = match today.timestamp() <= now.timestamp() {
-            true => today,
-            false => here(now.date().yesterday().ok()?.to_datetime(time))?,
-        };
-        return Some(last.timestamp());
+    // A time alone is read out of a date with a time as well.
+    if let Ok(moment) = text.parse::<civil::DateTime>() {
+        return here(moment).map(|zoned| zoned.timestamp());
     }
-    let moment = text.parse::<civil::DateTime>().ok()?;
-    here(moment).map(|zoned| zoned.timestamp())
+    let time = text.parse::<civil::Time>().ok()?;
+    let today = here(now.date().to_datetime(time))?;
+    let last = match today.timestamp() <= now.timestamp() {
+        true => today,
+        false => here(now.date().yesterday().ok()?.to_datetime(time))?,
+    };
+    Some(last.timestamp())
 }
 
 /// Which revision it is.
