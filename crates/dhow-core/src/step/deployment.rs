@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages,
+    settings, sources, stages, stopped,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -80,6 +80,30 @@ pub(super) fn apply(
             action,
             author,
         } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
+        DeploymentCommand::Stop {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        } => stopped::stop(
+            state,
+            deployment,
+            service.as_ref(),
+            (author, *wall_unix_secs),
+            sink,
+        ),
+        DeploymentCommand::Start {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        } => stopped::start(
+            state,
+            deployment,
+            service.as_ref(),
+            (author, *wall_unix_secs),
+            sink,
+        ),
     }
 }
 
@@ -151,6 +175,9 @@ pub(super) fn deploy(
             return Err(Refused::Removing(name.clone()));
         }
         if is_unchanged(state, known, new) {
+            if !manifests && stopped::is_any(state, known) {
+                return stopped::start(state, name, None, (new.author, new.wall_unix_secs), sink);
+            }
             return Ok(Outcome::Deployed {
                 revision: known.revision,
                 changed: false,
@@ -181,6 +208,9 @@ pub(super) fn deploy(
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
     turn_services(state, deployment, &new.scaled, sink);
+    if !manifests {
+        stopped::begin_all(state, name, new.wall_unix_secs);
+    }
     files::sweep(state, name);
     let change = DeploymentChange::Deployed {
         revision,

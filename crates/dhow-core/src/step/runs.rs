@@ -61,7 +61,7 @@ struct Due {
 /// The service's spec, where it is a schedule.
 fn scheduled(service: &Service) -> Option<Arc<ServiceSpec>> {
     let spec = service.spec().filter(|spec| spec.rtype == RType::Cron)?;
-    (!service.removing).then(|| spec.clone())
+    (!service.is_off()).then(|| spec.clone())
 }
 
 fn due_comes(
@@ -99,6 +99,9 @@ pub(super) fn start(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink)
     super::needs_level(state, jobs::SINCE_LEVEL)?;
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = service.key.service.clone();
+    if service.stopped.is_some() {
+        return Err(Refused::Stopped(service.key.clone()));
+    }
     let spec = scheduled(service).ok_or_else(|| Refused::NoSchedule(name.clone()))?;
     adopt_last_run(state, id);
     match state.service(id).and_then(|service| refuses(service, &spec)) {
@@ -276,6 +279,27 @@ fn stop(
         .collect();
     for (key, node) in under_way {
         let asked = ReplicaChange::StopAsked(why);
+        sink.tell(state, Change::Replica(key, node, asked));
+        replicas::stop(state, &key, sink);
+    }
+}
+
+/// Ends all of a service that people stop. Work that is done stays done.
+pub(super) fn end_all(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
+    for run in numbers(state, id, |run| run.is_open()) {
+        end(state, id, run, RunOutcome::Stopped, sink);
+    }
+    let is_work = state
+        .service(id)
+        .and_then(|service| service.spec())
+        .is_some_and(|spec| spec.runs_to_completion());
+    let all = state.replicas_of(id);
+    let there: Vec<(ReplicaKey, NodeId)> = all
+        .filter(|(_, replica)| replica.wanted == Wanted::Run && !(is_work && replica.is_completed()))
+        .map(|(key, replica)| (*key, replica.node))
+        .collect();
+    for (key, node) in there {
+        let asked = ReplicaChange::StopAsked(StopCause::Stopped);
         sink.tell(state, Change::Replica(key, node, asked));
         replicas::stop(state, &key, sink);
     }

@@ -70,6 +70,7 @@ fn deployments() {
         DeploymentState::Failed,
         DeploymentState::Removing,
         DeploymentState::RevertFailed,
+        DeploymentState::Stopped,
     ];
     assert_eq!(
         words(&all),
