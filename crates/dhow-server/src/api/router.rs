@@ -202,6 +202,8 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(nodes::undrain))
         .routes(routes!(nodes::label))
         .routes(routes!(deployments::remove))
+        .routes(routes!(deployments::stop))
+        .routes(routes!(deployments::start))
         .routes(routes!(rollouts::steer))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))

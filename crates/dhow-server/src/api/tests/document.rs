@@ -50,6 +50,8 @@ POST /api/v1/deployments/{name}/rollback
 POST /api/v1/deployments/{name}/rollout
 POST /api/v1/deployments/{name}/runs
 POST /api/v1/deployments/{name}/scale
+POST /api/v1/deployments/{name}/start
+POST /api/v1/deployments/{name}/stop
 POST /api/v1/images/import
 POST /api/v1/images/prune
 POST /api/v1/images/pull

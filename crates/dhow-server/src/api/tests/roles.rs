@@ -56,6 +56,8 @@ POST /api/v1/deployments/{name}/rollback: admin deploy
 POST /api/v1/deployments/{name}/rollout: admin
 POST /api/v1/deployments/{name}/runs: admin
 POST /api/v1/deployments/{name}/scale: admin deploy
+POST /api/v1/deployments/{name}/start: admin
+POST /api/v1/deployments/{name}/stop: admin
 POST /api/v1/images/import: admin
 POST /api/v1/images/prune: admin
 POST /api/v1/images/pull: admin
