@@ -209,9 +209,9 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[],
+    fields: &[("Service", 25)],
     variant_fields: &[],
-    variants: &[],
+    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
 };
 
 impl State {
