@@ -303,7 +303,10 @@ async fn guard(
             return refusal(problem);
         }
     };
-    let scope = access.scope(&principal);
+    let scope = match access.scope(&principal) {
+        Ok(scope) => scope,
+        Err(problem) => return refusal(problem),
+    };
     if let Err(problem) = reach.check(&scope, &mut request).await {
         return problem.into_response();
     }
