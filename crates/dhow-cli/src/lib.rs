@@ -27,6 +27,7 @@ pub mod source_files;
 pub mod status;
 mod table;
 pub mod target;
+pub mod volume;
 pub mod wait;
 
 pub use shown::{ERROR, Shown, word, yes_no};

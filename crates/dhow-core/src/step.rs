@@ -23,6 +23,7 @@ mod service;
 mod settings;
 mod sources;
 mod stages;
+mod volumes;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -136,6 +138,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
+            | DeploymentCommand::BindVolume { .. }
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,

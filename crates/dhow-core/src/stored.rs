@@ -209,9 +209,9 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[],
+    fields: &[("NodeInfo", 11)],
     variant_fields: &[],
-    variants: &[],
+    variants: &[("DeploymentCommand", 9)],
 };
 
 impl State {

@@ -18,3 +18,4 @@ mod regular_file;
 pub mod shim;
 pub mod unavailable;
 pub mod unprivileged;
+pub mod volume;

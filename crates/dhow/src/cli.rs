@@ -7,7 +7,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands::{
     cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
     image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale, schema,
-    secret, source, status, token, up, validate, worker,
+    secret, source, status, token, up, validate, volume, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -98,6 +98,7 @@ pub enum Command {
     Node(node::Args),
     Cluster(cluster::Args),
     Image(image::Args),
+    Volume(volume::Args),
     Secret(secret::Args),
     Source(source::Args),
     Token(token::Args),

@@ -64,6 +64,7 @@ fn waits_at_gate(report: &ServiceReport) -> bool {
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }
         | Why::VolumeLost { .. }
+        | Why::NoNodeForAll { .. }
         | Why::TurnToCome
         | Why::LeavesLater { .. }
         | Why::Paused

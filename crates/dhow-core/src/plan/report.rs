@@ -77,6 +77,15 @@ pub enum Why {
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
     /// Its rollout waits at a gate.
     AtGate { at: AtGate },
+    /// It shares a volume with other services, and no node takes all of them.
+    NoNodeForAll { volume: String, mates: Vec<Mate> },
+}
+
+/// One of the services that share a volume, and where it would find a place by itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mate {
+    pub service: ServiceName,
+    pub unplaced: Unplaced,
 }
 
 impl ServiceReport {
@@ -117,7 +126,10 @@ impl Why {
     /// Whether only a change of the cluster helps: time alone brings no place.
     pub fn is_stuck(&self) -> bool {
         match self {
-            Self::Unplaced { .. } | Self::NotRescheduled { .. } | Self::VolumeLost { .. } => true,
+            Self::Unplaced { .. }
+            | Self::NotRescheduled { .. }
+            | Self::VolumeLost { .. }
+            | Self::NoNodeForAll { .. } => true,
             Self::RoomToCome { .. }
             | Self::WaitsFor { .. }
             | Self::OldStopping { .. }
@@ -182,6 +194,19 @@ impl fmt::Display for Why {
                 )
             }
             Self::AtGate { at } => at.fmt(f),
+            Self::NoNodeForAll { volume, mates } => {
+                write!(f, "no node takes all that share volume `{volume}`")?;
+                for (position, mate) in mates.iter().enumerate() {
+                    let before = if position == 0 { ": " } else { ", and " };
+                    write!(
+                        f,
+                        "{before}of `{}` {}",
+                        mate.service,
+                        mate.unplaced.with_hindrances()
+                    )?;
+                }
+                Ok(())
+            }
             Self::WorkToCome { most } => {
                 write!(f, "its turn comes when one of the {most} at work is done")
             }

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages,
+    settings, sources, stages, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -69,6 +69,16 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::BindVolume {
+            deployment,
+            volume,
+            node,
+            kept,
+        } => {
+            present(state, deployment)?;
+            volumes::bind(state, (deployment, volume), *node, *kept)?;
+            Ok(Outcome::Done)
+        }
         DeploymentCommand::StartRun { deployment, service } => {
             let known = present(state, deployment)?;
             let id = service_in(state, known, service)?;
@@ -127,6 +137,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 

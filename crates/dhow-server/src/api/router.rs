@@ -22,12 +22,15 @@ use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    worker_ca, worker_tokens,
+    volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
 use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
+
+/// Where archives of any size come in.
+const ARCHIVES: &str = "/api/v1/volumes/";
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
@@ -149,6 +152,25 @@ pub(super) fn groups() -> Vec<RouteGroup> {
             one().routes(routes!(cluster::backup)),
             Rights::Admins,
             Some(OfLeader::PLAIN),
+        ),
+        // Whatever is in a volume; it goes through the server that was asked.
+        group(
+            one().routes(routes!(volumes::backup, volumes::restore)),
+            Rights::Admins,
+            None,
+        ),
+        // Files of all nodes are counted for it.
+        group(
+            one().routes(routes!(volumes::list)),
+            Rights::Users,
+            Some(OfLeader::FOLLOWS),
+        ),
+        group(
+            one()
+                .routes(routes!(volumes::remove))
+                .routes(routes!(volumes::home)),
+            Rights::Users,
+            Some(OfLeader::FOLLOWS),
         ),
         // What the leader goes on to tell.
         group(
@@ -276,7 +298,9 @@ async fn guard(
         return problem.into_response();
     }
     let is_member = matches!(principal, Principal::Member(_) | Principal::Forwarded { .. });
-    if !is_member {
+    // An archive comes for as long as it takes; whoever stops sending is noticed by the connection.
+    let is_archive = request.uri().path().starts_with(ARCHIVES) && request.uri().path().ends_with("/content");
+    if !is_member && !is_archive {
         request = body::in_time(request);
     }
     let visit = request.extensions().get::<Visit>().cloned();
