@@ -194,19 +194,7 @@ impl fmt::Display for Why {
                 )
             }
             Self::AtGate { at } => at.fmt(f),
-            Self::NoNodeForAll { volume, mates } => {
-                write!(f, "no node takes all that share volume `{volume}`")?;
-                for (position, mate) in mates.iter().enumerate() {
-                    let before = if position == 0 { ": " } else { ", and " };
-                    write!(
-                        f,
-                        "{before}of `{}` {}",
-                        mate.service,
-                        mate.unplaced.with_hindrances()
-                    )?;
-                }
-                Ok(())
-            }
+            Self::NoNodeForAll { volume, mates } => fmt_mates(volume, mates, f),
             Self::WorkToCome { most } => {
                 write!(f, "its turn comes when one of the {most} at work is done")
             }
@@ -219,4 +207,14 @@ impl fmt::Display for Why {
             }
         }
     }
+}
+
+fn fmt_mates(volume: &str, mates: &[Mate], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "no node takes all that share volume `{volume}`")?;
+    for (position, mate) in mates.iter().enumerate() {
+        let before = if position == 0 { ": " } else { ", and " };
+        let places = mate.unplaced.with_hindrances();
+        write!(f, "{before}of `{}` {places}", mate.service)?;
+    }
+    Ok(())
 }

@@ -69,15 +69,9 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
-        DeploymentCommand::BindVolume {
-            deployment,
-            volume,
-            node,
-            kept,
-        } => {
+        DeploymentCommand::BindVolume { deployment, .. } => {
             present(state, deployment)?;
-            volumes::bind(state, (deployment, volume), *node, *kept)?;
-            Ok(Outcome::Done)
+            volumes::apply(state, command)
         }
         DeploymentCommand::StartRun { deployment, service } => {
             let known = present(state, deployment)?;

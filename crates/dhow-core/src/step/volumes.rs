@@ -1,7 +1,7 @@
 //! Which node keeps a volume: what people do to it, and what older servers do not know of it.
 
 use super::{needs_level, replicas};
-use crate::command::{Missing, Refused};
+use crate::command::{DeploymentCommand, Missing, Outcome, Refused};
 use crate::ids::{DeploymentName, NodeId, RoleId, ServiceId, Slot};
 use crate::spec::DeploymentSpec;
 use crate::state::{Service, State};
@@ -17,8 +17,21 @@ pub(super) fn check_level(state: &State, spec: &DeploymentSpec) -> Result<(), Re
     }
 }
 
+pub(super) fn apply(state: &mut State, command: &DeploymentCommand) -> Result<Outcome, Refused> {
+    if let DeploymentCommand::BindVolume {
+        deployment,
+        volume,
+        node,
+        kept,
+    } = command
+    {
+        bind(state, (deployment, volume), *node, *kept)?;
+    }
+    Ok(Outcome::Done)
+}
+
 /// A node has a volume from now on, or has it no more. Refused while a replica there uses it.
-pub(super) fn bind(
+fn bind(
     state: &mut State,
     (deployment, volume): (&DeploymentName, &str),
     node: NodeId,

@@ -21,6 +21,9 @@ const QUOTACTL_FD: libc::c_long = 443;
 const PROJECT_QUOTA: u32 = 2;
 const GET_QUOTA: u32 = 0x80_0007;
 const SET_QUOTA: u32 = 0x80_0008;
+/// `Q_XGETQSTAT`, which ext4 answers too, and what it says where limits of projects hold.
+const GET_STATE: u32 = 0x5805;
+const PROJECTS_ENFORCED: u16 = 1 << 5;
 /// In what the kernel counts limits.
 const BLOCK_BYTES: u64 = 1024;
 /// The limits of a quota, and no others, are said.
@@ -56,15 +59,41 @@ struct Quota {
     valid: u32,
 }
 
+/// `struct fs_quota_stat`: what follows the flags is not looked at.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct QuotaState {
+    version: i8,
+    flags: u16,
+    rest: [u64; 16],
+}
+
+impl Default for QuotaState {
+    fn default() -> Self {
+        Self {
+            version: 1,
+            flags: 0,
+            rest: [0; 16],
+        }
+    }
+}
+
 /// What the file system of a data directory can do for volumes. Blocks, for microseconds.
 pub fn support(data_dir: &Path) -> VolumeSupport {
     // The daemon may not have made it yet.
     let there = data_dir.ancestors().find(|path| path.exists());
-    let sized = there.is_some_and(|path| quota_of(path, FIRST_PROJECT).is_ok());
+    let sized = there.is_some_and(|path| is_enforced(path).unwrap_or(false));
     match sized {
         true => VolumeSupport::Sized,
         false => VolumeSupport::Ephemeral,
     }
+}
+
+/// Whether the file system holds projects to their limits: some only count.
+fn is_enforced(folder: &Path) -> io::Result<bool> {
+    let mut state = QuotaState::default();
+    quotactl(folder, GET_STATE, 0, std::ptr::from_mut(&mut state).cast())?;
+    Ok(state.flags & PROJECTS_ENFORCED != 0)
 }
 
 /// A number for the folder that none of `taken` has.
@@ -86,6 +115,11 @@ pub(super) fn limit(folder: &Path, project: u32, bytes: u64) -> Result<(), Volum
         path: folder.to_owned(),
         source,
     };
+    if !is_enforced(folder).map_err(no_sizes)? {
+        return Err(no_sizes(io::Error::other(
+            "it counts, and holds nobody to a limit",
+        )));
+    }
     set_quota(folder, project, bytes).map_err(no_sizes)?;
     mark_all(folder, project).map_err(no_sizes)
 }
@@ -169,28 +203,21 @@ fn set_quota(folder: &Path, project: u32, bytes: u64) -> io::Result<()> {
         valid: LIMITS_VALID,
         ..Quota::default()
     };
-    quotactl(folder, SET_QUOTA, project, &mut quota)
+    quotactl(folder, SET_QUOTA, project, std::ptr::from_mut(&mut quota).cast())
 }
 
 fn quota_of(folder: &Path, project: u32) -> io::Result<Quota> {
     let mut quota = Quota::default();
-    quotactl(folder, GET_QUOTA, project, &mut quota)?;
+    quotactl(folder, GET_QUOTA, project, std::ptr::from_mut(&mut quota).cast())?;
     Ok(quota)
 }
 
-fn quotactl(folder: &Path, call: u32, project: u32, quota: &mut Quota) -> io::Result<()> {
+/// `told` is what the call reads or writes.
+fn quotactl(folder: &Path, call: u32, project: u32, told: *mut libc::c_void) -> io::Result<()> {
     let handle = open_dir(folder)?;
     let command = (call << 8) | PROJECT_QUOTA;
-    // SAFETY: the kernel reads or writes a `struct if_dqblk`, which this is, and keeps nothing.
-    let result = unsafe {
-        libc::syscall(
-            QUOTACTL_FD,
-            handle.as_raw_fd(),
-            command,
-            project,
-            std::ptr::from_mut(quota),
-        )
-    };
+    // SAFETY: each caller passes the structure of its call, no smaller than the kernel's, and the kernel keeps nothing.
+    let result = unsafe { libc::syscall(QUOTACTL_FD, handle.as_raw_fd(), command, project, told) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -205,6 +205,12 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             author: "x".into(),
             wall_unix_secs: 0,
         }),
+        1 => (name(), node(), any::<bool>()).prop_map(|(deployment, node, kept)| DeploymentCommand::BindVolume {
+            deployment,
+            volume: "data".into(),
+            node,
+            kept,
+        }),
         2 => (name(), steering()).prop_map(|(deployment, action)| DeploymentCommand::Steer {
             deployment,
             service: None,

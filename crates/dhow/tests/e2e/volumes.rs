@@ -152,7 +152,13 @@ fn a_volume_comes_back_from_its_archive_and_no_other_way() {
         (listed[0]["replicas"] == json!([]) && listed[0]["unused_since_unix_secs"].is_i64()).then_some(())
     });
 
-    // What is not whole, or hostile, changes nothing.
+    comes_back(&daemon, archive, (seen, &before));
+    is_pruned(&daemon);
+    daemon.finish();
+}
+
+/// What is not whole changes nothing, and what is brings everything back.
+fn comes_back(daemon: &Daemon, archive: &str, (seen, before): (&str, &str)) {
     let whole = fs::read(archive).unwrap();
     for (name, bytes) in [
         ("cut", whole[..whole.len() - 1536].to_vec()),
@@ -166,15 +172,17 @@ fn a_volume_comes_back_from_its_archive_and_no_other_way() {
             .says(&["the volume is as it was"]);
     }
     daemon.dhow(&["volume", "rm", "shop/site"]).ends_with(0);
-    assert_eq!(volumes(&daemon), Vec::<Value>::new());
+    assert_eq!(volumes(daemon), Vec::<Value>::new());
     daemon.dhow(&["volume", "rm", "shop/site"]).ends_with(4);
     daemon
         .dhow_with_stdin(&["volume", "restore", "shop/site", "-"], &whole)
         .ends_with(0);
     daemon.dhow(&["scale", "shop/web=1", "--wait"]).ends_with(0);
-    assert_eq!(inside(&daemon, "shop/web-default-0", seen), before);
+    assert_eq!(inside(daemon, "shop/web-default-0", seen), before);
+}
 
-    // What no kept revision names is shown and pruned, and nothing else.
+/// What no kept revision names is shown and pruned, and nothing else.
+fn is_pruned(daemon: &Daemon) {
     daemon
         .dhow(&["volume", "prune", "--yes"])
         .ends_with(0)
@@ -182,8 +190,7 @@ fn a_volume_comes_back_from_its_archive_and_no_other_way() {
     daemon.dhow(&["rm", "shop", "--wait"]).ends_with(0);
     let asked = daemon.dhow_with_stdin(&["volume", "prune"], b"y\n").ends_with(2);
     assert!(asked.stdout.contains("shop/site"), "{}", asked.stdout);
-    assert_eq!(volumes(&daemon).len(), 1);
+    assert_eq!(volumes(daemon).len(), 1);
     daemon.dhow(&["volume", "prune", "--yes"]).ends_with(0);
-    assert_eq!(volumes(&daemon), Vec::<Value>::new());
-    daemon.finish();
+    assert_eq!(volumes(daemon), Vec::<Value>::new());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{FieldPath, SpecFinding};
 use super::limits::{MEMORY_MAX_BYTES, NAME_MAX_BYTES};
 use super::words::{name_of, path_problem, quoted};
-use crate::spec::{ByteSize, DeploymentSpec, ServiceSpec, Storage};
+use crate::spec::{ByteSize, DeploymentSpec, ServiceSpec, Storage, VolumeSupport};
 
 /// A file system counts in blocks of some KiB: below a MiB nothing can be said of what fits.
 const VOLUME_MIN_BYTES: u64 = 1 << 20;
@@ -31,7 +31,29 @@ pub(super) fn check(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecF
             );
         }
         check_mount(&place, mount, findings);
+        let has_size = mount.needs() == VolumeSupport::Sized;
+        if let Some(why) = ignores_sizes(spec).filter(|_| has_size) {
+            let message = format!("the kernel holds nobody to a `size` who has {why}");
+            let hint = format!("leave `size` out, or {why} of this service");
+            findings.push(SpecFinding::at(place.key("size"), message).hint(hint));
+        }
     }
+}
+
+/// What of the service makes quotas void for it.
+fn ignores_sizes(spec: &ServiceSpec) -> Option<&'static str> {
+    let overrules = |name: &String| {
+        let upper = name.to_ascii_uppercase();
+        matches!(
+            upper.strip_prefix("CAP_").unwrap_or(&upper),
+            "SYS_RESOURCE" | "ALL"
+        )
+    };
+    if spec.privileged {
+        return Some("`privileged: true`");
+    }
+    let mut added = spec.capabilities.add.iter();
+    added.any(overrules).then_some("the capability SYS_RESOURCE")
 }
 
 /// The path without what makes no difference: `/data//` is `/data`.
