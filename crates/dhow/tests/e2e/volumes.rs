@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, Service, image, is_root, lacks, skip, until};
+use crate::support::{Cluster, Daemon, Service, image, is_root, lacks, skip, until};
 
 /// What the image has below `/site`: another owner, a link, a private folder.
 const SITE: &str = "mkdir -p $R/site/private; echo hello > $R/site/index.html; echo key > $R/site/private/key; \
@@ -193,4 +193,42 @@ fn is_pruned(daemon: &Daemon) {
     assert_eq!(volumes(daemon).len(), 1);
     daemon.dhow(&["volume", "prune", "--yes"]).ends_with(0);
     assert_eq!(volumes(daemon), Vec::<Value>::new());
+}
+
+#[test]
+fn volumes_of_a_worker_are_reached_through_any_server() {
+    let cluster = Cluster::worker_tier("volume-worker", 3, 1, &json!({}));
+    let worker = &cluster.workers[0];
+    let id = worker.node_id.unwrap().to_string();
+    // As an older version left it.
+    let folder = worker.data_dir().join("volumes/shop/data");
+    fs::create_dir_all(folder.join("inner")).unwrap();
+    // More than is on its way at a time, so that both ends wait for each other.
+    let large: Vec<u8> = (0..6_000_000_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(folder.join("inner/large"), &large).unwrap();
+    let follower = &cluster.nodes[cluster.follower()];
+    let listed = volumes(follower);
+    assert_eq!(
+        (&listed[0]["node_id"].to_string(), &listed[0]["is_named"]),
+        (&id, &json!(false))
+    );
+    assert!(listed[0]["used_bytes"].as_u64().unwrap() >= 6_000_000, "{listed:?}");
+    let archive = follower.scratch.path.join("data.tar");
+    let file = archive.to_str().unwrap();
+    follower.dhow(&["volume", "backup", "shop/data", file]).ends_with(0);
+    fs::write(folder.join("later"), "gone").unwrap();
+    let content = format!("/api/v1/volumes/shop/data/content?node={id}");
+    let bytes = fs::read(&archive).unwrap();
+    let put = |bytes: &[u8]| follower.ask("PUT", &content, "application/x-tar", bytes).unwrap();
+    // What the worker refuses is told with its words, also behind megabytes that nobody wanted.
+    let refused = put(&bytes[..bytes.len() - 1024]);
+    assert_eq!(refused.status, 422, "{:?}", refused.json());
+    assert!(folder.join("later").exists());
+    let restored = put(&bytes);
+    assert_eq!(restored.status, 200, "{:?}", restored.json());
+    assert!(!folder.join("later").exists());
+    assert_eq!(fs::read(folder.join("inner/large")).unwrap(), large);
+    follower.dhow(&["volume", "rm", "shop/data"]).ends_with(0);
+    assert!(!folder.exists());
+    cluster.finish();
 }

@@ -282,7 +282,7 @@ fn span(secs: i64) -> String {
 /// placed, nobody has written down.
 fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: &Replica) -> String {
     let (state, node) = (times.state, replica.node);
-    if service.volume_node(key.slot) == Some(node) {
+    if state.volume_home(service, key.slot) == Some(node) {
         return format!("node {node} keeps its volume");
     }
     let Some(info) = service.info(key.generation) else {
