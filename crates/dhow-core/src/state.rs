@@ -19,6 +19,7 @@ mod rollout;
 mod runs;
 mod service;
 mod settings;
+mod stopped;
 mod volumes;
 mod worker_cas;
 
@@ -45,6 +46,7 @@ pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
+pub use stopped::Stopped;
 pub use volumes::Apart;
 pub use worker_cas::WorkerCaGenerations;
 

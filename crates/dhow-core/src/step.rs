@@ -23,6 +23,7 @@ mod service;
 mod settings;
 mod sources;
 mod stages;
+mod stopped;
 mod volumes;
 mod worker_cas;
 
@@ -37,6 +38,7 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
 pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
@@ -140,6 +142,8 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::BindVolume { .. }
             | DeploymentCommand::Steer { .. }
+            | DeploymentCommand::Stop { .. }
+            | DeploymentCommand::Start { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

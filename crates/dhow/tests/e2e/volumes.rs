@@ -212,10 +212,15 @@ fn volumes_of_a_worker_are_reached_through_any_server() {
         (&listed[0]["node_id"].to_string(), &listed[0]["is_named"]),
         (&id, &json!(false))
     );
-    assert!(listed[0]["used_bytes"].as_u64().unwrap() >= 6_000_000, "{listed:?}");
+    assert!(
+        listed[0]["used_bytes"].as_u64().unwrap() >= 6_000_000,
+        "{listed:?}"
+    );
     let archive = follower.scratch.path.join("data.tar");
     let file = archive.to_str().unwrap();
-    follower.dhow(&["volume", "backup", "shop/data", file]).ends_with(0);
+    follower
+        .dhow(&["volume", "backup", "shop/data", file])
+        .ends_with(0);
     fs::write(folder.join("later"), "gone").unwrap();
     let content = format!("/api/v1/volumes/shop/data/content?node={id}");
     let bytes = fs::read(&archive).unwrap();
