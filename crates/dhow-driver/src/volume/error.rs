@@ -26,7 +26,7 @@ pub enum VolumeError {
     },
     #[error("there is no volume `{0}` here")]
     NotHere(String),
-    #[error("the volume is used by {}: scale its services to 0 first", users.join(", "))]
+    #[error("the volume is used by {}: stop its services first, by `dhow stop`", users.join(", "))]
     InUse { users: Vec<String> },
     #[error("`{0}` is no name of a volume")]
     BadName(String),

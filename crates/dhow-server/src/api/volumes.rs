@@ -178,7 +178,7 @@ fn check_unused(state: &ClusterState, (deployment, name): (&str, &str), node: No
     match replicas.as_slice() {
         [] => Ok(()),
         used => Err(refused(format!(
-            "`{deployment}/{name}` is used on node {node} by {}: scale its services to 0 first",
+            "`{deployment}/{name}` is used on node {node} by {}: stop its services first, by `dhow stop`",
             used.join(", ")
         ))),
     }

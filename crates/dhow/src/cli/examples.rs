@@ -267,7 +267,7 @@ const ALL: &[Examples] = &[
         &["volume", "restore"],
         &[
             (
-                "dhow scale shop/db=0 --wait && dhow volume restore shop/pgdata pgdata.tar",
+                "dhow stop shop/db --wait && dhow volume restore shop/pgdata pgdata.tar",
                 "",
             ),
             ("zstd -dc pgdata.tar.zst | dhow volume restore shop/pgdata -", ""),

@@ -68,7 +68,7 @@ enum Command {
     },
     /// Put what a tar archive has in the place of what is in a volume
     ///
-    /// The services that mount it must be scaled to 0. It is put back whole or not at all.
+    /// The services that mount it must be stopped, by `dhow stop`. It is put back whole or not at all.
     Restore {
         #[command(flatten)]
         which: Which,
