@@ -21,6 +21,7 @@ use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
 use dhow_core::spec::{Policy, TimeSpan};
 use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit};
 use tokio::sync::{Semaphore, mpsc, watch as channel};
+use tokio::time::Instant;
 
 use self::core::{AssignedChange, LeftBehind, RunnerCore, RunnerTask};
 use crate::balance::{Balancer, NodePlace};
@@ -80,6 +81,8 @@ pub struct Runner {
     core: RunnerCore,
     /// The one that has it, or that will.
     driver: Arc<dyn Driver>,
+    /// Since when failures are counted. A daemon that restarts begins to count time anew, and keeps their number.
+    failing_since: Option<Instant>,
 }
 
 /// What a runner begins with.
@@ -112,7 +115,9 @@ impl Runner {
             wish,
             core: RunnerCore::new(name, tracked),
             driver,
+            failing_since: None,
         };
+        runner.note_failures();
         runner.resume(found.map(|(_, status)| status)).await;
         runner.live().await;
     }
@@ -210,12 +215,22 @@ impl Runner {
     /// Moves the machine, and tells the keeper.
     async fn happen(&mut self, event: ReplicaEvent) {
         match self.core.happen(event) {
-            Ok(happening) => self.tell(happening).await,
+            Ok(happening) => {
+                self.note_failures();
+                self.tell(happening).await;
+            }
             // A bug: nothing is told that cannot have happened.
             Err(illegal) => {
                 tracing::error!(replica = %self.name(), %illegal, "a replica's event was dropped");
             }
         }
+    }
+
+    fn note_failures(&mut self) {
+        self.failing_since = match self.core.machine().failures {
+            0 => None,
+            _ => Some(self.failing_since.unwrap_or_else(Instant::now)),
+        };
     }
 
     async fn tell(&self, happening: Happening) {

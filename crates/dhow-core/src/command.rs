@@ -59,6 +59,8 @@ impl Command {
             let needs = [
                 (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_placement_rules(), crate::step::PLACES_LEVEL),
+                (spec.has_restart_intervals(), crate::step::PLACES_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
             ];

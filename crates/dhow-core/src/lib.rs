@@ -6,6 +6,7 @@
 
 pub mod acme;
 pub mod amount;
+mod around;
 pub mod assignment;
 pub mod branches;
 pub mod change;

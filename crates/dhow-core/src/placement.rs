@@ -20,6 +20,7 @@ mod pack;
 mod place;
 mod rank;
 mod requirement;
+mod rules;
 mod share;
 mod tag_index;
 #[cfg(test)]
@@ -27,10 +28,12 @@ mod tests;
 mod unplaced;
 mod why_not;
 mod zone_heap;
+mod zone_weights;
 
 pub use ask::Ask;
 pub use displace::{Candidate, DISPLACE_PRIORITY_GAP, Displacement};
 pub use node_row::{NodeRow, Occupant, Openness};
 pub use node_table::NodeTable;
 pub use place::PLACE_MAX;
+pub use rules::{Company, Rules, Wish};
 pub use unplaced::{Bound, Hindrance, Reason, Unplaced};

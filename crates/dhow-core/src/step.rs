@@ -12,6 +12,7 @@ mod epoch;
 mod files;
 mod jobs;
 mod node;
+mod places;
 mod plan;
 mod quarantine;
 mod replicas;
@@ -36,6 +37,7 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use places::SINCE_LEVEL as PLACES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {

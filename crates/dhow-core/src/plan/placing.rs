@@ -3,6 +3,7 @@
 use super::report::{ServiceReport, Why};
 use super::view::View;
 use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
+use crate::around::Around;
 use crate::command::{Placement, PlanCommand};
 use crate::ids::{Generation, NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, Unplaced};
@@ -70,11 +71,13 @@ impl Planner<'_> {
             .unwrap_or(u32::MAX)
             .min(self.placements_left);
         let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
+        let around = self.around(view);
         let ask = Ask {
             avoid,
-            ..ask(view, role_id, role, present, bound_to)
+            ..ask(view, role_id, role, (present, &around), bound_to)
         };
         let chosen = self.cache.table.place(&ask, wanted);
+        self.note_placed(view, &chosen);
         self.cache.reserved |= !chosen.is_empty();
         self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);
         for (slot, node) in batch.iter().zip(&chosen) {
@@ -100,11 +103,14 @@ impl Planner<'_> {
         };
         let bound = view.service.volume_node(slot);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, slot.role, role, &view.present, bound)
+            ..ask(view, slot.role, role, (&view.present, &around), bound)
         };
-        let found = !self.cache.table.place(&ask, 1).is_empty();
+        let chosen = self.cache.table.place(&ask, 1);
+        self.note_placed(view, &chosen);
+        let found = !chosen.is_empty();
         self.cache.reserved |= found;
         if !found {
             self.report_unplaced(view, &[slot], bound, &view.present, report);
@@ -126,9 +132,10 @@ impl Planner<'_> {
         };
         self.cache.blocked.insert(view.service.id);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, first.role, role, present, bound)
+            ..ask(view, first.role, role, (present, &around), bound)
         };
         let why = match self.make_room(view, &ask, left.len()) {
             Some(nodes) => Why::RoomToCome { nodes },
@@ -170,7 +177,7 @@ pub(super) fn ask<'a>(
     view: &'a View<'_>,
     role_id: RoleId,
     role: &'a RoleName,
-    present: &'a [(NodeId, u32)],
+    (present, around): (&'a [(NodeId, u32)], &'a Around),
     bound_to: Option<NodeId>,
 ) -> Ask<'a> {
     Ask {
@@ -181,6 +188,7 @@ pub(super) fn ask<'a>(
         present,
         bound_to,
         avoid: &[],
+        rules: around.rules(view.spec()),
     }
 }
 

@@ -112,6 +112,8 @@ pub(super) struct View<'a> {
     /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
+    /// No node may have one more by the rules about nodes, so that nothing is doubled where one may be missing.
+    pub no_surge: bool,
     trust: Trust,
 }
 
@@ -271,6 +273,7 @@ impl<'a> View<'a> {
             steady: 0,
             present: count(on_nodes),
             now,
+            no_surge: false,
             trust,
         })
     }

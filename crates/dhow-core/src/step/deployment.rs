@@ -6,7 +6,7 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
+    callers, cluster, completed, files, jobs, places, quarantine, replicas, restart, rollout, runs, service,
     settings, sources, stages,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
@@ -126,6 +126,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    places::check_level(state, spec)?;
     stages::check_level(state, spec)?;
     files::check_level(state, spec)
 }
@@ -408,6 +409,7 @@ pub(super) fn turn_services(
             service.removing = true;
         }
     }
+    places::note_shunned(state, &deployment, &spec);
     state
         .deployments
         .insert(deployment.name.clone(), Arc::new(deployment));
