@@ -132,7 +132,10 @@ pub(super) fn check_deployment(deployment: &DeploymentSpec, findings: &mut Vec<S
             findings.push(
                 SpecFinding::at(
                     affinity.key("away_from").index(position),
-                    format!("`{}` is to be near as well", spec.affinity.away_from[position].service),
+                    format!(
+                        "`{}` is to be near as well",
+                        spec.affinity.away_from[position].service
+                    ),
                 )
                 .also(affinity.key("near"), "here")
                 .hint("keep one of the two"),
