@@ -211,7 +211,7 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[("Service", 25)],
     variant_fields: &[],
-    variants: &[("Stale", 10)],
+    variants: &[("DeploymentCommand", 9), ("RunOutcome", 4), ("Stale", 10)],
 };
 
 impl State {

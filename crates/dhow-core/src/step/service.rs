@@ -139,6 +139,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         late: None,
         rollout: None,
         shunned_by: Vector::new(),
+        stopped: None,
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));
