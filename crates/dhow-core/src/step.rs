@@ -15,6 +15,7 @@ mod node;
 mod places;
 mod plan;
 mod quarantine;
+mod rebalance;
 mod replicas;
 mod restart;
 mod rollout;
@@ -139,6 +140,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::Steer { .. }
+            | DeploymentCommand::Rebalance { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

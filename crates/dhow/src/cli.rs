@@ -6,8 +6,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
-    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale, schema,
-    secret, source, status, token, up, validate, worker,
+    image, logs, man, net, node, plan, port_forward, ps, rebalance, restart, rm, rollback, rollout, scale,
+    schema, secret, source, status, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -85,6 +85,7 @@ pub enum Command {
     Exec(exec::Args),
     PortForward(port_forward::Args),
     Scale(scale::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, places, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages,
+    callers, cluster, completed, files, jobs, places, quarantine, rebalance, replicas, restart, rollout,
+    runs, service, settings, sources, stages,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -80,6 +80,7 @@ pub(super) fn apply(
             action,
             author,
         } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
+        DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
     }
 }
 
@@ -308,6 +309,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        quarantined: OrdMap::new(),
     }
 }
 

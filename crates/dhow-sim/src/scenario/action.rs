@@ -3,7 +3,7 @@
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
 use dhow_cli::{
-    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, status,
+    cron, deploy, explain, history, node, plan, ps, rebalance, restart, rm, rollback, rollout, scale, status,
 };
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
@@ -64,6 +64,7 @@ pub(super) enum Verb {
     Status(status::Args),
     Ps(ps::Args),
     Scale(scale::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

@@ -30,6 +30,10 @@ const ALL: &[Examples] = &[
         &[("dhow plan shop.dhow.yaml", "what a deploy would change")],
     ),
     (
+        &["plan", "rebalance"],
+        &[("dhow plan rebalance", "what would be moved, and what it brings")],
+    ),
+    (
         &["status"],
         &[
             ("dhow status", "all deployments"),
@@ -81,6 +85,13 @@ const ALL: &[Examples] = &[
         &[
             ("dhow scale shop/web=4 --wait", ""),
             ("dhow scale shop/db/primary=1 shop/db/standby=2", "by role"),
+        ],
+    ),
+    (
+        &["rebalance"],
+        &[
+            ("dhow rebalance --max 10 --wait", ""),
+            ("dhow rebalance --stop", "what has not gone yet stays"),
         ],
     ),
     (
@@ -179,6 +190,10 @@ const ALL: &[Examples] = &[
         ],
     ),
     (&["cluster", "status"], &[("dhow cluster status", "")]),
+    (
+        &["cluster", "upgrade-check"],
+        &[("dhow cluster upgrade-check", "while servers are upgraded")],
+    ),
     (
         &["cluster", "keygen"],
         &[("dhow cluster keygen > cluster.key", "with umask 077")],

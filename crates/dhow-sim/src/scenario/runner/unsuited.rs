@@ -16,13 +16,14 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         Verb::Deploy(args) if !args.detach || !is_stdin(args.from.file.as_deref()) => {
             Some("write `deploy --detach -` with the file below it, and let time pass with `run 10s`")
         }
-        Verb::Plan(args) if !is_stdin(args.from.file.as_deref()) => {
+        Verb::Plan(args) if args.what.is_none() && !is_stdin(args.from.file.as_deref()) => {
             Some("write `plan -` with the file below it")
         }
         Verb::Ps(args) if args.live || args.usage => {
             Some("nothing is measured and no node can be asked: leave --usage and --live out")
         }
         Verb::Scale(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Rebalance(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Restart(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rollback(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rm(args) => args.wait.then_some(NO_WAIT),
@@ -71,6 +72,6 @@ fn is_json(verb: &Verb) -> bool {
             cron::Command::Next(args) => args.json,
             cron::Command::Run(_) => false,
         },
-        Verb::Scale(_) | Verb::Restart(_) | Verb::Rm(_) | Verb::Rollback(_) => false,
+        Verb::Scale(_) | Verb::Rebalance(_) | Verb::Restart(_) | Verb::Rm(_) | Verb::Rollback(_) => false,
     }
 }
