@@ -66,7 +66,7 @@ async fn looked_up(client: &Client, which: &Which) -> anyhow::Result<RebalancePl
     Ok(client.fetch_as(asked(which)).await?)
 }
 
-fn asked(which: &Which) -> Request {
+fn asked(which: &Which) -> Request<'_> {
     let mut request = Request::get(&["rebalance"]);
     if let Some(name) = &which.deployment {
         request = request.query("deployment", name.as_str());
