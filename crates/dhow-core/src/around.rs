@@ -66,6 +66,24 @@ impl Around {
         self
     }
 
+    /// As if the service lay so, and others where they are said to be; those that nothing is said of stay.
+    pub(crate) fn as_proposed(
+        mut self,
+        held: &[(NodeId, u32)],
+        others: &dyn Fn(&Company) -> Option<Vec<NodeId>>,
+    ) -> Self {
+        self.held = held.iter().copied().collect();
+        self.list();
+        for company in &mut self.company {
+            if let Some(mut nodes) = others(company) {
+                nodes.sort_unstable();
+                nodes.dedup();
+                company.nodes = nodes;
+            }
+        }
+        self
+    }
+
     /// As if these had a replica more each, of the service itself or of another one.
     pub(crate) fn with_placed(mut self, own: &[NodeId], others: &dyn Fn(&Company) -> Vec<NodeId>) -> Self {
         for node in own {
@@ -164,14 +182,24 @@ impl<'a> Admission<'a> {
 
     /// Whether the node may have one more.
     pub(crate) fn admits(&self, node: &Node) -> bool {
-        let held = self.held.get(&node.id).copied().unwrap_or(0);
+        self.admits_beside(node, 0)
+    }
+
+    /// Whether one that is there may be there.
+    pub(crate) fn keeps(&self, node: &Node) -> bool {
+        self.admits_beside(node, 1)
+    }
+
+    /// Whether one more may be there once so many of those there are not counted.
+    fn admits_beside(&self, node: &Node, own: u32) -> bool {
+        let held = self.held.get(&node.id).copied().unwrap_or(0).saturating_sub(own);
         if self.spec.max_per_node.is_some_and(|max| held >= max) {
             return false;
         }
         let labels = node.labels();
         let has_room = |(label, max, counts): &(&str, u32, BTreeMap<String, u32>)| {
             let value = labels.get(*label);
-            value.is_some_and(|value| counts.get(value).copied().unwrap_or(0) < *max)
+            value.is_some_and(|value| counts.get(value).copied().unwrap_or(0).saturating_sub(own) < *max)
         };
         let is_met = |(company, values): &(Company, Vec<String>)| {
             let on_node = company.nodes.binary_search(&node.id).is_ok();

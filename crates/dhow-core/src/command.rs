@@ -77,6 +77,7 @@ impl Command {
                 .max()
                 .unwrap_or(0),
             Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
+            Self::Deployment(DeploymentCommand::Rebalance { .. }) => crate::step::PLACES_LEVEL,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -314,6 +315,19 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         wall_unix_secs: i64,
     },
+    /// Replicas are to go elsewhere, so that services are spread better; with none, those that were to go stay.
+    Rebalance {
+        moves: Vec<ReplicaMove>,
+        author: Arc<str>,
+    },
+}
+
+/// A replica that another node is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaMove {
+    pub replica: ReplicaKey,
+    pub from: NodeId,
+    pub to: NodeId,
 }
 
 /// What a person may do with a rollout.

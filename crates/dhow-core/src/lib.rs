@@ -20,6 +20,7 @@ mod maps;
 pub mod mirror;
 pub mod placement;
 pub mod plan;
+pub mod rebalance;
 pub mod replica;
 pub mod restart;
 pub mod rollout;

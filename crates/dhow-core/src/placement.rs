@@ -13,6 +13,7 @@
 mod ask;
 mod closed;
 mod displace;
+mod look;
 mod marks;
 mod node_row;
 mod node_table;
@@ -32,6 +33,7 @@ mod zone_weights;
 
 pub use ask::Ask;
 pub use displace::{Candidate, DISPLACE_PRIORITY_GAP, Displacement};
+pub use look::{Fullness, Look};
 pub use node_row::{NodeRow, Occupant, Openness};
 pub use node_table::NodeTable;
 pub use place::PLACE_MAX;

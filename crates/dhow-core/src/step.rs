@@ -15,6 +15,7 @@ mod node;
 mod places;
 mod plan;
 mod quarantine;
+mod rebalance;
 mod replicas;
 mod restart;
 mod rollout;
@@ -143,6 +144,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::Stop { .. }
             | DeploymentCommand::Start { .. }
+            | DeploymentCommand::Rebalance { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

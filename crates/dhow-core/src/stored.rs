@@ -209,7 +209,7 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Service", 25)],
+    fields: &[("Deployment", 10), ("Replica", 10), ("Service", 25)],
     variant_fields: &[],
     variants: &[("DeploymentCommand", 9), ("RunOutcome", 4), ("Stale", 10)],
 };

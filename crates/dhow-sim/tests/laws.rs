@@ -14,6 +14,8 @@ mod ops;
 mod places;
 #[path = "laws/raw.rs"]
 mod raw;
+#[path = "laws/rebalance.rs"]
+mod rebalance;
 #[path = "laws/rollouts.rs"]
 mod rollouts;
 #[path = "laws/told.rs"]

@@ -17,10 +17,12 @@ mod net_check;
 mod nodes;
 mod plan;
 mod progress;
+mod rebalance;
 mod rollouts;
 mod secrets;
 mod sources;
 mod tokens;
+mod upgrade;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
@@ -44,6 +46,7 @@ pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
+pub use rebalance::{NodeFigures, PlannedMove, RebalancePlan, RebalanceRequest};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
 pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
@@ -51,6 +54,7 @@ pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,
 };
+pub use upgrade::{OlderNode, ServerLevel, UpgradeCheck};
 
 #[cfg(test)]
 mod tests;

@@ -135,6 +135,12 @@ impl Marks {
         self.weights.need(zone, self.zone_counts[zone as usize])
     }
 
+    /// The same without so many of those that the ask says are there.
+    pub(super) fn zone_need_without(&self, zone: u32, own: u32) -> u64 {
+        let count = self.zone_counts[zone as usize].saturating_sub(u64::from(own));
+        self.weights.need(zone, count)
+    }
+
     pub(super) fn weights(&self) -> &ZoneWeights {
         &self.weights
     }

@@ -89,6 +89,8 @@ pub enum Bound {
     Volume(NodeId),
     /// A system service's replica belongs to its node.
     System(NodeId),
+    /// A rebalance moves it there.
+    Move(NodeId),
 }
 
 /// Why the next replica cannot be placed. `fitting` and the nodes of all hindrances add up to `nodes`.
@@ -113,6 +115,7 @@ impl Unplaced {
         match bound {
             Bound::Volume(node) => write!(f, "its volume is on node {node}, which ")?,
             Bound::System(node) => write!(f, "its own node {node} ")?,
+            Bound::Move(node) => write!(f, "it is to be moved to node {node}, which ")?,
         }
         match self
             .hindrances

@@ -41,7 +41,8 @@ impl NodeTable {
         }
         let bound = ask.bound_to.map(|node| match ask.spec.rtype {
             RType::System => Bound::System(node),
-            RType::Service | RType::Job | RType::Cron => Bound::Volume(node),
+            RType::Service | RType::Job | RType::Cron if ask.spec.has_named_storage() => Bound::Volume(node),
+            RType::Service | RType::Job | RType::Cron => Bound::Move(node),
         });
         Unplaced {
             nodes,

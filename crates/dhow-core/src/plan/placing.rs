@@ -29,8 +29,13 @@ impl Planner<'_> {
         let mut all_placed = true;
         let mut rest = missing;
         while let Some(first) = rest.first() {
-            let bound = view.service.volume_node(*first);
-            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
+            let bound = view
+                .service
+                .volume_node(*first)
+                .or_else(|| self.target(view, *first));
+            let is_free =
+                |slot: Slot| view.service.volume_node(slot).is_none() && view.moves_to(slot).is_none();
+            let same = |slot: &&Slot| slot.role == first.role && is_free(**slot);
             let length = if bound.is_some() {
                 1
             } else {
@@ -53,6 +58,15 @@ impl Planner<'_> {
         }
         self.push_placements(view.service, view.target, &placements);
         all_placed
+    }
+
+    /// The node that is to have the slot by a rebalance, as long as it takes any.
+    fn target(&self, view: &View<'_>, slot: Slot) -> Option<NodeId> {
+        let target = view.moves_to(slot)?;
+        self.state
+            .node(target)
+            .filter(|node| node.is_open())
+            .map(|node| node.id)
     }
 
     /// Places as many of a batch of alike slots as find a node, and says how many.

@@ -49,6 +49,12 @@ pub(super) struct SlotView<'a> {
 }
 
 impl SlotView<'_> {
+    /// The node that is to have the slot, where one of its replicas is to be moved.
+    pub fn moves_to(&self) -> Option<NodeId> {
+        let there = self.old.iter().chain(&self.stopping);
+        there.filter_map(|seen| seen.replica.moves_to).next()
+    }
+
     pub fn is_available(&self) -> bool {
         self.fresh.iter().chain(&self.old).any(|seen| seen.available)
     }
@@ -288,6 +294,12 @@ impl<'a> View<'a> {
         self.steady = service.count_total().saturating_sub(open);
     }
 
+    /// The node that is to have a slot by a rebalance.
+    pub fn moves_to(&self, slot: Slot) -> Option<NodeId> {
+        let at = self.slots.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+        self.slots[at].1.moves_to()
+    }
+
     /// Whether a generation is of this view's version.
     pub fn is_current(&self, generation: Generation) -> bool {
         match self.line {
@@ -352,7 +364,7 @@ fn is_fresh(
         && state
             .node(replica.node)
             .is_none_or(|node| node.is_ready() && node.is_draining());
-    same && !leaving
+    same && !leaving && replica.moves_to.is_none()
 }
 
 /// Whether its node waits no longer for it to leave.

@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, places, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages, stopped,
+    callers, cluster, completed, files, jobs, places, quarantine, rebalance, replicas, restart, rollout,
+    runs, service, settings, sources, stages, stopped,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -79,6 +79,7 @@ pub(super) fn apply(
         DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. } => {
             stopped::apply(state, command, sink)
         }
+        DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
     }
 }
 
@@ -306,6 +307,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        quarantined: OrdMap::new(),
     }
 }
 

@@ -263,7 +263,8 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
             return true;
         }
         let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
-        let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
+        let leaving =
+            replica.moves_to.is_some() || state.node(replica.node).is_none_or(|node| node.is_draining());
         // A canary and the version beside it may both have the slot.
         let alike = service.is_current(other.generation) == service.is_current(key.generation);
         alike && replica.wanted == Wanted::Run && !lost && !leaving

@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, plan, progress, rebalance, replicas, rollouts, secrets, sources,
+    tokens, upgrade, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -184,6 +184,7 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
+        .routes(routes!(upgrade::check))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
@@ -197,6 +198,7 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
         .routes(routes!(deployments::rollback))
+        .routes(routes!(rebalance::plan, rebalance::begin))
         .routes(routes!(rollouts::list))
         .routes(routes!(rollouts::steer))
         .routes(routes!(deployments::history))

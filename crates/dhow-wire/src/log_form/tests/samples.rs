@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange,
+    StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -43,7 +44,8 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
+    Rebalance);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
@@ -382,6 +384,14 @@ fn deployment() -> Vec<DeploymentCommand> {
             service: None,
             author: "operator".into(),
             wall_unix_secs: 1_700_000_006,
+        },
+        DeploymentCommand::Rebalance {
+            moves: vec![ReplicaMove {
+                replica: key(2),
+                from: NodeId(3),
+                to: NodeId(4),
+            }],
+            author: "operator".into(),
         },
     ]
 }
