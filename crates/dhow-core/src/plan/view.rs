@@ -364,7 +364,9 @@ fn is_fresh(
         && state
             .node(replica.node)
             .is_none_or(|node| node.is_ready() && node.is_draining());
-    same && !leaving && replica.moves_to.is_none()
+    // One on a lost node is dealt with as any other there.
+    let is_moving = replica.moves_to.is_some() && replica.machine.state != ReplicaState::Lost;
+    same && !leaving && !is_moving
 }
 
 /// Whether its node waits no longer for it to leave.

@@ -32,6 +32,7 @@ mod network;
 mod nothing_fails;
 mod older_data;
 mod page;
+mod placement;
 mod raft;
 mod remote;
 mod rollouts;
