@@ -18,7 +18,7 @@ const ALL: Scope = Scope {
     moves_max: 1_000,
 };
 
-/// How far a service's fullest node is from its emptiest one that it is on.
+/// How many healthy replicas each service has.
 fn healthy(state: &State) -> BTreeMap<ServiceId, usize> {
     let mut counts = BTreeMap::new();
     for (key, _) in state.replicas.iter().filter(|(_, replica)| replica.is_healthy()) {
