@@ -211,7 +211,12 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[("Deployment", 10), ("Replica", 10), ("Service", 25)],
     variant_fields: &[],
-    variants: &[("DeploymentCommand", 9), ("RunOutcome", 4), ("Stale", 10)],
+    variants: &[
+        ("ApiRole", 2),
+        ("DeploymentCommand", 9),
+        ("RunOutcome", 4),
+        ("Stale", 10),
+    ],
 };
 
 impl State {
