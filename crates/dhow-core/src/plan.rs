@@ -24,6 +24,7 @@ mod settled;
 mod slots;
 mod summary;
 mod system;
+mod together;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ use crate::time::ClusterTime;
 
 pub use cache::{CanaryBook, PlanCache};
 pub use nodes::node_row;
-pub use report::{PlanReport, ServiceReport, Waiting, Why};
+pub use report::{Mate, PlanReport, ServiceReport, Waiting, Why};
 pub(crate) use system::system_nodes;
 
 /// What to propose, and what was not done and why.
@@ -67,6 +68,7 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         moving: BTreeSet::new(),
         plain: None,
         placed: BTreeMap::new(),
+        homes: together::Homes::new(),
     };
     for service in due {
         if planner.placements_left == 0 {
@@ -103,6 +105,7 @@ struct Planner<'a> {
     plain: Option<plain::PlainNodes>,
     /// Where this plan has placed replicas, of services that rules of others or their own are about.
     placed: BTreeMap<ServiceId, Vec<NodeId>>,
+    homes: together::Homes,
 }
 
 impl Planner<'_> {

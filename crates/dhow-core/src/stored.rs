@@ -209,7 +209,12 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Deployment", 10), ("Replica", 10), ("Service", 25)],
+    fields: &[
+        ("Deployment", 10),
+        ("NodeInfo", 11),
+        ("Replica", 10),
+        ("Service", 25),
+    ],
     variant_fields: &[],
     variants: &[
         ("ApiRole", 2),

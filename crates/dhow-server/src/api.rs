@@ -42,6 +42,7 @@ mod serve;
 mod sources;
 mod tokens;
 mod upgrade;
+mod volumes;
 mod worker_api;
 mod worker_ca;
 mod worker_tokens;

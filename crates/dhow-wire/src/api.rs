@@ -24,6 +24,7 @@ mod secrets;
 mod sources;
 mod tokens;
 mod upgrade;
+mod volumes;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
@@ -57,6 +58,7 @@ pub use tokens::{
     WorkerTokenCreateRequest,
 };
 pub use upgrade::{OlderNode, ServerLevel, UpgradeCheck};
+pub use volumes::{SilentNode, VolumeHome, VolumeHomeRequest, VolumeInfo, VolumeListing, VolumeRemoved};
 
 #[cfg(test)]
 mod tests;

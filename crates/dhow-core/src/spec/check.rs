@@ -68,6 +68,7 @@ pub fn check_deployment(deployment: &DeploymentSpec) -> Vec<SpecFinding> {
     depends::check(deployment, &mut findings);
     places::check_deployment(deployment, &mut findings);
     endpoints::check_ports(deployment, &mut findings);
+    storage::check_deployment(deployment, &mut findings);
     callers::check(deployment, &mut findings);
     findings
 }
