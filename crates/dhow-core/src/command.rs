@@ -59,6 +59,8 @@ impl Command {
             let needs = [
                 (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_placement_rules(), crate::step::PLACES_LEVEL),
+                (spec.has_restart_intervals(), crate::step::PLACES_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
                 (spec.needs_volume_rules(), crate::step::VOLUMES_LEVEL),
@@ -76,6 +78,7 @@ impl Command {
                 .max()
                 .unwrap_or(0),
             Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
+            Self::Deployment(DeploymentCommand::Rebalance { .. }) => crate::step::PLACES_LEVEL,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -321,6 +324,19 @@ pub enum DeploymentCommand {
         node: NodeId,
         kept: bool,
     },
+    /// Replicas are to go elsewhere, so that services are spread better; with none, those that were to go stay.
+    Rebalance {
+        moves: Vec<ReplicaMove>,
+        author: Arc<str>,
+    },
+}
+
+/// A replica that another node is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaMove {
+    pub replica: ReplicaKey,
+    pub from: NodeId,
+    pub to: NodeId,
 }
 
 /// What a person may do with a rollout.

@@ -32,7 +32,7 @@ pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
 pub use branch::Branch;
 pub use clock_marks::{ClockMark, ClockMarks};
 pub use completed::CompletedWork;
-pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
+pub use deployment::{Deployment, Phase, Quarantined, RevisionOutcome, RevisionRecord};
 pub use ended::EndedReplica;
 pub use failed_on::FailedOn;
 pub use hash::StateHash;

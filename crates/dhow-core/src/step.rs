@@ -12,8 +12,10 @@ mod epoch;
 mod files;
 mod jobs;
 mod node;
+mod places;
 mod plan;
 mod quarantine;
+mod rebalance;
 mod replicas;
 mod restart;
 mod rollout;
@@ -38,6 +40,7 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use places::SINCE_LEVEL as PLACES_LEVEL;
 pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
 pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
@@ -144,6 +147,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::Stop { .. }
             | DeploymentCommand::Start { .. }
+            | DeploymentCommand::Rebalance { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

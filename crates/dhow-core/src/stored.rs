@@ -209,9 +209,19 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("NodeInfo", 11), ("Service", 25)],
+    fields: &[
+        ("Deployment", 10),
+        ("NodeInfo", 11),
+        ("Replica", 10),
+        ("Service", 25),
+    ],
     variant_fields: &[],
-    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
+    variants: &[
+        ("ApiRole", 2),
+        ("DeploymentCommand", 9),
+        ("RunOutcome", 4),
+        ("Stale", 10),
+    ],
 };
 
 impl State {

@@ -26,6 +26,7 @@ pub mod node;
 pub mod plan;
 pub mod port_forward;
 pub mod ps;
+pub mod rebalance;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
@@ -76,6 +77,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
         Command::Stop(args) => online(host, async |client| stop::run(args, &client).await),
         Command::Start(args) => online(host, async |client| start::run(args, &client).await),
+        Command::Rebalance(args) => online(host, async |client| rebalance::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
         Command::History(args) => online(host, async |client| history::run(args, &client).await),

@@ -60,6 +60,8 @@ pub enum Stale {
     Settings,
     #[error("as much of the job is under way as may be at a time")]
     EnoughAtWork,
+    #[error("a rule about where the service may be would be broken by now")]
+    RuleBroken,
 }
 
 /// What a command named that is not there.

@@ -86,6 +86,9 @@ pub struct Service {
     pub late: Option<ClusterTime>,
     #[serde(default)]
     pub rollout: Option<Rollout>,
+    /// Services of its deployment that keep away from it.
+    #[serde(default)]
+    pub shunned_by: Vector<ServiceId>,
     /// People have stopped it, until somebody starts it again.
     #[serde(default)]
     pub stopped: Option<Stopped>,

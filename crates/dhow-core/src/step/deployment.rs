@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages, stopped, volumes,
+    callers, cluster, completed, files, jobs, places, quarantine, rebalance, replicas, restart, rollout,
+    runs, service, settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -83,6 +83,7 @@ pub(super) fn apply(
         DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. } => {
             stopped::apply(state, command, sink)
         }
+        DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
     }
 }
 
@@ -129,6 +130,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    places::check_level(state, spec)?;
     stages::check_level(state, spec)?;
     volumes::check_level(state, spec)?;
     files::check_level(state, spec)
@@ -310,6 +312,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        quarantined: OrdMap::new(),
     }
 }
 
@@ -411,6 +414,7 @@ pub(super) fn turn_services(
             service.removing = true;
         }
     }
+    places::note_shunned(state, &deployment, &spec);
     state
         .deployments
         .insert(deployment.name.clone(), Arc::new(deployment));

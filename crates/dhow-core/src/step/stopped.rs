@@ -69,7 +69,8 @@ pub(super) fn apply(
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
-        | DeploymentCommand::BindVolume { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::BindVolume { .. }
+        | DeploymentCommand::Rebalance { .. } => Ok(Outcome::Done),
     }
 }
 

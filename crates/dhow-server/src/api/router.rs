@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    volumes, worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, replicas, rollouts, secrets,
+    sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -212,6 +212,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
+        .routes(routes!(upgrade::check))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
@@ -220,6 +221,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(nodes::label))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
+        .routes(routes!(rebalance::plan, rebalance::begin))
         .routes(routes!(rollouts::steer))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))

@@ -3,8 +3,8 @@
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
 use dhow_cli::{
-    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, start, status,
-    stop,
+    cron, deploy, explain, history, node, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
+    status, stop,
 };
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
@@ -67,6 +67,7 @@ pub(super) enum Verb {
     Scale(scale::Args),
     Stop(stop::Args),
     Start(start::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

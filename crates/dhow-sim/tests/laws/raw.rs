@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, ServiceId,
@@ -216,6 +216,10 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             deployment,
             service: None,
             action,
+            author: "x".into(),
+        }),
+        1 => vec((key(), node(), node()), 0..3).prop_map(|moves| DeploymentCommand::Rebalance {
+            moves: moves.into_iter().map(|(replica, from, to)| ReplicaMove { replica, from, to }).collect(),
             author: "x".into(),
         }),
     ]

@@ -33,6 +33,7 @@ mod nothing_fails;
 mod older_data;
 mod page;
 mod past;
+mod placement;
 mod raft;
 mod remote;
 mod rollouts;

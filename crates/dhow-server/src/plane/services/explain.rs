@@ -357,7 +357,10 @@ fn lacks(state: &State, node: NodeId, spec: &ServiceSpec) -> Vec<String> {
     };
     let asked = spec.node_selector.labels.iter();
     let missing = asked.filter(|(key, value)| labels.get(*key) != Some(*value));
-    missing.map(|(key, value)| format!("{key}={value}")).collect()
+    let unmet = spec.node_selector.rules.iter();
+    let unmet = unmet.filter(|rule| !rule.is_met_by(labels.get(&rule.label).map(String::as_str)));
+    let missing = missing.map(|(key, value)| format!("{key}={value}"));
+    missing.chain(unmet.map(|rule| format!("`{rule}`"))).collect()
 }
 
 /// Nodes that come last for the service.
@@ -377,6 +380,7 @@ fn demands(spec: &ServiceSpec) -> Vec<String> {
     let mut rules = Vec::new();
     let labels = spec.node_selector.labels.iter();
     rules.extend(labels.map(|(key, value)| format!("{key}={value}")));
+    rules.extend(spec.node_selector.rules.iter().map(ToString::to_string));
     let platform = [&spec.platform.os, &spec.platform.arch];
     rules.extend(platform.into_iter().flatten().map(ToString::to_string));
     if let Some(memory) = spec.resources.memory {
@@ -384,6 +388,19 @@ fn demands(spec: &ServiceSpec) -> Vec<String> {
     }
     if let Some(cpu) = spec.resources.cpu {
         rules.push(format!("{cpu} cpu"));
+    }
+    rules.extend(spec.max_per_node.map(|max| format!("max_per_node {max}")));
+    let limits = spec.max_per.iter();
+    rules.extend(limits.map(|(label, max)| format!("max_per {label} {max}")));
+    for (word, neighbours) in [
+        ("near", &spec.affinity.near),
+        ("away from", &spec.affinity.away_from),
+    ] {
+        rules.extend(
+            neighbours
+                .iter()
+                .map(|other| format!("{word} `{}`", other.service)),
+        );
     }
     rules
 }

@@ -147,6 +147,11 @@ pub(super) const BLOCKS: &[Block] = &[
         fields: parts::AFFINITY,
     },
     Block {
+        name: "neighbour",
+        text: "Another service, and what counts as one place.",
+        fields: parts::NEIGHBOUR,
+    },
+    Block {
         name: "platform",
         text: "What a node must be.",
         fields: parts::PLATFORM,

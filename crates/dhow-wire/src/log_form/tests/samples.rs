@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange,
+    StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -44,7 +45,7 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    BindVolume);
+    BindVolume, Rebalance);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
@@ -390,6 +391,14 @@ fn deployment() -> Vec<DeploymentCommand> {
             volume: "data".into(),
             node: NodeId(2),
             kept: true,
+        },
+        DeploymentCommand::Rebalance {
+            moves: vec![ReplicaMove {
+                replica: key(2),
+                from: NodeId(3),
+                to: NodeId(4),
+            }],
+            author: "operator".into(),
         },
     ]
 }

@@ -202,6 +202,12 @@ pub(super) const RESTART: &[Field] = &[
         "(no bound)",
         "How often.",
     ),
+    row(
+        "interval",
+        Kind::Duration,
+        "(until it has run for 60s)",
+        "How long attempts are counted, from the first failure on; then anew.",
+    ),
     row("backoff", Kind::Block("backoff"), "{}", "The pauses between."),
 ];
 
@@ -336,6 +342,12 @@ pub(super) const NODE_SELECTOR: &[Field] = &[
         "{}",
         "A node should have them.",
     ),
+    row(
+        "where",
+        Kind::List(&Kind::Text),
+        "[]",
+        "Comparisons that must hold: `cores >= 8`, `disk in [ssd, nvme]`, `gpu exists`.",
+    ),
 ];
 
 pub(super) const AFFINITY: &[Field] = &[
@@ -346,6 +358,31 @@ pub(super) const AFFINITY: &[Field] = &[
         "Over many nodes, few, or those of the selector.",
     ),
     row("spread_by", Kind::Text, "", "The label to spread over first."),
+    row(
+        "near",
+        NEIGHBOURS,
+        "[]",
+        "Services of the deployment that must run where it is to run.",
+    ),
+    row(
+        "away_from",
+        NEIGHBOURS,
+        "[]",
+        "Services of the deployment that must not run where it runs.",
+    ),
+];
+
+const NEIGHBOURS: Kind = Kind::List(&Kind::Any(&[Kind::Text, Kind::Block("neighbour")]));
+
+pub(super) const NEIGHBOUR: &[Field] = &[
+    row("service", Kind::Text, "required", "Which one."),
+    row(
+        "by",
+        Kind::Text,
+        "",
+        "Nodes with the same value of this label are one place; else each node is one.",
+    ),
+    row("prefer", Kind::Flag, "false", "Other places merely come last."),
 ];
 
 pub(super) const PLATFORM: &[Field] = &[
