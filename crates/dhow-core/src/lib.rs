@@ -19,6 +19,7 @@ mod maps;
 pub mod mirror;
 pub mod placement;
 pub mod plan;
+pub mod registries;
 pub mod replica;
 pub mod restart;
 pub mod rollout;

@@ -32,6 +32,7 @@ mod openapi;
 mod plan;
 mod problem;
 mod progress;
+mod registries;
 mod replicas;
 mod rollouts;
 mod router;

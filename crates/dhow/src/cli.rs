@@ -6,7 +6,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, deploy, doctor, events, exec, explain,
-    history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale,
+    history, image, login, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale,
     schema, secret, source, start, status, stop, token, up, validate, worker,
 };
 
@@ -101,6 +101,8 @@ pub enum Command {
     Node(node::Args),
     Cluster(cluster::Args),
     Image(image::Args),
+    Login(login::Args),
+    Logout(login::LogoutArgs),
     Secret(secret::Args),
     Source(source::Args),
     Token(token::Args),

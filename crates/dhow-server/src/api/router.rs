@@ -21,7 +21,7 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
+    metrics, net_check, nodes, openapi, plan, progress, registries, replicas, rollouts, secrets, sources, tokens,
     worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
@@ -206,6 +206,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(replicas::list))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(registries::list))
+        .routes(routes!(registries::login, registries::logout))
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
