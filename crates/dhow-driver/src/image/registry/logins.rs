@@ -33,6 +33,10 @@ impl Logins {
         let _ = self.0.set(source);
     }
 
+    pub(super) fn is_set(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     pub(super) async fn find(&self, registry: &str) -> Option<Login> {
         let source = self.0.get()?;
         source(registry.to_owned()).await
