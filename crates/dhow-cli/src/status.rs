@@ -61,7 +61,7 @@ pub fn services(
         table.row([
             service.name.clone(),
             running(service),
-            yes_no(service.healthy),
+            healthy(service),
             viewpoint.addresses(service, served),
         ]);
     }
@@ -87,7 +87,7 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
                 word(&status.state),
                 service.name.clone(),
                 running(service),
-                yes_no(service.healthy),
+                healthy(service),
                 viewpoint.addresses(service, &status.served),
             ]);
         }
@@ -108,6 +108,14 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
     match table.is_empty() {
         true => Shown::Note("nothing is deployed; `dhow deploy FILE` does it".into()),
         false => Shown::Data(table.render()),
+    }
+}
+
+/// Of what is stopped nobody can say how healthy it is.
+fn healthy(service: &ServiceHealthSummary) -> String {
+    match service.stopped {
+        Some(_) => "-".into(),
+        None => yes_no(service.healthy),
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use imbl::{OrdSet, Vector};
 
+use super::deployment::{present, service_in};
 use super::{jobs, replicas};
 use crate::change::{Change, ChangeSink, LeftOut, ReplicaChange, ServiceChange, StopCause};
 use crate::command::{JobCommand, Missing, Outcome, Refused, Stale};
-use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
+use crate::ids::{DeploymentName, Generation, NodeId, ReplicaKey, ServiceId, ServiceName, Slot};
 use crate::spec::{Concurrency, RType, ServiceSpec};
 use crate::state::{RunEnd, RunOutcome, ScheduleRun, Service, State, Wanted};
 
@@ -95,7 +96,13 @@ fn due_comes(
 }
 
 /// A person wants a run now.
-pub(super) fn start(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
+pub(super) fn start(
+    state: &mut State,
+    deployment: &DeploymentName,
+    service: &ServiceName,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    let id = service_in(state, present(state, deployment)?, service)?;
     super::needs_level(state, jobs::SINCE_LEVEL)?;
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = service.key.service.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::deployment::{present, service_in};
 use super::{replicas, rollout, runs};
 use crate::change::{Change, ChangeSink, DeploymentChange};
-use crate::command::{Outcome, Refused};
+use crate::command::{DeploymentCommand, Outcome, Refused};
 use crate::ids::{DeploymentName, ServiceId, ServiceName};
 use crate::state::{Deployment, Phase, Service, State, Stopped};
 
@@ -30,8 +30,50 @@ fn named(
     Ok(meant.collect())
 }
 
+pub(super) fn apply(
+    state: &mut State,
+    command: &DeploymentCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    match command {
+        DeploymentCommand::Stop {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        } => stop(
+            state,
+            deployment,
+            service.as_ref(),
+            (author, *wall_unix_secs),
+            sink,
+        ),
+        DeploymentCommand::Start {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        } => start(
+            state,
+            deployment,
+            service.as_ref(),
+            (author, *wall_unix_secs),
+            sink,
+        ),
+        DeploymentCommand::Deploy { .. }
+        | DeploymentCommand::Remove { .. }
+        | DeploymentCommand::Scale { .. }
+        | DeploymentCommand::Restart { .. }
+        | DeploymentCommand::Rollback { .. }
+        | DeploymentCommand::ApplyManifests { .. }
+        | DeploymentCommand::RecordConflicted { .. }
+        | DeploymentCommand::StartRun { .. }
+        | DeploymentCommand::Steer { .. } => Ok(Outcome::Done),
+    }
+}
+
 /// Ends what runs, and keeps the rest as it is. A rollout that is under way waits until it is started again.
-pub(super) fn stop(
+fn stop(
     state: &mut State,
     name: &DeploymentName,
     only: Option<&ServiceName>,
@@ -65,7 +107,7 @@ pub(super) fn stop(
 }
 
 /// Runs again what is stopped, in the order of what it depends on.
-pub(super) fn start(
+fn start(
     state: &mut State,
     name: &DeploymentName,
     only: Option<&ServiceName>,
@@ -98,8 +140,24 @@ pub(super) fn start(
     })
 }
 
+/// People have deployed just what there is: what is stopped of it is to run.
+pub(super) fn start_unchanged(
+    state: &mut State,
+    known: &Deployment,
+    by_people: Option<(&Arc<str>, i64)>,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    match by_people.filter(|_| is_any(state, known)) {
+        Some(by) => start(state, &known.name, None, by, sink),
+        None => Ok(Outcome::Deployed {
+            revision: known.revision,
+            changed: false,
+        }),
+    }
+}
+
 /// Whether something of it is stopped.
-pub(super) fn is_any(state: &State, deployment: &Deployment) -> bool {
+fn is_any(state: &State, deployment: &Deployment) -> bool {
     let mut services = deployment.services.values();
     services.any(|id| {
         state
@@ -108,9 +166,9 @@ pub(super) fn is_any(state: &State, deployment: &Deployment) -> bool {
     })
 }
 
-/// What people deploy is to run.
-pub(super) fn begin_all(state: &mut State, name: &DeploymentName, wall_unix_secs: i64) {
-    let Some(deployment) = state.deployment(name).cloned() else {
+/// What people deploy, at that time, is to run.
+pub(super) fn begin_all(state: &mut State, name: &DeploymentName, by_people: Option<i64>) {
+    let (Some(deployment), Some(wall_unix_secs)) = (state.deployment(name).cloned(), by_people) else {
         return;
     };
     let stopped = named(state, &deployment, None, true).unwrap_or_default();

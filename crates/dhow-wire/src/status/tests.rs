@@ -74,7 +74,7 @@ fn deployments() {
     ];
     assert_eq!(
         words(&all),
-        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed"]"#
+        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed","stopped"]"#
     );
 }
 

@@ -71,7 +71,7 @@ const ALL: &[Examples] = &[
         &["cp"],
         &[
             ("dhow cp shop/db:/var/log/db.log .", "out of a healthy replica"),
-            ("dhow cp shop/web-default-0:/etc/nginx ./nginx", "a folder"),
+            ("dhow cp shop/web-default-0:/etc/nginx conf", "a folder"),
             (
                 "dhow cp site/. shop/web-default-0:/srv/site",
                 "the content of a folder",

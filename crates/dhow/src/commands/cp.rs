@@ -27,49 +27,49 @@ const WORDS_MAX_BYTES: usize = 8 * 1024;
 /// Files, folders and links are copied with their modes, a folder with all that is in it; with `/.` behind it its content
 /// alone. Where the target is a folder, the copy is put into it. `-` is a tar archive on stdin or stdout. The image needs no
 /// program for it. What is read and written is the replica's user's; a path without `/` before it lies below its working
-/// directory. A name of this machine that looks like a replica's is written `./a/b:c`.
+/// directory. A path of this machine that looks like a replica's is written with `./` before it.
 #[derive(clap::Args)]
 pub struct Args {
     /// `DEPLOYMENT/NAME:PATH` or a path of this machine
     #[arg(value_name = "DEPLOYMENT/NAME:PATH|PATH", value_parser = place)]
-    source: Place,
+    source: FilePlace,
 
     /// Likewise; one of the two is a replica's
     #[arg(value_name = "DEPLOYMENT/NAME:PATH|PATH", value_parser = place)]
-    target: Place,
+    target: FilePlace,
 }
 
 /// Where files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum FilePlace {
     /// In a replica, or in a healthy one of a service.
     Replica(NamedTarget, String),
     Here(String),
 }
 
 /// `DEPLOYMENT/NAME:PATH`, `-` or a path.
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<FilePlace, String> {
     let is_path = text.is_empty() || text.starts_with(['/', '.', '-']);
     let divided = text
         .split_once(':')
         .filter(|(before, _)| !is_path && before.contains('/'));
     match divided {
         None if text.is_empty() => Err("an empty path is none".into()),
-        None => Ok(Place::Here(text.to_owned())),
+        None => Ok(FilePlace::Here(text.to_owned())),
         Some((_, "")) => Err(format!(
             "which path of it: write `{text}/`, or a path behind the `:`"
         )),
-        Some((name, path)) => Ok(Place::Replica(target::named_target(name)?, path.to_owned())),
+        Some((name, path)) => Ok(FilePlace::Replica(target::named_target(name)?, path.to_owned())),
     }
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match (&args.source, &args.target) {
-        (Place::Replica(named, path), Place::Here(here)) => {
+        (FilePlace::Replica(named, path), FilePlace::Here(here)) => {
             let session = begin(client, named, CopyWay::Out, path).await?;
             download(session, client, here).await
         }
-        (Place::Here(here), Place::Replica(named, path)) => {
+        (FilePlace::Here(here), FilePlace::Replica(named, path)) => {
             if here != "-" && std::fs::symlink_metadata(here).is_err() {
                 output::failure(&format!("there is no `{here}` here"));
                 return Ok(Exit::BadInput);
@@ -77,11 +77,11 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
             let session = begin(client, named, CopyWay::In, path).await?;
             upload(session, client, here).await
         }
-        (Place::Here(_), Place::Here(_)) => {
+        (FilePlace::Here(_), FilePlace::Here(_)) => {
             output::failure("neither is a replica's: write DEPLOYMENT/NAME:PATH for one of them");
             Ok(Exit::BadInput)
         }
-        (Place::Replica(from, _), Place::Replica(to, _)) => {
+        (FilePlace::Replica(from, _), FilePlace::Replica(to, _)) => {
             output::failure(&format!(
                 "both are replicas': `dhow cp {}/{}:PATH - | dhow cp - {}/{}:PATH` does it",
                 from.deployment, from.name, to.deployment, to.name
@@ -322,7 +322,7 @@ struct Incoming {
 impl Read for Incoming {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let count = self.rest.read(buffer)?;
+            let count = Read::read(&mut self.rest, buffer)?;
             if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
@@ -357,8 +357,8 @@ mod tests {
     #[test]
     fn a_replicas_path_is_told_from_one_of_this_machine() {
         let of = |text: &str| match place(text) {
-            Ok(Place::Replica(named, path)) => format!("{}/{} {path}", named.deployment, named.name),
-            Ok(Place::Here(path)) => path,
+            Ok(FilePlace::Replica(named, path)) => format!("{}/{} {path}", named.deployment, named.name),
+            Ok(FilePlace::Here(path)) => path,
             Err(error) => error,
         };
         assert_eq!(

@@ -101,13 +101,16 @@ fn headline(state: &State, deployment: &Deployment, service: &Service) -> String
 
 /// Who has stopped it and when, and what it keeps.
 fn stopped_line(service: &Service, stopped: &Stopped) -> String {
-    let keeps = match service.rtype() {
-        RType::Service | RType::Job => format!("keeps its {} replicas", service.count_total()),
-        RType::System => "runs on its nodes".to_owned(),
-        RType::Cron => "keeps its schedule".to_owned(),
+    let then = match service.rtype() {
+        RType::Service | RType::Job => match service.count_total() {
+            1 => " with 1 replica".to_owned(),
+            replicas => format!(" with {replicas} replicas"),
+        },
+        RType::System => " on all its nodes".to_owned(),
+        RType::Cron => " by its schedule".to_owned(),
     };
     let (key, by, at) = (&service.key, &stopped.by, shown_utc(stopped.wall_unix_secs));
-    format!("{key} was stopped by {by} at {at}; `dhow start {key}` runs it again, and it {keeps}")
+    format!("{key} was stopped by {by} at {at}; `dhow start {key}` runs it again{then}")
 }
 
 /// How the service does. What became of its deployment may be the fault of another one.

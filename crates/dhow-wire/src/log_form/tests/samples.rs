@@ -43,7 +43,7 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
